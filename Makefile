@@ -1,0 +1,94 @@
+# Every goal works on a fresh clone: it first makes what it needs (.venv, the packages, the two extensions).
+# A second run does nothing of that again unless setup.py, pyproject.toml or the sources changed.
+
+# The first Python that is new enough; `make PYTHON=/path/to/python3 test` names another one.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
+CC ?= cc
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/)java
+JDK := $(shell $(JAVA) -version 2>&1 | awk -F'[".]' '/version/ && $$2 >= 17 {print "yes"; exit}')
+GET_PACKAGES := sudo apt install python3-venv python3-dev gcc make
+GET_JDK := sudo apt install openjdk-17-jdk-headless maven
+
+BIN := .venv/bin
+EXTRAS := test,plot$(if $(JDK),$(comma)spark)
+comma := ,
+INSTALLED := .venv/.installed-$(if $(JDK),with,without)-spark
+BUILT := .venv/.built
+SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
+
+# Tests that need neither the extensions' insides nor a long time under a sanitizer are left out of `make sanitize`.
+SANITIZE_SKIPS := tests/spark tests/cli tests/test_java.py tests/test_lint.py tests/test_packaging.py tests/test_readme.py
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help ready run test bench lint sanitize clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make run       a tour over real Kafka data"
+	@echo "make test      lint and all tests"
+	@echo "make bench     one table: kts against its peers and against the machine (BENCH_ARGS='--mib 4' is quicker)"
+	@echo "make lint      ruff and mypy"
+	@echo "make sanitize  the codec's and the indexes' tests under AddressSanitizer and UBSan"
+	@echo "make clean     remove .venv, build and everything else that was made"
+
+.venv/.made:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found. Next: $(GET_PACKAGES)"; exit 1; }
+	@$(CC) --version >/dev/null 2>&1 || { echo "No C compiler '$(CC)' found. Next: $(GET_PACKAGES)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "This Python cannot make environments. Next: $(GET_PACKAGES)"; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || \
+		{ echo "Python's headers (Python.h) are missing. Next: $(GET_PACKAGES)"; exit 1; }
+	@echo "== environment: .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+$(INSTALLED): .venv/.made pyproject.toml
+ifndef JDK
+	@echo "== no JDK 17 or newer: pyspark (about 450 MB) is left out, Spark and Kafka tests will be skipped."
+	@echo "   To have them: $(GET_JDK)"
+endif
+	@echo "== packages, and the two extensions (a few minutes the first time)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check 'setuptools>=77' 'Cython>=3.1'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[$(EXTRAS)]'
+	@touch $(BUILT) $@
+
+$(BUILT): $(INSTALLED) $(SOURCES)
+	@echo "== build: the two extensions"
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+.venv/.installed-bench: $(INSTALLED)
+	@echo "== packages for the benchmarks: aiokafka, kafka-python"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[bench]'
+	@touch $(BUILT) $@
+
+ready: $(INSTALLED) $(BUILT)
+
+run: ready
+	@$(BIN)/python examples/tour.py
+
+lint: ready
+	@echo "== lint: ruff, mypy"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+test: lint
+	@echo "== tests"
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+bench: ready .venv/.installed-bench
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+sanitize: ready
+	@echo "== build: the two extensions with AddressSanitizer and UBSan, in build/sanitize"
+	@KTS_SANITIZE=1 CC=$(CC) $(BIN)/python setup.py -q build --build-base build/sanitize --build-lib build/sanitize/lib
+	@echo "== tests of the codec, the indexes and the storage"
+	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		PYTHONMALLOC=malloc PYTHONPATH=build/sanitize/lib \
+		$(BIN)/pytest -q $(SANITIZE_SKIPS:%=--ignore=%) $(PYTEST_ARGS)
+
+clean:
+	rm -rf .venv build dist *.egg-info kts/*.so tests/java/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
