@@ -1,0 +1,73 @@
+"""Java, Maven and Spark for the tests that ask real Kafka and real Spark: found, or skipped with how to get them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
+
+
+def _missing(what: str, how: str) -> NoReturn:
+    """Skip, or fail where KTS_REQUIRE_JAVA=1 says that everything must be there."""
+    if os.environ.get("KTS_REQUIRE_JAVA") == "1":
+        pytest.fail(f"{what} is missing and KTS_REQUIRE_JAVA=1 forbids to skip; {how}")
+    pytest.skip(f"needs {what}; {how}")
+
+
+@cache
+def java_version() -> int:
+    """The major version of the `java` that JAVA_HOME or PATH names, 0 if there is none."""
+    try:
+        out = subprocess.run([java_tool("java"), "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    found = re.search(r'version "(\d+)', out)
+    return int(found[1]) if found else 0
+
+
+def java_tool(name: str) -> str:
+    """The path of `java` or `javac` under JAVA_HOME, else its bare name."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", name)) if home else name
+
+
+def require_java() -> None:
+    """Go on only with a JDK 17 or newer: `java` and `javac`."""
+    if java_version() < 17 or not shutil.which(java_tool("javac")):
+        _missing("a JDK 17 or newer", GET_JDK)
+
+
+def require_spark() -> None:
+    """Go on only with Java and pyspark 4."""
+    require_java()
+    if importlib.util.find_spec("pyspark") is None:
+        _missing("pyspark", "get it by: pip install 'kts[spark]', or run `make test` again now that a JDK is there")
+
+
+def require_maven() -> None:
+    """Go on only with Java and Maven."""
+    require_java()
+    if not shutil.which("mvn"):
+        _missing("Maven", GET_JDK)
+
+
+def maven_class_path(pom: Path, target: Path) -> str:
+    """The jars that `pom` asks for, downloaded once; the answer is kept in `target` until the pom changes."""
+    require_maven()
+    target.mkdir(parents=True, exist_ok=True)
+    answer = target / "class-path.txt"
+    if not answer.exists() or answer.stat().st_mtime < pom.stat().st_mtime:
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={answer}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.fail(f"Maven could not get the jars of {pom}:\n{done.stdout}{done.stderr}")
+    return answer.read_text(encoding="utf-8").strip()
