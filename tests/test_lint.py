@@ -1,0 +1,159 @@
+"""The rules of the house that no general linter knows."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import shutil
+import subprocess
+import types
+from pathlib import Path
+
+import pytest
+
+import kts
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted([*(ROOT / "kts").rglob("*.py"), *(ROOT / "pyspark_kts").rglob("*.py")])
+EXTENSIONS = sorted((ROOT / "kts").glob("*.pyx"))
+
+# A module imports from lower floors only; two of the same floor do not import each other.
+FLOORS = {
+    "kts.errors": 0,
+    "kts.model": 0,
+    "kts.compression": 1,
+    "kts._timeindex": 1,
+    "kts._codec": 2,
+    "kts.columns": 3,
+    "kts.storage": 5,
+    "kts": 5.5,  # the table of contents
+    "kts.spark": 6,
+    "pyspark_kts": 7,
+    "kts.cli": 8,
+}
+# Inside a folder a module imports only what stands before it.
+FOLDERS = {
+    "kts.storage": ["files", "index", "segment", "directory", "search", "scan", "verify"],
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def floor(module: str) -> tuple[str, float]:
+    """The longest listed name that the module is or lies in, and its floor."""
+    found = max((name for name in FLOORS if module == name or module.startswith(name + ".")), key=len)
+    assert found != "kts" or module == "kts", f"{module} has no floor; give it one in {Path(__file__).name}"
+    return found, FLOORS[found]
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Which of our own modules a source imports, also inside functions, but not only for type hints."""
+    if path.suffix == ".pyx":
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = [re.match(r"\s*(?:from\s+(kts[\w.]*)\s+c?import|c?import\s+(kts[\w.]*))", line) for line in lines]
+        return {name for match in found if match for name in match.groups() if name}
+    names: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module_name(path).split(".")
+                inside = package if path.name == "__init__.py" else package[:-1]
+                base = ".".join(inside[: len(inside) - node.level + 1] + ([node.module] if node.module else []))
+            names |= {
+                full if is_module(full := f"{base}.{alias.name}") else base for alias in node.names
+            }
+        waiting.extend(ast.iter_child_nodes(node))
+    return {name for name in names if name.split(".")[0] in ("kts", "pyspark_kts")}
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists() or path.with_suffix(".pyx").exists()
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *EXTENSIONS], ids=module_name)
+def test_a_module_imports_from_lower_floors_only(path: Path) -> None:
+    module = module_name(path)
+    home, height = floor(module)
+    for other in imported_modules(path):
+        other_home, other_height = floor(other)
+        if module == "kts" or other == module:
+            continue
+        if home != other_home:
+            assert other_height < height, f"{module} (floor {height}) imports {other} (floor {other_height})"
+        elif home in FOLDERS and module != home and other != home:
+            order = FOLDERS[home]
+            mine, theirs = (name.removeprefix(home + ".").split(".")[0] for name in (module, other))
+            assert order.index(theirs) < order.index(mine), f"{module} stands before {other} in its folder"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_no_assert_no_bare_except_no_open_outside_files(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        assert not isinstance(node, ast.Assert), f"{where}: raise an error instead of assert"
+        assert not (isinstance(node, ast.ExceptHandler) and node.type is None), f"{where}: name the exceptions"
+        if isinstance(node, ast.Call) and path != ROOT / "kts/storage/files.py":
+            called = ast.unparse(node.func)
+            opens = called in {"open", "os.open", "io.open", "builtins.open", "mmap.mmap"}
+            assert not opens, f"{where}: {called}( belongs in kts/storage/files.py"
+            assert called.rpartition(".")[2] not in {"read_bytes", "read_text", "write_bytes", "write_text"}, where
+
+
+def stub_names(body: list[ast.stmt]) -> set[str]:
+    names: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {name for name in names if not name.startswith("_")}
+
+
+def runtime_names(module: types.ModuleType) -> set[str]:
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", module.__name__) == module.__name__
+    }
+
+
+@pytest.mark.parametrize("name", ["kts._codec", "kts._timeindex"])
+def test_stubs_name_what_the_extension_has(name: str) -> None:
+    module = importlib.import_module(name)
+    tree = ast.parse((ROOT / (name.replace(".", "/") + ".pyi")).read_text(encoding="utf-8"))
+    assert stub_names(tree.body) == runtime_names(module)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            public = {attribute for attribute in dir(getattr(module, node.name)) if not attribute.startswith("_")}
+            assert stub_names(node.body) <= public, node.name
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in kts.__all__:
+        value = getattr(kts, name)
+        if callable(value):
+            assert (inspect.getdoc(value) or "").strip(), f"kts.{name} has no docstring"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kts").glob("*.h")), ids=lambda path: path.name)
+def test_the_compiler_has_nothing_to_say_about_our_c(path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "the extensions were built, so a compiler is there"
+    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-O2", "-x", "c"]
+    done = subprocess.run([compiler, *flags, "-include", str(path), "/dev/null"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

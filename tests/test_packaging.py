@@ -1,0 +1,110 @@
+"""One wheel, the same from the repository and from the sdist; it needs no compiler, and importing it costs little."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKED = ["kts", "pyspark_kts", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "CHANGES.md", "LICENSE"]
+GENERATED = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "build")
+
+
+def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if done.returncode:
+        pytest.fail(f"{command} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def built(source: Path, into: Path, kind: str) -> Path:
+    """The one sdist or wheel that the build front end makes of `source`."""
+    run(sys.executable, "-m", "build", "-q", f"--{kind}", "--no-isolation", "--outdir", into, source, cwd=into)
+    [result] = into.glob("*.tar.gz" if kind == "sdist" else "*.whl")
+    return result
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is packed, so that the build leaves nothing behind here."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in PACKED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=GENERATED)
+        else:
+            shutil.copyfile(ROOT / name, copy / name)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, tmp_path_factory.mktemp("sdist"), "sdist")
+
+
+def members(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_the_wheel_has_both_packages_the_extensions_and_their_stubs(wheel: Path) -> None:
+    names = members(wheel)
+    extensions = {re.sub(r"\.(cpython|abi3)[^/]*", "", name) for name in names if name.endswith(".so")}
+    assert extensions == {"kts/_codec", "kts/_timeindex"}
+    assert {"kts/_codec.pyi", "kts/_timeindex.pyi", "kts/py.typed", "pyspark_kts/__init__.py"} <= names
+    suffixes = {Path(name).suffix for name in names if not name.split("/")[0].endswith(".dist-info")}
+    assert suffixes <= {".py", ".pyi", ".so", ".typed"}, "sources of the extensions do not belong in the wheel"
+    modules = {str(path.relative_to(ROOT)) for name in ("kts", "pyspark_kts") for path in (ROOT / name).rglob("*.py")}
+    assert modules <= names
+
+
+def test_the_sdist_carries_sources_and_stubs_but_nothing_generated(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    assert {"kts/_codec.pyx", "kts/_codec.pyi", "kts/_timeindex.pyx", "kts/_crc.h", "LICENSE", "README.md"} <= names
+    assert not [name for name in names if name.endswith((".c", ".so"))]
+
+
+def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    assert members(built(unpacked(sdist, tmp_path), tmp_path, "wheel")) == members(wheel)
+
+
+def unpacked(sdist: Path, into: Path) -> Path:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(into, filter="data")
+    return into / sdist.name.removesuffix(".tar.gz")
+
+
+def test_the_wheel_installs_without_a_compiler_and_reads_a_log(wheel: Path, tmp_path: Path) -> None:
+    place = tmp_path / "empty"
+    venv.create(place, with_pip=True)
+    kept = {name: os.environ[name] for name in os.environ if name.startswith(("PIP_", "SSL_", "HTTP", "http", "HOME"))}
+    env = kept | {"PATH": str(place / "bin")}
+    assert shutil.which("cc", path=env["PATH"]) is None
+    assert shutil.which("gcc", path=env["PATH"]) is None
+    run(place / "bin" / "pip", "install", "-q", "--only-binary=:all:", wheel, cwd=tmp_path, env=env)
+    log = Path(__file__).parent / "data/golden/3.9.2/ct-zstd/ct-zstd-0/00000000000000000000.log"
+    program = f"import kts, pathlib; print(kts.decode(pathlib.Path({str(log)!r}).read_bytes()).num_rows)"
+    assert int(run(place / "bin" / "python", "-c", program, cwd=tmp_path, env=env)) > 10
+    assert "offset-for" in run(place / "bin" / "kts", "--help", cwd=tmp_path, env=env)
+
+
+def test_importing_kts_imports_neither_arrow_nor_spark_nor_the_command_lines_libraries(tmp_path: Path) -> None:
+    program = "import sys, kts; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = set(run(sys.executable, "-c", program, cwd=tmp_path).split())
+    assert "kts" in loaded
+    assert not loaded & {"pyarrow", "pyspark", "pyspark_kts", "py4j", "click", "rich", "matplotlib", "pandas"}

@@ -1,0 +1,38 @@
+"""The code blocks of the README do what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jvm import require_spark
+
+ROOT = Path(__file__).parent.parent
+FENCE = re.compile(r"^```(python|shell)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = [(found[1], found[2], README.count("\n", 0, found.start()) + 2) for found in FENCE.finditer(README)]
+
+
+@pytest.mark.parametrize(("language", "code", "line"), BLOCKS, ids=[f"{kind}-{line}" for kind, _, line in BLOCKS])
+def test_a_code_block_runs(language: str, code: str, line: int, tmp_path: Path) -> None:
+    """Each block runs alone, in a folder that has the same `tests/` and nothing else."""
+    if "spark" in code:
+        require_spark()
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    command = [sys.executable, "-c", code] if language == "python" else ["bash", "-euo", "pipefail", "-c", code]
+    env = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"README.md:{line}\n{done.stdout}\n{done.stderr}"
+    assert done.stdout.strip(), f"README.md:{line}: a block shows something"
+
+
+def test_the_readme_shows_python_and_shell() -> None:
+    assert {language for language, _, _ in BLOCKS} == {"python", "shell"}
