@@ -44,7 +44,7 @@ def extension(name: str, *, depends: list[str]) -> Extension:
 
 setup(
     ext_modules=cythonize(
-        [extension("_codec", depends=["kts/_crc.h"]), extension("_timeindex", depends=[])],
+        [extension("_codec", depends=["kts/_crc.h", "kts/_slab.h"]), extension("_timeindex", depends=[])],
         compiler_directives=directives,
         # One folder of C a kind of build: Cython looks at file times only, not at the directives.
         build_dir=f"build/c{'-sanitize' * SANITIZE}{'-trace' * TRACE}",
