@@ -381,7 +381,7 @@ def _scan_message(at: int, entry: bytes, magic: int) -> Row:
         "baseOffset": offset if plain else None,
         "lastOffset": offset,
         "count": 1 if plain else None,
-        "baseTimestamp": time if plain else None,
+        "baseTimestamp": time,
         "maxTimestamp": time,
         "timestampType": -1 if magic == 0 else attributes >> 3 & 1,
         "codec": attributes & 7,
