@@ -1,0 +1,208 @@
+"""Which columns a read has, their Spark types, and Arrow batches brought to exactly those types."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from kts.columns import BATCH_COLUMNS, SCAN_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from kts.spark.options import Options
+
+MICROS_PER_MS = 1000
+MAX_MS = ((1 << 63) - 1) // MICROS_PER_MS  # the last millisecond, either side of 1970, that 64-bit microseconds hold
+_INT64_MAX = (1 << 63) - 1
+_INT64_MIN = -(1 << 63)
+
+_HEADERS = "array<struct<key:string,value:binary>>"
+RECORD_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": _HEADERS,
+    "magic": "tinyint",
+    "codec": "tinyint",
+    "producerId": "bigint",
+    "producerEpoch": "smallint",
+    "sequence": "int",
+    "partitionLeaderEpoch": "int",
+    "transactional": "boolean",
+    "control": "boolean",
+    "position": "bigint",
+    "createTimestamp": "timestamp",
+    "baseOffset": "bigint",
+    "lastOffsetDelta": "int",
+    "attributes": "smallint",
+    "baseTimestamp": "bigint",
+    "maxTimestamp": "bigint",
+}
+BATCH_TYPES = {
+    "topic": "string",
+    "partition": "int",
+    "segment": "string",
+    "position": "bigint",
+    "sizeInBytes": "int",
+    "magic": "tinyint",
+    "baseOffset": "bigint",
+    "lastOffset": "bigint",
+    "count": "int",
+    "baseTimestamp": "timestamp",
+    "maxTimestamp": "timestamp",
+    "timestampType": "int",
+    "codec": "tinyint",
+    "partitionLeaderEpoch": "int",
+    "producerId": "bigint",
+    "producerEpoch": "smallint",
+    "baseSequence": "int",
+    "transactional": "boolean",
+    "control": "boolean",
+    "crcOk": "boolean",
+}
+_NULLABLE_IN_RECORDS = {"key", "value", "headers", "baseOffset", "lastOffsetDelta", "baseTimestamp", "maxTimestamp"}
+_NULLABLE_IN_BATCHES = {"baseOffset", "count"}
+_TIMES_IN_RECORDS = {"timestamp", "createTimestamp"}
+
+
+def ddl(names: tuple[str, ...], types: dict[str, str]) -> str:
+    """Spark's schema string of some columns."""
+    return ", ".join(f"`{name}` {types[name]}" for name in names)
+
+
+def default_columns(options: Options) -> tuple[str, ...]:
+    """Columns of a read without a schema of the user's."""
+    if options.granularity == "batch":
+        return ("topic", "partition", "segment", *BATCH_COLUMNS)
+    return SCAN_COLUMNS if options.include_headers else SCAN_COLUMNS[:-1]
+
+
+def default_schema(options: Options) -> str:
+    """Schema of a read without one of the user's, as Spark's schema string."""
+    return ddl(default_columns(options), BATCH_TYPES if options.granularity == "batch" else RECORD_TYPES)
+
+
+def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
+    """The columns that a user's schema asks for.
+
+    Raises
+    ------
+    ValueError
+        Naming the column that does not exist, is there twice, has another type, or may be null where it must not.
+    """
+    batches = options.granularity == "batch"
+    types = BATCH_TYPES if batches else RECORD_TYPES
+    nullable = set(_NULLABLE_IN_BATCHES if batches else _NULLABLE_IN_RECORDS)
+    if options.timestamp_overflow == "null":
+        nullable |= {name for name, kind in types.items() if kind == "timestamp"}
+    names: list[str] = []
+    for column in schema.fields:
+        name = column.name
+        if name not in types:
+            by_low = {known.lower(): known for known in types}
+            close = difflib.get_close_matches(name.lower(), by_low, n=1)
+            hint = f"did you mean {by_low[close[0]]}?" if close else f"known are {', '.join(types)}"
+            raise ValueError(f"schema: column {name} does not exist with granularity={options.granularity}: {hint}")
+        if name in names:
+            raise ValueError(f"schema: column {name} is named twice")
+        found = column.dataType.simpleString()
+        if found != types[name]:
+            raise ValueError(
+                f'schema: column {name} has type {types[name]}, found {found}: write .schema("{name} {types[name]}") '
+                "and cast afterwards"
+            )
+        if not column.nullable and name in nullable:
+            raise ValueError(f"schema: column {name} can be null: leave NOT NULL out")
+        names.append(name)
+    if not names:
+        raise ValueError('schema: it names no column; for example .schema("offset bigint, timestamp timestamp")')
+    return tuple(names)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark demands of batches for this schema, to the letter."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # pyspark 4.0 and 4.1 have no time zone argument: there timestamps are in UTC anyway.
+    arguments: dict[str, Any] = (
+        {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    )
+    return to_arrow_schema(schema, **arguments)
+
+
+class TimestampOverflow(ArithmeticError):
+    """A timestamp in milliseconds has no counterpart in 64-bit microseconds."""
+
+    def __init__(self, column: str, row: int, timestamp_ms: int) -> None:
+        super().__init__(column, row, timestamp_ms)
+        self.column = column
+        self.row = row
+        self.timestamp_ms = timestamp_ms
+
+
+def to_micros(column: pa.Array, name: str, policy: str) -> pa.Array:
+    """Milliseconds to microseconds.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        timestamp[ms, UTC].
+    name : str
+        Its name, for the error.
+    policy : str
+        What becomes of a value that does not fit: ``error``, ``null``, or ``clamp`` to the 64-bit extreme.
+
+    Raises
+    ------
+    TimestampOverflow
+        Policy ``error`` and a value beyond +-``MAX_MS``.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    target = pa.timestamp("us", tz="UTC")
+    try:
+        return column.cast(target)
+    except pa.ArrowInvalid:
+        ms = column.cast(pa.int64())
+    high = pc.greater(ms, MAX_MS)
+    low = pc.less(ms, -MAX_MS)
+    outside = pc.or_(high, low)
+    if policy == "error":
+        row = pc.index(outside, True).as_py()
+        raise TimestampOverflow(name, row, ms[row].as_py())
+    micros = pc.multiply(pc.if_else(outside, pa.scalar(None, pa.int64()), ms), MICROS_PER_MS)
+    if policy == "clamp":
+        micros = pc.if_else(high, _INT64_MAX, pc.if_else(low, _INT64_MIN, micros))
+    return micros.cast(target)
+
+
+def to_spark(batch: pa.RecordBatch, schema: pa.Schema, policy: str) -> pa.RecordBatch:
+    """The columns that ``schema`` names, in its order and with exactly its types."""
+    import pyarrow as pa
+
+    arrays = []
+    for target in schema:
+        column = batch.column(target.name)
+        if pa.types.is_timestamp(target.type):
+            column = to_micros(column, target.name, policy)
+        elif column.type != target.type:
+            column = column.cast(target.type)
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def split(batch: pa.RecordBatch, batch_bytes: int, rows: int = 1 << 16) -> list[pa.RecordBatch]:
+    """Slices of a batch, none with more than about ``batch_bytes`` bytes or ``rows`` rows: what Spark takes fastest."""
+    count = max(1, -(-batch.num_rows // rows), -(-batch.nbytes // (2 * batch_bytes)))
+    if count == 1 or batch.num_rows <= 1:
+        return [batch]
+    step = -(-batch.num_rows // count)
+    return [batch.slice(start, step) for start in range(0, batch.num_rows, step)]

@@ -1,0 +1,57 @@
+"""Objects that travel from the driver to executors, and what a worker says that has no kts or another version of it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+
+def _make_loader() -> Callable[[str, bytes], Any]:
+    def load(version: str, payload: bytes) -> Any:
+        # Runs in workers that may lack kts. A function made inside a function is pickled by value, so it arrives there
+        # whole; for that it uses nothing of this module.
+        import pickle
+        import socket
+        import sys
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as installed_version
+
+        here = f"the Python worker on {socket.gethostname()} ({sys.executable})"
+        cure = (
+            f"Install the wheel (kts {version}) for that interpreter on every executor, or ship a packed environment: "
+            "--archives env.tar.gz#env with PYSPARK_PYTHON=./env/bin/python"
+        )
+        try:
+            import kts.spark.shipping  # noqa: F401
+        except ImportError as error:
+            raise ImportError(f"{here} cannot import kts: {error}. {cure}") from error
+        try:
+            found = installed_version("kts")
+        except PackageNotFoundError:
+            found = "unknown"
+        if found != version:
+            raise ImportError(f"{here} has kts {found}, and the driver has kts {version}. {cure}")
+        cls, state = pickle.loads(payload)
+        made = cls.__new__(cls)
+        made.__dict__.update(state)
+        return made
+
+    return load
+
+
+_load = _make_loader()
+
+
+def kts_version() -> str:
+    """Version of the installed wheel; ``unknown`` where kts runs from a source tree without one."""
+    try:
+        return version("kts")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def ship(thing: object) -> tuple[Any, ...]:
+    """What ``__reduce__`` of an object returns whose arrival without kts shall end in an explanation."""
+    return _load, (kts_version(), pickle.dumps((type(thing), thing.__dict__)))

@@ -1,0 +1,52 @@
+"""Found by Spark, which imports every module named ``pyspark_*``: why ``format("kts")`` needs no registration.
+
+Nothing here may raise or take long, because Spark imports it for each Python data source of any kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError:  # no pyspark, or one before 4.0: nothing to offer
+    pass
+else:
+    if TYPE_CHECKING:
+        from collections.abc import MutableMapping
+        from typing import Any
+
+        from pyspark.sql.datasource import DataSourceReader
+        from pyspark.sql.types import StructType
+
+    class DefaultSource(DataSource):
+        """Kafka's log directories as a table: ``spark.read.format("kts").load("/var/lib/kafka/data")``."""
+
+        @classmethod
+        def name(cls) -> str:
+            """What goes into ``format(...)``."""
+            return "kts"
+
+        def __init__(self, options: MutableMapping[str, str]) -> None:
+            from kts.spark.options import parse_options
+
+            super().__init__(options)
+            parse_options(options)  # complain when load() is called, not when the first row is asked for
+
+        def schema(self) -> str:
+            """Spark's schema string of what is read when the user gives no schema."""
+            from kts.spark.options import parse_options
+            from kts.spark.schema import default_schema
+
+            return default_schema(parse_options(self.options))
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            """A reader of the columns that ``schema`` names."""
+            from kts.spark.source import KtsReader
+
+            return KtsReader(dict(self.options), schema)
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            from kts.spark.shipping import ship
+
+            return ship(self)

@@ -1,0 +1,199 @@
+"""Options of the Spark source: names, defaults, precedence, and complaints that name the option. Needs no Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kts.spark.options import KNOWN, Bound, Options, parse_options
+
+
+def parse(**given: object) -> Options:
+    return parse_options({"path": "/logs", **{name: str(value) for name, value in given.items()}})
+
+
+def refusal(**given: object) -> str:
+    with pytest.raises(ValueError) as caught:
+        parse(**given)
+    return str(caught.value)
+
+
+def test_defaults_are_those_of_sparks_kafka_source() -> None:
+    options = parse()
+    assert options.paths == ("/logs",)
+    assert (options.assign, options.subscribe, options.subscribe_pattern) == (None, None, None)
+    assert (options.start.kind, options.end.kind) == ("earliest", "latest")
+    assert options.fail_on_data_loss is True
+    assert options.include_headers is False
+    assert options.latest_when_unmatched is False
+    assert (options.min_partitions, options.max_records) == (None, None)
+    assert (options.granularity, options.isolation, options.timestamp_overflow) == (
+        "record",
+        "read_uncommitted",
+        "error",
+    )
+    assert (options.verify_crc, options.strict_time_range, options.include_control) == (True, False, False)
+    assert options.batch_bytes == 4 << 20
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_names_are_found_in_any_case(name: str) -> None:
+    value = {
+        "path": "/logs",
+        "paths": '["/a"]',
+        "assign": '{"t": [0]}',
+        "subscribe": "t",
+        "subscribePattern": "t.*",
+        "startingOffsetsByTimestamp": '{"t": {"0": 5}}',
+        "endingOffsetsByTimestamp": '{"t": {"0": 5}}',
+        "startingOffsets": "earliest",
+        "endingOffsets": "latest",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "isolation": "read_committed",
+        "granularity": "record",
+        "timestampOverflow": "null",
+    }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
+    if name == "strictTimeRange":
+        assert parse(stricttimerange="TRUE", startingtimestamp="1").strict_time_range
+        return
+    changed = {"/logs": {"path": "/logs"}}
+    both = [parse_options({**changed["/logs"], spelled: value}) for spelled in (name, name.lower(), name.upper())]
+    assert both[0] == both[1] == both[2]
+
+
+def test_the_more_general_time_wins_over_the_more_special_and_offsets() -> None:
+    by_time = json.dumps({"t": {"0": 20}})
+    offsets = json.dumps({"t": {"0": 7}})
+    everything = {"Timestamp": 10, "OffsetsByTimestamp": by_time, "Offsets": offsets}
+    for side, end in (("starting", "start"), ("ending", "end")):
+        expected = {
+            "Timestamp": Bound("timestamp", f"{side}Timestamp", timestamp_ms=10),
+            "OffsetsByTimestamp": Bound("timestamps", f"{side}OffsetsByTimestamp", values={"t": {0: 20}}),
+            "Offsets": Bound("offsets", f"{side}Offsets", values={"t": {0: 7}}),
+        }
+        left = dict(everything)
+        for name in everything:
+            assert getattr(parse(**{side + key: value for key, value in left.items()}), end) == expected[name]
+            del left[name]
+
+
+def test_several_paths_and_file_addresses() -> None:
+    assert parse_options({"paths": '["/a", "/b", "/a"]'}).paths == ("/a", "/b")
+    assert parse_options({"path": "file:///var/my%20logs"}).paths == ("/var/my logs",)
+    assert parse_options({"path": "logs:old/here"}).paths == ("logs:old/here",)
+    with pytest.raises(ValueError, match=r"option path: .* s3a data first"):
+        parse_options({"path": "s3a://bucket/logs"})
+    with pytest.raises(ValueError, match=r"option path is missing.*\.load\("):
+        parse_options({})
+
+
+def test_subscriptions() -> None:
+    assert parse(subscribe=" a, b ,,a").subscribe == ("a", "b")
+    assert parse(assign='{"t": [2, 0, 2], "u": [1]}').assign == {"t": (0, 2), "u": (1,)}
+    assert parse(subscribePattern="o.*").subscribe_pattern == "o.*"
+    assert "assign and subscribe exclude each other" in refusal(assign='{"t": [0]}', subscribe="t")
+    assert "subscribe and subscribePattern exclude" in refusal(subscribePattern="t", subscribe="t")
+    assert refusal(subscribe=" , ").startswith("option subscribe: expected topic names")
+    assert "Python regular expression" in refusal(subscribePattern="(")
+
+
+@pytest.mark.parametrize(
+    "value", ["t", "[1]", "{}", '{"t": 0}', '{"t": ["0"]}', '{"t": [-1]}', '{"t": [true]}', '{"t": [']
+)
+def test_a_malformed_assignment_is_refused_by_name(value: str) -> None:
+    assert refusal(assign=value).startswith('option assign: expected JSON such as {"orders": [0, 1]}, found')
+
+
+def test_booleans_are_read_as_spark_reads_them() -> None:
+    assert parse(verifyCrc="False").verify_crc is False
+    assert parse(includeHeaders=" TRUE ").include_headers is True
+    for value in ("1", "yes", "t", ""):
+        assert refusal(failOnDataLoss=value).startswith("option failOnDataLoss")
+
+
+def test_numbers_and_sizes() -> None:
+    assert parse(minPartitions="12").min_partitions == 12
+    assert parse(maxBatchBytes="1m").batch_bytes == 1 << 20
+    assert parse(maxBatchBytes="512kb").batch_bytes == 512 << 10
+    for name in ("minPartitions", "maxRecordsPerPartition"):
+        for value in ("0", "-1", "1.5", "many", "", "9" * 30):
+            assert refusal(**{name: value}).startswith(f"option {name}")
+    for value in ("0", "-1", "4 MiB", "2g", "m"):
+        assert refusal(maxBatchBytes=value).startswith("option maxBatchBytes: expected a size in bytes")
+
+
+def test_timestamps_are_whole_milliseconds_of_64_bits() -> None:
+    assert parse(startingTimestamp="-5").start.timestamp_ms == -5
+    assert parse(endingTimestamp=str(2**63 - 1)).end.timestamp_ms == 2**63 - 1
+    for value in ("2024-01-01", "1e3", str(2**63), "", "1_000"):
+        assert refusal(startingTimestamp=value).startswith("option startingTimestamp")
+        assert refusal(endingOffsetsByTimestamp=value).startswith("option endingOffsetsByTimestamp")
+
+
+def test_offsets_that_leave_nothing_to_read_are_refused() -> None:
+    assert parse(startingOffsets='{"t": {"0": -2}}').start.values == {"t": {0: -2}}
+    assert parse(endingOffsets='{"t": {"0": -1}}').end.values == {"t": {0: -1}}
+    assert "option startingOffsets" in refusal(startingOffsets="latest")
+    assert "option endingOffsets" in refusal(endingOffsets="earliest")
+    assert "t-0, found '-1 (latest)'" in refusal(startingOffsets='{"t": {"0": -1}}')
+    assert "t-0, found '-2 (earliest)'" in refusal(endingOffsets='{"t": {"0": -2}}')
+    for value in ('{"t": {"0": -3}}', '{"t": {"x": 1}}', '{"t": {"0": 1.5}}', '{"t": [1]}', '{"t": {"0": true}}', "5"):
+        assert refusal(startingOffsets=value).startswith("option startingOffsets: expected earliest or JSON")
+
+
+def test_log_start_offset_is_a_number_or_one_for_each_partition() -> None:
+    assert parse(logStartOffset="17").log_start_offset == 17
+    assert parse(logStartOffset='{"t": {"1": 17}}').log_start_offset == {"t": {1: 17}}
+    for value in ("-1", "x", '{"t": {"1": -1}}'):
+        assert refusal(logStartOffset=value).startswith("option logStartOffset")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("granularity", "segment", "record or batch"),
+        ("isolation", "serializable", "read_uncommitted or read_committed"),
+        ("timestampOverflow", "wrap", "error or null or clamp"),
+        ("startingOffsetsByTimestampStrategy", "earliest", "error or latest"),
+    ],
+)
+def test_a_wrong_choice_shows_the_right_ones(name: str, value: str, allowed: str) -> None:
+    assert refusal(**{name: value}) == f"option {name}: expected {allowed}, found {value!r}"
+
+
+def test_unknown_options_are_refused_with_the_nearest_known_one() -> None:
+    assert refusal(startingTimestmp="5") == "option startingTimestmp is unknown: did you mean startingTimestamp?"
+    assert refusal(topic="t").startswith("option topic is unknown")
+    assert "known are path, paths, assign" in refusal(zzz="1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.bootstrap.servers",
+        "kafka.group.id",
+        "groupIdPrefix",
+        "kafkaConsumer.pollTimeoutMs",
+        "fetchOffset.numRetries",
+    ],
+)
+def test_options_for_a_broker_are_refused_as_such(name: str) -> None:
+    assert f"option {name} is for talking to a broker" in refusal(**{name: "x"})
+
+
+def test_the_other_name_of_isolation_is_pointed_out() -> None:
+    assert "use isolation" in refusal(**{"kafka.isolation.level": "read_committed"})
+
+
+def test_options_for_streams_are_refused_as_such() -> None:
+    assert refusal(maxoffsetspertrigger="5").startswith("option maxOffsetsPerTrigger is for streaming queries")
+
+
+def test_contradictions_are_refused() -> None:
+    assert "strictTimeRange needs a time" in refusal(strictTimeRange="true")
+    assert "strictTimeRange is about records" in refusal(
+        strictTimeRange="true", startingTimestamp=1, granularity="batch"
+    )
+    assert "includeHeaders is about records" in refusal(includeHeaders="true", granularity="batch")
+    assert "read_committed is about records" in refusal(isolation="read_committed", granularity="batch")
