@@ -1,0 +1,1872 @@
+"""Kafka's messages (magic 0, 1) and record batches (magic 2): bytes to Arrow columns and back.
+
+Layout of an entry; every integer is big-endian, varints are zig-zag:
+
+    offset i64 | size i32 | then, by the magic byte at position 16,
+    magic 0, 1   crc u32 | magic i8 | attributes i8 | (1: timestamp i64) | key i32+bytes | value i32+bytes
+    magic 2      leader epoch i32 | magic i8 | crc u32 | attributes i16 | last offset delta i32 | base timestamp i64
+                 | max timestamp i64 | producer id i64 | producer epoch i16 | base sequence i32 | count i32 | records
+    record       length varint | attributes i8 | timestamp delta varlong | offset delta varint | key varint+bytes
+                 | value varint+bytes | count varint of (key varint+bytes, value varint+bytes)
+
+A compressed message (wrapper) of magic 0 or 1 holds entries in its value; a compressed batch holds its records.
+Reading follows Kafka 3.9.2 (ByteBufferLogInputStream, DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch).
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport (
+    INT32_MAX, int8_t, int16_t, int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t,
+)
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from . import compression
+from .errors import CorruptRecordError, DecompressionLimitError, UnsupportedForMessageFormatError
+
+cdef extern from "_crc.h" nogil:
+    void kts_crc_init()
+    uint32_t kts_crc32c(const uint8_t* p, size_t n)
+    uint32_t kts_crc32(const uint8_t* p, size_t n)
+
+cdef extern from "_slab.h" nogil:
+    struct ArrowArray:
+        int64_t length
+        int64_t null_count
+        int64_t offset
+        int64_t n_buffers
+        int64_t n_children
+        const void** buffers
+        ArrowArray** children
+        ArrowArray* dictionary
+        void (*release)(ArrowArray*) noexcept nogil
+        void* private_data
+    int KTS_SLACK
+    int kts_add(int* p, int v)
+    void* kts_swap(void** p, void* v)
+    bint kts_put(void** p, void* v)
+    bint KTS_LIKELY(bint x)
+    void kts_copy(uint8_t* to, const uint8_t* src, int64_t n, const uint8_t* src_end)
+    uint16_t kts_be16(const uint8_t* p)
+    uint32_t kts_be32(const uint8_t* p)
+    uint64_t kts_be64(const uint8_t* p)
+    uint32_t kts_le32(const uint8_t* p)
+    void kts_put16(uint8_t* p, uint16_t v)
+    void kts_put32(uint8_t* p, uint32_t v)
+    void kts_put64(uint8_t* p, uint64_t v)
+
+kts_crc_init()
+
+# --- what was found wrong --------------------------------------------------------------------------
+
+cdef enum Fault:
+    FAULT_SIZE_SMALL = 1
+    FAULT_SIZE_LARGE
+    FAULT_MAGIC
+    FAULT_BATCH_SMALL
+    FAULT_MESSAGE_SMALL
+    FAULT_CRC
+    FAULT_CODEC
+    FAULT_ZSTD_LEGACY
+    FAULT_COUNT
+    FAULT_COUNT_LEFT
+    FAULT_REST
+    FAULT_RECORD_LENGTH
+    FAULT_RECORD_END
+    FAULT_RECORD_REST
+    FAULT_VARINT
+    FAULT_KEY
+    FAULT_VALUE
+    FAULT_HEADER_COUNT
+    FAULT_HEADER_KEY
+    FAULT_HEADER_VALUE
+    FAULT_MESSAGE_KEY
+    FAULT_MESSAGE_VALUE
+    FAULT_MESSAGE_REST
+    FAULT_WRAPPER_NULL
+    FAULT_WRAPPER_EMPTY
+    FAULT_WRAPPER_OFFSET
+    FAULT_INNER_SIZE
+    FAULT_INNER_MAGIC
+    FAULT_INNER_CODEC
+    FAULT_INNER_CRC
+    FAULT_COLUMN_FULL
+    FAULT_MEMORY
+
+_FAULT_TEXT = {
+    FAULT_SIZE_SMALL: "size {a} is below the smallest message (14 bytes)",
+    FAULT_SIZE_LARGE: "size {a} exceeds the largest entry Kafka can hold (2147483635 bytes)",
+    FAULT_MAGIC: "magic {a} is unknown, expected 0, 1 or 2",
+    FAULT_BATCH_SMALL: "batch length {a} is below the 49 bytes of a record batch header",
+    FAULT_MESSAGE_SMALL: "message size {a} is below the {b} bytes that its magic needs",
+    FAULT_CRC: "CRC is {b:08x}, expected the stored {a:08x}",
+    FAULT_CODEC: "compression codec {a} is unknown, expected 0 to 4",
+    FAULT_ZSTD_LEGACY: "codec zstd in a message of magic {a}, which cannot carry it",
+    FAULT_COUNT: "record count {a} is negative",
+    FAULT_COUNT_LEFT: "record count {a} does not fit the {b} bytes of records",
+    FAULT_REST: "{b} bytes are left behind the {a} records that the batch declares",
+    FAULT_RECORD_LENGTH: "record length {a} exceeds the {b} bytes left",
+    FAULT_RECORD_END: "the record ends inside a field, {b} bytes before its end",
+    FAULT_RECORD_REST: "record length {a} leaves {b} bytes behind the record's last field",
+    FAULT_VARINT: "a varint has no end within {a} bytes",
+    FAULT_KEY: "key length {a} exceeds the {b} bytes left",
+    FAULT_VALUE: "value length {a} exceeds the {b} bytes left",
+    FAULT_HEADER_COUNT: "header count {a} does not fit the {b} bytes left",
+    FAULT_HEADER_KEY: "header key length {a} does not fit the {b} bytes left",
+    FAULT_HEADER_VALUE: "header value length {a} exceeds the {b} bytes left",
+    FAULT_MESSAGE_KEY: "key length {a} exceeds the {b} bytes left",
+    FAULT_MESSAGE_VALUE: "value length {a} exceeds the {b} bytes left",
+    FAULT_MESSAGE_REST: "value length {a} leaves {b} bytes behind the message's value",
+    FAULT_WRAPPER_NULL: "a compressed message has no value",
+    FAULT_WRAPPER_EMPTY: "a compressed message holds no inner message",
+    FAULT_WRAPPER_OFFSET: "wrapper offset {a} is below the last inner offset {b}",
+    FAULT_INNER_SIZE: "inner message size {a} is below the smallest message ({b} bytes)",
+    FAULT_INNER_MAGIC: "inner message magic {a} is unknown, expected 0 or 1",
+    FAULT_INNER_CODEC: "inner message is compressed itself (codec {a})",
+    FAULT_INNER_CRC: "inner message CRC is {b:08x}, expected the stored {a:08x}",
+}
+
+cdef struct Err:
+    int fault
+    int64_t position
+    int64_t offset
+    int64_t record       # -1 where no record is meant
+    int64_t count        # records declared, -1 unknown
+    int64_t a
+    int64_t b
+
+
+cdef inline int fail(Err* err, int fault, int64_t a, int64_t b) noexcept nogil:
+    err.fault = fault
+    err.a = a
+    err.b = b
+    return -1
+
+
+cdef object error_of(Err* err):
+    if err.fault == FAULT_MEMORY:
+        return MemoryError()
+    if err.fault == FAULT_COLUMN_FULL:
+        return ValueError("buf: a column of this buffer would pass Arrow's 2 GiB; read it in pieces with kts.iter_decode")
+    text = _FAULT_TEXT[err.fault].format(a=err.a, b=err.b)
+    record = None
+    if err.record >= 0:
+        record = err.record
+        text = f"record {record} of {err.count}: {text}" if err.count >= 0 else f"inner message {record}: {text}"
+    return CorruptRecordError(text, position=err.position, offset=err.offset, record_index=record)
+
+
+# --- entries ---------------------------------------------------------------------------------------
+
+cdef enum:
+    LOG_OVERHEAD = 12
+    MAGIC_POSITION = 16
+    V0_OVERHEAD = 14
+    V1_OVERHEAD = 22
+    BATCH_OVERHEAD = 61
+    SMALLEST_RECORD = 7
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+
+cdef struct Entry:
+    const uint8_t* p         # first byte
+    int64_t position         # of p in the source
+    int64_t size             # with the 12 bytes of overhead
+    int magic
+    int codec
+    int16_t attributes
+    int64_t offset           # base offset of a batch, offset of a message
+    int32_t last_offset_delta
+    int64_t base_timestamp   # of a batch
+    int64_t max_timestamp    # of a batch; the timestamp of a message, -1 in magic 0
+    int32_t leader_epoch
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence
+    int32_t count            # -1 for messages
+    const uint8_t* payload   # records of a batch, value of a message (NULL: null)
+    int64_t payload_size
+    const uint8_t* key       # of a message
+    int64_t key_size         # -1: null
+
+
+cdef int next_size(const uint8_t* p, int64_t left, int64_t* size, Err* err) noexcept nogil:
+    """Size of the entry at p: 1 known, 0 the tail is cut, -1 not an entry (ByteBufferLogInputStream)."""
+    cdef int32_t stated
+    cdef int8_t magic
+    if left < LOG_OVERHEAD:
+        return 0
+    stated = <int32_t> kts_be32(p + 8)
+    if stated < V0_OVERHEAD:
+        return fail(err, FAULT_SIZE_SMALL, stated, 0)
+    if stated > INT32_MAX - LOG_OVERHEAD:
+        return fail(err, FAULT_SIZE_LARGE, stated, 0)
+    if left <= MAGIC_POSITION:
+        return 0
+    magic = <int8_t> p[MAGIC_POSITION]
+    if magic < 0 or magic > 2:
+        return fail(err, FAULT_MAGIC, magic, 0)
+    size[0] = <int64_t> stated + LOG_OVERHEAD
+    return 1 if left >= size[0] else 0
+
+
+cdef void batch_header(Entry* e) noexcept nogil:
+    cdef const uint8_t* p = e.p
+    e.leader_epoch = <int32_t> kts_be32(p + 12)
+    e.attributes = <int16_t> kts_be16(p + 21)
+    e.codec = e.attributes & CODEC_MASK
+    e.last_offset_delta = <int32_t> kts_be32(p + 23)
+    e.base_timestamp = <int64_t> kts_be64(p + 27)
+    e.max_timestamp = <int64_t> kts_be64(p + 35)
+    e.producer_id = <int64_t> kts_be64(p + 43)
+    e.producer_epoch = <int16_t> kts_be16(p + 51)
+    e.base_sequence = <int32_t> kts_be32(p + 53)
+    e.count = <int32_t> kts_be32(p + 57)
+    e.payload = p + BATCH_OVERHEAD
+    e.payload_size = e.size - BATCH_OVERHEAD
+    e.key = NULL
+    e.key_size = -1
+
+
+cdef void message_header(Entry* e) noexcept nogil:
+    e.attributes = <int8_t> e.p[17]
+    e.codec = e.attributes & CODEC_MASK
+    e.max_timestamp = <int64_t> kts_be64(e.p + 18) if e.magic else -1
+    e.base_timestamp = e.max_timestamp
+    e.leader_epoch = -1
+    e.last_offset_delta = 0
+    e.producer_id = -1
+    e.producer_epoch = -1
+    e.base_sequence = -1
+    e.count = -1
+
+
+cdef int message_body(Entry* e, Err* err) noexcept nogil:
+    """Cut key and value out of a message; both must fill it exactly."""
+    cdef const uint8_t* p = e.p + (V1_OVERHEAD - 8 + LOG_OVERHEAD if e.magic else V0_OVERHEAD - 8 + LOG_OVERHEAD)
+    cdef int64_t left = e.p + e.size - p
+    cdef int32_t n = <int32_t> kts_be32(p)
+    p += 4
+    left -= 8                                  # both length fields are there: the size was checked
+    if n > left:
+        return fail(err, FAULT_MESSAGE_KEY, n, left)
+    e.key = p
+    e.key_size = n if n >= 0 else -1
+    if n > 0:
+        p += n
+        left -= n
+    n = <int32_t> kts_be32(p)
+    p += 4
+    if n > left:
+        return fail(err, FAULT_MESSAGE_VALUE, n, left)
+    e.payload = p if n >= 0 else NULL
+    e.payload_size = n if n >= 0 else 0
+    if left != e.payload_size:
+        return fail(err, FAULT_MESSAGE_REST, n, left - e.payload_size)
+    return 1
+
+
+cdef inline bint crc_ok(Entry* e, Err* err) noexcept nogil:
+    """Whether the stored CRC is the computed one; err.a, err.b tell both."""
+    cdef uint32_t stored, computed
+    if e.magic == 2:
+        stored = kts_be32(e.p + 17)
+        computed = kts_crc32c(e.p + 21, <size_t> (e.size - 21))
+    else:
+        stored = kts_be32(e.p + 12)
+        computed = kts_crc32(e.p + 16, <size_t> (e.size - 16))
+    err.a = stored
+    err.b = computed
+    return stored == computed
+
+
+cdef int entry_header(const uint8_t* data, int64_t size, int64_t position, Entry* e, Err* err) noexcept nogil:
+    """Read the header of the entry at ``position``: 1 there, 0 end or cut tail, -1 damaged. No CRC, no body."""
+    cdef const uint8_t* p = data + position
+    cdef int status
+    cdef int64_t least
+    err.position = position
+    err.record = -1
+    err.count = -1
+    err.offset = <int64_t> kts_be64(p) if size - position >= 8 else -1
+    status = next_size(p, size - position, &e.size, err)
+    if status != 1:
+        return status
+    e.p = p
+    e.position = position
+    e.offset = err.offset
+    e.magic = p[MAGIC_POSITION]
+    if e.magic == 2:
+        if e.size < BATCH_OVERHEAD:
+            return fail(err, FAULT_BATCH_SMALL, e.size - LOG_OVERHEAD, 0)
+        batch_header(e)
+    else:
+        least = V1_OVERHEAD if e.magic else V0_OVERHEAD
+        if e.size - LOG_OVERHEAD < least:
+            return fail(err, FAULT_MESSAGE_SMALL, e.size - LOG_OVERHEAD, least)
+        message_header(e)
+    return 1
+
+
+# --- columns being filled ----------------------------------------------------------------------------
+
+cdef enum:
+    # positions in kts.columns.ALL_COLUMNS, then four of our own
+    C_OFFSET, C_TIMESTAMP, C_TYPE, C_KEY, C_VALUE, C_HEADERS, C_MAGIC, C_CODEC, C_PID, C_EPOCH, C_SEQUENCE, C_LEADER
+    C_TXN, C_CONTROL, C_POSITION, C_CREATE, C_BASE, C_DELTA, C_ATTRIBUTES, C_BASE_TS, C_MAX_TS
+    C_IS_BATCH, C_SHALLOW, C_SIZE, C_CRC_OK
+    COLUMNS
+    NODES = 32
+
+cdef int* WIDTH = [8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1]
+
+cdef struct Buf:
+    uint8_t* p
+    int64_t cap
+
+cdef struct Text:             # a column of byte strings
+    Buf offsets               # or 16-byte views
+    Buf data
+    Buf valid                 # bitmap, written from the first null on
+    int64_t rows
+    int64_t size
+    int64_t nulls
+
+cdef struct Mark:             # where an entry began, to take its rows back
+    int64_t rows
+    int64_t key_size, key_nulls, value_size, value_nulls
+    int64_t headers, header_nulls, hkey_size, hvalue_size, hvalue_nulls
+
+cdef struct Pool:             # slabs to be used again; lives as long as a decoder or a slab refers to it
+    int refs
+    void* slot[4]
+
+cdef struct Slab:             # the memory of one piece, exported to Arrow as it is
+    int refs
+    Pool* pool
+    int64_t rows
+    Buf fixed[COLUMNS]
+    Buf bits[COLUMNS]
+    Text key
+    Text value
+    Text header_key
+    Text header_value
+    Buf header_offsets
+    Buf header_valid
+    int64_t header_nulls
+    Mark mark
+    Buf kept                  # PyObject*: what the views point into
+    Buf bases                 # its addresses and sizes, as Arrow's variadic buffers
+    Buf sizes
+    int n_kept
+    ArrowArray nodes[NODES]
+    ArrowArray* kids[NODES]
+    Buf pointers              # const void*: every array's buffers
+
+
+cdef int grow(Buf* b, int64_t need) noexcept nogil:
+    cdef int64_t cap
+    cdef void* p
+    if need <= b.cap:
+        return 0
+    cap = b.cap + (b.cap >> 1)
+    if cap < need:
+        cap = need
+    if cap < 4096:
+        cap = 4096
+    p = realloc(b.p, <size_t> cap)
+    if p == NULL:
+        return -1
+    b.p = <uint8_t*> p
+    b.cap = cap
+    return 0
+
+
+cdef void free_text(Text* t) noexcept nogil:
+    free(t.offsets.p)
+    free(t.data.p)
+    free(t.valid.p)
+
+
+cdef void free_slab(Slab* s) noexcept nogil:
+    cdef int i
+    for i in range(COLUMNS):
+        free(s.fixed[i].p)
+        free(s.bits[i].p)
+    free_text(&s.key)
+    free_text(&s.value)
+    free_text(&s.header_key)
+    free_text(&s.header_value)
+    free(s.header_offsets.p)
+    free(s.header_valid.p)
+    free(s.kept.p)
+    free(s.bases.p)
+    free(s.sizes.p)
+    free(s.pointers.p)
+    free(s)
+
+
+cdef void pool_unref(Pool* pool) noexcept nogil:
+    cdef int i
+    cdef void* s
+    if kts_add(&pool.refs, -1) == 0:
+        for i in range(4):
+            s = kts_swap(&pool.slot[i], NULL)
+            if s != NULL:
+                free_slab(<Slab*> s)
+        free(pool)
+
+
+cdef Slab* pool_take(Pool* pool) noexcept nogil:
+    cdef int i
+    cdef void* found = NULL
+    cdef Slab* s
+    for i in range(4):
+        found = kts_swap(&pool.slot[i], NULL)
+        if found != NULL:
+            break
+    s = <Slab*> found if found != NULL else <Slab*> calloc(1, sizeof(Slab))
+    if s == NULL:
+        return NULL
+    s.refs = 1
+    s.pool = pool
+    kts_add(&pool.refs, 1)
+    s.rows = 0
+    s.key.rows = s.key.size = s.key.nulls = 0
+    s.value.rows = s.value.size = s.value.nulls = 0
+    s.header_key.rows = s.header_key.size = s.header_key.nulls = 0
+    s.header_value.rows = s.header_value.size = s.header_value.nulls = 0
+    s.header_nulls = 0
+    s.n_kept = 0
+    return s
+
+
+cdef void drop_kept(Slab* s) noexcept with gil:
+    cdef PyObject** kept = <PyObject**> s.kept.p
+    cdef int i
+    for i in range(s.n_kept):
+        Py_DECREF(<object> kept[i])
+    s.n_kept = 0
+
+
+cdef void slab_unref(Slab* s) noexcept nogil:
+    cdef Pool* pool
+    cdef int i
+    if kts_add(&s.refs, -1) != 0:
+        return
+    if s.n_kept:
+        drop_kept(s)
+    pool = s.pool
+    for i in range(4):
+        if kts_put(&pool.slot[i], s):
+            break
+    else:
+        free_slab(s)
+    pool_unref(pool)
+
+
+cdef void set_mark(Slab* s) noexcept nogil:
+    s.mark.rows = s.rows
+    s.mark.key_size = s.key.size
+    s.mark.key_nulls = s.key.nulls
+    s.mark.value_size = s.value.size
+    s.mark.value_nulls = s.value.nulls
+    s.mark.headers = s.header_key.rows
+    s.mark.header_nulls = s.header_nulls
+    s.mark.hkey_size = s.header_key.size
+    s.mark.hvalue_size = s.header_value.size
+    s.mark.hvalue_nulls = s.header_value.nulls
+
+
+cdef void take_back(Slab* s) noexcept nogil:
+    """Forget the rows of the entry that turned out damaged."""
+    s.rows = s.key.rows = s.value.rows = s.mark.rows
+    s.key.size = s.mark.key_size
+    s.key.nulls = s.mark.key_nulls
+    s.value.size = s.mark.value_size
+    s.value.nulls = s.mark.value_nulls
+    s.header_key.rows = s.header_value.rows = s.mark.headers
+    s.header_nulls = s.mark.header_nulls
+    s.header_key.size = s.mark.hkey_size
+    s.header_value.size = s.mark.hvalue_size
+    s.header_value.nulls = s.mark.hvalue_nulls
+
+
+cdef int text_room(Text* t, int64_t rows, int64_t size, bint views) noexcept nogil:
+    """Room for so many more strings of so many bytes in all; 0, or the fault."""
+    cdef int64_t old
+    if views:
+        if grow(&t.offsets, (t.rows + rows) * 16):
+            return FAULT_MEMORY
+    else:
+        if t.size + size > INT32_MAX:
+            return FAULT_COLUMN_FULL
+        if grow(&t.offsets, (t.rows + rows + 1) * 4) or grow(&t.data, t.size + size + KTS_SLACK):
+            return FAULT_MEMORY
+        if t.rows == 0:
+            (<int32_t*> t.offsets.p)[0] = 0
+    old = t.valid.cap
+    if grow(&t.valid, (t.rows + rows + 8) >> 3):
+        return FAULT_MEMORY
+    if t.nulls:
+        memset(t.valid.p + old, 0xFF, <size_t> (t.valid.cap - old))
+    return 0
+
+
+cdef inline void text_null(Text* t, int64_t row) noexcept nogil:
+    if t.nulls == 0:
+        memset(t.valid.p, 0xFF, <size_t> t.valid.cap)
+    t.nulls += 1
+    t.valid.p[row >> 3] &= <uint8_t> ~(1 << (row & 7))
+
+
+cdef inline void text_put(Text* t, int64_t row, const uint8_t* p, int64_t n, const uint8_t* end) noexcept nogil:
+    """String ``row``: n bytes at p (n < 0: null); ``end`` bounds what may be read."""
+    if KTS_LIKELY(n >= 0):
+        kts_copy(t.data.p + t.size, p, n, end)
+        t.size += n
+    else:
+        text_null(t, row)
+    (<int32_t*> t.offsets.p)[row + 1] = <int32_t> t.size
+
+
+cdef inline void view_put(Text* t, int64_t row, const uint8_t* p, int64_t n, const uint8_t* base, int32_t buffer) \
+        noexcept nogil:
+    """View ``row``: up to 12 bytes inline, else prefix, buffer number and offset in it."""
+    cdef uint8_t* v = t.offsets.p + 16 * row
+    cdef int32_t* words = <int32_t*> v
+    if n > 12:
+        words[0] = <int32_t> n
+        memcpy(v + 4, p, 4)
+        words[2] = buffer
+        words[3] = <int32_t> (p - base)
+    else:
+        memset(v, 0, 16)
+        if n < 0:
+            text_null(t, row)
+        else:
+            words[0] = <int32_t> n
+            memcpy(v + 4, p, <size_t> n)
+
+
+# --- what a decode pass carries ------------------------------------------------------------------------
+
+cdef struct Pass:
+    const uint8_t* data
+    int64_t size
+    int64_t position
+    uint32_t want             # bit per column
+    bint views
+    bint verify
+    const uint8_t* base       # start of the variadic buffer that views point into now
+    int32_t buffer            # its number
+
+
+cdef inline bint wants(Pass* d, int column) noexcept nogil:
+    return (d.want >> column) & 1
+
+
+cdef int room(Pass* d, Slab* s, int64_t rows, int64_t size) noexcept nogil:
+    """Room for so many more rows with ``size`` bytes of keys and values; 0, or the fault."""
+    cdef int i, fault
+    cdef int64_t old
+    for i in range(COLUMNS):
+        if WIDTH[i] and (d.want >> i) & 1 and grow(&s.fixed[i], (s.rows + rows) * WIDTH[i]):
+            return FAULT_MEMORY
+    if wants(d, C_KEY):
+        fault = text_room(&s.key, rows, size, d.views)
+        if fault:
+            return fault
+    if wants(d, C_VALUE):
+        fault = text_room(&s.value, rows, size, d.views)
+        if fault:
+            return fault
+    if wants(d, C_HEADERS):
+        old = s.header_valid.cap
+        if grow(&s.header_offsets, (s.rows + rows + 1) * 4) or grow(&s.header_valid, (s.rows + rows + 8) >> 3):
+            return FAULT_MEMORY
+        if s.rows == 0:
+            (<int32_t*> s.header_offsets.p)[0] = 0
+            memset(s.header_valid.p, 0, <size_t> s.header_valid.cap)
+        else:
+            memset(s.header_valid.p + old, 0, <size_t> (s.header_valid.cap - old))
+    return 0
+
+
+cdef void fill8(uint8_t* p, int64_t first, int64_t last, uint8_t v) noexcept nogil:
+    memset(p + first, v, <size_t> (last - first))
+
+
+cdef void fill16(uint8_t* p, int64_t first, int64_t last, int16_t v) noexcept nogil:
+    cdef int64_t i
+    for i in range(first, last):
+        (<int16_t*> p)[i] = v
+
+
+cdef void fill32(uint8_t* p, int64_t first, int64_t last, int32_t v) noexcept nogil:
+    cdef int64_t i
+    for i in range(first, last):
+        (<int32_t*> p)[i] = v
+
+
+cdef void fill64(uint8_t* p, int64_t first, int64_t last, int64_t v) noexcept nogil:
+    cdef int64_t i
+    for i in range(first, last):
+        (<int64_t*> p)[i] = v
+
+
+cdef void fill_entry(Pass* d, Slab* s, Entry* e, int64_t first, int64_t last) noexcept nogil:
+    """The columns that all rows of an entry share."""
+    cdef bint batch = e.magic == 2
+    if wants(d, C_CODEC):
+        fill8(s.fixed[C_CODEC].p, first, last, <uint8_t> e.codec)
+    if wants(d, C_PID):
+        fill64(s.fixed[C_PID].p, first, last, e.producer_id)
+    if wants(d, C_EPOCH):
+        fill16(s.fixed[C_EPOCH].p, first, last, e.producer_epoch)
+    if wants(d, C_LEADER):
+        fill32(s.fixed[C_LEADER].p, first, last, e.leader_epoch)
+    if wants(d, C_TXN):
+        fill8(s.fixed[C_TXN].p, first, last, batch and (e.attributes & TRANSACTIONAL) != 0)
+    if wants(d, C_CONTROL):
+        fill8(s.fixed[C_CONTROL].p, first, last, batch and (e.attributes & CONTROL) != 0)
+    if wants(d, C_POSITION):
+        fill64(s.fixed[C_POSITION].p, first, last, e.position)
+    if wants(d, C_BASE):
+        fill64(s.fixed[C_BASE].p, first, last, e.offset if batch else 0)
+    if wants(d, C_DELTA):
+        fill32(s.fixed[C_DELTA].p, first, last, e.last_offset_delta)
+    if wants(d, C_ATTRIBUTES):
+        fill16(s.fixed[C_ATTRIBUTES].p, first, last, e.attributes)
+    if wants(d, C_BASE_TS):
+        fill64(s.fixed[C_BASE_TS].p, first, last, e.base_timestamp if batch else 0)
+    if wants(d, C_MAX_TS):
+        fill64(s.fixed[C_MAX_TS].p, first, last, e.max_timestamp if batch else 0)
+    if wants(d, C_IS_BATCH):
+        fill8(s.fixed[C_IS_BATCH].p, first, last, batch)
+    if wants(d, C_SHALLOW):
+        fill64(s.fixed[C_SHALLOW].p, first, last, <int64_t> (<uint64_t> e.offset + <uint64_t> e.last_offset_delta))
+    if batch:
+        if wants(d, C_TYPE):
+            fill32(s.fixed[C_TYPE].p, first, last, (e.attributes & LOG_APPEND_TIME) != 0)
+        if wants(d, C_MAGIC):
+            fill8(s.fixed[C_MAGIC].p, first, last, 2)
+        if wants(d, C_TIMESTAMP) and e.attributes & LOG_APPEND_TIME:
+            fill64(s.fixed[C_TIMESTAMP].p, first, last, e.max_timestamp)
+
+
+# --- varints -------------------------------------------------------------------------------------------
+
+cdef enum:
+    VARINT_OK = 0
+    VARINT_CUT = 1            # the bytes end before it does
+    VARINT_LONG = 2           # no end within 5 (10) bytes
+
+
+cdef int varint_slow(const uint8_t** at, const uint8_t* end, int32_t* value) noexcept nogil:
+    """As Kafka's ByteUtils: at most five bytes; what the fifth has beyond 32 bits is dropped."""
+    cdef const uint8_t* p = at[0]
+    cdef uint32_t raw = 0
+    cdef int i
+    for i in range(5):
+        if p >= end:
+            return VARINT_CUT
+        raw |= (<uint32_t> (p[0] & 0x7F)) << (7 * i)
+        if p[0] < 0x80:
+            at[0] = p + 1
+            value[0] = <int32_t> ((raw >> 1) ^ (0 - (raw & 1)))
+            return VARINT_OK
+        p += 1
+    return VARINT_LONG
+
+
+cdef inline int varint(const uint8_t** at, const uint8_t* end, int32_t* value) noexcept nogil:
+    cdef const uint8_t* p = at[0]
+    cdef uint32_t raw
+    if KTS_LIKELY(end - p >= 2):
+        raw = p[0]
+        if KTS_LIKELY(raw < 0x80):
+            at[0] = p + 1
+            value[0] = <int32_t> ((raw >> 1) ^ (0 - (raw & 1)))
+            return VARINT_OK
+        if KTS_LIKELY(p[1] < 0x80):
+            raw = (raw & 0x7F) | <uint32_t> p[1] << 7
+            at[0] = p + 2
+            value[0] = <int32_t> ((raw >> 1) ^ (0 - (raw & 1)))
+            return VARINT_OK
+    return varint_slow(at, end, value)
+
+
+cdef inline int varlong(const uint8_t** at, const uint8_t* end, int64_t* value) noexcept nogil:
+    """As Kafka's ByteUtils: at most ten bytes; what the tenth has beyond 64 bits is dropped."""
+    cdef const uint8_t* p = at[0]
+    cdef uint64_t raw = 0
+    cdef int shift = 0
+    while p < end:
+        raw |= (<uint64_t> (p[0] & 0x7F)) << shift
+        if p[0] < 0x80:
+            at[0] = p + 1
+            value[0] = <int64_t> ((raw >> 1) ^ (0 - (raw & 1)))
+            return VARINT_OK
+        p += 1
+        shift += 7
+        if shift > 63:
+            return VARINT_LONG
+    return VARINT_CUT
+
+
+cdef int bad_varint(Err* err, int status, int64_t most, int64_t left) noexcept nogil:
+    if status == VARINT_LONG:
+        return fail(err, FAULT_VARINT, most, 0)
+    return fail(err, FAULT_RECORD_END, 0, left)
+
+
+# --- headers -------------------------------------------------------------------------------------------
+
+cdef int64_t utf8_valid(const uint8_t* p, int64_t n) noexcept nogil:
+    """Length of the longest prefix that is UTF-8."""
+    cdef int64_t i = 0
+    cdef int step
+    while i < n:
+        if p[i] < 0x80:
+            i += 1
+            continue
+        step = utf8_step(p + i, n - i)
+        if step < 2:
+            return i
+        i += step
+    return n
+
+
+cdef int utf8_step(const uint8_t* p, int64_t n) noexcept nogil:
+    """Bytes of the well-formed sequence at p (2 to 4; a lead byte above 7f), else minus those of the ill-formed part
+    that one U+FFFD stands for (Unicode's maximal subpart, as Java and Python)."""
+    cdef uint8_t b = p[0], lo = 0x80, hi = 0xBF
+    cdef int need, i
+    if 0xC2 <= b <= 0xDF:
+        need = 2
+    elif 0xE0 <= b <= 0xEF:
+        need = 3
+        if b == 0xE0:
+            lo = 0xA0
+        elif b == 0xED:
+            hi = 0x9F
+    elif 0xF0 <= b <= 0xF4:
+        need = 4
+        if b == 0xF0:
+            lo = 0x90
+        elif b == 0xF4:
+            hi = 0x8F
+    else:
+        return -1
+    for i in range(1, need):
+        if i >= n or p[i] < lo or p[i] > hi:
+            return -i
+        lo = 0x80
+        hi = 0xBF
+    return need
+
+
+cdef void put_header_key(Text* t, const uint8_t* p, int64_t n, const uint8_t* end) noexcept nogil:
+    """A header key as UTF-8; three bytes of room for each of its bytes are there."""
+    cdef int64_t good = utf8_valid(p, n)
+    cdef uint8_t* to
+    cdef int step
+    if good == n:
+        text_put(t, t.rows, p, n, end)
+    else:
+        to = t.data.p + t.size
+        while n > 0:
+            good = utf8_valid(p, n)
+            memcpy(to, p, <size_t> good)
+            to += good
+            p += good
+            n -= good
+            if n > 0:
+                step = utf8_step(p, n)
+                to[0] = 0xEF
+                to[1] = 0xBF
+                to[2] = 0xBD
+                to += 3
+                p -= step
+                n += step
+        t.size = to - t.data.p
+        (<int32_t*> t.offsets.p)[t.rows + 1] = <int32_t> t.size
+    t.rows += 1
+
+
+cdef int read_headers(Slab* s, bint keep, int32_t count, const uint8_t** at, const uint8_t* end, const uint8_t* source_end,
+                      Err* err) noexcept nogil:
+    cdef const uint8_t* p = at[0]
+    cdef const uint8_t* key
+    cdef int32_t i, key_size, n
+    cdef int status, fault
+    cdef int64_t left = end - p
+    if count < 0 or count > left:
+        return fail(err, FAULT_HEADER_COUNT, count, left)
+    if keep:
+        fault = text_room(&s.header_key, count, 3 * left, False)
+        if not fault:
+            fault = text_room(&s.header_value, count, left, False)
+        if fault:
+            return fail(err, fault, 0, 0)
+    for i in range(count):
+        status = varint(&p, end, &key_size)
+        if status:
+            return bad_varint(err, status, 5, end - p)
+        if key_size < 0 or key_size > end - p:
+            return fail(err, FAULT_HEADER_KEY, key_size, end - p)
+        key = p
+        p += key_size
+        status = varint(&p, end, &n)
+        if status:
+            return bad_varint(err, status, 5, end - p)
+        if n > end - p:
+            return fail(err, FAULT_HEADER_VALUE, n, end - p)
+        if keep:
+            put_header_key(&s.header_key, key, key_size, source_end)
+            text_put(&s.header_value, s.header_value.rows, p, n, source_end)
+            s.header_value.rows += 1
+        if n > 0:
+            p += n
+    at[0] = p
+    return 1
+
+
+# --- records of a batch --------------------------------------------------------------------------------
+
+cdef inline int32_t sequence_at(int32_t base, int32_t delta) noexcept nogil:
+    """DefaultRecordBatch.incrementSequence: 2^31-1 is followed by 0."""
+    if base > <int32_t> (<uint32_t> INT32_MAX - <uint32_t> delta):
+        return <int32_t> (<uint32_t> delta - (<uint32_t> INT32_MAX - <uint32_t> base) - 1)
+    return <int32_t> (<uint32_t> base + <uint32_t> delta)
+
+
+cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, Err* err) noexcept nogil:
+    """Append the records at p[0:n] of batch e: 1, or -1 with ``err`` set."""
+    cdef const uint8_t* end = p + n
+    cdef const uint8_t* stop
+    cdef const uint8_t* key
+    cdef int64_t row = s.rows, i, delta, headers
+    cdef int32_t length, offset_delta, size, key_size
+    cdef int status, fault
+    cdef bint views = d.views, keep_headers = wants(d, C_HEADERS)
+    cdef bint want_key = wants(d, C_KEY), want_value = wants(d, C_VALUE)
+    cdef int64_t* offsets
+    cdef int64_t* timestamps
+    cdef int64_t* creates
+    cdef int32_t* sequences
+    cdef int32_t* header_offsets
+
+    err.count = e.count
+    if e.count < 0:
+        return fail(err, FAULT_COUNT, e.count, 0)
+    if <int64_t> e.count * SMALLEST_RECORD > n:
+        return fail(err, FAULT_COUNT_LEFT, e.count, n)
+    fault = room(d, s, e.count, n)
+    if fault:
+        return fail(err, fault, 0, 0)
+    offsets = <int64_t*> s.fixed[C_OFFSET].p if wants(d, C_OFFSET) else NULL
+    timestamps = <int64_t*> s.fixed[C_TIMESTAMP].p if wants(d, C_TIMESTAMP) else NULL
+    creates = <int64_t*> s.fixed[C_CREATE].p if wants(d, C_CREATE) else NULL
+    sequences = <int32_t*> s.fixed[C_SEQUENCE].p if wants(d, C_SEQUENCE) else NULL
+    header_offsets = <int32_t*> s.header_offsets.p
+
+    for i in range(e.count):
+        status = varint(&p, end, &length)
+        if status:
+            err.record = i
+            return bad_varint(err, status, 5, end - p)
+        if length < 0 or length > end - p:
+            err.record = i
+            return fail(err, FAULT_RECORD_LENGTH, length, end - p)
+        stop = p + length
+        p += 1                                 # attributes of a record are unused; a length of 0 fails just below
+        status = varlong(&p, stop, &delta)
+        if status:
+            err.record = i
+            return bad_varint(err, status, 10, stop - p if stop > p else 0)
+        status = varint(&p, stop, &offset_delta)
+        if status:
+            err.record = i
+            return bad_varint(err, status, 5, stop - p)
+        status = varint(&p, stop, &key_size)
+        if status:
+            err.record = i
+            return bad_varint(err, status, 5, stop - p)
+        if key_size > stop - p:
+            err.record = i
+            return fail(err, FAULT_KEY, key_size, stop - p)
+        key = p
+        if key_size > 0:
+            p += key_size
+        status = varint(&p, stop, &size)
+        if status:
+            err.record = i
+            return bad_varint(err, status, 5, stop - p)
+        if size > stop - p:
+            err.record = i
+            return fail(err, FAULT_VALUE, size, stop - p)
+        if views:
+            if want_key:
+                view_put(&s.key, row, key, key_size, d.base, d.buffer)
+            if want_value:
+                view_put(&s.value, row, p, size, d.base, d.buffer)
+        else:
+            if want_key:
+                text_put(&s.key, row, key, key_size, end)
+            if want_value:
+                text_put(&s.value, row, p, size, end)
+        if size > 0:
+            p += size
+        # the usual end: one byte that says "no headers"
+        if KTS_LIKELY(p + 1 == stop and p[0] == 0):
+            p = stop
+        else:
+            status = varint(&p, stop, &size)
+            if status:
+                err.record = i
+                return bad_varint(err, status, 5, stop - p)
+            headers = s.header_key.rows
+            if size != 0 and read_headers(s, keep_headers, size, &p, stop, end, err) < 0:
+                err.record = i
+                return -1
+            if p != stop:
+                err.record = i
+                return fail(err, FAULT_RECORD_REST, length, stop - p)
+            if keep_headers and s.header_key.rows > headers:
+                s.header_valid.p[row >> 3] |= <uint8_t> (1 << (row & 7))
+                s.header_nulls -= 1
+        if offsets != NULL:
+            offsets[row] = <int64_t> (<uint64_t> e.offset + <uint64_t> <int64_t> offset_delta)
+        if timestamps != NULL:
+            timestamps[row] = <int64_t> (<uint64_t> e.base_timestamp + <uint64_t> delta)
+        if creates != NULL:
+            creates[row] = <int64_t> (<uint64_t> e.base_timestamp + <uint64_t> delta)
+        if sequences != NULL:
+            sequences[row] = sequence_at(e.base_sequence, offset_delta) if e.base_sequence >= 0 else -1
+        if keep_headers:
+            header_offsets[row + 1] = <int32_t> s.header_key.rows
+            s.header_nulls += 1
+        row += 1
+        s.key.rows = s.value.rows = row
+    if p != end:
+        err.record = -1
+        return fail(err, FAULT_REST, e.count, end - p)
+    fill_entry(d, s, e, s.rows, row)
+    s.rows = row
+    return 1
+
+
+# --- messages ------------------------------------------------------------------------------------------
+
+cdef int put_message(Pass* d, Slab* s, Entry* e, Entry* outer, const uint8_t* end, Err* err) noexcept nogil:
+    """Append message e; ``outer`` is its wrapper, or e itself. 1, or -1 with ``err`` set."""
+    cdef int64_t row = s.rows, timestamp = e.max_timestamp
+    cdef int32_t kind = -1
+    cdef int fault = room(d, s, 1, (e.key_size if e.key_size > 0 else 0) + e.payload_size)
+    if fault:
+        return fail(err, fault, 0, 0)
+    if e.magic:
+        # the type is the outermost message's, which magic 0 does not have (LegacyRecord.timestampType)
+        if outer.magic:
+            kind = (outer.attributes & LOG_APPEND_TIME) != 0
+        if kind == 1:
+            timestamp = outer.max_timestamp
+    if wants(d, C_OFFSET):
+        (<int64_t*> s.fixed[C_OFFSET].p)[row] = e.offset
+    if wants(d, C_TIMESTAMP):
+        (<int64_t*> s.fixed[C_TIMESTAMP].p)[row] = timestamp
+    if wants(d, C_CREATE):
+        (<int64_t*> s.fixed[C_CREATE].p)[row] = e.max_timestamp
+    if wants(d, C_TYPE):
+        (<int32_t*> s.fixed[C_TYPE].p)[row] = kind
+    if wants(d, C_MAGIC):
+        s.fixed[C_MAGIC].p[row] = <uint8_t> e.magic
+    if wants(d, C_SEQUENCE):
+        (<int32_t*> s.fixed[C_SEQUENCE].p)[row] = -1
+    if d.views:
+        if wants(d, C_KEY):
+            view_put(&s.key, row, e.key, e.key_size, d.base, d.buffer)
+        if wants(d, C_VALUE):
+            view_put(&s.value, row, e.payload, e.payload_size if e.payload != NULL else -1, d.base, d.buffer)
+    else:
+        if wants(d, C_KEY):
+            text_put(&s.key, row, e.key, e.key_size, end)
+        if wants(d, C_VALUE):
+            text_put(&s.value, row, e.payload, e.payload_size if e.payload != NULL else -1, end)
+    if wants(d, C_HEADERS):
+        (<int32_t*> s.header_offsets.p)[row + 1] = <int32_t> s.header_key.rows
+        s.header_nulls += 1
+    s.rows = s.key.rows = s.value.rows = row + 1
+    return 1
+
+
+cdef int read_wrapper(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, Err* err) noexcept nogil:
+    """Append the inner messages at p[0:n] of wrapper e (AbstractLegacyRecordBatch.DeepRecordsIterator)."""
+    cdef Entry inner
+    cdef int64_t first = s.rows, at = 0, row, last = 0, base
+    cdef int64_t* offsets
+    cdef int32_t stated
+    cdef uint8_t magic
+    cdef const uint8_t* end = p + n
+    err.count = -1
+    err.record = 0
+    while n - at >= LOG_OVERHEAD:
+        err.record = s.rows - first
+        stated = <int32_t> kts_be32(p + at + 8)
+        if stated < V0_OVERHEAD:
+            return fail(err, FAULT_INNER_SIZE, stated, V0_OVERHEAD)
+        if stated > n - at - LOG_OVERHEAD:
+            break                              # an inner message that is cut short is left out, as Kafka does
+        inner.p = p + at
+        inner.size = <int64_t> stated + LOG_OVERHEAD
+        magic = inner.p[MAGIC_POSITION]
+        if magic > 1:
+            return fail(err, FAULT_INNER_MAGIC, <int8_t> magic, 0)
+        if magic == 1 and stated < V1_OVERHEAD:
+            return fail(err, FAULT_INNER_SIZE, stated, V1_OVERHEAD)
+        inner.magic = magic
+        message_header(&inner)
+        if inner.codec:
+            return fail(err, FAULT_INNER_CODEC, inner.codec, 0)
+        if d.verify and not crc_ok(&inner, err):
+            return fail(err, FAULT_INNER_CRC, err.a, err.b)
+        if message_body(&inner, err) < 0:
+            return -1
+        inner.offset = last = <int64_t> kts_be64(inner.p)
+        if put_message(d, s, &inner, e, end, err) < 0:
+            return -1
+        at += inner.size
+    err.record = -1
+    if s.rows == first:
+        return fail(err, FAULT_WRAPPER_EMPTY, 0, 0)
+    if e.magic == 1 and e.offset != 0:
+        if e.offset < last:
+            return fail(err, FAULT_WRAPPER_OFFSET, e.offset, last)
+        base = <int64_t> (<uint64_t> e.offset - <uint64_t> last)
+        if wants(d, C_OFFSET):
+            offsets = <int64_t*> s.fixed[C_OFFSET].p
+            for row in range(first, s.rows):
+                offsets[row] = <int64_t> (<uint64_t> offsets[row] + <uint64_t> base)
+    fill_entry(d, s, e, first, s.rows)
+    return 1
+
+
+# --- the walk ------------------------------------------------------------------------------------------
+
+cdef enum Walk:
+    WALK_FAILED = -1
+    WALK_END = 0              # end of the buffer, or its cut tail
+    WALK_STOP = 1             # the piece is full
+    WALK_INFLATE = 2          # entry e waits for its payload to be decompressed
+    WALK_BASE = 3             # views: the source's next variadic buffer is due
+
+
+cdef int walk(Pass* d, Slab* s, int64_t stop, Entry* e, Err* err) noexcept nogil:
+    """Append whole uncompressed entries until ``stop`` is passed or a compressed one comes."""
+    cdef int status
+    while True:
+        if d.position >= stop:
+            return WALK_STOP
+        status = entry_header(d.data, d.size, d.position, e, err)
+        if status < 1:
+            return status
+        set_mark(s)
+        if e.codec > 4 or (e.codec == 4 and e.magic < 2):
+            fail(err, FAULT_CODEC if e.codec > 4 else FAULT_ZSTD_LEGACY, e.codec if e.codec > 4 else e.magic, 0)
+            return WALK_FAILED
+        if d.verify and not crc_ok(e, err):
+            fail(err, FAULT_CRC, err.a, err.b)
+            return WALK_FAILED
+        if e.magic < 2 and message_body(e, err) < 0:
+            return WALK_FAILED
+        if e.codec:
+            if e.magic < 2 and e.payload == NULL:
+                fail(err, FAULT_WRAPPER_NULL, 0, 0)
+                return WALK_FAILED
+            return WALK_INFLATE
+        if d.views and (d.base == NULL or e.p + e.size - d.base > INT32_MAX):
+            d.base = e.p
+            return WALK_BASE
+        if e.magic == 2:
+            status = read_batch(d, s, e, e.payload, e.payload_size, err)
+        else:
+            status = put_message(d, s, e, e, e.p + e.size, err)
+            if status > 0:
+                fill_entry(d, s, e, s.rows - 1, s.rows)
+        if status < 0:
+            return WALK_FAILED
+        d.position += e.size
+
+
+# --- decompression -------------------------------------------------------------------------------------
+
+cdef uint32_t rotl(uint32_t v, int n) noexcept nogil:
+    return v << n | v >> (32 - n)
+
+
+cdef uint32_t xxh32_short(const uint8_t* p, int n) noexcept nogil:
+    """xxHash32 with seed 0 of fewer than 16 bytes: the lz4 frame's header checksum is its second byte."""
+    cdef uint32_t h = <uint32_t> 374761393 + <uint32_t> n
+    while n >= 4:
+        h = rotl(h + kts_le32(p) * <uint32_t> 3266489917, 17) * <uint32_t> 668265263
+        p += 4
+        n -= 4
+    while n > 0:
+        h = rotl(h + p[0] * <uint32_t> 374761393, 11) * <uint32_t> 2654435761
+        p += 1
+        n -= 1
+    h = (h ^ h >> 15) * <uint32_t> 2246822519
+    h = (h ^ h >> 13) * <uint32_t> 3266489917
+    return h ^ h >> 16
+
+
+cdef object damaged(str text):
+    return CorruptRecordError(text)
+
+
+cdef object beyond(int64_t limit):
+    return DecompressionLimitError(
+        f"decompressing would pass the bound of {limit} bytes; raise max_decompressed_bytes if the data is trusted")
+
+
+cdef class Inflater:
+    """Decompresses one payload at a time, never more than a bound, whatever sizes the payload claims.
+
+    After ``run`` the bytes are at ``out``, valid until the next call; ``owner`` is the bytes object that holds them,
+    or None where they lie in the inflater's own scratch memory.
+    """
+
+    cdef Buf scratch
+    cdef const uint8_t* out
+    cdef int64_t out_size
+    cdef object owner
+    cdef object snappy
+    cdef object lz4
+    cdef object zstd
+
+    def __dealloc__(self):
+        free(self.scratch.p)
+
+    cdef int run(self, Entry* e, int64_t limit) except -1:
+        cdef const uint8_t* p = e.payload
+        cdef int64_t n = e.payload_size
+        self.owner = None
+        self.out = NULL
+        self.out_size = 0
+        if e.magic == 2 and e.count == 0 and n == 0:
+            return 0
+        try:
+            if e.codec == 1:
+                self.gzip(p, n, limit)
+            elif e.codec == 2:
+                self.snappy_stream(p, n, limit)
+            elif e.codec == 3:
+                self.lz4_frame(p, n, limit, e.magic)
+            else:
+                self.zstd_frames(p, n, limit)
+        except (CorruptRecordError, MemoryError):
+            self.lz4 = self.zstd = None
+            raise
+        except Exception as error:
+            self.lz4 = self.zstd = None
+            name = compression.CODEC_NAMES[e.codec]
+            raise CorruptRecordError(f"{name} data is damaged: {error}") from error
+        return 0
+
+    cdef int keep(self, bytes data) except -1:
+        self.owner = data
+        self.out = <const uint8_t*> PyBytes_AS_STRING(data)
+        self.out_size = PyBytes_GET_SIZE(data)
+        return 0
+
+    cdef int own(self, int64_t size) except -1:
+        if grow(&self.scratch, size):
+            raise MemoryError()
+        self.out = self.scratch.p
+        return 0
+
+    cdef int gzip(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+        """Every member, as Java's GZIPInputStream: what follows one and is no member is not looked at."""
+        cdef int64_t total = 0, at = 0, step = n, used
+        cdef list parts = []
+        cdef object stream = compression.gzip_decompressor()
+        cdef bytes data
+        while True:
+            used = n - at if n - at < step else step
+            data = stream.decompress(PyMemoryView_FromMemory(<char*> p + at, used, PyBUF_READ), limit - total + 1)
+            total += PyBytes_GET_SIZE(data)
+            if total > limit:
+                raise beyond(limit)
+            parts.append(data)
+            at += used
+            if stream.eof:
+                at -= PyBytes_GET_SIZE(<bytes> stream.unused_data)
+                if n - at <= 18 or p[at] != 0x1F or p[at + 1] != 0x8B or p[at + 2] != 8:
+                    break
+                # small steps, doubling: what is read too far is read again, and must not add up to n a member
+                stream = compression.gzip_decompressor()
+                step = 256
+            elif stream.unconsumed_tail:
+                at -= PyBytes_GET_SIZE(<bytes> stream.unconsumed_tail)
+            elif at == n:
+                raise damaged("gzip data ends before its end mark")
+            else:
+                step *= 2
+        return self.keep(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    cdef int snappy_block(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+        """Append one raw block to the scratch memory."""
+        cdef uint64_t size = 0
+        cdef int shift = 0, i = 0
+        while True:
+            if i >= n or i > 4:
+                raise damaged("snappy block has no length")
+            size |= <uint64_t> (p[i] & 0x7F) << shift
+            shift += 7
+            i += 1
+            if p[i - 1] < 0x80:
+                break
+        if <int64_t> size > limit - self.out_size:
+            raise beyond(limit)
+        # the densest element makes 64 bytes of 3: a larger claim is a lie, and costs no memory
+        if <int64_t> size > 22 * n:
+            raise damaged(f"snappy block of {n} bytes claims {size}")
+        self.own(self.out_size + <int64_t> size + 1)
+        if size == 0:
+            if n != i:
+                raise damaged("snappy block claims no bytes but has some")
+            return 0
+        if self.snappy is None:
+            self.snappy = compression.snappy_block_decompressor()
+        made = self.snappy(PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
+                           PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, <Py_ssize_t> size, PyBUF_WRITE))
+        if made != size:
+            raise damaged(f"snappy block claims {size} bytes and holds {made}")
+        self.out_size += <int64_t> size
+        return 0
+
+    cdef int snappy_stream(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+        """snappy-java's chunks behind its header, else one raw block (SnappyInputStream)."""
+        cdef int64_t at = 16
+        cdef int32_t size
+        if n == 0:
+            raise damaged("snappy data is empty")
+        if n < 16 or memcmp(p, b"\x82SNAPPY\x00", 8) != 0:
+            return self.snappy_block(p, n, limit)
+        if <int32_t> kts_be32(p + 8) < 1:
+            raise damaged(f"snappy stream version {<int32_t> kts_be32(p + 8)}, expected 1 or more")
+        self.own(1)
+        while n - at >= 4:
+            size = <int32_t> kts_be32(p + at)
+            at += 4
+            if <uint32_t> size == 0x82534E41u and n - at >= 12:
+                at += 12                       # the header of a further stream
+                continue
+            if size < 0 or size > n - at:
+                raise damaged(f"snappy chunk length {size} does not fit the {n - at} bytes left")
+            self.snappy_block(p + at, size, limit)
+            at += size
+        return 0
+
+    cdef int lz4_frame(self, const uint8_t* p, int64_t n, int64_t limit, int magic) except -1:
+        """One frame, as Kafka's Lz4BlockInputStream reads it: what follows the end mark is not looked at."""
+        cdef int64_t at = 6, most, bound = 0, blocks, size, end
+        cdef uint8_t flags, checksum
+        cdef uint8_t[8] head
+        cdef uint32_t word = 0
+        cdef bint rewrite = magic == 0
+        cdef object source
+        cdef bytes data
+        if n < 7 or kts_le32(p) != 0x184D2204:
+            raise damaged("lz4 frame has no magic number")
+        flags = p[4]
+        if flags >> 6 != 1 or flags & 0x03 or not flags & 0x20 or p[5] & 0x8F or p[5] >> 4 < 4:
+            raise damaged(f"lz4 frame descriptor {flags:02x} {p[5]:02x} is not one that Kafka reads")
+        most = <int64_t> 1 << (8 + 2 * (p[5] >> 4))
+        if flags & 0x08:
+            at += 8                            # a content size: not believed
+        if n <= at:
+            raise damaged("lz4 frame ends inside its descriptor")
+        checksum = <uint8_t> (xxh32_short(p + 4, <int> (at - 4)) >> 8)
+        if magic and checksum != p[at]:
+            raise damaged(f"lz4 frame descriptor checksum is {checksum:02x}, expected the stored {p[at]:02x}")
+        at += 1
+        blocks = at
+        while True:
+            if n - at < 4:
+                raise damaged("lz4 frame ends before its end mark")
+            word = kts_le32(p + at)
+            size = word & 0x7FFFFFFF
+            at += 4
+            if size == 0:
+                break
+            if size > most:
+                raise damaged(f"lz4 block of {size} bytes exceeds the frame's {most}")
+            if size + (4 if flags & 0x10 else 0) > n - at:
+                raise damaged(f"lz4 block of {size} bytes exceeds the {n - at} left")
+            bound += size if word >> 31 else (most if most < 255 * size else 255 * size)
+            at += size + (4 if flags & 0x10 else 0)
+        end = at - 4
+        if flags & 0x04:
+            rewrite = True                     # a content checksum: there, and not verified
+            if n - at < 4:
+                raise damaged("lz4 frame ends before its checksum")
+        if rewrite or flags & 0x08 or word:
+            # a plain descriptor before the same blocks: the library insists on what Kafka does not read
+            memcpy(head, p, 6)
+            head[4] = 0x60 | (flags & 0x10)
+            head[6] = <uint8_t> (xxh32_short(head + 4, 2) >> 8)
+            source = head[:7] + PyBytes_FromStringAndSize(<char*> p + blocks, end - blocks) + bytes(4)
+        else:
+            source = PyMemoryView_FromMemory(<char*> p, at, PyBUF_READ)
+        if self.lz4 is None:
+            self.lz4 = compression.lz4_frame_decompressor()
+        data, _, ended = self.lz4(source, (bound if bound < limit else limit) + 16)
+        if PyBytes_GET_SIZE(data) > limit:
+            raise beyond(limit)
+        if not ended:
+            raise damaged("lz4 data ends before its end mark")
+        return self.keep(data)
+
+    cdef int zstd_frames(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+        """Every frame, as zstd-jni's stream; the blocks are walked first, so nothing is cut and little is claimed."""
+        cdef int64_t bound = zstd_bound(p, n), total = 0, cap
+        cdef Py_ssize_t got
+        if bound < 0:
+            raise damaged("zstd data is not a sequence of whole frames")
+        cap = bound if bound <= limit else limit + 1
+        self.own(cap + 1)
+        if self.zstd is None:
+            self.zstd = compression.zstd_reader()
+        stream = self.zstd(PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ))
+        while total < cap:
+            got = stream.readinto(PyMemoryView_FromMemory(<char*> self.scratch.p + total, cap - total, PyBUF_WRITE))
+            if got <= 0:
+                break
+            total += got
+        if total > limit:
+            raise beyond(limit)
+        self.out_size = total
+        return 0
+
+
+cdef int64_t zstd_bound(const uint8_t* p, int64_t n) noexcept nogil:
+    """Most bytes that whole zstd frames can decompress to, by walking their blocks; -1 where they are not whole."""
+    cdef int64_t at = 0, bound = 0, size
+    cdef uint32_t word
+    cdef uint8_t flags
+    if n == 0:
+        return -1
+    while at < n:
+        if n - at < 5:
+            return -1
+        word = kts_le32(p + at)
+        if word & 0xFFFFFFF0u == 0x184D2A50u:  # a skippable frame
+            if n - at < 8 or kts_le32(p + at + 4) > n - at - 8:
+                return -1
+            at += 8 + <int64_t> kts_le32(p + at + 4)
+            continue
+        if word != 0xFD2FB528u:
+            return -1
+        flags = p[at + 4]
+        at += 5
+        at += 0 if flags & 0x20 else 1                       # window descriptor
+        at += (1 << (flags & 3)) >> 1                        # dictionary id: 0, 1, 2, 4 bytes
+        at += 1 << (flags >> 6) if flags >> 6 else (1 if flags & 0x20 else 0)   # content size: 0 or 1, 2, 4, 8 bytes
+        while True:
+            if n - at < 3:
+                return -1
+            word = p[at] | <uint32_t> p[at + 1] << 8 | <uint32_t> p[at + 2] << 16
+            size = word >> 3
+            at += 3
+            if (word >> 1) & 3 == 3:
+                return -1
+            if (word >> 1) & 3 == 2:
+                bound += 131072
+            else:
+                bound += size
+                if (word >> 1) & 3 == 1:
+                    size = 1
+            if size > n - at:
+                return -1
+            at += size
+            if word & 1:
+                break
+        if flags & 4:
+            at += 4
+        if at > n:
+            return -1
+    return bound
+
+
+# --- to Arrow ------------------------------------------------------------------------------------------
+
+cdef uint8_t[64] NOTHING                       # where an array without rows points: Arrow wants an address
+memset(NOTHING, 0, 64)
+
+
+cdef inline const void* address(Buf* b) noexcept nogil:
+    return b.p if b.p != NULL else NOTHING
+
+
+cdef void release(ArrowArray* array) noexcept nogil:
+    cdef int64_t i
+    for i in range(array.n_children):
+        if array.children[i].release != NULL:
+            array.children[i].release(array.children[i])
+    array.release = NULL
+    slab_unref(<Slab*> array.private_data)
+
+
+cdef int64_t pack(Slab* s, int column) noexcept nogil:
+    """Bitmap of a column of bytes 0 and 1 into ``bits``; how many are 0, or -1 without memory."""
+    cdef int64_t i, zeros = 0
+    cdef const uint8_t* p = s.fixed[column].p
+    cdef Buf* bits = &s.bits[column]
+    if grow(bits, (s.rows + 8) >> 3):
+        return -1
+    memset(bits.p, 0, <size_t> ((s.rows + 8) >> 3))
+    for i in range(s.rows):
+        bits.p[i >> 3] |= <uint8_t> (p[i] << (i & 7))
+        zeros += 1 - p[i]
+    return zeros
+
+
+cdef ArrowArray* node(Slab* s, int* used, int64_t rows, int64_t nulls) noexcept nogil:
+    cdef ArrowArray* a = &s.nodes[used[0]]
+    s.kids[used[0]] = a
+    used[0] += 1
+    a.length = rows
+    a.null_count = nulls
+    a.offset = 0
+    a.n_buffers = 0
+    a.n_children = 0
+    a.buffers = NULL
+    a.children = NULL
+    a.dictionary = NULL
+    a.release = release
+    a.private_data = s
+    return a
+
+
+cdef const void** text_node(Slab* s, int* used, Text* t, bint views, const void** at) noexcept nogil:
+    cdef ArrowArray* a = node(s, used, t.rows, t.nulls)
+    cdef int i
+    a.buffers = at
+    at[0] = t.valid.p if t.nulls else NULL
+    at[1] = address(&t.offsets)
+    if not views:
+        at[2] = address(&t.data)
+        a.n_buffers = 3
+    else:
+        for i in range(s.n_kept):
+            at[2 + i] = (<void**> s.bases.p)[i]
+        at[2 + s.n_kept] = address(&s.sizes)
+        a.n_buffers = 3 + s.n_kept
+    return at + a.n_buffers
+
+
+cdef ArrowArray* export(Slab* s, const uint8_t* ids, int n, bint views, uint32_t nullable) noexcept nogil:
+    """Describe the slab's rows to Arrow, as a struct of the columns ``ids``; NULL without memory. Takes the reference."""
+    cdef int i, column, used = 0, direct
+    cdef int64_t nulls = 0
+    cdef const void** at
+    cdef ArrowArray* a
+    if grow(&s.pointers, <int64_t> sizeof(void*) * (4 * COLUMNS + 3 + 2 * s.n_kept)):
+        return NULL
+    at = <const void**> s.pointers.p
+    if nullable:
+        nulls = pack(s, C_IS_BATCH)
+        if nulls < 0:
+            return NULL
+    a = node(s, &used, s.rows, 0)
+    at[0] = NULL
+    a.buffers = at
+    a.n_buffers = 1
+    at += 1
+    # children of the row first: their addresses must follow one another
+    direct = used
+    a.n_children = n
+    a.children = &s.kids[direct]
+    for i in range(n):
+        column = ids[i]
+        if column == C_KEY:
+            at = text_node(s, &used, &s.key, views, at)
+        elif column == C_VALUE:
+            at = text_node(s, &used, &s.value, views, at)
+        else:
+            a = node(s, &used, s.rows, 0)
+            a.buffers = at
+            a.n_buffers = 2
+            at[0] = NULL
+            if column == C_HEADERS:
+                a.null_count = s.header_nulls
+                at[0] = address(&s.header_valid)
+                at[1] = address(&s.header_offsets)
+            elif column == C_TXN or column == C_CONTROL or column == C_CRC_OK:
+                if pack(s, column) < 0:
+                    return NULL
+                at[1] = address(&s.bits[column])
+            else:
+                at[1] = address(&s.fixed[column])
+                if (nullable >> column) & 1:
+                    a.null_count = nulls
+                    at[0] = address(&s.bits[C_IS_BATCH])
+            at += 2
+    for i in range(n):
+        if ids[i] == C_HEADERS:
+            s.nodes[direct + i].n_children = 1
+            s.nodes[direct + i].children = &s.kids[used]
+            a = node(s, &used, s.header_key.rows, 0)
+            at[0] = NULL
+            a.buffers = at
+            a.n_buffers = 1
+            at += 1
+            a.n_children = 2
+            a.children = &s.kids[used]
+            at = text_node(s, &used, &s.header_key, False, at)
+            at = text_node(s, &used, &s.header_value, False, at)
+    s.refs = used
+    return &s.nodes[0]
+
+
+# --- the Python surface --------------------------------------------------------------------------------
+
+cdef class Source:
+    """Keeps a caller's buffer, for as long as a pass or a view needs it."""
+
+    cdef Py_buffer view
+    cdef bint held
+
+    def __cinit__(self, buf):
+        try:
+            PyObject_GetBuffer(buf, &self.view, PyBUF_SIMPLE)
+        except TypeError as error:
+            raise TypeError(f"buf: expected bytes or another buffer, found {type(buf).__name__}") from error
+        except BufferError as error:
+            raise TypeError(f"buf: expected a contiguous buffer: {error}") from error
+        self.held = True
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef class Decoder:
+    """One pass over a buffer, in pieces of whole entries.
+
+    Parameters
+    ----------
+    buf : buffer
+        Entries of any magic.
+    ids : bytes
+        Positions of the wanted columns in ``ALL_COLUMNS``.
+    views : bool
+        Keys and values as views into ``buf`` (or into decompressed bytes), instead of copies.
+    verify_crc : bool
+    max_decompressed_bytes : int
+        Bound on each batch or wrapper.
+    """
+
+    cdef Source source
+    cdef Inflater inflater
+    cdef bytes ids
+    cdef Pass d
+    cdef Pool* pool
+    cdef int64_t limit
+    cdef uint32_t nullable
+    cdef object failure
+    cdef bint busy
+    cdef bint ended
+
+    def __cinit__(self, buf, bytes ids not None, bint views, bint verify_crc, int64_t max_decompressed_bytes):
+        cdef uint8_t column
+        self.source = Source(buf)
+        self.inflater = Inflater()
+        self.ids = ids
+        self.limit = max_decompressed_bytes
+        self.d.data = <const uint8_t*> self.source.view.buf
+        self.d.size = self.source.view.len
+        self.d.views = views
+        self.d.verify = verify_crc
+        for column in ids:
+            self.d.want |= <uint32_t> 1 << column
+        # offsets inside wrappers are mended where they lie
+        self.nullable = self.d.want & (1 << C_BASE | 1 << C_DELTA | 1 << C_BASE_TS | 1 << C_MAX_TS)
+        if self.nullable:
+            self.d.want |= 1 << C_IS_BATCH
+        self.pool = <Pool*> calloc(1, sizeof(Pool))
+        if self.pool == NULL:
+            raise MemoryError()
+        self.pool.refs = 1
+
+    def __dealloc__(self):
+        if self.pool != NULL:
+            pool_unref(self.pool)
+
+    @property
+    def position(self):
+        """Where the next piece begins: bytes of whole entries read so far."""
+        return self.d.position
+
+    def next(self, int64_t slice_bytes):
+        """Address of an ArrowArray (struct of the columns) with about ``slice_bytes`` of input, 0 at the end.
+
+        ``slice_bytes`` 0 is all in one piece. Whoever gets the address owns the array.
+
+        Raises
+        ------
+        CorruptRecordError
+            Damage; after the whole entries before it were given, unless all was asked for in one piece.
+        """
+        cdef Slab* s
+        cdef ArrowArray* array
+        cdef int status
+        if self.busy:
+            raise ValueError("this decoder is running in another thread")
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        if self.ended:
+            return 0
+        self.busy = True
+        s = pool_take(self.pool)
+        try:
+            if s == NULL:
+                raise MemoryError()
+            try:
+                status = self.fill(s, slice_bytes)
+                self.ended = status == WALK_END
+            except BaseException as error:
+                self.ended = True
+                take_back(s)
+                if slice_bytes == 0 or s.rows == 0 or not isinstance(error, CorruptRecordError):
+                    raise
+                self.failure = error
+            if s.rows == 0 and slice_bytes:
+                slab_unref(s)
+                s = NULL
+                return 0
+            array = export(s, <const uint8_t*> PyBytes_AS_STRING(self.ids), <int> PyBytes_GET_SIZE(self.ids),
+                           self.d.views, self.nullable)
+            if array == NULL:
+                raise MemoryError()
+            s = NULL                           # the array holds it now
+            return <intptr_t> array
+        finally:
+            self.busy = False
+            if s != NULL:
+                slab_unref(s)
+
+    cdef int keep(self, Slab* s, object owner, const uint8_t* base, int64_t size) except -1:
+        """Make ``base`` the variadic buffer that the next views point into."""
+        cdef int n = s.n_kept
+        if grow(&s.kept, (n + 1) * sizeof(void*)) or grow(&s.bases, (n + 1) * sizeof(void*)) \
+                or grow(&s.sizes, (n + 1) * 8):
+            raise MemoryError()
+        Py_INCREF(owner)
+        (<PyObject**> s.kept.p)[n] = <PyObject*> owner
+        (<const void**> s.bases.p)[n] = base
+        (<int64_t*> s.sizes.p)[n] = size
+        s.n_kept = n + 1
+        self.d.base = base
+        self.d.buffer = n
+        return 0
+
+    cdef int fill(self, Slab* s, int64_t slice_bytes) except -2:
+        """Append entries until the piece is full: WALK_END or WALK_STOP."""
+        cdef Entry e
+        cdef Err err
+        cdef int status
+        cdef Pass* d = &self.d
+        cdef int64_t whole = d.size + 1, stop, made = 0, left
+        stop = d.position + slice_bytes if 0 < slice_bytes < whole - d.position else whole
+        d.base = NULL
+        set_mark(s)
+        while True:
+            with nogil:
+                status = walk(d, s, stop, &e, &err)
+            if status == WALK_FAILED:
+                raise error_of(&err)
+            elif status == WALK_END:
+                return status
+            elif status == WALK_STOP:
+                if s.rows:
+                    return status
+                stop = d.position + slice_bytes if slice_bytes < whole - d.position else whole
+            elif status == WALK_BASE:
+                left = d.data + d.size - d.base
+                self.keep(s, self.source, d.base, left if left < INT32_MAX else INT32_MAX)
+            else:
+                self.inflate(s, &e)
+                with nogil:
+                    if e.magic == 2:
+                        status = read_batch(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
+                    else:
+                        status = read_wrapper(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
+                if status < 0:
+                    raise error_of(&err)
+                d.base = NULL
+                d.position += e.size
+                made += self.inflater.out_size
+                if slice_bytes and made >= 8 * slice_bytes:
+                    stop = d.position          # well-compressed entries: a piece is not to become huge
+
+    cdef int inflate(self, Slab* s, Entry* e) except -1:
+        cdef bytes owner
+        try:
+            self.inflater.run(e, self.limit)
+        except CorruptRecordError as error:
+            error.position = e.position
+            error.offset = e.offset
+            raise
+        if self.d.views:
+            owner = self.inflater.owner
+            if owner is None:
+                owner = PyBytes_FromStringAndSize(<char*> self.inflater.out, self.inflater.out_size)
+                self.inflater.out = <const uint8_t*> PyBytes_AS_STRING(owner)
+            self.keep(s, owner, self.inflater.out, self.inflater.out_size)
+        return 0
+
+
+def max_timestamp(buf, bint verify_crc, int64_t max_decompressed_bytes):
+    """(timestamp, offset, shallow offset) of the first record with the greatest timestamp; (-1, -1, -1) without one."""
+    cdef Decoder decoder = Decoder(buf, bytes((C_OFFSET, C_TIMESTAMP, C_SHALLOW)), False, verify_crc,
+                                   max_decompressed_bytes)
+    cdef Slab* s = pool_take(decoder.pool)
+    cdef int64_t i, best = -1, offset = -1, shallow = -1
+    cdef int64_t* timestamps
+    cdef int status = WALK_STOP
+    if s == NULL:
+        raise MemoryError()
+    try:
+        while status != WALK_END:
+            s.rows = s.key.rows = s.value.rows = 0
+            status = decoder.fill(s, 1048576)
+            with nogil:
+                timestamps = <int64_t*> s.fixed[C_TIMESTAMP].p
+                for i in range(s.rows):
+                    if timestamps[i] > best:
+                        best = timestamps[i]
+                        offset = (<int64_t*> s.fixed[C_OFFSET].p)[i]
+                        shallow = (<int64_t*> s.fixed[C_SHALLOW].p)[i]
+    finally:
+        slab_unref(s)
+    return best, offset, shallow
+
+
+def valid_bytes(buf):
+    """Length of the whole entries at the front; CorruptRecordError for an impossible size or magic."""
+    cdef Source source = Source(buf)
+    cdef const uint8_t* p = <const uint8_t*> source.view.buf
+    cdef int64_t total = source.view.len, at = 0, size = 0
+    cdef int status
+    cdef Err err
+    with nogil:
+        while True:
+            status = next_size(p + at, total - at, &size, &err)
+            if status < 1:
+                break
+            at += size
+    if status < 0:
+        err.position = at
+        err.record = err.count = -1
+        err.offset = <int64_t> kts_be64(p + at)
+        raise error_of(&err)
+    return at
+
+
+cdef bytes SCAN_IDS = bytes((C_POSITION, C_SIZE, C_MAGIC, C_BASE, C_OFFSET, C_DELTA, C_BASE_TS, C_MAX_TS, C_TYPE, C_CODEC,
+                  C_LEADER, C_PID, C_EPOCH, C_SEQUENCE, C_TXN, C_CONTROL, C_CRC_OK))
+
+
+cdef int scan_entries(Pass* d, Slab* s, Err* err) noexcept nogil:
+    cdef Entry e
+    cdef int64_t row
+    cdef bint batch, plain
+    cdef int status
+    while True:
+        status = entry_header(d.data, d.size, d.position, &e, err)
+        if status < 1:
+            return status
+        if room(d, s, 1, 0):
+            return fail(err, FAULT_MEMORY, 0, 0)
+        row = s.rows
+        batch = e.magic == 2
+        plain = batch or e.codec == 0
+        (<int64_t*> s.fixed[C_POSITION].p)[row] = e.position
+        (<int32_t*> s.fixed[C_SIZE].p)[row] = <int32_t> e.size
+        s.fixed[C_MAGIC].p[row] = <uint8_t> e.magic
+        s.fixed[C_IS_BATCH].p[row] = plain
+        (<int64_t*> s.fixed[C_BASE].p)[row] = e.offset if plain else 0
+        (<int64_t*> s.fixed[C_OFFSET].p)[row] = <int64_t> (<uint64_t> e.offset + <uint64_t> <int64_t> e.last_offset_delta)
+        (<int32_t*> s.fixed[C_DELTA].p)[row] = e.count if batch else plain
+        (<int64_t*> s.fixed[C_BASE_TS].p)[row] = e.base_timestamp
+        (<int64_t*> s.fixed[C_MAX_TS].p)[row] = e.max_timestamp
+        (<int32_t*> s.fixed[C_TYPE].p)[row] = (e.attributes & LOG_APPEND_TIME) != 0 if e.magic else -1
+        s.fixed[C_CODEC].p[row] = <uint8_t> e.codec
+        (<int32_t*> s.fixed[C_LEADER].p)[row] = e.leader_epoch
+        (<int64_t*> s.fixed[C_PID].p)[row] = e.producer_id
+        (<int16_t*> s.fixed[C_EPOCH].p)[row] = e.producer_epoch
+        (<int32_t*> s.fixed[C_SEQUENCE].p)[row] = e.base_sequence
+        s.fixed[C_TXN].p[row] = batch and (e.attributes & TRANSACTIONAL) != 0
+        s.fixed[C_CONTROL].p[row] = batch and (e.attributes & CONTROL) != 0
+        s.fixed[C_CRC_OK].p[row] = crc_ok(&e, err)
+        s.rows = row + 1
+        d.position += e.size
+
+
+def scan(buf):
+    """Address of an ArrowArray with one row an entry, in the columns ``SCAN_IDS``; from headers and CRCs alone."""
+    cdef Source source = Source(buf)
+    cdef Pass d
+    cdef Err err
+    cdef Pool* pool
+    cdef Slab* s
+    cdef ArrowArray* array = NULL
+    cdef int status
+    cdef const uint8_t* ids = <const uint8_t*> PyBytes_AS_STRING(SCAN_IDS)
+    cdef uint8_t column
+    memset(&d, 0, sizeof(Pass))
+    d.data = <const uint8_t*> source.view.buf
+    d.size = source.view.len
+    for column in SCAN_IDS:
+        d.want |= <uint32_t> 1 << column
+    d.want |= 1 << C_IS_BATCH
+    pool = <Pool*> calloc(1, sizeof(Pool))
+    if pool == NULL:
+        raise MemoryError()
+    pool.refs = 1
+    s = pool_take(pool)
+    pool_unref(pool)
+    if s == NULL:
+        raise MemoryError()
+    with nogil:
+        status = scan_entries(&d, s, &err)
+        if status >= 0:
+            array = export(s, ids, 17, False, 1 << C_BASE | 1 << C_DELTA)
+        if array == NULL:
+            slab_unref(s)
+    if status < 0:
+        raise error_of(&err)
+    if array == NULL:
+        raise MemoryError()
+    return <intptr_t> array
+
+
+def crc32c(buf):
+    """CRC-32C of a buffer, as the codec computes it."""
+    cdef Source source = Source(buf)
+    return kts_crc32c(<const uint8_t*> source.view.buf, source.view.len)
+
+
+def crc32(buf):
+    """CRC-32 of a buffer, as the codec computes it."""
+    cdef Source source = Source(buf)
+    return kts_crc32(<const uint8_t*> source.view.buf, source.view.len)

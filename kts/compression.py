@@ -1,0 +1,159 @@
+"""Kafka's codec numbers and the library behind each; compression for the encoder.
+
+Decompression is bounded and framed in ``_codec``, which asks here for the libraries' objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .errors import UnsupportedCompressionTypeError
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+
+XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
+XERIAL_CHUNK_BYTES = 32 * 1024  # snappy-java's block size, as Kafka uses it since 0.11
+
+
+def codec_id(name: str, magic: int = 2) -> int:
+    """Kafka's number of a codec.
+
+    Raises
+    ------
+    UnsupportedCompressionTypeError
+        zstd below magic 2 (KIP-110).
+    ValueError
+        Not a codec's name.
+    """
+    if name not in CODEC_NAMES:
+        raise ValueError(f"compression: expected one of {', '.join(CODEC_NAMES)}, found {name!r}")
+    codec = CODEC_NAMES.index(name)
+    if codec == ZSTD and magic < 2:
+        raise UnsupportedCompressionTypeError(f"compression zstd needs magic 2, found magic {magic}")
+    return codec
+
+
+def gzip_decompressor() -> Any:
+    """A new bounded decompressor of one gzip member (``isal``)."""
+    from isal import isal_zlib
+
+    return isal_zlib.decompressobj(31)
+
+
+def snappy_block_decompressor() -> Callable[..., int]:
+    """A function (source, destination) that fills the destination with one raw snappy block (``cramjam``)."""
+    import cramjam
+
+    return cramjam.snappy.decompress_raw_into  # type: ignore[no-any-return]
+
+
+def lz4_frame_decompressor() -> Callable[[Any, int], tuple[bytes, int, bool]]:
+    """A function (source, most bytes) that decompresses one lz4 frame: (data, bytes read, end reached)."""
+    import lz4.frame
+
+    context = lz4.frame.create_decompression_context()
+
+    def decompress(source: Any, most: int) -> tuple[bytes, int, bool]:
+        return lz4.frame.decompress_chunk(context, source, max_length=most)  # type: ignore[no-any-return]
+
+    return decompress
+
+
+def zstd_reader() -> Callable[[Any], Any]:
+    """A function (source) that opens a stream over all zstd frames of the source, with one kept context."""
+    import zstandard
+
+    context = zstandard.ZstdDecompressor()
+
+    def open_stream(source: Any) -> Any:
+        return context.stream_reader(source, read_across_frames=True)
+
+    return open_stream
+
+
+def compressor(codec: int, magic: int, level: int | None) -> Callable[[bytes], bytes]:
+    """A function that compresses the payload of one batch or wrapper as Kafka's producer frames it.
+
+    Parameters
+    ----------
+    codec : int
+        1 gzip, 2 snappy, 3 lz4, 4 zstd.
+    magic : int
+        lz4 below magic 1 carries the broken header checksum that old clients ask for (KAFKA-3160).
+    level : int or None
+        The library's level; None is Kafka's default. snappy has none.
+
+    Raises
+    ------
+    ValueError
+        A level that the codec does not have.
+    """
+    if codec == GZIP:
+        return _gzip(level)
+    if codec == SNAPPY:
+        if level is not None:
+            raise ValueError(f"level: snappy has no levels, found {level}")
+        return _snappy
+    if codec == LZ4:
+        return _lz4(magic, level)
+    return _zstd(level)
+
+
+def _level(level: int | None, default: int, lowest: int, highest: int, name: str) -> int:
+    if level is None:
+        return default
+    if not isinstance(level, int) or not lowest <= level <= highest:
+        raise ValueError(f"level: {name} takes {lowest} to {highest}, found {level!r}")
+    return level
+
+
+def _gzip(level: int | None) -> Callable[[bytes], bytes]:
+    import zlib
+
+    number = _level(level, 6, 1, 9, "gzip")
+
+    def compress(data: bytes) -> bytes:
+        stream = zlib.compressobj(number, zlib.DEFLATED, 31)
+        return stream.compress(data) + stream.flush()
+
+    return compress
+
+
+def _snappy(data: bytes) -> bytes:
+    import cramjam
+
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(data), XERIAL_CHUNK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + XERIAL_CHUNK_BYTES]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _lz4(magic: int, level: int | None) -> Callable[[bytes], bytes]:
+    import lz4.frame
+
+    number = _level(level, 0, 0, 16, "lz4")
+
+    def compress(data: bytes) -> bytes:
+        frame = lz4.frame.compress(
+            data,
+            compression_level=number,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+        # FLG 60, BD 40: the checksum byte is 82, or 1a where the frame's magic number is hashed with them.
+        return frame if magic else frame[:6] + b"\x1a" + frame[7:]
+
+    return compress
+
+
+def _zstd(level: int | None) -> Callable[[bytes], bytes]:
+    import zstandard
+
+    number = _level(level, 3, -131072, 22, "zstd")
+    context = zstandard.ZstdCompressor(level=number)
+    return context.compress
