@@ -1,0 +1,132 @@
+"""The group of commands, and what every failure means for the exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any
+
+import click
+
+COMMANDS = {
+    "ls": "ls",
+    "dump": "dump",
+    "batches": "batches",
+    "stats": "stats",
+    "offset-for": "offset_for",
+    "verify": "verify",
+    "plot": "plot",
+}
+FINE, FINDINGS, WRONG_USE, UNREADABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+
+
+class Commands(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f".{COMMANDS[cmd_name]}", __package__).command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with told_warnings(), stopped_by_sigterm():
+            ctx.exit(self._outcome(ctx))
+
+    def _outcome(self, ctx: click.Context) -> int:
+        from ..errors import KtsError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+            return int(code or FINE)
+        except BrokenPipeError:
+            # The reader has what it wanted. Python flushes stdout once more at exit; let that go nowhere.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FINE
+        except KeyboardInterrupt:
+            return say("interrupted; nothing half written was left behind", INTERRUPTED)
+        except (UnknownTopicOrPartitionError, OffsetOutOfRangeError) as error:
+            return say(str(error), WRONG_USE)
+        except KtsError as error:
+            return say(str(error), UNREADABLE)
+        except OSError as error:
+            return say(spelled(error), UNREADABLE)
+
+
+def say(message: str, code: int) -> int:
+    """Print an error for people; returns the exit code that goes with it."""
+    click.echo(f"kts: {message}", err=True)
+    return code
+
+
+def spelled(error: OSError) -> str:
+    """An operating system error as a sentence that names the file."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
+
+
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Let the library's warnings (what was left out, and why) reach stderr as plain lines."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        click.echo(f"kts: warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", category)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """End through the clean-up on SIGTERM too."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+EPILOG = """\b
+Examples:
+  kts ls /var/kafka-logs
+  kts dump /var/kafka-logs/orders-0 --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict
+  kts offset-for /var/kafka-logs/orders-0 --time 2026-09-01T10:00 --explain
+
+\b
+Exit codes:
+  0  fine               2  wrong use
+  1  findings (verify)  3  damaged or unreadable input
+"""
+
+
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kts", message="kts %(version)s")
+def cli() -> None:
+    """Kafka log directories as tables, by time, without a broker.
+
+    PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside. Nothing
+    is ever written there.
+    """

@@ -1,0 +1,260 @@
+"""``kts dump``: records as lines, tables and columnar files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from .inputs import filter_options, json_option, open_logs, paths_argument
+from .names import TYPE_NAMES
+from .output import note, print_table, progress, refuse_terminal, show_bytes, sink
+from .times import SPELLINGS, resolve, show_time, time_options
+
+if TYPE_CHECKING:
+    from .writers import Writer
+
+FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
+ENCODINGS = ("base64", "utf8", "hex")
+SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+TABLE_ROWS = 20
+SHOWN_CHARACTERS = 60
+
+EPILOG = f"""\b
+Examples:
+  kts dump DIR/orders-0 --limit 5
+  kts dump DIR --topic orders --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict -o orders.parquet
+  kts dump DIR/orders-0 --offsets 100:200 --values utf8 --format jsonl
+
+Times: {SPELLINGS}.
+
+JSON lines: topic, partition, offset, timestamp (ms; -1 is none), timestampType, key, value (base64 unless told
+otherwise), headers as [[name, base64 or null], ...].
+"""
+
+
+@click.command("dump", short_help="Records as a table, JSON lines, CSV, Parquet or Arrow.", epilog=EPILOG)
+@paths_argument
+@filter_options
+@click.option("--from", "start", metavar="TIME", help="Begin at the first record whose time is this or later.")
+@click.option("--to", "end", metavar="TIME", help="End before the first record whose time is this or later.")
+@click.option("--strict", is_flag=True, help="Leave out records inside that range whose own time is not in it.")
+@click.option("--offsets", metavar="A:B", help="From offset A up to, not with, B; either may be left out.")
+@time_options
+@click.option("--keys", type=click.Choice(ENCODINGS), help="How keys are written in text. Default base64.")
+@click.option("--values", type=click.Choice(ENCODINGS), help="How values are written in text. Default base64.")
+@click.option("--columns", metavar="A,B,...", help="These columns, in this order; a wrong name lists all.")
+@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted")
+@click.option("--include-control", is_flag=True, help="Also transaction markers and other control records.")
+@click.option("--on-error", type=click.Choice(["raise", "skip"]), default="raise", help="What damage does.")
+@click.option("--limit", type=click.IntRange(min=0), help=f"At most so many records. Default {TABLE_ROWS} for a table.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by -o, else table or, in a pipe, jsonl.")
+@click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout; appears only when complete.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    start: str | None,
+    end: str | None,
+    strict: bool,
+    offsets: str | None,
+    unit: str | None,
+    now: str | None,
+    keys: str | None,
+    values: str | None,
+    columns: str | None,
+    isolation: str,
+    include_control: bool,
+    on_error: str,
+    limit: int | None,
+    kind: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Print or convert the records of partitions, segments or whole log directories.
+
+    A range of times is the one Spark's Kafka source takes: from the first record at or after --from to the first at or
+    after --to, found through the time index. Records in between may be older or newer than that when the log is out of
+    order; --strict drops them.
+    """
+    if offsets is not None and (start is not None or end is not None):
+        raise click.UsageError("--offsets and --from/--to are two ways to say the same: give one of them")
+    if strict and start is None and end is None:
+        raise click.UsageError("--strict needs --from or --to")
+    if as_json and kind not in (None, "jsonl"):
+        raise click.UsageError(f"--json means --format jsonl, and --format {kind} was given too")
+    kind = kind or ("jsonl" if as_json else default_format(output))
+    if kind in ("parquet", "arrow"):
+        refuse_terminal(output, f"--format {kind}")
+    if kind == "table" and output not in (None, "-"):
+        raise click.UsageError("--format table is for reading here; for a file use jsonl, csv, parquet or arrow")
+    first, behind = offset_range(offsets)
+    given = {
+        "starting_timestamp": resolve(start, "--from", unit, now),
+        "ending_timestamp": resolve(end, "--to", unit, now),
+        "strict_time_range": strict,
+        "starting_offsets": first,
+        "ending_offsets": behind,
+        "isolation": isolation,
+        "include_control": include_control,
+        "on_error": on_error,
+        "columns": wanted_columns(columns, kind),
+    }
+    logs = open_logs(paths, topics=topics, partitions=partitions)
+    if kind == "table":
+        print_records(logs, given, TABLE_ROWS if limit is None else limit, keys, values)
+        return
+    write_records(logs, given, limit, kind, output, keys, values)
+
+
+def default_format(output: str | None) -> str:
+    """What the file's name says, else a table for eyes and JSON lines for pipes."""
+    if output not in (None, "-"):
+        suffix = os.path.splitext(str(output))[1].lower()
+        if suffix not in SUFFIXES:
+            raise click.UsageError(f"-o {output}: no format is known for {suffix or 'no suffix'!r}; add --format")
+        return SUFFIXES[suffix]
+    return "table" if sys.stdout.isatty() else "jsonl"
+
+
+def offset_range(text: str | None) -> tuple[int | None, int | None]:
+    """``a:b`` as two offsets; None where a side is left out."""
+    if text is None:
+        return None, None
+    sides = text.split(":")
+    try:
+        if len(sides) != 2:
+            raise ValueError
+        first, behind = (int(side) if side.strip() else None for side in sides)
+    except ValueError:
+        message = f"expected A:B, A: or :B with whole numbers, found {text!r}"
+        raise click.BadParameter(message, param_hint="'--offsets'") from None
+    if first is not None and behind is not None and 0 <= behind < first:
+        raise click.BadParameter(f"the end {behind} lies before the start {first}", param_hint="'--offsets'")
+    return first, behind
+
+
+def wanted_columns(text: str | None, kind: str) -> list[str]:
+    """The columns asked for, or those that a format has by default."""
+    from ..columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
+    from .jsonl import JSONL_COLUMNS
+
+    default = SCAN_COLUMNS if kind in ("parquet", "arrow") else JSONL_COLUMNS
+    names = None if text is None else [name.strip() for name in text.split(",")]
+    try:
+        return list(check_columns(names, default, ("topic", "partition", *ALL_COLUMNS)))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--columns'") from error
+
+
+def scanned(logs: Sequence[Any], given: dict[str, Any], limit: int | None) -> Iterator[Any]:
+    """The record batches of all partitions, in order, cut after ``limit`` records."""
+    left = limit
+    for batch in chain.from_iterable(log.scan(**given) for log in logs):
+        if left is not None:
+            batch = batch.slice(0, left)
+            left -= batch.num_rows
+        if batch.num_rows:
+            yield batch
+        if left == 0:
+            return
+
+
+def write_records(
+    logs: Sequence[Any],
+    given: dict[str, Any],
+    limit: int | None,
+    kind: str,
+    output: str | None,
+    keys: str | None,
+    values: str | None,
+) -> None:
+    """Stream the records into a file or stdout."""
+    from .encoding import NotTextError
+
+    ranged = any(given[name] is not None for name in given if name.startswith(("starting_", "ending_")))
+    total = None if ranged else sum(log.log_end_offset - log.log_start_offset for log in logs)
+    records = 0
+    quiet = output in (None, "-") and sys.stdout.isatty()
+    try:
+        with sink(output) as file, progress("records", total, quiet=quiet, sizes=False) as advance:
+            writer = make_writer(kind, file, given["columns"], keys, values, stream=output in (None, "-"))
+            for batch in scanned(logs, given, limit):
+                writer.write(batch)
+                records += batch.num_rows
+                advance(batch.num_rows)
+            writer.close()
+    except NotTextError as error:
+        raise click.UsageError(str(error)) from error
+    if output not in (None, "-") and sys.stderr.isatty():
+        note(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
+
+
+def make_writer(
+    kind: str, file: BinaryIO, columns: Sequence[str], keys: str | None, values: str | None, *, stream: bool
+) -> Writer:
+    """The writer of a format."""
+    from ..columns import record_schema
+    from . import writers
+
+    schema = record_schema(tuple(columns), False)
+    if kind == "parquet":
+        return writers.Parquet(file, schema, keys, values)
+    if kind == "arrow":
+        return writers.Arrow(file, schema, keys, values, stream=stream)
+    keys, values = keys or "base64", values or "base64"
+    return writers.Csv(file, schema, keys, values) if kind == "csv" else writers.JsonLines(file, keys, values)
+
+
+def print_records(logs: Sequence[Any], given: dict[str, Any], limit: int, keys: str | None, values: str | None) -> None:
+    """The first records as a table, and a note when there are more."""
+    rows: list[list[str]] = []
+    columns = given["columns"]
+    more = False
+    for batch in scanned(logs, given, limit + 1):
+        lists = [shown_column(name, batch[name], keys if name == "key" else values) for name in columns]
+        rows += [list(row) for row in zip(*lists, strict=True)]
+    if len(rows) > limit:
+        more = bool(rows.pop())
+    numbers = [number for number, name in enumerate(columns) if name in ("partition", "offset", "position")]
+    print_table(columns, rows, right=numbers)
+    if more:
+        note(f"the first {limit} records; more with --limit N, all with --format jsonl or -o FILE.parquet")
+
+
+def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
+    """A column's cells for people."""
+    if name in ("timestamp", "createTimestamp"):
+        return [show_time(ms) for ms in column.cast("int64").to_pylist()]
+    if name == "timestampType":
+        return [TYPE_NAMES.get(value, str(value)) for value in column.to_pylist()]
+    if name == "headers":
+        cells = column.to_pylist()
+        return [", ".join(f"{h['key']}={shown_bytes(h['value'], None)}" for h in cell or []) for cell in cells]
+    if name in ("key", "value"):
+        return [shown_bytes(value, encoding) for value in column.to_pylist()]
+    return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def shown_bytes(value: bytes | None, encoding: str | None) -> str:
+    """A key or value in a table cell: as asked, else text where it is text; long ones are cut."""
+    from base64 import b64encode
+
+    if value is None:
+        return "null"
+    if encoding == "hex":
+        text = value.hex()
+    elif encoding == "base64":
+        text = b64encode(value).decode("ascii")
+    else:
+        try:
+            text = value.decode("utf-8")
+        except UnicodeDecodeError:
+            text = f"0x{value.hex()}"
+        text = text if text.isprintable() else repr(text)[1:-1]
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

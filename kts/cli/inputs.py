@@ -1,0 +1,69 @@
+"""Paths and filters from the command line, opened as partitions in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from ..storage.directory import PartitionLog
+
+
+def paths_argument(function: Any) -> Any:
+    """One or more paths."""
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True)(function)
+
+
+def filter_options(function: Any) -> Any:
+    """``--topic`` and ``--partition``, for log directories with many of them."""
+    partition = click.option("--partition", "partitions", type=int, multiple=True, help="Only this one; repeatable.")
+    topic = click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic; repeatable.")
+    return topic(partition(function))
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+
+
+def open_logs(
+    paths: Sequence[str], *, topics: Sequence[str] = (), partitions: Sequence[int] = ()
+) -> list[PartitionLog]:
+    """Every partition under the paths, by topic and partition; several log directories count as one.
+
+    Raises
+    ------
+    FileNotFoundError
+        No such path.
+    UnknownTopicOrPartitionError
+        A filter that nothing passes.
+    """
+    import kts
+
+    logs: list[PartitionLog] = []
+    directories: list[str] = []
+    for path in paths:
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"{path}: no such file or directory; expected a partition, .log or log directory")
+        opened = kts.open(path)
+        if isinstance(opened, Mapping):
+            directories.append(path)
+        else:
+            logs.append(opened)
+    if directories:
+        logs += kts.open(directories if len(directories) > 1 else directories[0]).values()
+    wanted = [
+        log for log in logs if (not topics or log.topic in topics) and (not partitions or log.partition in partitions)
+    ]
+    for topic in topics:
+        if not any(log.topic == topic for log in logs):
+            known = ", ".join(sorted({log.topic for log in logs})) or "none at all"
+            raise UnknownTopicOrPartitionError(f"no topic {topic!r} under {', '.join(paths)}; there is {known}")
+    if not wanted:
+        if topics or partitions:
+            raise UnknownTopicOrPartitionError(f"no partition passes --topic and --partition under {', '.join(paths)}")
+        raise UnknownTopicOrPartitionError(f"no partition directories (such as orders-0) in {', '.join(paths)}")
+    return sorted(wanted, key=lambda log: (log.topic, log.partition))

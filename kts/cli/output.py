@@ -1,0 +1,135 @@
+"""Where output goes: stdout or a file that appears whole or not at all; tables for people, progress for a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any, BinaryIO
+
+import click
+
+WIDE = 100_000  # columns of a "terminal" that is a pipe: nothing is cut there
+
+
+@contextmanager
+def sink(path: str | None) -> Iterator[BinaryIO]:
+    """A binary file to write to: stdout for None and ``-``, else a neighbour of ``path`` that is renamed at the end.
+
+    Notes
+    -----
+    After any error, Ctrl-C included, ``path`` is as it was before and the neighbour is gone. A device or a named pipe
+    cannot be renamed over and is written directly.
+    """
+    if path is None or path == "-":
+        out: IO[bytes] = sys.stdout.buffer
+        yield out  # type: ignore[misc]
+        out.flush()
+        return
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise click.BadParameter(f"{path} is a directory; name a file in it", param_hint="'-o'")
+    direct = os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode)
+    aside = target if direct else f"{target}.{os.getpid()}.part"
+    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if direct else os.O_CREAT | os.O_EXCL)
+    try:
+        descriptor = os.open(aside, flags, 0o666)
+    except OSError as error:
+        raise click.BadParameter(f"cannot write {path}: {error.strerror}", param_hint="'-o'") from error
+    try:
+        with os.fdopen(descriptor, "wb", buffering=1 << 20) as file:
+            yield file
+        if not direct:
+            os.replace(aside, target)
+    except BaseException:
+        if not direct:
+            with suppress(OSError):
+                os.unlink(aside)
+        raise
+
+
+def refuse_terminal(path: str | None, what: str) -> None:
+    """Keep binary output off a terminal."""
+    if path in (None, "-") and sys.stdout.isatty():
+        raise click.UsageError(f"{what} is binary and stdout is a terminal: name a file with -o, or pipe it")
+
+
+def print_json(value: Any) -> None:
+    """One line of compact JSON."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+    """A table: with lines and colour on a terminal, aligned plain columns in a pipe.
+
+    Parameters
+    ----------
+    right : sequence of int
+        The columns that are numbers.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold" if terminal else "")
+    for number, header in enumerate(headers):
+        table.add_column(header, justify="right" if number in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    console = Console(file=sys.stdout, width=None if terminal else WIDE, highlight=False, soft_wrap=False)
+    with console.capture() as capture:
+        console.print(table)
+    text = capture.get()
+    click.echo("".join(line.rstrip() + "\n" for line in text.splitlines()), nl=False)
+
+
+def note(message: str) -> None:
+    """A remark about the output, on stderr: it never gets between a pipe and its data."""
+    click.echo(message, err=True)
+
+
+@contextmanager
+def progress(
+    what: str, total: int | None, *, quiet: bool = False, sizes: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr when that is a terminal; gives the function that moves it on.
+
+    Parameters
+    ----------
+    total : int, optional
+        Bytes (``sizes``) or records; None when unknown.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda amount: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    amounts: ProgressColumn = DownloadColumn(binary_units=True) if sizes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amounts, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda amount: bar.advance(task, amount)
+
+
+def show_bytes(size: int) -> str:
+    """A size for people: ``1.5 MiB``."""
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

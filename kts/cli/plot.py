@@ -1,0 +1,107 @@
+"""``kts plot``: a picture of a partition's timestamps."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import click
+
+from .inputs import filter_options, json_option, open_logs, paths_argument
+from .output import note, print_json, progress, refuse_terminal, show_bytes, sink
+from .times import parse_time
+
+KINDS = ("png", "svg", "html")
+MOST_PANELS = 12
+INSTALL = "pip install 'kts[plot]'"
+
+EPILOG = f"""\b
+Examples:
+  kts plot DIR/orders-0 -o orders-0.png
+  kts plot DIR --topic orders -o orders.html
+
+Each batch is a box: the offsets and times that its header names. One colour a segment; diamonds are the entries of the
+time index; crosses are batches that begin before a time already reached (out of order); triangles reach beyond now.
+Times far outside the rest are arrows at the edge instead of squashing it. The drawing libraries are an extra: {INSTALL}
+"""
+
+
+@click.command("plot", short_help="A picture of the timestamps: PNG, SVG or HTML.", epilog=EPILOG)
+@paths_argument
+@filter_options
+@click.option("-o", "--output", metavar="FILE", required=True, help="Write here: .png, .svg or .html (interactive).")
+@click.option("--format", "kind", type=click.Choice(KINDS), help="Default: by the suffix of -o.")
+@click.option("--now", metavar="TIME", help="What lies behind it is in the future. Default: the clock.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    output: str,
+    kind: str | None,
+    now: str | None,
+    as_json: bool,
+) -> None:
+    """Draw timestamps over offsets from batch headers and time indexes, a panel a partition."""
+    kind = kind or os.path.splitext(output)[1].lower().lstrip(".")
+    if kind not in KINDS:
+        raise click.UsageError(f"-o {output}: expected a name that ends in .png, .svg or .html, or --format")
+    refuse_terminal(output, f"a {kind} picture") if kind != "html" else None
+    try:
+        now_ms = time.time_ns() // 1_000_000 if now is None else parse_time(now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--now'") from error
+    logs = open_logs(paths, topics=topics, partitions=partitions)
+    if len(logs) > MOST_PANELS:
+        raise click.UsageError(f"{len(logs)} partitions are too many for one picture: choose with --topic, --partition")
+    try:
+        draw = drawing(kind)
+    except ImportError as error:
+        raise click.UsageError(f"drawing {kind} needs {error.name}, which is not installed: {INSTALL}") from error
+    from .plot_data import gather
+
+    total = sum(segment.size_bytes for log in logs for segment in log.segments)
+    with progress("headers", total) as advance:
+        pictures = [gather(log, now_ms, advance) for log in logs]
+    with sink(output) as file:
+        draw(pictures, file)
+    if as_json:
+        for picture in pictures:
+            print_json(as_object(picture, output))
+    elif output != "-":
+        note(
+            f"{len(pictures)} partition{'s' * (len(pictures) != 1)}, {show_bytes(os.path.getsize(output))} in {output}"
+        )
+
+
+def drawing(kind: str) -> Any:
+    """The function that draws this kind of file; imports its library.
+
+    Raises
+    ------
+    ImportError
+        The library is not installed.
+    """
+    if kind == "html":
+        from .plot_page import draw as draw_page
+
+        return draw_page
+    from .plot_file import draw as draw_file
+
+    return lambda pictures, file: draw_file(pictures, file, kind)
+
+
+def as_object(picture: Any, output: str) -> dict[str, object]:
+    """What ``--json`` says about a panel."""
+    return {
+        "partition": picture.name,
+        "output": output,
+        "segments": len(picture.segments),
+        "batches": picture.batches,
+        "withoutTimestamp": picture.without_time,
+        "outOfOrder": picture.late.count,
+        "mostLateMs": picture.most_late_ms,
+        "inTheFuture": picture.future.count,
+        "farOutside": [{"offset": offset, "timestamp": time} for offset, time in picture.clipped],
+    }

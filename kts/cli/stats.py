@@ -1,0 +1,175 @@
+"""``kts stats``: how much lies in each hour, from batch headers alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import click
+
+from .inputs import filter_options, json_option, open_logs, paths_argument
+from .output import note, print_json, print_table, progress, show_bytes
+from .times import length_callback, show_length, show_time
+
+BAR_CHARACTERS = 40
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+EPILOG = """\b
+Examples:
+  kts stats DIR/orders-0 --by 1h
+  kts stats DIR --by 1d --per topic
+  kts stats DIR --by 15m --json
+
+Nothing is decompressed and no record is read. A batch counts where its greatest timestamp lies, with all its records
+and bytes. Headers of compressed v0 and v1 wrapper messages do not say how many messages are inside: those are counted
+by their offsets, which is exact until the log is compacted and never too low; such numbers are shown with "<=" and
+have "countIsExact": false. Control batches count as bytes, not as records.
+"""
+
+
+@dataclass
+class Row:
+    """What lies in one stretch of time."""
+
+    count: int = 0
+    size_bytes: int = 0
+    batches: int = 0
+    guessed: int = 0  # of ``count``, from offsets
+
+
+@click.command("stats", short_help="Records and bytes an hour, from headers alone.", epilog=EPILOG)
+@paths_argument
+@filter_options
+@click.option("--by", metavar="LENGTH", default="1h", callback=length_callback, help="15m, 1h, 1d, ... Default 1h.")
+@click.option("--per", type=click.Choice(["all", "topic", "partition"]), default="all", help="What is added up.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    by: int,
+    per: str,
+    as_json: bool,
+) -> None:
+    """Count records and bytes per hour, or any other length of time, with a bar a row.
+
+    Hours begin where UTC hours do. Batches without a timestamp have a row of their own.
+    """
+    logs = open_logs(paths, topics=topics, partitions=partitions)
+    groups: dict[str, dict[int | None, Row]] = {}
+    total = sum(segment.size_bytes for log in logs for segment in log.segments)
+    with progress("headers", total) as advance:
+        for log in logs:
+            name = {"all": "", "topic": log.topic}.get(per, f"{log.topic}-{log.partition}")
+            rows = groups.setdefault(name, {})
+            for segment in log.segments:
+                for headers, before in with_offset_before(segment):
+                    add(rows, headers, before, by)
+                    advance(sum(headers["sizeInBytes"].to_pylist()))
+    if as_json:
+        for name, rows in groups.items():
+            for start, row in in_order(rows):
+                print_json(as_object(name, per, start, by, row))
+        return
+    for name, rows in groups.items():
+        print_group(name, rows, by)
+
+
+def with_offset_before(segment: Any) -> Iterator[tuple[Any, int]]:
+    """Header scans of a segment, each with the last offset before it."""
+    before = segment.base_offset - 1
+    for headers in segment.batches():
+        if headers.num_rows:
+            yield headers, before
+            before = headers["lastOffset"][-1].as_py()
+
+
+def add(rows: dict[int | None, Row], headers: Any, before: int, by_ms: int) -> None:
+    """Add a header scan to the rows of its times."""
+    import numpy as np
+
+    times = np.asarray(headers["maxTimestamp"].cast("int64"))
+    sizes = np.asarray(headers["sizeInBytes"], np.int64)
+    control = np.asarray(headers["control"].cast("int8")).astype(bool)
+    unknown = np.asarray(headers["count"].is_null())
+    ends = np.asarray(headers["lastOffset"], np.int64)
+    by_offset = np.maximum(np.diff(ends, prepend=before), 0)
+    counts = np.where(unknown, by_offset, np.asarray(headers["count"].fill_null(0), np.int64))
+    counts[control] = 0
+    timeless = times == -1
+    for part in (np.flatnonzero(timeless), np.flatnonzero(~timeless)):
+        starts, which = np.unique(times[part] // by_ms, return_inverse=True)
+        sums = [
+            np.bincount(which, weights=amounts[part], minlength=len(starts)).astype(np.int64).tolist()
+            for amounts in (counts, sizes, np.ones_like(sizes), counts * unknown)
+        ]
+        for start, *found in zip(starts.tolist(), *sums, strict=True):
+            row = rows.setdefault(None if timeless[part[0]] else start * by_ms, Row())
+            row.count, row.size_bytes, row.batches, row.guessed = map(sum, zip(astuple(row), found, strict=True))
+
+
+def in_order(rows: dict[int | None, Row]) -> list[tuple[int | None, Row]]:
+    """Rows by time, the one without a time first."""
+    return sorted(rows.items(), key=lambda item: (item[0] is not None, item[0] or 0))
+
+
+def as_object(name: str, per: str, start: int | None, by_ms: int, row: Row) -> dict[str, object]:
+    """A row for ``--json``."""
+    group: dict[str, object] = {} if per == "all" else {per: name}
+    return group | {
+        "start": start,
+        "startTime": None if start is None else show_time(start),
+        "lengthMs": by_ms,
+        "count": row.count,
+        "countIsExact": row.guessed == 0,
+        "sizeInBytes": row.size_bytes,
+        "batches": row.batches,
+    }
+
+
+def print_group(name: str, rows: dict[int | None, Row], by_ms: int) -> None:
+    """A table with a bar a row; stretches with nothing in them are one line."""
+    if name:
+        click.echo(name)
+    ordered = in_order(rows)
+    by_count = any(row.count for row in rows.values())
+    most = max((row.count if by_count else row.size_bytes for row in rows.values()), default=0)
+    cells: list[Sequence[object]] = []
+    previous: int | None = None
+    for start, row in ordered:
+        if previous is not None and start is not None and start > previous + by_ms:
+            cells.append(("", f"nothing for {show_length(start - previous - by_ms)}", "", "", ""))
+        amount = row.count if by_count else row.size_bytes
+        count = f"{'<=' if row.guessed else ''}{row.count:,}"
+        label = "no timestamp" if start is None else label_of(start, by_ms)
+        cells.append((label, count, show_bytes(row.size_bytes), f"{row.batches:,}", bar(amount, most)))
+        previous = start
+    total = Row(*(sum(column) for column in zip(*(astuple(row) for row in rows.values()), strict=True)))
+    print_table(("from (UTC)", "records", "size", "batches", ""), cells, right=(1, 2, 3))
+    click.echo(
+        f"total: {'<=' if total.guessed else ''}{total.count:,} records, {show_bytes(total.size_bytes)}, "
+        f"{total.batches:,} batches"
+    )
+    if total.guessed:
+        note(f"<= : {total.guessed:,} of these are compressed v0/v1 messages, counted by offsets; gaps would count too")
+
+
+def label_of(start: int, by_ms: int) -> str:
+    """The beginning of a stretch, no finer than needed."""
+    text = show_time(start)
+    if not text.endswith("Z"):
+        return text
+    day, clock = text[:-1].split("T")
+    if by_ms % 86_400_000 == 0:
+        return day
+    return f"{day} {clock[:5]}" if by_ms % 60_000 == 0 else f"{day} {clock}"
+
+
+def bar(amount: int, most: int) -> str:
+    """A bar of at most 40 characters, in eighths of a character where the terminal can show them."""
+    eighths = -(-amount * BAR_CHARACTERS * 8 // most) if most else 0
+    if "utf" not in (getattr(sys.stdout, "encoding", "") or "").lower():
+        return "#" * (-(-eighths // 8))
+    return EIGHTHS[8] * (eighths // 8) + EIGHTHS[eighths % 8].strip()

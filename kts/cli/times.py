@@ -1,0 +1,176 @@
+"""Times and lengths of time as people type them, turned into Kafka's milliseconds, and back into text."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import click
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNITS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "ns": Fraction(1, 1_000_000)}
+UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+STEPS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+SPELLINGS = (
+    "ISO 8601 (2026-09-01, 2026-09-01T10:00, 2026-09-01T12:00+02:00; without a zone it is UTC), "
+    "'now', '-1h' or '-1d12h' before now (ms s m h d w), or an integer in ms since 1970 (another unit: --unit)"
+)
+_LENGTH = re.compile(r"(\d+)(ms|s|m|h|d|w)")
+_INTEGER = re.compile(r"[+-]?\d+")
+
+
+def parse_length(text: str) -> int:
+    """Milliseconds in ``1h``, ``90s``, ``1d12h``.
+
+    Raises
+    ------
+    ValueError
+        Not a length of time, or zero.
+    """
+    total, at = 0, 0
+    for part in _LENGTH.finditer(text):
+        if part.start() != at:
+            break
+        total, at = total + int(part[1]) * STEPS_MS[part[2]], part.end()
+    if at != len(text) or total == 0:
+        raise ValueError(f"expected a length of time such as 15m, 1h or 1d12h (ms s m h d w), found {text!r}")
+    return total
+
+
+def guessed_unit(number: int) -> str:
+    """The unit a bare integer looks like: ``s``, ``ms``, ``us`` or ``ns``."""
+    size = abs(number)
+    if 10**8 <= size < 10**11:
+        return "s"
+    if 10**14 <= size < 10**17:
+        return "us"
+    return "ns" if size >= 10**17 else "ms"
+
+
+def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None) -> int:
+    """Milliseconds since the epoch for one of the spellings of ``SPELLINGS``.
+
+    Parameters
+    ----------
+    unit : {"s", "ms", "us", "ns"}, optional
+        What an integer counts; None means ms, with the guard against the other three.
+    now_ms : int, optional
+        The time that ``now`` and ``-1h`` start from; None asks the clock.
+
+    Raises
+    ------
+    ValueError
+        Not a time, beyond 64 bits, or an integer that looks like another unit than ms.
+
+    Notes
+    -----
+    What is finer than a millisecond rounds up: exact for "at or after" and for "before", as records hold whole ones.
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return _checked(_from_integer(int(text), unit), text)
+    if text == "now":
+        return _checked(_now(now_ms), text)
+    if text[:1] in ("-", "+"):
+        step = parse_length(text[1:])
+        return _checked(_now(now_ms) + (step if text[0] == "+" else -step), text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected a time, found {text!r}; possible are {SPELLINGS}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return _checked(-((EPOCH - moment) // timedelta(milliseconds=1)), text)
+
+
+def _now(now_ms: int | None) -> int:
+    return time.time_ns() // 1_000_000 if now_ms is None else now_ms
+
+
+def _from_integer(number: int, unit: str | None) -> int:
+    if unit is None:
+        guess = guessed_unit(number)
+        if guess != "ms":
+            value = _scaled(number, guess)
+            raise ValueError(
+                f"{number} looks like {UNIT_NAMES[guess]} ({show_time(value)}); as milliseconds it would be "
+                f"{show_time(number)}. Say which with --unit {guess} or --unit ms"
+            )
+        return number
+    return _scaled(number, unit)
+
+
+def _scaled(number: int, unit: str) -> int:
+    exact = number * UNITS[unit]
+    return -(-exact.numerator // exact.denominator)
+
+
+def _checked(ms: int, text: str) -> int:
+    if not INT64_MIN <= ms <= INT64_MAX:
+        raise ValueError(f"{text!r} is beyond the 64-bit milliseconds that Kafka stores")
+    return ms
+
+
+def iso(ms: int) -> str | None:
+    """ISO 8601 in UTC with milliseconds, or None beyond the years 1 to 9999."""
+    try:
+        moment = EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
+    return moment.strftime(f"{moment.year:04d}-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def show_time(ms: int | None) -> str:
+    """A timestamp for people: ISO 8601, ``none`` for -1, the number where no calendar reaches."""
+    if ms is None or ms == -1:
+        return "none"
+    return iso(ms) or f"{ms} ms"
+
+
+def show_length(ms: int) -> str:
+    """``1d 2h`` for a length of time: its two largest parts."""
+    parts = []
+    for name in ("w", "d", "h", "m", "s", "ms"):
+        whole, ms = divmod(ms, STEPS_MS[name])
+        if whole:
+            parts.append(f"{whole}{name}")
+    return " ".join(parts[:2]) or "0ms"
+
+
+def length_callback(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Turn an option's text into a length of time in ms."""
+    if value is None:
+        return None
+    try:
+        return parse_length(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+def resolve(text: str | None, option: str, unit: str | None, now: str | None) -> int | None:
+    """``parse_time`` for an option's text, with errors that name the option."""
+    if text is None:
+        return None
+    try:
+        now_ms = None if now is None else parse_time(now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--now'") from error
+    try:
+        return parse_time(text, unit=unit, now_ms=now_ms)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=f"'{option}'") from error
+
+
+def time_options(function: Any) -> Any:
+    """The options that say how times are read, for every command that takes one."""
+    now = click.option("--now", metavar="TIME", help="The time that -1h counts from; default: the clock.")
+    function = now(function)
+    return click.option(
+        "--unit",
+        type=click.Choice(list(UNITS)),
+        help="What integers given as times count. Default ms; an integer that looks like another unit is refused.",
+    )(function)
