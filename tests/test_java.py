@@ -63,8 +63,9 @@ def kafka_batches(described: dict[str, Any]) -> list[tuple[Any, ...]]:
     """What Kafka read in the headers of batches, as far as `scan_batches` promises the same."""
     return [
         (magic, last, codec, kind, maximum, producer, epoch, sequence, leader, transactional, control)
-        for magic, _, last, _, codec, kind, maximum, producer, epoch, sequence, leader, transactional, control
-        in described["batches"]
+        for magic, _, last, _, codec, kind, maximum, producer, epoch, sequence, leader, transactional, control in described[
+            "batches"
+        ]
     ]
 
 

@@ -71,9 +71,7 @@ def imported_modules(path: Path) -> set[str]:
                 package = module_name(path).split(".")
                 inside = package if path.name == "__init__.py" else package[:-1]
                 base = ".".join(inside[: len(inside) - node.level + 1] + ([node.module] if node.module else []))
-            names |= {
-                full if is_module(full := f"{base}.{alias.name}") else base for alias in node.names
-            }
+            names |= {full if is_module(full := f"{base}.{alias.name}") else base for alias in node.names}
         waiting.extend(ast.iter_child_nodes(node))
     return {name for name in names if name.split(".")[0] in ("kts", "pyspark_kts")}
 

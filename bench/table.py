@@ -1,0 +1,75 @@
+"""One pinned core, interleaved rounds, medians, and the tables that come of them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+Seconds = Callable[[], float]  # runs once and gives the CPU seconds that it took
+
+
+def pin_to_one_core() -> int:
+    """Binds this process and its children to the last core that it may use."""
+    core = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    return core
+
+
+def cpu_seconds(work: Callable[[], object]) -> Seconds:
+    """CPU time of the measuring thread."""
+
+    def once() -> float:
+        start = time.thread_time()
+        work()
+        return time.thread_time() - start
+
+    return once
+
+
+def medians(contenders: dict[str, Seconds], rounds: int) -> dict[str, float]:
+    """The median seconds of each, one round after the other, so that a noisy minute hits all of them."""
+    for contender in contenders.values():
+        contender()
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, contender in contenders.items():
+            gc.collect()
+            taken[name].append(contender())
+    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+
+
+class Report:
+    """Tables on the terminal as they come, and all of them in one Markdown file at the end."""
+
+    def __init__(self) -> None:
+        self.console = Console(width=140)
+        self.markdown: list[str] = []
+
+    def text(self, line: str) -> None:
+        self.console.print(line, highlight=False)
+        self.markdown += [line, ""]
+
+    def progress(self, line: str) -> None:
+        """Shown while it runs, not kept."""
+        self.console.print(f"[dim]{line}[/dim]", highlight=False)
+
+    def table(self, title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+        shown = Table(title=title, title_justify="left")
+        for index, name in enumerate(header):
+            shown.add_column(name, justify="left" if index == 0 else "right")
+        for line in lines:
+            shown.add_row(*line)
+        self.console.print(shown)
+        self.markdown += [f"### {title}", "", "| " + " | ".join(header) + " |"]
+        self.markdown += ["|---|" + "---:|" * (len(header) - 1)]
+        self.markdown += ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+    def write(self, path: Path) -> None:
+        path.write_text("\n".join(self.markdown), encoding="utf-8")
