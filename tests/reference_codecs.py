@@ -56,6 +56,8 @@ def _gzip(data: bytes, limit: int) -> bytes:
             raise BadPayload("gzip: wrong CRC in the trailer")
         if int.from_bytes(data[trailer + 4 : trailer + 8], "little") != len(plain) & 0xFFFFFFFF:
             raise BadPayload("gzip: wrong size in the trailer")
+        if len(data) - trailer - 8 <= 18:
+            return bytes(out)  # too short for a member: Java does not look at it
         try:
             at = _gzip_header(data, trailer + 8)
         except BadPayload:
@@ -307,7 +309,7 @@ def _lz4_block(data: bytes, largest: int) -> bytes:
             raise BadPayload("lz4: the last five bytes are not literals")
         distance = int.from_bytes(data[at : at + 2], "little")
         at += 2
-        if not 0 < distance <= len(out):
+        if distance > len(out):
             raise BadPayload(f"lz4: match from {distance} back, {len(out)} written")
         length = token & 15
         if length == 15:
@@ -316,7 +318,7 @@ def _lz4_block(data: bytes, largest: int) -> bytes:
         if len(out) + length > largest - 5:
             raise BadPayload("lz4: block larger than the header allows")
         for _ in range(length):
-            out.append(out[-distance])
+            out.append(out[-distance] if distance else 0)  # the LZ4 library reads distance 0 as zeros
 
 
 # --- zstd: frames one after another ----------------------------------------------------------------
