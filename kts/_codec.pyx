@@ -203,13 +203,13 @@ cdef int next_size(const uint8_t* p, int64_t left, int64_t* size, Err* err) noex
     stated = <int32_t> kts_be32(p + 8)
     if stated < V0_OVERHEAD:
         return fail(err, FAULT_SIZE_SMALL, stated, 0)
-    if stated > INT32_MAX - LOG_OVERHEAD:
-        return fail(err, FAULT_SIZE_LARGE, stated, 0)
     if left <= MAGIC_POSITION:
         return 0
     magic = <int8_t> p[MAGIC_POSITION]
     if magic < 0 or magic > 2:
         return fail(err, FAULT_MAGIC, magic, 0)
+    if stated > INT32_MAX - LOG_OVERHEAD:
+        return fail(err, FAULT_SIZE_LARGE, stated, 0)
     size[0] = <int64_t> stated + LOG_OVERHEAD
     return 1 if left >= size[0] else 0
 
@@ -744,7 +744,7 @@ cdef int64_t utf8_valid(const uint8_t* p, int64_t n) noexcept nogil:
 
 cdef int utf8_step(const uint8_t* p, int64_t n) noexcept nogil:
     """Bytes of the well-formed sequence at p (2 to 4; a lead byte above 7f), else minus those of the ill-formed part
-    that one U+FFFD stands for (Unicode's maximal subpart, as Java and Python)."""
+    that one U+FFFD stands for (Unicode's maximal subpart, but for surrogates; as Java)."""
     cdef uint8_t b = p[0], lo = 0x80, hi = 0xBF
     cdef int need, i
     if 0xC2 <= b <= 0xDF:
@@ -763,6 +763,8 @@ cdef int utf8_step(const uint8_t* p, int64_t n) noexcept nogil:
             hi = 0x8F
     else:
         return -1
+    if b == 0xED and n > 1 and 0xA0 <= p[1] <= 0xBF:
+        return -3 if n > 2 and p[2] >> 6 == 2 else -2        # a surrogate: one for all of it, as Java
     for i in range(1, need):
         if i >= n or p[i] < lo or p[i] > hi:
             return -i
@@ -1170,7 +1172,7 @@ cdef class Inflater:
                 self.lz4_frame(p, n, limit, e.magic)
             else:
                 self.zstd_frames(p, n, limit)
-        except (CorruptRecordError, MemoryError):
+        except (CorruptRecordError, MemoryError, ImportError):
             self.lz4 = self.zstd = None
             raise
         except Exception as error:
@@ -1192,32 +1194,46 @@ cdef class Inflater:
         return 0
 
     cdef int gzip(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
-        """Every member, as Java's GZIPInputStream: what follows one and is no member is not looked at."""
-        cdef int64_t total = 0, at = 0, step = n, used
-        cdef list parts = []
-        cdef object stream = compression.gzip_decompressor()
+        """Every member (RFC 1952), as Java's GZIPInputStream: what follows one and has no whole member header is left."""
+        cdef int64_t total = 0, at = gzip_header(p, n), step = n, used, size
+        cdef list parts = [], made
+        cdef object stream
         cdef bytes data
-        while True:
-            used = n - at if n - at < step else step
-            data = stream.decompress(PyMemoryView_FromMemory(<char*> p + at, used, PyBUF_READ), limit - total + 1)
-            total += PyBytes_GET_SIZE(data)
-            if total > limit:
-                raise beyond(limit)
-            parts.append(data)
-            at += used
-            if stream.eof:
-                at -= PyBytes_GET_SIZE(<bytes> stream.unused_data)
-                if n - at <= 18 or p[at] != 0x1F or p[at + 1] != 0x8B or p[at + 2] != 8:
-                    break
-                # small steps, doubling: what is read too far is read again, and must not add up to n a member
-                stream = compression.gzip_decompressor()
-                step = 256
-            elif stream.unconsumed_tail:
-                at -= PyBytes_GET_SIZE(<bytes> stream.unconsumed_tail)
-            elif at == n:
-                raise damaged("gzip data ends before its end mark")
-            else:
+        cdef uint32_t crc
+        if at == 0:
+            raise damaged("gzip data has no member header")
+        while at:
+            stream = compression.deflate_decompressor()
+            made = []
+            size = 0
+            while not stream.eof:
+                if at == n:
+                    raise damaged("gzip data ends before its end mark")
+                used = n - at if n - at < step else step
+                data = stream.decompress(PyMemoryView_FromMemory(<char*> p + at, used, PyBUF_READ),
+                                         limit - total - size + 1)
+                size += PyBytes_GET_SIZE(data)
+                if total + size > limit:
+                    raise beyond(limit)
+                made.append(data)
+                at += used - PyBytes_GET_SIZE(<bytes> stream.unconsumed_tail)
                 step *= 2
+            at -= PyBytes_GET_SIZE(<bytes> stream.unused_data)
+            if n - at < 8:
+                raise damaged("gzip data ends inside a trailer")
+            data = made[0] if len(made) == 1 else b"".join(made)
+            crc = kts_crc32(<const uint8_t*> PyBytes_AS_STRING(data), <size_t> size)
+            if crc != kts_le32(p + at):
+                raise damaged(f"gzip CRC is {crc:08x}, expected the stored {kts_le32(p + at):08x}")
+            if <uint32_t> size != kts_le32(p + at + 4):
+                raise damaged(f"gzip size is {size}, expected the stored {kts_le32(p + at + 4)}")
+            at += 8
+            total += size
+            parts.append(data)
+            used = gzip_header(p + at, n - at)
+            at = at + used if used else 0
+            # small steps, doubling: what is read too far is read again, and must not add up to n a member
+            step = 256
         return self.keep(parts[0] if len(parts) == 1 else b"".join(parts))
 
     cdef int snappy_block(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
@@ -1259,14 +1275,14 @@ cdef class Inflater:
             raise damaged("snappy data is empty")
         if n < 16 or memcmp(p, b"\x82SNAPPY\x00", 8) != 0:
             return self.snappy_block(p, n, limit)
-        if <int32_t> kts_be32(p + 8) < 1:
-            raise damaged(f"snappy stream version {<int32_t> kts_be32(p + 8)}, expected 1 or more")
         self.own(1)
         while n - at >= 4:
             size = <int32_t> kts_be32(p + at)
             at += 4
-            if <uint32_t> size == 0x82534E41u and n - at >= 12:
-                at += 12                       # the header of a further stream
+            if <uint32_t> size == 0x82534E41u:
+                if n - at < 12 or memcmp(p + at, b"PPY\x00", 4) != 0 or <int32_t> kts_be32(p + at + 4) < 1:
+                    raise damaged("snappy stream goes on with a damaged header")
+                at += 12
                 continue
             if size < 0 or size > n - at:
                 raise damaged(f"snappy chunk length {size} does not fit the {n - at} bytes left")
@@ -1310,13 +1326,18 @@ cdef class Inflater:
                 raise damaged(f"lz4 block of {size} bytes exceeds the frame's {most}")
             if size + (4 if flags & 0x10 else 0) > n - at:
                 raise damaged(f"lz4 block of {size} bytes exceeds the {n - at} left")
+            if size == 1 and not word >> 31 and p[at] < 16:
+                raise damaged("lz4 block holds no bytes")
             bound += size if word >> 31 else (most if most < 255 * size else 255 * size)
             at += size + (4 if flags & 0x10 else 0)
         end = at - 4
         if flags & 0x04:
             rewrite = True                     # a content checksum: there, and not verified
-            if n - at < 4:
+            at += 4
+            if n < at:
                 raise damaged("lz4 frame ends before its checksum")
+        if n - at >= 4 and kts_le32(p + at) == 0x184D2204:
+            raise damaged("a second lz4 frame follows the first, and Kafka would not read it")
         if rewrite or flags & 0x08 or word:
             # a plain descriptor before the same blocks: the library insists on what Kafka does not read
             memcpy(head, p, 6)
@@ -1324,7 +1345,7 @@ cdef class Inflater:
             head[6] = <uint8_t> (xxh32_short(head + 4, 2) >> 8)
             source = head[:7] + PyBytes_FromStringAndSize(<char*> p + blocks, end - blocks) + bytes(4)
         else:
-            source = PyMemoryView_FromMemory(<char*> p, at, PyBUF_READ)
+            source = PyMemoryView_FromMemory(<char*> p, end + 4, PyBUF_READ)
         if self.lz4 is None:
             self.lz4 = compression.lz4_frame_decompressor()
         data, _, ended = self.lz4(source, (bound if bound < limit else limit) + 16)
@@ -1340,8 +1361,8 @@ cdef class Inflater:
         cdef Py_ssize_t got
         if bound < 0:
             raise damaged("zstd data is not a sequence of whole frames")
-        cap = bound if bound <= limit else limit + 1
-        self.own(cap + 1)
+        cap = (bound if bound < limit else limit) + 1         # one to spare: the library checks a frame's end beyond it
+        self.own(cap)
         if self.zstd is None:
             self.zstd = compression.zstd_reader()
         stream = self.zstd(PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ))
@@ -1354,6 +1375,28 @@ cdef class Inflater:
             raise beyond(limit)
         self.out_size = total
         return 0
+
+
+cdef int64_t gzip_header(const uint8_t* p, int64_t n) noexcept nogil:
+    """Length of the whole, well-formed member header at p, else 0."""
+    cdef int64_t at = 10
+    cdef int flag
+    if n < 10 or p[0] != 0x1F or p[1] != 0x8B or p[2] != 8:
+        return 0
+    if p[3] & 4:                               # extra field
+        if n - at < 2:
+            return 0
+        at += 2 + (p[at] | p[at + 1] << 8)
+    for flag in range(8, 24, 8):               # 8 name, 16 comment: up to a zero byte
+        if p[3] & flag:
+            while at < n and p[at]:
+                at += 1
+            at += 1
+    if p[3] & 2:                               # header CRC
+        if n - at < 2 or (p[at] | p[at + 1] << 8) != (kts_crc32(p, <size_t> at) & 0xFFFF):
+            return 0
+        at += 2
+    return at if at <= n else 0
 
 
 cdef int64_t zstd_bound(const uint8_t* p, int64_t n) noexcept nogil:

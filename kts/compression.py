@@ -36,11 +36,11 @@ def codec_id(name: str, magic: int = 2) -> int:
     return codec
 
 
-def gzip_decompressor() -> Any:
-    """A new bounded decompressor of one gzip member (``isal``)."""
+def deflate_decompressor() -> Any:
+    """A new bounded decompressor of one deflate stream, without gzip's header and trailer (``isal``)."""
     from isal import isal_zlib
 
-    return isal_zlib.decompressobj(31)
+    return isal_zlib.decompressobj(-15)
 
 
 def snappy_block_decompressor() -> Callable[..., int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,18 +43,11 @@ def open_logs(
     """
     import kts
 
-    logs: list[PartitionLog] = []
-    directories: list[str] = []
     for path in paths:
         if not os.path.exists(path):
             raise FileNotFoundError(f"{path}: no such file or directory; expected a partition, .log or log directory")
-        opened = kts.open(path)
-        if isinstance(opened, Mapping):
-            directories.append(path)
-        else:
-            logs.append(opened)
-    if directories:
-        logs += kts.open(directories if len(directories) > 1 else directories[0]).values()
+    opened = kts.open(list(paths) if len(paths) > 1 else paths[0])
+    logs = list(opened.values()) if isinstance(opened, kts.LogDirs) else [opened]
     wanted = [
         log for log in logs if (not topics or log.topic in topics) and (not partitions or log.partition in partitions)
     ]

@@ -24,7 +24,7 @@ from .plot_words import (
     subtitle,
 )
 
-PANEL_INCHES = (11.0, 5.0)
+WIDTH_INCHES, TITLE_INCHES, AXES_INCHES, LEGEND_INCHES = 11.0, 0.5, 3.9, 1.25
 TICK_LABELS = {  # by the days between two ticks
     365.0: "%Y",
     30.0: "%Y-%m",
@@ -37,9 +37,17 @@ TICK_LABELS = {  # by the days between two ticks
 
 def draw(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
     """One panel a partition, below each other, into ``file``; ``kind`` is ``png`` or ``svg``."""
-    width, height = PANEL_INCHES
-    figure = Figure(figsize=(width, height * len(pictures)), layout="constrained")
-    panels = figure.subplots(len(pictures), 1, squeeze=False)[:, 0]
+    count, panel_height = len(pictures), TITLE_INCHES + AXES_INCHES + LEGEND_INCHES
+    height = count * panel_height
+    figure = Figure(figsize=(WIDTH_INCHES, height))
+    panels = figure.subplots(count, 1, squeeze=False)[:, 0]
+    figure.subplots_adjust(
+        left=1.25 / WIDTH_INCHES,
+        right=1 - 0.25 / WIDTH_INCHES,
+        top=1 - TITLE_INCHES / height,
+        bottom=LEGEND_INCHES / height,
+        hspace=(TITLE_INCHES + LEGEND_INCHES) / AXES_INCHES,
+    )
     for panel, picture in zip(panels, pictures, strict=True):
         draw_panel(panel, picture)
     figure.savefig(file, format=kind, dpi=120)
@@ -82,7 +90,7 @@ def draw_panel(panel: Any, picture: Picture) -> None:
     room = max((end - begin) * 0.02, 1)
     panel.set_xlim(begin - room, end + room)
     edges(panel, picture, begin, end)
-    panel.legend(loc="upper left", bbox_to_anchor=(-0.01, -0.13), ncols=4, frameon=False, fontsize=9)
+    panel.legend(loc="upper left", bbox_to_anchor=(-0.01, -0.5 / AXES_INCHES), ncols=4, frameon=False, fontsize=9)
 
 
 def time_axis(panel: Any, window: tuple[int, int]) -> Any:
@@ -134,9 +142,8 @@ def edges(panel: Any, picture: Picture, begin: int, end: int) -> None:
     for row, (offset, time, text) in enumerate(edge_notes(picture)):
         above = time > picture.window[1]
         right = offset > (begin + end) / 2
-        label = panel.annotate(
+        panel.annotate(
             text, (offset, 0.92 - 0.05 * row if above else 0.08 + 0.05 * row), xycoords=panel.get_xaxis_transform(),
             xytext=(6 if right else -6, 0), textcoords="offset points", ha="right" if right else "left", va="center",
             fontsize=8.5, color=FUTURE_COLOUR,
         )  # fmt: skip
-        label.set_in_layout(False)

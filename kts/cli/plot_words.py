@@ -48,7 +48,7 @@ def subtitle(picture: Picture) -> str:
 
 def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
     """Offset, time and text for the first few times that lie far outside."""
-    notes = [(offset, time, f"{show_time(time)} at {offset:,}") for offset, time in picture.clipped[:ANNOTATED]]
+    notes = [(offset, time, f"{show_time(time)}, batch that ends at {offset:,}") for offset, time in picture.clipped[:ANNOTATED]]
     if len(picture.clipped) > ANNOTATED:
         offset, time, text = notes[-1]
         notes[-1] = (offset, time, f"{text} (and {len(picture.clipped) - ANNOTATED:,} more)")

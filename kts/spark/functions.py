@@ -49,7 +49,7 @@ class _Decoder:
 
     def batches(self, record_set: Any, row: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Pieces of one record set; an error says which row of the Arrow batch held it."""
-        from kts._codec import iter_decode
+        from kts.columns import iter_decode
 
         where = f"row {row} (counted from 0) of an Arrow batch of {rows} rows"
         schema = self.schema()

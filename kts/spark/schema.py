@@ -48,7 +48,7 @@ RECORD_TYPES = {
 BATCH_TYPES = {
     "topic": "string",
     "partition": "int",
-    "segment": "string",
+    "segment": "bigint",
     "position": "bigint",
     "sizeInBytes": "int",
     "magic": "tinyint",
