@@ -29,7 +29,7 @@ def main(mib: int, rounds: int, seed: int, only: str, parts: tuple[str, ...], ou
     core = pin_to_one_core()
     report.text(
         f"Core {core} of {platform.machine()}, Python {platform.python_version()}, median of {rounds} rounds,"
-        f" seed {seed}. The floor is CRC, the fastest library's decompression and one copy."
+        f" seed {seed}. The floor is the CRC, the fastest library's decompression and one copy."
     )
     if "decode" in chosen:
         decode.run(report, mib << 20, seed, rounds, only)

@@ -31,9 +31,8 @@ def class_path() -> str | None:
     BUILD.mkdir(parents=True, exist_ok=True)
     jars = BUILD / "class-path.txt"
     pom = ROOT / "tests" / "java" / "pom.xml"
-    subprocess.run(
-        ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={jars}"], check=True
-    )
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={jars}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     found = f"{jars.read_text().strip()}:{BUILD}"
     subprocess.run([tool("javac"), "-cp", found, "-d", str(BUILD), str(ROOT / "bench" / "DecodeLoop.java")], check=True)
     return found
