@@ -61,12 +61,10 @@ def kafka_rows(described: dict[str, Any]) -> list[Row]:
 
 def kafka_batches(described: dict[str, Any]) -> list[tuple[Any, ...]]:
     """What Kafka read in the headers of batches, as far as `scan_batches` promises the same."""
-    return [
-        (magic, last, codec, kind, maximum, producer, epoch, sequence, leader, transactional, control)
-        for magic, _, last, _, codec, kind, maximum, producer, epoch, sequence, leader, transactional, control in described[
-            "batches"
-        ]
-    ]
+    facts = []
+    for magic, _, last, _, codec, kind, maximum, *producer_and_flags in described["batches"]:
+        facts.append((magic, last, codec, kind, maximum, *producer_and_flags))
+    return facts
 
 
 def scanned_batches(record_set: bytes) -> list[tuple[Any, ...]]:
