@@ -1,0 +1,1 @@
+"""A partition on disk, read-only: files, indexes, segments, directories, search, scan, verify."""

@@ -1,0 +1,86 @@
+"""Where a log goes on after damage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kts.columns import scan_batches
+from kts.errors import CorruptRecordError
+from kts.storage import files
+from kts.storage.segment import OVERHEAD_BYTES, SMALLEST_SIZE, Segment
+
+WINDOW_BYTES = 2**20
+SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
+_SPAN = 2**31  # offsets of one segment
+
+
+def next_sound_entry(segment: Segment, position: int, end: int, expected_offset: int) -> int | None:
+    """Where the first sound entry behind damage starts, or None if there is none.
+
+    Parameters
+    ----------
+    position : int
+        Start of the damaged entry.
+    end : int
+        Where the bytes end.
+    expected_offset : int
+        No entry below this offset is believed.
+
+    Notes
+    -----
+    The damaged entry's size is believed if a sound entry, or the end, follows it. Else every byte is tried: an entry is
+    sound when its size fits, its magic is known, its offset can follow, and its CRC is right.
+    """
+    with files.File(segment.path) as file:
+        end = min(end, file.size())
+        header = file.read(position, OVERHEAD_BYTES)
+        if len(header) == OVERHEAD_BYTES:
+            size = int.from_bytes(header[8:12], "big", signed=True)
+            follower = position + OVERHEAD_BYTES + size
+            if size >= SMALLEST_SIZE and follower <= end:
+                if follower == end:
+                    return None
+                if _is_sound(file, follower, end, expected_offset):
+                    return follower
+        window = position + 1
+        while window + SMALLEST_ENTRY <= end:
+            data = file.read(window, min(WINDOW_BYTES + SMALLEST_ENTRY, end - window))
+            for candidate in _candidates(data, window, end, expected_offset):
+                if _is_sound(file, candidate, end, expected_offset):
+                    return candidate
+            window += WINDOW_BYTES
+    return None
+
+
+def _candidates(data: bytes, start: int, end: int, expected_offset: int) -> list[int]:
+    """Positions in a window whose offset, size and magic could begin an entry."""
+    count = len(data) - SMALLEST_ENTRY + 1
+    if count <= 0:
+        return []
+    raw = np.frombuffer(data, np.uint8)
+    likely = np.flatnonzero((raw[16 : 16 + count] <= 2) & (raw[:count] < 128) & (raw[8 : 8 + count] < 128))
+    found = []
+    for at in likely.tolist():
+        offset = int.from_bytes(data[at : at + 8], "big")
+        size = int.from_bytes(data[at + 8 : at + 12], "big")
+        if (
+            size >= SMALLEST_SIZE
+            and start + at + OVERHEAD_BYTES + size <= end
+            and expected_offset <= offset < expected_offset + _SPAN
+        ):
+            found.append(start + at)
+    return found
+
+
+def _is_sound(file: files.File, position: int, end: int, expected_offset: int) -> bool:
+    header = file.read(position, OVERHEAD_BYTES)
+    size = int.from_bytes(header[8:12], "big", signed=True)
+    if len(header) < OVERHEAD_BYTES or size < SMALLEST_SIZE or position + OVERHEAD_BYTES + size > end:
+        return False
+    try:
+        found = scan_batches(file.read(position, OVERHEAD_BYTES + size))
+    except CorruptRecordError:
+        return False
+    if found.num_rows != 1 or not found.column("crcOk")[0].as_py():
+        return False
+    return bool(expected_offset <= found.column("lastOffset")[0].as_py() < expected_offset + _SPAN)

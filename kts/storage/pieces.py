@@ -1,0 +1,477 @@
+"""Which bytes of a partition hold the records that were asked for, and reading them: the unit of work of every scan."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kts.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, decode, record_schema
+from kts.errors import CorruptRecordError
+from kts.storage import search, transactions
+from kts.storage.damage import next_sound_entry
+from kts.storage.segment import Segment, at, rebase, whole_entries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kts.storage.directory import PartitionLog
+
+NO_END = 2**63 - 1
+BATCH_BYTES = 4 * 2**20
+MAX_DECOMPRESSED_BYTES = 128 * 2**20
+ISOLATIONS = ("read_uncommitted", "read_committed")
+ON_ERROR = ("raise", "skip")
+STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
+Range = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A byte range of one segment, cut at batch boundaries.
+
+    Attributes
+    ----------
+    topic, partition, path, base_offset
+        The segment.
+    start_position, end_position : int
+        The bytes to read.
+    start_offset, end_offset : int
+        Rows outside of [start_offset, end_offset) are dropped.
+    aborted : tuple of (producer id, first offset, last offset)
+        Whose transactional batches a read_committed reader drops.
+    closed : int
+        1 where the segment is complete, so that a cut tail is damage; 0 where a writer may have been cut off.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    base_offset: int
+    start_position: int
+    end_position: int
+    start_offset: int
+    end_offset: int
+    aborted: tuple[tuple[int, int, int], ...] = ()
+    closed: int = 0
+
+
+def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
+    """Raise TypeError or ValueError, naming the argument, unless the value is one of the choices."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected one of {', '.join(choices)}, found {value!r}")
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(choices)}, found {value!r}")
+
+
+def check_bytes(value: object, name: str, least: int = 1) -> int:
+    """Raise TypeError or ValueError, naming the argument, unless the value is a number of bytes."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected an int (bytes), found {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: expected {least} or more, found {value}")
+    return value
+
+
+def resolve_range(
+    log: PartitionLog,
+    *,
+    starting_timestamp: int | None = None,
+    ending_timestamp: int | None = None,
+    starting_offset: int | None = None,
+    ending_offset: int | None = None,
+    strict_time_range: bool = False,
+    skip_damage: bool = False,
+) -> tuple[int, int]:
+    """Times and offsets as the offsets [start, end) that they mean, as in Spark's Kafka source.
+
+    Parameters
+    ----------
+    starting_timestamp : int, optional
+        From the first record at or after it; if there is none, nothing. Beats ``starting_offset``.
+    ending_timestamp : int, optional
+        Up to, without, the first record at or after it; if there is none, the log's end. Beats ``ending_offset``.
+    starting_offset, ending_offset : int, optional
+        -2 is the earliest, -1 the latest.
+    strict_time_range : bool
+        Late records count too, so that everything behind the start must be read.
+
+    Returns
+    -------
+    tuple of int
+        start <= end; end is 2^63-1 where it is the log's end, wherever that is when it is read.
+    """
+    start = log.log_start_offset
+    if starting_timestamp is not None:
+        found = search.offset_for_timestamp(log, starting_timestamp, skip_damage=skip_damage)
+        start = NO_END if found is None else found.offset
+    elif starting_offset == -1:
+        start = log.log_end_offset
+    elif starting_offset is not None and starting_offset >= 0:
+        start = max(start, starting_offset)
+    end = NO_END
+    if ending_timestamp is not None:
+        found = None
+        if not strict_time_range:
+            found = search.offset_for_timestamp(log, ending_timestamp, skip_damage=skip_damage)
+        end = NO_END if found is None else found.offset
+    elif ending_offset is not None and ending_offset >= 0:
+        end = ending_offset
+    elif ending_offset == -2:
+        end = start
+    return start, max(start, end)
+
+
+def plan(
+    log: PartitionLog,
+    start_offset: int,
+    end_offset: int,
+    *,
+    piece_bytes: int | None = None,
+    isolation: str = "read_uncommitted",
+) -> list[Piece]:
+    """The pieces that hold the offsets [start_offset, end_offset), in order.
+
+    Parameters
+    ----------
+    piece_bytes : int, optional
+        Split segments that are larger, at entries of their offset index.
+    isolation : str
+        ``read_committed`` ends at the last stable offset and lists the aborted transactions.
+
+    Notes
+    -----
+    Opens indexes and a few headers only, except where Kafka's own files do not tell about transactions.
+    """
+    check_choice(isolation, "isolation", ISOLATIONS)
+    if piece_bytes is not None:
+        check_bytes(piece_bytes, "piece_bytes")
+    start_offset = max(start_offset, log.log_start_offset)
+    committed = isolation == "read_committed"
+    if committed:
+        end_offset = min(end_offset, log.last_stable_offset)
+    if start_offset >= end_offset:
+        return []
+    segments = log.segments
+    pieces: list[Piece] = []
+    first: int | None = None
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else NO_END
+        if following <= start_offset or segment.base_offset >= end_offset:
+            continue
+        first = number if first is None else first
+        # A finished swap may cover live segments behind it.
+        end = min(end_offset, following) if segment.path.endswith(".swap") else end_offset
+        whole = Piece(
+            segment.topic, segment.partition, segment.path, segment.base_offset, 0, segment.size_bytes,
+            start_offset, end, closed=int(number + 1 < len(segments)),
+        )  # fmt: skip
+        pieces += [piece for piece in _cut(segment, whole, piece_bytes) if piece.start_position < piece.end_position]
+    if committed and pieces:
+        aborted = transactions.aborted_transactions(segments[first:], start_offset, end_offset)
+        pieces = [_with_aborted(piece, aborted, segments) for piece in pieces]
+    return pieces
+
+
+def _cut(segment: Segment, whole: Piece, piece_bytes: int | None) -> list[Piece]:
+    """The part of a segment with the offsets, cut at index entries; the whole where the index is missing or lies."""
+    offsets, positions = segment.offset_index().entries()
+    if len(offsets) == 0:
+        return [whole]
+    start, end = 0, whole.end_position
+    before = int(np.searchsorted(offsets, whole.start_offset, "right")) - 1
+    if before >= 0:
+        start = int(positions[before])
+        if not segment.is_batch_start(start, int(offsets[before])):
+            return [whole]
+    # The entry's batch ends (2.0+) or starts (up to 1.1) with its offset: the first can hold wanted offsets, the next not.
+    behind = int(np.searchsorted(offsets, whole.end_offset, "left"))
+    if behind < len(offsets):
+        if not segment.is_batch_start(int(positions[behind]), int(offsets[behind])):
+            return [whole]
+        first = segment.first_offset_at(int(positions[behind]))
+        if first is not None and first >= whole.end_offset:
+            end = int(positions[behind])
+        elif behind + 1 < len(offsets):
+            if not segment.is_batch_start(int(positions[behind + 1]), int(offsets[behind + 1])):
+                return [whole]
+            end = int(positions[behind + 1])
+    end = min(end, whole.end_position)
+    cuts = [start]
+    if piece_bytes is not None and end - start > piece_bytes:
+        parts = -(-(end - start) // piece_bytes)
+        targets = start + (end - start) * np.arange(1, parts) // parts
+        for i in np.unique(np.searchsorted(positions, targets)).tolist():
+            if i < len(positions) and cuts[-1] < positions[i] < end:
+                if not segment.is_batch_start(int(positions[i]), int(offsets[i])):
+                    continue
+                cuts.append(int(positions[i]))
+    cuts.append(end)
+    return [
+        replace(whole, start_position=a, end_position=b, closed=whole.closed or int(b < whole.end_position))
+        for a, b in zip(cuts, cuts[1:], strict=False)
+    ]
+
+
+def _with_aborted(
+    piece: Piece, aborted: list[transactions.AbortedTransaction], segments: list[Segment]
+) -> Piece:
+    following = min((s.base_offset for s in segments if s.base_offset > piece.base_offset), default=NO_END)
+    low, high = max(piece.base_offset, piece.start_offset), min(following, piece.end_offset)
+    return replace(
+        piece, aborted=tuple(tuple(one) for one in aborted if one.last_offset >= low and one.first_offset < high)
+    )
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_piece(
+    piece: Piece,
+    *,
+    columns: Sequence[str] | None = None,
+    views: bool = False,
+    strict_range: Range = (None, None),
+    isolation: str = "read_uncommitted",
+    include_control: bool = False,
+    on_error: str = "raise",
+    verify_crc: bool = True,
+    batch_bytes: int = BATCH_BYTES,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The records of a piece as Arrow batches of about ``batch_bytes``, none of them empty.
+
+    Parameters
+    ----------
+    columns : list of str, optional
+        Record columns, ``topic`` and ``partition``; None is Spark's eight.
+    views : bool
+        Keys and values as ``binary_view`` over the bytes read, uncopied where they are not compressed.
+    strict_range : tuple of (int or None, int or None)
+        Only records with start <= timestamp < end, in ms.
+    isolation, include_control, on_error, verify_crc, max_decompressed_bytes
+        As in ``kts.scan``.
+
+    Raises
+    ------
+    CorruptRecordError
+        With ``.path`` and ``.position`` in the file, after the rows before the damage were given.
+    """
+    names = check_columns(columns, SCAN_COLUMNS, STREAM_COLUMNS)
+    reader = _Reader(
+        piece, names, views, strict_range, isolation == "read_committed", include_control,
+        on_error == "skip", verify_crc, batch_bytes, max_decompressed_bytes,
+    )  # fmt: skip
+    return reader.sized(reader.decoded())
+
+
+@dataclass
+class _Reader:
+    piece: Piece
+    names: tuple[str, ...]
+    views: bool
+    strict_range: Range
+    committed: bool
+    include_control: bool
+    skip: bool
+    verify_crc: bool
+    batch_bytes: int
+    max_decompressed_bytes: int
+
+    def __post_init__(self) -> None:
+        wanted = {name for name in self.names if name in ALL_COLUMNS} | {"offset"}
+        if self.strict_range != (None, None):
+            wanted.add("timestamp")
+        if not self.include_control:
+            wanted.add("control")
+        if self.committed:
+            wanted |= {"producerId", "transactional", "control"}
+        self.needed = [name for name in ALL_COLUMNS if name in wanted]
+        self.schema = record_schema(self.names, self.views)
+        self.constants: dict[str, pa.Array] = {}
+        self.segment = Segment(self.piece.path, self.piece.topic, self.piece.partition, self.piece.base_offset)
+
+    def decoded(self) -> Iterator[pa.RecordBatch]:
+        """The wanted rows and columns, slice by slice."""
+        position, end = self.piece.start_position, self.piece.end_position
+        expected = self.piece.base_offset
+        read_bytes = self.batch_bytes
+        while position < end:
+            progress = False
+            for start, data in self.segment.slices(position, end, read_bytes):
+                progress = True
+                try:
+                    rows = self.decode(start, data)
+                    position = start + len(data)
+                except CorruptRecordError as error:
+                    # What lies before the damage is good, and comes first.
+                    relative = error.position or 0
+                    rows = self.decode(start, data[:relative])
+                    if not self.skip:
+                        yield from self.finished(rows)
+                        raise at(error, self.piece.path, start) from error.__cause__
+                    expected = _next_offset(rows, expected)
+                    position = self.skipped(start + relative, end, expected, str(error))
+                    yield from self.finished(rows)
+                    break
+                expected = _next_offset(rows, expected)
+                size = max(rows.nbytes, 1)
+                yield from self.finished(rows)
+                # Compressed data grows: read less of it at a time, for batches of the size that was asked for.
+                fitting = min(self.batch_bytes, max(2**16, len(data) * self.batch_bytes // size))
+                if not read_bytes // 2 <= fitting <= read_bytes * 2:
+                    read_bytes = fitting
+                    break
+            if not progress:
+                position = self.tail(position, end, expected)
+
+    def decode(self, start: int, data: memoryview) -> pa.RecordBatch:
+        rows = decode(
+            data,
+            self.needed,
+            views=self.views,
+            verify_crc=self.verify_crc,
+            max_decompressed_bytes=self.max_decompressed_bytes,
+        )
+        return rebase(rows, start)
+
+    def tail(self, position: int, end: int, expected: int) -> int:
+        """What to do with bytes that reach beyond the end: a dead writer's are normal, a wrong size is damage."""
+        size = self.segment.size_bytes
+        end = min(end, size)
+        if position >= end:
+            return end
+        behind = next_sound_entry(self.segment, position, end, expected)
+        if behind is None and not self.piece.closed:
+            return self.piece.end_position
+        what = "an entry reaches past the end of its closed segment"
+        if behind is not None:
+            what = f"an entry reaches past the end of the file, but a sound one follows at position {behind}"
+        if not self.skip:
+            raise CorruptRecordError(f"{what}; its size is wrong or bytes are missing", path=self.piece.path,
+                                     position=position)  # fmt: skip
+        return self.skipped(position, end, expected, what)
+
+    def skipped(self, position: int, end: int, expected: int, why: str) -> int:
+        """Where reading goes on behind damage; warns."""
+        end = min(end, self.segment.size_bytes)
+        behind = next_sound_entry(self.segment, position, end, expected)
+        stop = end if behind is None else behind
+        warnings.warn(
+            f"{self.piece.path}: {stop - position} bytes at position {position} are damaged and left out: {why}",
+            UserWarning,
+            stacklevel=2,
+        )
+        return self.piece.end_position if behind is None else behind
+
+    def finished(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows that were asked for, in the columns that were asked for."""
+        rows = self.within(rows)
+        mask = self.mask(rows)
+        if mask is not None and not mask.all():
+            import pyarrow as pa
+
+            rows = rows.filter(pa.array(mask))
+        if rows.num_rows:
+            yield self.shaped(rows)
+
+    def within(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        offsets = rows.column("offset").to_numpy()
+        low, high = self.piece.start_offset, self.piece.end_offset
+        if len(offsets) == 0 or (offsets[0] >= low and offsets[-1] < high and _rises(offsets)):
+            return rows
+        if _rises(offsets):
+            first, stop = np.searchsorted(offsets, [low, high]).tolist()
+            return rows.slice(first, stop - first)
+        import pyarrow as pa
+
+        return rows.filter(pa.array((offsets >= low) & (offsets < high)))
+
+    def mask(self, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+        import pyarrow as pa
+
+        keep: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
+
+        def both(more: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+            nonlocal keep
+            keep = more if keep is None else keep & more
+
+        if not self.include_control and rows.column("control").true_count:
+            both(~_bools(rows, "control"))
+        if self.strict_range != (None, None):
+            times = rows.column("timestamp").cast(pa.int64()).to_numpy()
+            low, high = self.strict_range
+            if low is not None:
+                both(times >= low)
+            if high is not None:
+                both(times < high)
+        if self.committed and self.piece.aborted and rows.column("transactional").true_count:
+            producers, offsets = rows.column("producerId").to_numpy(), rows.column("offset").to_numpy()
+            transactional = _bools(rows, "transactional") & ~_bools(rows, "control")
+            for producer, first, last in self.piece.aborted:
+                if len(offsets) and first <= offsets[-1] and last >= offsets[0]:
+                    hit = transactional & (producers == producer) & (offsets >= first) & (offsets <= last)
+                    if hit.any():
+                        both(~hit)
+        return keep
+
+    def shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        columns = [
+            self.constant(name, rows.num_rows) if name in ("topic", "partition") else rows.column(name)
+            for name in self.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def constant(self, name: str, count: int) -> pa.Array:
+        """The topic or partition as often as needed: made once, sliced for each batch."""
+        import pyarrow as pa
+
+        known = self.constants.get(name)
+        if known is None or len(known) < count:
+            value = pa.scalar(self.piece.topic) if name == "topic" else pa.scalar(self.piece.partition, pa.int32())
+            known = self.constants[name] = pa.repeat(value, max(count, 1024))
+        return known.slice(0, count)
+
+    def sized(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of about the wanted size: large ones sliced, small ones joined."""
+        import pyarrow as pa
+
+        waiting: list[pa.RecordBatch] = []
+        waiting_bytes = 0
+        try:
+            for batch in batches:
+                size = batch.nbytes
+                if waiting and waiting_bytes + size > self.batch_bytes:
+                    joined, waiting, waiting_bytes = waiting, [], 0
+                    yield joined[0] if len(joined) == 1 else pa.concat_batches(joined)
+                if 2 * size < self.batch_bytes:
+                    waiting.append(batch)
+                    waiting_bytes += size
+                    continue
+                parts = min(max(1, round(size / self.batch_bytes)), batch.num_rows)
+                edges = [batch.num_rows * i // parts for i in range(parts + 1)]
+                for a, b in zip(edges, edges[1:], strict=False):
+                    yield batch.slice(a, b - a) if parts > 1 else batch
+        except CorruptRecordError:
+            if waiting:
+                yield pa.concat_batches(waiting)
+            raise
+        if waiting:
+            yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+
+
+def _rises(offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
+    return bool((offsets[1:] > offsets[:-1]).all())
+
+
+def _bools(rows: pa.RecordBatch, name: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), bool)
+
+
+def _next_offset(rows: pa.RecordBatch, expected: int) -> int:
+    return max(expected, rows.column("offset")[-1].as_py() + 1) if rows.num_rows else expected

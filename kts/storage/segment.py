@@ -1,0 +1,265 @@
+"""One segment on disk: its files, its indexes, and its bytes in slices of whole batches."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kts.columns import decode, scan_batches, valid_bytes
+from kts._timeindex import OffsetIndex, TimeIndex
+from kts.errors import CorruptRecordError
+from kts.storage import files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SLICE_BYTES = 4 * 2**20
+OVERHEAD_BYTES = 12  # offset and size, in front of every batch or message
+SMALLEST_SIZE = 14
+_HEADER = struct.Struct(">qi4xb")  # offset, size, (epoch or CRC), magic
+_V2_HEADER = struct.Struct(">qi4xb4xhi")  # base offset, size, magic, attributes, last offset delta
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Read-only view of one segment; nothing is remembered, every call sees the files as they are then.
+
+    Parameters
+    ----------
+    path : str
+        The ``.log`` file.
+    topic, partition
+        Whose segment it is.
+    base_offset : int
+        From the file's name, else of the first batch.
+    indexed : bool
+        False where the file's name is not Kafka's, so that index files beside it cannot be trusted to be its own.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    base_offset: int
+    indexed: bool = True
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the ``.log`` file now."""
+        return files.size_of(self.path)
+
+    @property
+    def modified_ms(self) -> int:
+        """Modification time of the ``.log`` file, ms since the epoch."""
+        return files.modified_ms(self.path)
+
+    @property
+    def time_index_path(self) -> str | None:
+        """The ``.timeindex`` file, or None if there is none."""
+        return self._beside(".timeindex")
+
+    @property
+    def offset_index_path(self) -> str | None:
+        """The ``.index`` file, or None if there is none."""
+        return self._beside(".index")
+
+    @property
+    def txn_index_path(self) -> str | None:
+        """The ``.txnindex`` file, or None if there is none."""
+        return self._beside(".txnindex")
+
+    def _beside(self, suffix: str) -> str | None:
+        if not self.indexed:
+            return None
+        stem, dot, transition = self.path.rpartition(".log")
+        path = f"{stem}{suffix}{transition}"
+        return path if dot and files.exists(path) else None
+
+    def time_index(self) -> TimeIndex:
+        """The time index; an empty one if the file is missing or damaged."""
+        index = TimeIndex(self._index_bytes(self.time_index_path, 12), self.base_offset)
+        return index if _sound(index, 12) else TimeIndex(b"", self.base_offset)
+
+    def offset_index(self) -> OffsetIndex:
+        """The offset index; an empty one if the file is missing or damaged."""
+        index = OffsetIndex(self._index_bytes(self.offset_index_path, 8), self.base_offset)
+        return index if _sound(index, 8) else OffsetIndex(b"", self.base_offset)
+
+    def _index_bytes(self, path: str | None, entry_bytes: int) -> bytes:
+        return b"" if path is None else files.read_used(path, entry_bytes)
+
+    def start_position(self, offset: int, index: OffsetIndex | None = None) -> int:
+        """Where to start reading for an offset: a batch start at or before it, 0 if the index does not know or lies."""
+        entry_offset, position = (self.offset_index() if index is None else index).lookup(offset)
+        return position if self.is_batch_start(position, entry_offset) else 0
+
+    def is_batch_start(self, position: int, offset: int) -> bool:
+        """True if a shallow entry that holds the offset starts at the position."""
+        if position == 0:
+            return True
+        with files.File(self.path) as file:
+            header = file.read(position, _V2_HEADER.size)
+            if len(header) < _V2_HEADER.size:
+                return False
+            first, size, magic, _, delta = _V2_HEADER.unpack(header)
+            if size < SMALLEST_SIZE or position + OVERHEAD_BYTES + size > file.size():
+                return False
+        if magic == 2:
+            return bool(first <= offset <= first + delta)
+        # The offset field of a wrapper message is that of its last message, and an index of up to 1.1 has its first.
+        return magic in (0, 1) and bool(self.base_offset <= offset <= first)
+
+    def first_offset_at(self, position: int) -> int | None:
+        """First offset of the shallow entry at a position, from its header; None if a header cannot tell."""
+        with files.File(self.path) as file:
+            header = file.read(position, _HEADER.size + 8)
+        if len(header) < _HEADER.size + 8:
+            return None
+        offset, _, magic = _HEADER.unpack_from(header)
+        compressed = magic < 2 and header[17] & 7
+        return None if compressed or magic not in (0, 1, 2) else int(offset)
+
+    def slices(
+        self,
+        start_position: int = 0,
+        end_position: int | None = None,
+        slice_bytes: int = SLICE_BYTES,
+        first_bytes: int | None = None,
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Bytes in slices of whole batches, as (position, bytes), each in memory of its own.
+
+        Parameters
+        ----------
+        start_position : int
+            A batch start.
+        end_position : int, optional
+            Where to stop; None is the file's end as it is when the first slice is read.
+        slice_bytes : int
+            About how many bytes a slice; a larger batch gets a larger slice.
+        first_bytes : int, optional
+            Size of the first slice, doubled from one to the next, for a reader that hopes to stop soon.
+
+        Notes
+        -----
+        A cut tail is left out. Where the bytes are no batch, the rest of a slice is given as it is, for a decoder to
+        say what is wrong with it.
+        """
+        with files.File(self.path) as file:
+            size = file.size()
+            end = size if end_position is None else min(end_position, size)
+            usual = slice_bytes if first_bytes is None else first_bytes
+            position, want = start_position, usual
+            while position < end:
+                data = file.read(position, min(want, end - position))
+                if not data:
+                    return
+                whole, needed = whole_entries(data)
+                if whole == 0:
+                    if needed <= len(data):
+                        yield position, memoryview(data)
+                        return
+                    if position + needed > end:
+                        return
+                    want = needed
+                    continue
+                want = usual = min(slice_bytes, 2 * usual)
+                yield position, memoryview(data)[:whole]
+                position += whole
+
+    def batches(
+        self, start: int = 0, end: int | None = None, first_bytes: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """``kts.scan_batches`` of each slice between two positions, with positions in the file.
+
+        Raises
+        ------
+        CorruptRecordError
+            After the batches before the damage were given; ``.path`` and ``.position`` are set.
+        """
+        yield from batches_of(self, self.slices(start, end, first_bytes=first_bytes))
+
+    def tail(self, end: int | None = None) -> Iterator[pa.RecordBatch]:
+        """As ``batches``, from the last place that the offset index knows."""
+        offsets, positions = self.offset_index().entries()
+        start = 0
+        if len(positions) and self.is_batch_start(int(positions[-1]), int(offsets[-1])):
+            start = int(positions[-1])
+        yield from self.batches(start, end)
+
+
+def _sound(index: TimeIndex | OffsetIndex, entry_bytes: int) -> bool:
+    # A file that grows may end within an entry, or be preallocated: neither is damage.
+    return not any(line.startswith("entry ") for line in index.check())
+
+
+def whole_entries(data: bytes | memoryview) -> tuple[int, int]:
+    """Length of the whole entries at the front, and the bytes that the next one needs.
+
+    The second number is 0 where the bytes cannot be an entry, so that no more bytes would help.
+    """
+    try:
+        position = valid_bytes(data)
+    except CorruptRecordError as error:
+        return error.position or 0, 0
+    header = data[position : position + 17]
+    if len(header) < OVERHEAD_BYTES:
+        return position, OVERHEAD_BYTES
+    size = int.from_bytes(header[8:12], "big", signed=True)
+    if size < SMALLEST_SIZE or (len(header) == 17 and header[16] > 2):
+        return position, 0
+    return position, size + OVERHEAD_BYTES
+
+
+def batches_of(segment: Segment, slices: Iterator[tuple[int, memoryview]]) -> Iterator[pa.RecordBatch]:
+    """Header scans of slices, with positions in the file."""
+    for position, data in slices:
+        try:
+            found = scan_batches(data)
+        except CorruptRecordError as error:
+            if error.position:
+                yield rebase(scan_batches(data[: error.position]), position)
+            raise at(error, segment.path, position) from error.__cause__
+        yield rebase(found, position)
+
+
+def rebase(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+    """The same rows with ``start`` added to the column ``position``, where there is one."""
+    index = batch.schema.get_field_index("position")
+    if start == 0 or index < 0 or batch.num_rows == 0:
+        return batch
+    import pyarrow.compute as pc
+
+    return batch.set_column(index, "position", pc.add(batch.column(index), start))
+
+
+def at(error: CorruptRecordError, path: str, start: int) -> CorruptRecordError:
+    """The same error with its path, and with its position in the file."""
+    error.path = path
+    error.position = start + (error.position or 0)
+    return error
+
+
+def segment_of_file(path: str) -> Segment:
+    """A lone segment file under any name, topic and partition guessed from the names around it."""
+    topic, partition = files.partition_of_file(path)
+    name = files.parse_file_name(os.path.basename(path))
+    if name is not None and name.suffix == ".log":
+        return Segment(path, topic, partition, name.base_offset)
+    return Segment(path, topic, partition, _first_offset(path), indexed=False)
+
+
+def _first_offset(path: str) -> int:
+    lone = Segment(path, "", 0, 0, indexed=False)
+    for _, data in lone.slices(slice_bytes=2**16):
+        first = lone.first_offset_at(0)
+        if first is not None:
+            return max(first, 0)
+        size = int.from_bytes(data[8:12], "big") + OVERHEAD_BYTES
+        try:
+            offsets = decode(data[:size], ["offset"])
+        except CorruptRecordError:
+            return 0
+        return int(offsets.column(0)[0].as_py()) if offsets.num_rows else 0
+    return 0

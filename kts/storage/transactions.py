@@ -1,0 +1,224 @@
+"""Which transactions were aborted and which are still open, from Kafka's own files or from the log's markers.
+
+Layout::
+
+    .txnindex entry, 34 bytes    version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable i64
+    .snapshot                    version i16 = 1 | CRC-32C u32 of what follows | count i32 | entries of 58 bytes:
+      producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
+      | coordinator epoch i32 | first offset of the open transaction i64, -1 for none
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from kts.columns import decode
+from kts.errors import CorruptIndexError, CorruptRecordError
+from kts.storage import files
+from kts.storage.segment import Segment, at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kts.storage.directory import PartitionLog
+
+TXN_ENTRY = struct.Struct(">hqqqq")
+_SNAPSHOT_HEAD = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+ABORT, COMMIT = 0, 1
+
+
+class AbortedTransaction(NamedTuple):
+    """The batches of a producer between two offsets, both included, that a read_committed reader drops."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class Snapshot(NamedTuple):
+    """What a broker remembered of its producers: only the transactions open at that offset."""
+
+    offset: int
+    open_transactions: dict[int, int]  # producer id -> first offset
+
+
+class Marker(NamedTuple):
+    """A control record that ends a transaction."""
+
+    offset: int
+    producer_id: int
+    kind: int  # ABORT or COMMIT
+
+
+def read_txn_index(path: str) -> list[AbortedTransaction]:
+    """The aborted transactions that end in a segment.
+
+    Raises
+    ------
+    CorruptIndexError
+        Not whole entries of version 0 with sensible offsets.
+    """
+    data = files.read_bytes(path)
+    if len(data) % TXN_ENTRY.size:
+        raise CorruptIndexError(
+            f"expected entries of {TXN_ENTRY.size} bytes, found {len(data) % TXN_ENTRY.size} bytes behind the last one",
+            path=path,
+            position=len(data) - len(data) % TXN_ENTRY.size,
+        )
+    found = []
+    for number, (version, producer, first, last, _) in enumerate(TXN_ENTRY.iter_unpack(data)):
+        if version != 0 or producer < 0 or not 0 <= first <= last:
+            raise CorruptIndexError(
+                f"entry {number}: expected version 0 and a transaction, found version {version},"
+                f" producer {producer}, offsets {first} to {last}",
+                path=path,
+                position=number * TXN_ENTRY.size,
+            )
+        found.append(AbortedTransaction(producer, first, last))
+    return found
+
+
+def read_snapshot(path: str) -> Snapshot:
+    """The open transactions of a producer snapshot.
+
+    Raises
+    ------
+    CorruptIndexError
+        Version, CRC or size is wrong.
+    """
+    data = files.read_bytes(path)
+    name = files.parse_file_name(os.path.basename(path))
+    offset = name.base_offset if name else 0
+    if len(data) < _SNAPSHOT_HEAD.size:
+        raise CorruptIndexError(
+            f"expected at least {_SNAPSHOT_HEAD.size} bytes, found {len(data)}", path=path, position=0
+        )
+    version, stored, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != 1:
+        raise CorruptIndexError(f"expected snapshot version 1, found {version}", path=path, position=0)
+    computed = crc32c(data[6:])
+    if computed != stored:
+        raise CorruptIndexError(f"CRC is {computed:08x}, expected the stored {stored:08x}", path=path, position=2)
+    body = data[_SNAPSHOT_HEAD.size :]
+    if count < 0 or count * _SNAPSHOT_ENTRY.size != len(body):
+        raise CorruptIndexError(
+            f"expected {count} entries of {_SNAPSHOT_ENTRY.size} bytes, found {len(body)} bytes", path=path, position=6
+        )
+    entries = _SNAPSHOT_ENTRY.iter_unpack(body)
+    return Snapshot(offset, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
+
+
+def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
+    """(offset, path) of the live producer snapshots, newest first."""
+    if log.lone:
+        return []
+    found = []
+    for entry in files.list_directory(log.path):
+        name = files.parse_file_name(entry.name)
+        if name is not None and name.suffix == ".snapshot" and not name.transition:
+            found.append((name.base_offset, entry.path))
+    return sorted(found, reverse=True)
+
+
+def aborted_transactions(segments: list[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Aborted transactions with batches in [start_offset, end_offset), by first offset.
+
+    Parameters
+    ----------
+    segments : list of Segment
+        Those that hold the offsets, and all behind them: an entry lies where its transaction ended.
+
+    Notes
+    -----
+    A segment with index files and no ``.txnindex`` ends no aborted transaction. Without any index file beside it, its
+    abort markers are read instead, as when the ``.txnindex`` is damaged.
+    """
+    found: list[AbortedTransaction] = []
+    marked: dict[int, int] = {}
+    for segment in segments:
+        path = segment.txn_index_path
+        if path is not None:
+            try:
+                found += read_txn_index(path)
+                continue
+            except CorruptIndexError:
+                pass
+        elif segment.time_index_path is not None or segment.offset_index_path is not None:
+            continue
+        for batch in segment.batches():
+            for marker in markers(segment, batch):
+                if marker.kind == ABORT:
+                    first = marked.get(marker.producer_id, -1) + 1
+                    found.append(AbortedTransaction(marker.producer_id, first, marker.offset))
+                marked[marker.producer_id] = marker.offset
+    return sorted(
+        {one for one in found if one.last_offset >= start_offset and one.first_offset < end_offset},
+        key=lambda one: (one.first_offset, one.last_offset, one.producer_id),
+    )
+
+
+def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
+    """The transaction markers among the batches of a header scan."""
+    import pyarrow.compute as pc
+
+    control = batch.filter(batch.column("control"))
+    if control.num_rows == 0:
+        return
+    control = control.filter(pc.greater_equal(control.column("producerId"), 0))
+    positions, sizes, producers = (control.column(i).to_pylist() for i in ("position", "sizeInBytes", "producerId"))
+    with files.File(segment.path) as file:
+        for position, size, producer in zip(positions, sizes, producers, strict=True):
+            try:
+                records = decode(file.read(position, size), ["offset", "key"])
+            except CorruptRecordError as error:
+                raise at(error, segment.path, position) from error.__cause__
+            for offset, key in zip(*(records.column(i).to_pylist() for i in (0, 1)), strict=True):
+                if key is not None and len(key) >= 4 and key[2:4] in (b"\0\0", b"\0\1"):
+                    yield Marker(offset, producer, key[3])
+
+
+def last_stable_offset(log: PartitionLog) -> int:
+    """First offset of the earliest open transaction, else the log end offset.
+
+    Notes
+    -----
+    The newest sound snapshot at or below the log end gives the transactions open there, and the headers of the batches
+    behind it the rest: after a clean stop that is nothing. Without snapshots all headers are read.
+    """
+    end = log.log_end_offset
+    start, still_open = log.log_start_offset, dict[int, int]()
+    for offset, path in snapshot_paths(log):
+        if offset > end:
+            continue
+        try:
+            snapshot = read_snapshot(path)
+        except CorruptIndexError:
+            continue
+        start, still_open = offset, dict(snapshot.open_transactions)
+        break
+    segments = log.segments
+    for number, segment in enumerate(segments):
+        if start >= end or (number + 1 < len(segments) and segments[number + 1].base_offset <= start):
+            continue
+        for batch in segment.batches(segment.start_position(start)):
+            _follow(segment, batch, start, still_open)
+    return min([end, *still_open.values()])
+
+
+def _follow(segment: Segment, batch: pa.RecordBatch, start: int, still_open: dict[int, int]) -> None:
+    import pyarrow.compute as pc
+
+    rows = batch.filter(pc.and_(batch.column("transactional"), pc.greater_equal(batch.column("lastOffset"), start)))
+    ends = {marker.offset: marker for marker in markers(segment, rows)}
+    columns = (rows.column(name).to_pylist() for name in ("baseOffset", "lastOffset", "producerId", "control"))
+    for base, last, producer, control in zip(*columns, strict=True):
+        if not control:
+            still_open.setdefault(producer, base)
+        elif last in ends:
+            still_open.pop(producer, None)
