@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from . import main
 
-main(prog_name="kts")
+if __name__ == "__main__":
+    main(prog_name="kts")

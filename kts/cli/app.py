@@ -10,9 +10,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from io import FileIO
 from typing import Any
 
 import click
+
+from .codes import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE
+from .output import say
 
 COMMANDS = {
     "ls": "ls",
@@ -23,7 +27,6 @@ COMMANDS = {
     "verify": "verify",
     "plot": "plot",
 }
-FINE, FINDINGS, WRONG_USE, UNREADABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
 class Commands(click.Group):
@@ -52,7 +55,7 @@ class Commands(click.Group):
         except BrokenPipeError:
             # The reader has what it wanted. Python flushes stdout once more at exit; let that go nowhere.
             with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                os.dup2(FileIO(os.devnull, "w").fileno(), sys.stdout.fileno())
             return FINE
         except KeyboardInterrupt:
             return say("interrupted; nothing half written was left behind", INTERRUPTED)
@@ -62,12 +65,6 @@ class Commands(click.Group):
             return say(str(error), UNREADABLE)
         except OSError as error:
             return say(spelled(error), UNREADABLE)
-
-
-def say(message: str, code: int) -> int:
-    """Print an error for people; returns the exit code that goes with it."""
-    click.echo(f"kts: {message}", err=True)
-    return code
 
 
 def spelled(error: OSError) -> str:
@@ -110,10 +107,10 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 
 EPILOG = """\b
-Examples:
-  kts ls /var/kafka-logs
-  kts dump /var/kafka-logs/orders-0 --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict
-  kts offset-for /var/kafka-logs/orders-0 --time 2026-09-01T10:00 --explain
+Examples (DIR is a log directory, as /var/kafka-logs):
+  kts ls DIR
+  kts dump DIR/orders-0 --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict
+  kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain
 
 \b
 Exit codes:
@@ -127,6 +124,6 @@ Exit codes:
 def cli() -> None:
     """Kafka log directories as tables, by time, without a broker.
 
-    PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside. Nothing
-    is ever written there.
+    A PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside, and
+    several may be given. Nothing is ever written there.
     """

@@ -175,7 +175,7 @@ def write_records(
     values: str | None,
 ) -> None:
     """Stream the records into a file or stdout."""
-    from .encoding import NotTextError
+    from .text import NotTextError
 
     ranged = any(given[name] is not None for name in given if name.startswith(("starting_", "ending_")))
     total = None if ranged else sum(log.log_end_offset - log.log_start_offset for log in logs)

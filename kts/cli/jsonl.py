@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .encoding import base64_column, encode_column, escaped, json_strings, layout
 from .names import TYPE_NAMES
+from .text import base64_column, encode_column, escaped, json_strings, layout
 
 JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 

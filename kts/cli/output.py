@@ -8,7 +8,8 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any, BinaryIO
+from io import BufferedWriter, FileIO
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -25,23 +26,21 @@ def sink(path: str | None) -> Iterator[BinaryIO]:
     cannot be renamed over and is written directly.
     """
     if path is None or path == "-":
-        out: IO[bytes] = sys.stdout.buffer
-        yield out  # type: ignore[misc]
-        out.flush()
+        yield cast(BinaryIO, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
         return
     target = os.path.realpath(path)
     if os.path.isdir(target):
         raise click.BadParameter(f"{path} is a directory; name a file in it", param_hint="'-o'")
     direct = os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode)
     aside = target if direct else f"{target}.{os.getpid()}.part"
-    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if direct else os.O_CREAT | os.O_EXCL)
     try:
-        descriptor = os.open(aside, flags, 0o666)
+        raw = FileIO(aside, "w" if direct else "x")
     except OSError as error:
         raise click.BadParameter(f"cannot write {path}: {error.strerror}", param_hint="'-o'") from error
     try:
-        with os.fdopen(descriptor, "wb", buffering=1 << 20) as file:
-            yield file
+        with BufferedWriter(raw, 1 << 20) as file:
+            yield cast(BinaryIO, file)
         if not direct:
             os.replace(aside, target)
     except BaseException:
@@ -93,6 +92,12 @@ def note(message: str) -> None:
     click.echo(message, err=True)
 
 
+def say(message: str, code: int) -> int:
+    """Print an error for people; returns the exit code that goes with it."""
+    click.echo(f"kts: {message}", err=True)
+    return code
+
+
 @contextmanager
 def progress(
     what: str, total: int | None, *, quiet: bool = False, sizes: bool = True
@@ -123,6 +128,11 @@ def progress(
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda amount: bar.advance(task, amount)
+
+
+def counted(count: int, thing: str) -> str:
+    """``1 batch``, ``1,234 batches``."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}{'es' if thing.endswith('ch') else 's'}"
 
 
 def show_bytes(size: int) -> str:

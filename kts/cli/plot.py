@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import note, print_json, progress, refuse_terminal, show_bytes, sink
+from .output import counted, note, print_json, progress, refuse_terminal, show_bytes, sink
 from .times import parse_time
 
 KINDS = ("png", "svg", "html")
@@ -47,7 +47,8 @@ def command(
     kind = kind or os.path.splitext(output)[1].lower().lstrip(".")
     if kind not in KINDS:
         raise click.UsageError(f"-o {output}: expected a name that ends in .png, .svg or .html, or --format")
-    refuse_terminal(output, f"a {kind} picture") if kind != "html" else None
+    if kind == "png":
+        refuse_terminal(output, "a PNG")
     try:
         now_ms = time.time_ns() // 1_000_000 if now is None else parse_time(now)
     except ValueError as error:
@@ -70,9 +71,7 @@ def command(
         for picture in pictures:
             print_json(as_object(picture, output))
     elif output != "-":
-        note(
-            f"{len(pictures)} partition{'s' * (len(pictures) != 1)}, {show_bytes(os.path.getsize(output))} in {output}"
-        )
+        note(f"{counted(len(pictures), 'partition')}, {show_bytes(os.path.getsize(output))} in {output}")
 
 
 def drawing(kind: str) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
+from matplotlib import dates as typed_dates
 from matplotlib.collections import PolyCollection
-from matplotlib.dates import AutoDateFormatter, AutoDateLocator, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -24,6 +24,7 @@ from .plot_words import (
     subtitle,
 )
 
+dates: Any = typed_dates  # its functions have no types
 WIDTH_INCHES, TITLE_INCHES, AXES_INCHES, LEGEND_INCHES = 11.0, 0.5, 3.9, 1.25
 TICK_LABELS = {  # by the days between two ticks
     365.0: "%Y",
@@ -80,7 +81,9 @@ def draw_panel(panel: Any, picture: Picture) -> None:
         )
         label = segment_label(picture, number)
         panel.add_collection(
-            PolyCollection(corners, facecolor=colour, edgecolor=colour, linewidth=1.6, joinstyle="round", label=label)
+            PolyCollection(
+                list(corners), facecolor=colour, edgecolor=colour, linewidth=1.6, joinstyle="round", label=label
+            )
         )
         if number:
             panel.axvline(segment.base_offset - 0.5, color="#aaaaaa", linewidth=0.6, linestyle=(0, (4, 4)), zorder=0)
@@ -96,13 +99,13 @@ def draw_panel(panel: Any, picture: Picture) -> None:
 def time_axis(panel: Any, window: tuple[int, int]) -> Any:
     """Put dates in UTC on the axis, or plain ms where no calendar reaches; gives ms -> height."""
     if window[0] >= YEAR_1_MS and window[1] <= YEAR_9999_MS - 400 * 86_400_000:
-        locator = AutoDateLocator(minticks=4, maxticks=9)
+        locator = dates.AutoDateLocator(minticks=4, maxticks=9)
         panel.yaxis.set_major_locator(locator)
-        formatter = AutoDateFormatter(locator)
+        formatter = dates.AutoDateFormatter(locator)
         formatter.scaled = TICK_LABELS
         panel.yaxis.set_major_formatter(formatter)
         panel.set_ylabel("timestamp (UTC)")
-        return lambda ms: date2num(ms.astype("datetime64[ms]"))
+        return lambda ms: dates.date2num(ms.astype("datetime64[ms]"))
     panel.set_ylabel("timestamp (ms since 1970)")
     return lambda ms: ms.astype(float)
 

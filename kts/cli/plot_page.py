@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, BinaryIO
 
 import numpy as np
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from .plot_data import YEAR_1_MS, YEAR_9999_MS, Array, Picture
 from .plot_words import (
@@ -21,6 +20,9 @@ from .plot_words import (
     subtitle,
 )
 from .times import show_time
+
+go = import_module("plotly.graph_objects")  # no type hints of its own
+make_subplots = import_module("plotly.subplots").make_subplots
 
 PANEL_PIXELS = 480
 HOVER = "offset %{x:,}<br>%{customdata}"

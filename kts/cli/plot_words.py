@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .output import counted
 from .plot_data import Picture
 from .times import show_length, show_time
 
@@ -23,24 +24,19 @@ def segment_label(picture: Picture, number: int) -> str | None:
 
 def late_label(picture: Picture) -> str:
     """Out-of-order batches, counted."""
-    return f"out of order: {batches(picture.late.count)}, up to {show_length(picture.most_late_ms)} late"
+    return f"out of order: {counted(picture.late.count, 'batch')}, up to {show_length(picture.most_late_ms)} late"
 
 
 def future_label(picture: Picture) -> str:
     """Batches beyond now, counted."""
-    return f"in the future: {batches(picture.future.count)}"
-
-
-def batches(count: int) -> str:
-    """``1 batch``, ``1,234 batches``."""
-    return f"{count:,} batch{'' if count == 1 else 'es'}"
+    return f"in the future: {counted(picture.future.count, 'batch')}"
 
 
 def subtitle(picture: Picture) -> str:
     """How much is shown, and what is not."""
-    parts = [f"{batches(picture.batches)} in {len(picture.segments):,} segment{'s' * (len(picture.segments) != 1)}"]
+    parts = [f"{counted(picture.batches, 'batch')} in {counted(len(picture.segments), 'segment')}"]
     if picture.without_time:
-        parts.append(f"{batches(picture.without_time)} without a timestamp not shown")
+        parts.append(f"{counted(picture.without_time, 'batch')} without a timestamp not shown")
     if picture.clipped:
         parts.append(f"{len(picture.clipped):,} far outside: arrows at the edge")
     return "; ".join(parts)
@@ -48,7 +44,10 @@ def subtitle(picture: Picture) -> str:
 
 def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
     """Offset, time and text for the first few times that lie far outside."""
-    notes = [(offset, time, f"{show_time(time)}, batch that ends at {offset:,}") for offset, time in picture.clipped[:ANNOTATED]]
+    notes = [
+        (offset, time, f"{show_time(time)}, batch that ends at {offset:,}")
+        for offset, time in picture.clipped[:ANNOTATED]
+    ]
     if len(picture.clipped) > ANNOTATED:
         offset, time, text = notes[-1]
         notes[-1] = (offset, time, f"{text} (and {len(picture.clipped) - ANNOTATED:,} more)")

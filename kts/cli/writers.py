@@ -9,9 +9,9 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .encoding import NotTextError, encode_column
 from .jsonl import header_text, json_lines
 from .names import TYPE_NAMES
+from .text import NotTextError, encode_column
 
 PIECE_BYTES = 32 << 20  # of decoded records turned into text at once
 ROW_GROUP_BYTES = 64 << 20  # of decoded records in a Parquet row group
