@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._timeindex import OffsetIndex, TimeIndex
 from .columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
+from .encoding import encode
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .model import (
@@ -41,6 +42,7 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "decode",
+    "encode",
     "iter_decode",
     "max_timestamp",
     "open",

@@ -1,4 +1,7 @@
+from collections.abc import Callable
 from typing import Any
+
+Strings = tuple[int, int, int, int] | None
 
 class Decoder:
     def __init__(
@@ -7,6 +10,37 @@ class Decoder:
     @property
     def position(self) -> int: ...
     def next(self, slice_bytes: int) -> int: ...
+
+class Encoder:
+    def rows(
+        self,
+        count: int,
+        offsets: int,
+        times: int,
+        key: Strings,
+        value: Strings,
+        headers: tuple[int, int, Strings, Strings] | None,
+    ) -> None: ...
+    def batch(
+        self,
+        first: int,
+        last: int,
+        most_bytes: int,
+        head: tuple[int | None, ...],
+        compress: Callable[[bytes], bytes] | None,
+    ) -> int: ...
+    def messages(self, first: int, last: int, magic: int, attributes: int, append_time: int | None) -> None: ...
+    def wrapper(
+        self,
+        first: int,
+        last: int,
+        most_bytes: int,
+        magic: int,
+        attributes: int,
+        append_time: int | None,
+        compress: Callable[[bytes], bytes],
+    ) -> int: ...
+    def result(self) -> bytes: ...
 
 class Inflater: ...
 class Source: ...

@@ -24,7 +24,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from . import compression
-from .errors import CorruptRecordError, DecompressionLimitError, UnsupportedForMessageFormatError
+from .errors import CorruptRecordError, DecompressionLimitError
 
 cdef extern from "_crc.h" nogil:
     void kts_crc_init()
@@ -1075,10 +1075,10 @@ cdef int walk(Pass* d, Slab* s, int64_t stop, Entry* e, Err* err) noexcept nogil
     while True:
         if d.position >= stop:
             return WALK_STOP
+        set_mark(s)
         status = entry_header(d.data, d.size, d.position, e, err)
         if status < 1:
             return status
-        set_mark(s)
         if e.codec > 4 or (e.codec == 4 and e.magic < 2):
             fail(err, FAULT_CODEC if e.codec > 4 else FAULT_ZSTD_LEGACY, e.codec if e.codec > 4 else e.magic, 0)
             return WALK_FAILED
@@ -1230,7 +1230,8 @@ cdef class Inflater:
             at += 8
             total += size
             parts.append(data)
-            used = gzip_header(p + at, n - at)
+            # Java looks for a further member only where more than 18 bytes are left
+            used = gzip_header(p + at, n - at) if n - at > 18 else 0
             at = at + used if used else 0
             # small steps, doubling: what is read too far is read again, and must not add up to n a member
             step = 256
@@ -1393,7 +1394,7 @@ cdef int64_t gzip_header(const uint8_t* p, int64_t n) noexcept nogil:
                 at += 1
             at += 1
     if p[3] & 2:                               # header CRC
-        if n - at < 2 or (p[at] | p[at + 1] << 8) != (kts_crc32(p, <size_t> at) & 0xFFFF):
+        if n - at < 2 or (p[at] | p[at + 1] << 8) != <int> (kts_crc32(p, <size_t> at) & 0xFFFF):
             return 0
         at += 2
     return at if at <= n else 0
@@ -1901,6 +1902,342 @@ def scan(buf):
     if array == NULL:
         raise MemoryError()
     return <intptr_t> array
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+cdef struct Strings:          # an Arrow binary column
+    const int32_t* offsets
+    const uint8_t* data
+    const uint8_t* valid      # NULL: no nulls
+    int64_t shift             # the array's offset
+
+cdef struct Rows:
+    int64_t count
+    const int64_t* offsets
+    const int64_t* times      # what the records carry themselves
+    Strings key
+    Strings value
+    const int32_t* headers    # NULL: none
+    int64_t header_shift
+    Strings header_key
+    Strings header_value
+
+cdef struct Head:             # what a batch or wrapper says of its rows
+    int magic
+    int16_t attributes
+    int64_t offset            # base offset of a batch
+    int32_t last_offset_delta
+    int64_t base_timestamp
+    int64_t max_timestamp     # also the time of a wrapper, or of a message under LogAppendTime
+    int32_t leader_epoch
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence
+
+cdef enum:
+    LARGEST_ENTRY = 2147483635
+
+
+cdef inline int64_t string_at(const Strings* t, int64_t row, const uint8_t** p) noexcept nogil:
+    """Length of a string, -1 where null."""
+    cdef int64_t i = row + t.shift
+    if t.offsets == NULL or (t.valid != NULL and not (t.valid[i >> 3] >> (i & 7)) & 1):
+        return -1
+    p[0] = t.data + t.offsets[i]
+    return t.offsets[i + 1] - t.offsets[i]
+
+
+cdef inline uint64_t zigzag(int64_t v) noexcept nogil:
+    return (<uint64_t> v << 1) ^ <uint64_t> (v >> 63)
+
+
+cdef inline int varint_size(int64_t v) noexcept nogil:
+    cdef uint64_t raw = zigzag(v)
+    cdef int n = 1
+    while raw >= 0x80:
+        raw >>= 7
+        n += 1
+    return n
+
+
+cdef inline uint8_t* put_varint(uint8_t* p, int64_t v) noexcept nogil:
+    cdef uint64_t raw = zigzag(v)
+    while raw >= 0x80:
+        p[0] = <uint8_t> (raw | 0x80)
+        raw >>= 7
+        p += 1
+    p[0] = <uint8_t> raw
+    return p + 1
+
+
+cdef inline uint8_t* put_string(uint8_t* p, const uint8_t* string, int64_t n) noexcept nogil:
+    """Length and bytes; n < 0 is null."""
+    p = put_varint(p, n)
+    if n > 0:
+        memcpy(p, string, <size_t> n)
+        p += n
+    return p
+
+
+cdef int64_t record_size(const Rows* r, int64_t row, int64_t time_delta, int64_t offset_delta) noexcept nogil:
+    """Bytes of a record without its length field."""
+    cdef const uint8_t* p = NULL
+    cdef int64_t n = string_at(&r.key, row, &p), size, h, first = 0, last = 0
+    size = 1 + varint_size(time_delta) + varint_size(offset_delta) + varint_size(n) + (n if n > 0 else 0)
+    n = string_at(&r.value, row, &p)
+    size += varint_size(n) + (n if n > 0 else 0)
+    if r.headers != NULL:
+        first = r.headers[row + r.header_shift]
+        last = r.headers[row + r.header_shift + 1]
+    size += varint_size(last - first)
+    for h in range(first, last):
+        n = string_at(&r.header_key, h, &p)
+        size += varint_size(n) + n
+        n = string_at(&r.header_value, h, &p)
+        size += varint_size(n) + (n if n > 0 else 0)
+    return size
+
+
+cdef int put_record(Buf* out, int64_t* end, const Rows* r, int64_t row, int64_t time_delta, int64_t offset_delta,
+                    int64_t size) noexcept nogil:
+    cdef const uint8_t* string = NULL
+    cdef int64_t h, n, first = 0, last = 0
+    cdef uint8_t* p
+    if grow(out, end[0] + size + 10):
+        return -1
+    p = put_varint(out.p + end[0], size)
+    p[0] = 0
+    p = put_varint(p + 1, time_delta)
+    p = put_varint(p, offset_delta)
+    n = string_at(&r.key, row, &string)
+    p = put_string(p, string, n)
+    n = string_at(&r.value, row, &string)
+    p = put_string(p, string, n)
+    if r.headers != NULL:
+        first = r.headers[row + r.header_shift]
+        last = r.headers[row + r.header_shift + 1]
+    p = put_varint(p, last - first)
+    for h in range(first, last):
+        n = string_at(&r.header_key, h, &string)
+        p = put_string(p, string, n)
+        n = string_at(&r.header_value, h, &string)
+        p = put_string(p, string, n)
+    end[0] = p - out.p
+    return 0
+
+
+cdef int put_batch(Buf* out, int64_t* end, const Head* h, int32_t count, const uint8_t* records, int64_t n) noexcept nogil:
+    """Append a record batch around its (compressed) records."""
+    cdef uint8_t* p
+    if grow(out, end[0] + BATCH_OVERHEAD + n):
+        return -1
+    p = out.p + end[0]
+    kts_put64(p, <uint64_t> h.offset)
+    kts_put32(p + 8, <uint32_t> (n + BATCH_OVERHEAD - LOG_OVERHEAD))
+    kts_put32(p + 12, <uint32_t> h.leader_epoch)
+    p[16] = 2
+    kts_put16(p + 21, <uint16_t> h.attributes)
+    kts_put32(p + 23, <uint32_t> h.last_offset_delta)
+    kts_put64(p + 27, <uint64_t> h.base_timestamp)
+    kts_put64(p + 35, <uint64_t> h.max_timestamp)
+    kts_put64(p + 43, <uint64_t> h.producer_id)
+    kts_put16(p + 51, <uint16_t> h.producer_epoch)
+    kts_put32(p + 53, <uint32_t> h.base_sequence)
+    kts_put32(p + 57, <uint32_t> count)
+    memcpy(p + BATCH_OVERHEAD, records, <size_t> n)
+    kts_put32(p + 17, kts_crc32c(p + 21, <size_t> (n + BATCH_OVERHEAD - 21)))
+    end[0] += BATCH_OVERHEAD + n
+    return 0
+
+
+cdef int put_entry(Buf* out, int64_t* end, int magic, int attributes, int64_t offset, int64_t timestamp,
+                   const uint8_t* key, int64_t key_size, const uint8_t* value, int64_t value_size) noexcept nogil:
+    """Append a message of magic 0 or 1 with its offset and size; sizes below 0 are null."""
+    cdef int64_t size = (V1_OVERHEAD if magic else V0_OVERHEAD)
+    cdef uint8_t* p
+    cdef uint8_t* start
+    size += (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
+    if grow(out, end[0] + LOG_OVERHEAD + size):
+        return -1
+    start = p = out.p + end[0]
+    kts_put64(p, <uint64_t> offset)
+    kts_put32(p + 8, <uint32_t> size)
+    p[16] = <uint8_t> magic
+    p[17] = <uint8_t> attributes
+    p += 18
+    if magic:
+        kts_put64(p, <uint64_t> timestamp)
+        p += 8
+    kts_put32(p, <uint32_t> key_size)
+    p += 4
+    if key_size > 0:
+        memcpy(p, key, <size_t> key_size)
+        p += key_size
+    kts_put32(p, <uint32_t> value_size)
+    p += 4
+    if value_size > 0:
+        memcpy(p, value, <size_t> value_size)
+    kts_put32(start + 12, kts_crc32(start + 16, <size_t> (size - 4)))
+    end[0] += LOG_OVERHEAD + size
+    return 0
+
+
+cdef class Encoder:
+    """Writes rows of Arrow columns as record batches or messages.
+
+    The addresses handed to ``rows`` must stay valid as long as the encoder is used.
+    """
+
+    cdef Rows r
+    cdef Buf out
+    cdef Buf body
+    cdef int64_t end
+    cdef int64_t body_end
+
+    def __dealloc__(self):
+        free(self.out.p)
+        free(self.body.p)
+
+    def rows(self, int64_t count, intptr_t offsets, intptr_t times, key, value, headers):
+        """Where the rows lie: addresses of int64 columns; (offsets, data, valid, shift) of binary ones, or None."""
+        self.r.count = count
+        self.r.offsets = <const int64_t*> offsets
+        self.r.times = <const int64_t*> times
+        self.strings(&self.r.key, key)
+        self.strings(&self.r.value, value)
+        if headers is not None:
+            self.r.headers = <const int32_t*> <intptr_t> headers[0]
+            self.r.header_shift = headers[1]
+            self.strings(&self.r.header_key, headers[2])
+            self.strings(&self.r.header_value, headers[3])
+
+    cdef int strings(self, Strings* t, column) except -1:
+        if column is None:
+            t.offsets = NULL
+            return 0
+        t.offsets = <const int32_t*> <intptr_t> column[0]
+        t.data = <const uint8_t*> <intptr_t> column[1]
+        t.valid = <const uint8_t*> <intptr_t> column[2]
+        t.shift = column[3]
+        return 0
+
+    cdef int memory(self, int status) except -1:
+        if status:
+            raise MemoryError()
+        return 0
+
+    def batch(self, int64_t first, int64_t last, int64_t most_bytes, head, compress):
+        """Append one record batch of rows from ``first`` on: up to ``last``, at least one, about ``most_bytes``.
+
+        ``head`` is (attributes, base offset, last offset delta, base timestamp, max timestamp, leader epoch, producer id,
+        producer epoch, base sequence); None for an item that follows from the rows. Returns the first row not written.
+        """
+        cdef Head h
+        cdef int64_t row = first, size, time_delta, offset_delta, time, top = -1
+        cdef int status = 0
+        cdef bytes packed
+        h.attributes = head[0]
+        h.offset = self.r.offsets[first] if head[1] is None else head[1]
+        h.base_timestamp = self.r.times[first] if head[3] is None else head[3]
+        h.leader_epoch, h.producer_id, h.producer_epoch, h.base_sequence = head[5:]
+        self.body_end = 0
+        with nogil:
+            while row < last:
+                time = self.r.times[row]
+                time_delta = <int64_t> (<uint64_t> time - <uint64_t> h.base_timestamp)
+                offset_delta = <int64_t> (<uint64_t> self.r.offsets[row] - <uint64_t> h.offset)
+                if offset_delta > INT32_MAX or offset_delta < -<int64_t> INT32_MAX - 1:
+                    break
+                size = record_size(&self.r, row, time_delta, offset_delta)
+                if row > first and self.body_end + size + varint_size(size) + BATCH_OVERHEAD > most_bytes:
+                    break
+                if self.body_end + size + 5 + BATCH_OVERHEAD > LARGEST_ENTRY:
+                    break
+                status = put_record(&self.body, &self.body_end, &self.r, row, time_delta, offset_delta, size)
+                if status:
+                    break
+                if time > top:
+                    top = time
+                row += 1
+        self.memory(status)
+        if row == first:
+            raise ValueError(f"batch: the record at row {first} does not fit a batch")
+        h.last_offset_delta = self.r.offsets[row - 1] - h.offset if head[2] is None else head[2]
+        h.max_timestamp = top if head[4] is None else head[4]
+        if compress is None:
+            self.memory(put_batch(&self.out, &self.end, &h, <int32_t> (row - first), self.body.p, self.body_end))
+        else:
+            packed = compress(PyBytes_FromStringAndSize(<char*> self.body.p, self.body_end))
+            if PyBytes_GET_SIZE(packed) + BATCH_OVERHEAD > LARGEST_ENTRY:
+                raise ValueError(f"batch: the compressed records of row {first} do not fit a batch")
+            self.memory(put_batch(&self.out, &self.end, &h, <int32_t> (row - first),
+                                  <const uint8_t*> PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed)))
+        return row
+
+    def messages(self, int64_t first, int64_t last, int magic, int attributes, append_time):
+        """Append uncompressed messages of rows first to last; ``append_time`` is the time of all, None: their own."""
+        cdef int64_t time = 0 if append_time is None else append_time
+        cdef bint own = append_time is None
+        cdef int status
+        with nogil:
+            status = self.put_rows(&self.out, &self.end, first, last, magic, attributes, own, time, 0)
+        if status < 0:
+            raise ValueError("batch: a record does not fit a message")
+        self.memory(status)
+
+    cdef int put_rows(self, Buf* out, int64_t* end, int64_t first, int64_t last, int magic, int attributes, bint own,
+                      int64_t time, int64_t base) noexcept nogil:
+        """0; 1 without memory; -1 where a row is too large. Offsets are written relative to ``base``."""
+        cdef int64_t row, key_size, value_size
+        cdef const uint8_t* key = NULL
+        cdef const uint8_t* value = NULL
+        for row in range(first, last):
+            key_size = string_at(&self.r.key, row, &key)
+            value_size = string_at(&self.r.value, row, &value)
+            if key_size + value_size > LARGEST_ENTRY - V1_OVERHEAD:
+                return -1
+            if put_entry(out, end, magic, attributes, self.r.offsets[row] - base,
+                         self.r.times[row] if own else time, key, key_size, value, value_size):
+                return 1
+        return 0
+
+    def wrapper(self, int64_t first, int64_t last, int64_t most_bytes, int magic, int attributes, append_time, compress):
+        """Append one compressed message around rows from ``first`` on, as ``batch``; inner offsets are absolute in
+        magic 0 and relative to the first in magic 1. Returns the first row not written."""
+        cdef int64_t row = first, n, top = -1, time
+        cdef const uint8_t* p = NULL
+        cdef int status = 0, overhead = LOG_OVERHEAD + (V1_OVERHEAD if magic else V0_OVERHEAD)
+        cdef int64_t base = self.r.offsets[first] if magic else 0
+        cdef bytes packed
+        self.body_end = 0
+        with nogil:
+            while row < last:
+                n = overhead
+                n += max(string_at(&self.r.key, row, &p), <int64_t> 0)
+                n += max(string_at(&self.r.value, row, &p), <int64_t> 0)
+                if (row > first and self.body_end + n + overhead > most_bytes) or self.body_end + n > LARGEST_ENTRY:
+                    break
+                status = self.put_rows(&self.body, &self.body_end, row, row + 1, magic, 0, True, 0, base)
+                if status:
+                    break
+                if self.r.times[row] > top:
+                    top = self.r.times[row]
+                row += 1
+        if row == first and status <= 0:
+            raise ValueError(f"batch: the record at row {first} does not fit a message")
+        self.memory(status)
+        packed = compress(PyBytes_FromStringAndSize(<char*> self.body.p, self.body_end))
+        if PyBytes_GET_SIZE(packed) > LARGEST_ENTRY - V1_OVERHEAD:
+            raise ValueError(f"batch: the compressed messages of row {first} do not fit a message")
+        time = top if append_time is None else append_time
+        self.memory(put_entry(&self.out, &self.end, magic, attributes, self.r.offsets[row - 1], time, NULL, -1,
+                              <const uint8_t*> PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed)))
+        return row
+
+    def result(self):
+        """All that was appended."""
+        return PyBytes_FromStringAndSize(<char*> self.out.p, self.end)
 
 
 def crc32c(buf):
