@@ -21,8 +21,8 @@ LogStartOffsets = int | Mapping[Any, Any] | None
 class PartitionLog:
     """One partition, read-only: its segments, offsets, searches and scans.
 
-    Get one from ``kts.open``. Nothing is kept open and no size is remembered, so that a log which a broker appends to is
-    seen as it is at each call. The end of the files is not the high watermark then; see ``high_watermark``.
+    Get one from ``kts.open``. Nothing is kept open and no size is remembered: a log that a broker appends to is seen as
+    it is at each call. The end of the files is not the high watermark then; see ``high_watermark``.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class PartitionLog:
         return search.explain_offset_for_timestamp(self, t_ms)
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The greatest timestamp and the first record that has it; None when the log is empty. Control records count."""
+        """The greatest timestamp and the first record that has it; None when the log is empty. Control records too."""
         return search.max_timestamp(self)
 
     def scan(self, **options: Any) -> pa.RecordBatchReader:

@@ -13,7 +13,7 @@ from kts.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, decode, record
 from kts.errors import CorruptRecordError
 from kts.storage import search, transactions
 from kts.storage.damage import next_sound_entry
-from kts.storage.segment import Segment, at, rebase, whole_entries
+from kts.storage.segment import Segment, at, rebase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +187,7 @@ def _cut(segment: Segment, whole: Piece, piece_bytes: int | None) -> list[Piece]
         start = int(positions[before])
         if not segment.is_batch_start(start, int(offsets[before])):
             return [whole]
-    # The entry's batch ends (2.0+) or starts (up to 1.1) with its offset: the first can hold wanted offsets, the next not.
+    # The entry's batch ends (2.0+) or starts (up to 1.1) with its offset: it can hold wanted offsets, the next cannot.
     behind = int(np.searchsorted(offsets, whole.end_offset, "left"))
     if behind < len(offsets):
         if not segment.is_batch_start(int(positions[behind]), int(offsets[behind])):
@@ -221,9 +221,8 @@ def _with_aborted(
 ) -> Piece:
     following = min((s.base_offset for s in segments if s.base_offset > piece.base_offset), default=NO_END)
     low, high = max(piece.base_offset, piece.start_offset), min(following, piece.end_offset)
-    return replace(
-        piece, aborted=tuple(tuple(one) for one in aborted if one.last_offset >= low and one.first_offset < high)
-    )
+    overlapping = [one[:] for one in aborted if one.last_offset >= low and one.first_offset < high]
+    return replace(piece, aborted=tuple(overlapping))
 
 
 # --- reading --------------------------------------------------------------------------------------

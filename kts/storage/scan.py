@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kts.errors import UnknownTopicOrPartitionError
 from kts.storage import files
-from kts.storage.directory import LogStartOffsets, Path, PartitionLog, open_path
+from kts.storage.directory import LogStartOffsets, PartitionLog, Path, open_path
 from kts.storage.pieces import (
     BATCH_BYTES,
     MAX_DECOMPRESSED_BYTES,
@@ -149,7 +149,7 @@ def select(
     wanted = _partitions(partitions)
     opened = open_path(path, log_start_offset=log_start_offset)
     logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
-    where = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ", ".join(map(os.fspath, path))
+    where = ", ".join(os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path))
     known = {log.topic for log in logs}
     if names is None:
         named = set(wanted) if isinstance(wanted, dict) else set()
@@ -168,7 +168,7 @@ def select(
         for topic, numbers in wanted.items():
             for number in numbers:
                 if (topic, number) not in found and (names is None or topic in names):
-                    raise UnknownTopicOrPartitionError(f"expected the partition {topic}-{number} in {where}, found none")
+                    raise UnknownTopicOrPartitionError(f"expected partition {topic}-{number} in {where}, found none")
         return [log for log in logs if log.partition in wanted.get(log.topic, ())]
     for number in wanted:
         if not any(number == partition for _, partition in found):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kts.columns import decode, scan_batches, valid_bytes
 from kts._timeindex import OffsetIndex, TimeIndex
+from kts.columns import decode, scan_batches, valid_bytes
 from kts.errors import CorruptRecordError
 from kts.storage import files
 

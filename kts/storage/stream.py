@@ -66,7 +66,8 @@ def _offsets(value: object, name: str) -> Any:
     elif isinstance(value, int) and not isinstance(value, bool):
         flat = {("", 0): value}
     else:
-        raise TypeError(f"{name}: expected an int, {', '.join(words)} or {{topic: {{partition: int}}}}, found {value!r}")
+        known = ", ".join(words)
+        raise TypeError(f"{name}: expected an int, {known} or {{topic: {{partition: int}}}}, found {value!r}")
     for offset in flat.values():
         if not -2 <= offset < 2**63:
             raise ValueError(f"{name}: expected an offset, -1 (latest) or -2 (earliest), found {offset}")

@@ -2,7 +2,7 @@
 
 Layout::
 
-    .txnindex entry, 34 bytes    version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable i64
+    .txnindex entry, 34 bytes    version i16 = 0 | producer id i64 | first, last, last stable offset i64
     .snapshot                    version i16 = 1 | CRC-32C u32 of what follows | count i32 | entries of 58 bytes:
       producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
       | coordinator epoch i32 | first offset of the open transaction i64, -1 for none
