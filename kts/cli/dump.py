@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
 ENCODINGS = ("base64", "utf8", "hex")
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+OPTION_NAMES = {
+    "starting_timestamp": "--from",
+    "ending_timestamp": "--to",
+    "starting_offsets": "--offsets",
+    "ending_offsets": "--offsets",
+}
 TABLE_ROWS = 20
 SHOWN_CHARACTERS = 60
 
@@ -42,8 +48,10 @@ otherwise), headers as [[name, base64 or null], ...].
 @filter_options
 @click.option("--from", "start", metavar="TIME", help="Begin at the first record whose time is this or later.")
 @click.option("--to", "end", metavar="TIME", help="End before the first record whose time is this or later.")
-@click.option("--strict", is_flag=True, help="Leave out records inside that range whose own time is not in it.")
-@click.option("--offsets", metavar="A:B", help="From offset A up to, not with, B; either may be left out.")
+@click.option("--strict", is_flag=True, help="Exactly the records whose own time is in the range, late ones too.")
+@click.option(
+    "--offsets", metavar="A:B", help="From offset A up to, not with, B; either may be left out, B be high_watermark."
+)
 @time_options
 @click.option("--keys", type=click.Choice(ENCODINGS), help="How keys are written in text. Default base64.")
 @click.option("--values", type=click.Choice(ENCODINGS), help="How values are written in text. Default base64.")
@@ -79,8 +87,10 @@ def command(
     """Print or convert the records of partitions, segments or whole log directories.
 
     A range of times is the one Spark's Kafka source takes: from the first record at or after --from to the first at or
-    after --to, found through the time index. Records in between may be older or newer than that when the log is out of
-    order; --strict drops them.
+    after --to, found through the time index. When the log is out of order, records in between may be older or newer
+    than that, and later ones may belong in it; --strict reads on to the end and takes exactly those in the range.
+
+    Kafka's internal topics are left out of a log directory unless --topic names them.
     """
     if offsets is not None and (start is not None or end is not None):
         raise click.UsageError("--offsets and --from/--to are two ways to say the same: give one of them")
@@ -105,7 +115,8 @@ def command(
         "on_error": on_error,
         "columns": wanted_columns(columns, kind),
     }
-    logs = open_logs(paths, topics=topics, partitions=partitions)
+    check_scan(given)
+    logs = open_logs(paths, topics=topics, partitions=partitions, internal=False)
     if kind == "table":
         print_records(logs, given, TABLE_ROWS if limit is None else limit, keys, values)
         return
@@ -117,26 +128,42 @@ def default_format(output: str | None) -> str:
     if output not in (None, "-"):
         suffix = os.path.splitext(str(output))[1].lower()
         if suffix not in SUFFIXES:
+            if os.path.isdir(str(output)):
+                raise click.UsageError(f"-o {output} is a directory: name a file in it, as {output}/out.parquet")
             raise click.UsageError(f"-o {output}: no format is known for {suffix or 'no suffix'!r}; add --format")
         return SUFFIXES[suffix]
     return "table" if sys.stdout.isatty() else "jsonl"
 
 
-def offset_range(text: str | None) -> tuple[int | None, int | None]:
+def offset_range(text: str | None) -> tuple[int | None, int | str | None]:
     """``a:b`` as two offsets; None where a side is left out."""
     if text is None:
         return None, None
-    sides = text.split(":")
+    before, colon, after = text.partition(":")
     try:
-        if len(sides) != 2:
+        if not colon:
             raise ValueError
-        first, behind = (int(side) if side.strip() else None for side in sides)
+        first = int(before) if before.strip() else None
+        behind: int | str | None = after if after == "high_watermark" else int(after) if after.strip() else None
     except ValueError:
         message = f"expected A:B, A: or :B with whole numbers, found {text!r}"
         raise click.BadParameter(message, param_hint="'--offsets'") from None
-    if first is not None and behind is not None and 0 <= behind < first:
+    if first is not None and isinstance(behind, int) and 0 <= behind < first:
         raise click.BadParameter(f"the end {behind} lies before the start {first}", param_hint="'--offsets'")
     return first, behind
+
+
+def check_scan(given: dict[str, Any]) -> None:
+    """Refuse ranges that contradict themselves, before anything is opened or written."""
+    from ..storage.stream import options
+
+    try:
+        options(**given)
+    except ValueError as error:
+        said = str(error)
+        for name, option in OPTION_NAMES.items():
+            said = said.replace(name, option)
+        raise click.UsageError(said) from error
 
 
 def wanted_columns(text: str | None, kind: str) -> list[str]:

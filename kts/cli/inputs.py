@@ -30,9 +30,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 
 def open_logs(
-    paths: Sequence[str], *, topics: Sequence[str] = (), partitions: Sequence[int] = ()
+    paths: Sequence[str], *, topics: Sequence[str] = (), partitions: Sequence[int] = (), internal: bool = True
 ) -> list[PartitionLog]:
     """Every partition under the paths, by topic and partition; several log directories count as one.
+
+    Parameters
+    ----------
+    internal : bool
+        False leaves Kafka's internal topics out of log directories, unless they are named.
 
     Raises
     ------
@@ -42,6 +47,8 @@ def open_logs(
         A filter that nothing passes.
     """
     import kts
+
+    from ..storage.files import INTERNAL_TOPICS
 
     for path in paths:
         if not os.path.exists(path):
@@ -55,6 +62,8 @@ def open_logs(
         if not any(log.topic == topic for log in logs):
             known = ", ".join(sorted({log.topic for log in logs})) or "none at all"
             raise UnknownTopicOrPartitionError(f"no topic {topic!r} under {', '.join(paths)}; there is {known}")
+    if not internal and not topics:
+        wanted = [log for log in wanted if log.topic not in INTERNAL_TOPICS or log.path in paths or log.lone]
     if not wanted:
         if topics or partitions:
             raise UnknownTopicOrPartitionError(f"no partition passes --topic and --partition under {', '.join(paths)}")
