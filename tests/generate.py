@@ -45,8 +45,11 @@ def wrap(value: int, bits: int = 64) -> int:
 
 def varint(value: int, pad: int = 0) -> bytes:
     """Zig-zag varint; ``pad`` adds needless groups of zero."""
-    raw = (value << 1) ^ (value >> 63)
-    raw &= (1 << 64) - 1
+    return plain_varint(((value << 1) ^ (value >> 63)) & ((1 << 64) - 1), pad)
+
+
+def plain_varint(raw: int, pad: int = 0) -> bytes:
+    """Varint of an unsigned number."""
     out = bytearray()
     while raw > 127:
         out.append(raw & 127 | 128)

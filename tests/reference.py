@@ -223,7 +223,7 @@ def java_utf8(data: bytes) -> str:
 # --- magic 0 and 1 ---------------------------------------------------------------------------------
 
 
-def _message(message: bytes, verify_crc: bool) -> tuple[int, int, int, bytes | None, bytes | None]:
+def message_parts(message: bytes, verify_crc: bool) -> tuple[int, int, int, bytes | None, bytes | None]:
     """(magic, attributes, timestamp, key, value) of the bytes after an entry's size field."""
     crc, magic, attributes = struct.unpack_from(">Ibb", message)
     if magic not in (0, 1):
@@ -244,7 +244,7 @@ def _message(message: bytes, verify_crc: bool) -> tuple[int, int, int, bytes | N
 def _outer(at: int, entry: bytes, magic: int, verify_crc: bool, limit: int) -> tuple[int, list[Row]]:
     offset = int.from_bytes(entry[:8], "big", signed=True)
     try:
-        _, attributes, timestamp, key, value = _message(entry[12:], verify_crc)
+        _, attributes, timestamp, key, value = message_parts(entry[12:], verify_crc)
     except BadPayload as error:
         raise Corrupt(at, offset, None, str(error)) from None
     codec = attributes & 7
@@ -292,7 +292,7 @@ def _inner(
         if size > len(plain) - here:
             return  # a cut tail, as Kafka
         try:
-            magic, attributes, timestamp, key, value = _message(plain[here : here + size], verify_crc)
+            magic, attributes, timestamp, key, value = message_parts(plain[here : here + size], verify_crc)
         except BadPayload as error:
             raise Corrupt(at, outer_offset, i, str(error)) from None
         if attributes & 7:

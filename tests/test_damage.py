@@ -1,0 +1,241 @@
+"""Small batches that brokers wrote, damaged in every way, read from buffers that end at a forbidden page.
+
+Every truncation, every single-bit flip (CRC left and CRC repaired) and every length or count field at its extremes
+gives what the reference decoder says: the right rows, or a CorruptRecordError; never a crash or another exception.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+import fields
+import generate
+import pytest
+import reference
+import reference_codecs
+from decoded import difference, rows_of
+from guard import GuardedBuffer
+from support import golden_logs
+
+import kts
+
+MOST_BYTES = 300
+GUARD = GuardedBuffer(1 << 16)
+
+
+class Entry(NamedTuple):
+    """A batch or outermost message as a broker wrote it."""
+
+    name: str
+    data: bytes
+
+
+@cache
+def small_entries() -> list[Entry]:
+    """One small entry of every magic, codec, timestamp type and kind of batch; with several records if there is one."""
+    best: dict[tuple[int, ...], tuple[bool, int, bytes]] = {}
+    for log in golden_logs():
+        data = log.read_bytes()
+        for at, size, magic in reference.entries(data):
+            if size > MOST_BYTES:
+                continue
+            entry = data[at : at + size]
+            attributes = entry[22] if magic == 2 else entry[17]
+            count = struct.unpack_from(">i", entry, 57)[0] if magic == 2 else len(reference.decode(entry))
+            kind = (magic, attributes & 7, attributes & 8, attributes & 0x70 if magic == 2 else 0, min(count, 1))
+            rank = (count < 2, size, entry)
+            best[kind] = min(best.get(kind, rank), rank)
+    return [
+        Entry(f"magic {kind[0]} codec {kind[1]} bits {kind[2] | kind[3]:#x} {len(entry)} bytes", entry)
+        for kind, (_, _, entry) in sorted(best.items())
+    ]
+
+
+def rows_or_damage(data: bytes) -> tuple[list[dict[str, Any]], reference.Corrupt | None]:
+    """Rows of the whole entries before the damage, and the damage."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for _, more in reference.decode_entries(data):
+            rows += more
+    except reference.Corrupt as damage:
+        return rows, damage
+    return rows, None
+
+
+def check(data: bytes, what: str) -> bool:
+    """Every reader against the reference, on guarded copies; whether the data is damaged."""
+    buf = GUARD.put(data)
+    expected, damage = rows_or_damage(data)
+    for views in (False, True):
+        if damage is None:
+            wrong = difference(rows_of(kts.decode(buf, kts.ALL_COLUMNS, views=views)), expected)
+            assert wrong is None, f"{what}: {wrong}; {data.hex()}"
+        else:
+            with pytest.raises(kts.CorruptRecordError) as caught:
+                kts.decode(buf, kts.ALL_COLUMNS, views=views)
+            assert caught.value.position == damage.position, f"{what}: {caught.value}, {damage}; {data.hex()}"
+    got: list[dict[str, Any]] = []
+    error = None
+    try:
+        for batch in kts.iter_decode(buf, kts.ALL_COLUMNS, slice_bytes=1):
+            got += rows_of(batch)
+    except kts.CorruptRecordError as caught_error:
+        error = caught_error
+    assert (error is None) == (damage is None), f"{what}: {error}, {damage}; {data.hex()}"
+    assert difference(got, expected) is None, f"{what}: {difference(got, expected)}; {data.hex()}"
+    agree(lambda: tuple(kts.max_timestamp(buf)), lambda: reference.max_timestamp(data), what)
+    agree(lambda: kts.valid_bytes(buf), lambda: reference.valid_bytes(data), what)
+    agree(lambda: rows_of(kts.scan_batches(buf)), lambda: reference.scan_batches(data), what)
+    return damage is not None
+
+
+def agree(ours: Any, theirs: Any, what: str) -> None:
+    """The same answer, or both refuse."""
+    try:
+        expected = theirs()
+    except reference.Corrupt as damage:
+        with pytest.raises(kts.CorruptRecordError):
+            print(what, damage, ours())
+        return
+    got = ours()
+    if isinstance(expected, list):
+        assert difference(got, expected) is None, f"{what}: {difference(got, expected)}"
+    else:
+        assert got == expected, what
+
+
+def check_all(cases: Iterable[tuple[str, bytes]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for what, data in cases:
+        counts["refused" if check(data, what) else "read"] += 1
+    print(dict(counts))
+    return counts
+
+
+def entry_parameters() -> list[Any]:
+    return [pytest.param(entry.data, id=entry.name) for entry in small_entries()]
+
+
+def test_the_entries_cover_every_magic_and_codec() -> None:
+    assert len(small_entries()) >= 20
+    found = {
+        (entry.data[16], (entry.data[22] if entry.data[16] == 2 else entry.data[17]) & 7) for entry in small_entries()
+    }
+    assert found == {(0, c) for c in range(4)} | {(1, c) for c in range(4)} | {(2, c) for c in range(5)}
+    for entry in small_entries():
+        assert not check(entry.data, entry.name)
+
+
+@pytest.mark.parametrize("data", entry_parameters())
+def test_every_truncation_is_a_cut_tail(data: bytes) -> None:
+    counts = check_all((f"first {n} bytes", data[:n]) for n in range(len(data)))
+    assert counts["refused"] == 0
+    sound = generate.message(5, 1, 0, 1000, b"k", b"v")
+    check_all((f"a message and {n} bytes", sound + data[:n]) for n in range(0, len(data), 7))
+
+
+@pytest.mark.parametrize("data", entry_parameters())
+def test_every_truncation_with_size_and_crc_repaired_is_refused(data: bytes) -> None:
+    def cut(n: int) -> bytes:
+        return generate.reseal(data[:8] + struct.pack(">i", n - 12) + data[12:n])
+
+    counts = check_all((f"cut to {n} bytes", cut(n)) for n in range(17, len(data)))
+    assert counts["read"] <= 8, counts  # an inner tail that is cut is left out, and a gzip or lz4 tail is not looked at
+
+
+@pytest.mark.parametrize("data", entry_parameters())
+def test_every_flipped_bit_is_found(data: bytes) -> None:
+    def flip(bit: int) -> bytes:
+        changed = bytearray(data)
+        changed[bit >> 3] ^= 1 << (bit & 7)
+        return bytes(changed)
+
+    bits = range(8 * len(data))
+    counts = check_all((f"bit {bit}", flip(bit)) for bit in bits)
+    # not under the CRC: the offset, the leader epoch; a size that grew is a cut tail, a size that shrank is not
+    assert counts["refused"] > len(bits) - 8 * 12 - 32, counts
+    check_all((f"bit {bit}, CRC repaired", generate.reseal(flip(bit))) for bit in bits)
+
+
+def field_cases(data: bytes) -> Iterable[tuple[str, bytes]]:
+    """Entries whose header fields, record fields or framing lie; sizes and CRCs outside of the lie are right."""
+    magic = data[16]
+    codec = (data[22] if magic == 2 else data[17]) & 7
+    header = fields.batch_fields(data) if magic == 2 else fields.message_fields(data)
+    for what, changed in fields.lies(data, header):
+        yield what, generate.reseal(changed)
+        yield f"{what}, CRC left", changed
+    if magic == 2:
+        count = struct.unpack_from(">i", data, 57)[0]
+        payload = data[61:]
+    elif codec:
+        count = 0
+        payload = reference.message_parts(data[12:], True)[4] or b""
+    else:
+        return
+    plain = reference_codecs.decompress(codec, magic, payload) if codec else payload
+    inner = fields.record_fields(plain, count) if magic == 2 else fields.inner_fields(plain)
+    for what, changed in fields.lies(plain, inner):
+        changed = changed if magic == 2 else inner_crcs(changed, plain)
+        yield what, rebuild(data, fields.framed(codec, changed)[0] if codec else changed)
+    if codec:
+        framed, framing = fields.framed(codec, plain)
+        for what, changed in fields.lies(framed, framing):
+            yield what, rebuild(data, changed)
+
+
+def inner_crcs(changed: bytes, plain: bytes) -> bytes:
+    """CRCs of inner messages repaired where the sound sizes put them."""
+    out = bytearray(changed)
+    at = 0
+    while len(changed) == len(plain) and at < len(plain):
+        end = at + 12 + struct.unpack_from(">i", plain, at + 8)[0]
+        out[at + 12 : at + 16] = struct.pack(">I", zlib.crc32(changed[at + 16 : end]))
+        at = end
+    return bytes(out)
+
+
+def rebuild(data: bytes, payload: bytes) -> bytes:
+    """The entry around another payload, its size and CRC right."""
+    if data[16] == 2:
+        out = data[:61] + payload
+    else:
+        value_at = 26 if data[16] == 0 else 34
+        key = struct.unpack_from(">i", data, value_at - 8)[0]
+        value_at += max(0, key)
+        out = data[: value_at - 4] + struct.pack(">i", len(payload)) + payload
+    return generate.reseal(out[:8] + struct.pack(">i", len(out) - 12) + out[12:])
+
+
+@pytest.mark.parametrize("data", entry_parameters())
+def test_every_length_and_count_at_its_extremes_is_refused_or_read_right(data: bytes) -> None:
+    counts = check_all(field_cases(data))
+    assert counts["refused"] > 10, counts
+
+
+def test_random_bytes_behind_a_sound_entry(seed: int) -> None:
+    rng = random.Random(seed)
+    sound = generate.message(5, 1, 0, 1000, b"k", b"v")
+    check_all((f"KTS_SEED={seed}", sound + rng.randbytes(rng.randrange(100))) for _ in range(2000))
+
+
+def test_the_guard_page_is_there(request: pytest.FixtureRequest) -> None:
+    """A process that reads one byte behind the data dies, so the tests above would have told."""
+    import signal
+    import subprocess
+    import sys
+
+    program = (
+        "import ctypes, guard\n"
+        "buffer = guard.GuardedBuffer(10)\n"
+        "assert bytes(buffer.put(b'0123456789')) == b'0123456789'\n"
+        "ctypes.string_at(buffer.end, 1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=request.path.parent, check=False)
+    assert done.returncode == -signal.SIGSEGV
