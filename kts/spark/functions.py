@@ -170,18 +170,15 @@ def decode_udf(
     decoder = _Decoder(columns, verify_crc, timestamp_overflow, max_decompressed_bytes)
     fields = ",".join(f"{name}:{RECORD_TYPES[name]}" for name in decoder.names)
 
+    import pyarrow
+
     def decode_record_sets(column: pa.Array) -> pa.Array:
         return decoder.array(column)
 
-    made: Callable[[Any], Column] = arrow_udf(decode_record_sets, f"array<struct<{fields}>>", _scalar())
+    # Spark reads the kind of function from its type hints, and needs the types themselves.
+    decode_record_sets.__annotations__.update({"column": pyarrow.Array, "return": pyarrow.Array})
+    made: Callable[[Any], Column] = arrow_udf(decode_record_sets, f"array<struct<{fields}>>")
     return made
-
-
-def _scalar() -> int:
-    from pyspark.sql.functions import ArrowUDFType
-
-    kind: int = ArrowUDFType.SCALAR
-    return kind
 
 
 def decode_in_arrow(

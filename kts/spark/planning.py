@@ -1,0 +1,215 @@
+"""From options to tasks: which partitions, which offsets of each, and how the bytes are shared out."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kts.model import EARLIEST, LATEST, TopicPartition
+from kts.spark.options import Bound, Options
+from kts.storage.directory import LogDirs, PartitionLog, open_path
+from kts.storage.pieces import Piece, plan
+
+TASK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one Spark task reads: pieces of one partition, in order, and the times that rows must keep to."""
+
+    pieces: tuple[Piece, ...]
+    strict_range: tuple[int | None, int | None] = (None, None)
+
+
+@dataclass(frozen=True)
+class _Range:
+    log: PartitionLog
+    start_offset: int
+    end_offset: int
+    strict_range: tuple[int | None, int | None]
+
+
+def plan_tasks(options: Options) -> list[Task]:
+    """The tasks of a read; runs on the driver.
+
+    Raises
+    ------
+    FileNotFoundError
+        The driver finds nothing at a path.
+    UnknownTopicOrPartitionError
+        A topic or partition that was asked for by name is not there.
+    OffsetOutOfRangeError
+        The log does not hold the start or end that was asked for.
+    """
+    logs = _select(_open(options), options)
+    _check_named(options.start, logs)
+    _check_named(options.end, logs)
+    ranges = [_resolve(log, options) for log in logs]
+    ranges = [one for one in ranges if one.start_offset < one.end_offset]
+    total = sum(one.end_offset - one.start_offset for one in ranges)
+    return [task for one in ranges for task in _tasks(one, _parts(one, total, options), options)]
+
+
+def _open(options: Options) -> dict[TopicPartition, PartitionLog]:
+    # Executors have working directories of their own, so they get absolute paths.
+    paths = [os.path.abspath(path) for path in options.paths]
+    for path in paths:
+        if not os.path.exists(path):
+            raise FileNotFoundError(
+                f"option path: nothing lies at {path} as the driver on {socket.gethostname()} sees it; "
+                "name a log directory, a partition directory or segment files"
+            )
+    start = options.log_start_offset
+    try:
+        opened = open_path(paths if len(paths) > 1 else paths[0], log_start_offset=start)
+    except (ValueError, UnknownTopicOrPartitionError) as error:
+        raise ValueError(f"option logStartOffset: {error}") if start is not None else error from error
+    if isinstance(opened, LogDirs):
+        return dict(opened)
+    return {TopicPartition(opened.topic, opened.partition): opened}
+
+
+def _select(logs: dict[TopicPartition, PartitionLog], options: Options) -> list[PartitionLog]:
+    topics = sorted({key.topic for key in logs})
+    if options.assign is not None:
+        wanted = [TopicPartition(topic, index) for topic, indexes in options.assign.items() for index in indexes]
+        for key in wanted:
+            if key not in logs:
+                have = ", ".join(str(k.partition) for k in sorted(logs) if k.topic == key.topic)
+                known = f"{key.topic} has partitions {have}" if have else _nearest(key.topic, topics)
+                raise UnknownTopicOrPartitionError(f"option assign: there is no {key} in {_named(options)}; {known}")
+    elif options.subscribe is not None:
+        for topic in options.subscribe:
+            if topic not in topics:
+                raise UnknownTopicOrPartitionError(
+                    f"option subscribe: there is no topic {topic} in {_named(options)}; {_nearest(topic, topics)}"
+                )
+        wanted = [key for key in logs if key.topic in options.subscribe]
+    elif options.subscribe_pattern is not None:
+        pattern = re.compile(options.subscribe_pattern)
+        wanted = [key for key in logs if pattern.fullmatch(key.topic)]
+    else:
+        wanted = [key for key in logs if len(logs) == 1 or not key.topic.startswith("__")]
+    return [logs[key] for key in sorted(wanted)]
+
+
+def _named(options: Options) -> str:
+    return ", ".join(options.paths)
+
+
+def _nearest(topic: str, topics: list[str]) -> str:
+    close = difflib.get_close_matches(topic, topics, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(topics)}" if topics else "there are no partition directories"
+
+
+def _check_named(bound: Bound, logs: list[PartitionLog]) -> None:
+    """Offsets or times by partition must name exactly the partitions that are read, as in Spark's Kafka source."""
+    if bound.kind not in ("offsets", "timestamps"):
+        return
+    named = {TopicPartition(topic, index) for topic, values in bound.values.items() for index in values}
+    read = {TopicPartition(log.topic, log.partition) for log in logs}
+    problems = [("is missing", read - named), ("is not among the partitions that are read", named - read)]
+    for what, keys in problems:
+        if keys:
+            raise ValueError(
+                f"option {bound.option} must name exactly the partitions that are read: {min(keys)} {what}"
+                + ("; choose partitions with assign, or add it" if what == "is missing" else "")
+            )
+
+
+def _resolve(log: PartitionLog, options: Options) -> _Range:
+    name = TopicPartition(log.topic, log.partition)
+    first = log.log_start_offset
+    last = log.last_stable_offset if options.isolation == "read_committed" else log.log_end_offset
+    start_ms, end_ms = _time(options.start, name), _time(options.end, name)
+    start = first if start_ms is None else _first_since(log, start_ms, last, options)
+    end = last
+    if end_ms is not None and not options.strict_time_range:  # a strict range takes late records behind its end, too
+        found = log.offset_for_timestamp(end_ms)
+        end = last if found is None else min(found.offset, last)
+    if options.start.kind == "offsets":
+        start = _within(options.start, name, first, last, options)
+    if options.end.kind == "offsets":
+        end = _within(options.end, name, first, last, options)
+    if start > end:
+        raise OffsetOutOfRangeError(
+            f"options {options.start.option} and {options.end.option}: {name} would begin at offset {start} and end "
+            f"before it at {end}; give a start before the end",
+            path=log.path,
+        )
+    return _Range(log, start, end, (start_ms, end_ms) if options.strict_time_range else (None, None))
+
+
+def _time(bound: Bound, name: TopicPartition) -> int | None:
+    if bound.kind == "timestamp":
+        return bound.timestamp_ms
+    return bound.values[name.topic][name.partition] if bound.kind == "timestamps" else None
+
+
+def _first_since(log: PartitionLog, start_ms: int, last: int, options: Options) -> int:
+    found = log.offset_for_timestamp(start_ms)
+    if found is not None:
+        return min(found.offset, last)
+    if options.latest_when_unmatched:
+        return last
+    raise OffsetOutOfRangeError(
+        f"option {options.start.option}: no record of {log.topic}-{log.partition} has a timestamp of {start_ms} ms or "
+        "later; set startingOffsetsByTimestampStrategy to latest to read nothing of such partitions",
+        path=log.path,
+    )
+
+
+def _within(bound: Bound, name: TopicPartition, first: int, last: int, options: Options) -> int:
+    offset = {EARLIEST: first, LATEST: last}.get(wanted := bound.values[name.topic][name.partition], wanted)
+    if first <= offset <= last:
+        return offset
+    if options.fail_on_data_loss:
+        raise OffsetOutOfRangeError(
+            f"option {bound.option}: {name} has offsets {first} to {last} (not included), found {offset}; set "
+            "failOnDataLoss to false to read what is there",
+            offset=offset,
+        )
+    return min(max(offset, first), last)
+
+
+def _parts(one: _Range, total: int, options: Options) -> int:
+    """Into how many ranges of offsets to cut one, as Spark's Kafka source counts them."""
+    size = one.end_offset - one.start_offset
+    parts = 1
+    if options.min_partitions is not None:
+        parts = max(parts, round(options.min_partitions * size / total))
+    if options.max_records is not None:
+        parts = max(parts, -(-size // options.max_records))
+    return min(parts, size)
+
+
+def _tasks(one: _Range, parts: int, options: Options) -> Iterator[Task]:
+    size = one.end_offset - one.start_offset
+    for part in range(parts):
+        start = one.start_offset + size * part // parts
+        end = one.start_offset + size * (part + 1) // parts
+        pieces = plan(one.log, start, end, piece_bytes=TASK_BYTES, isolation=options.isolation)
+        for group in _grouped(pieces):
+            yield Task(group, one.strict_range)
+
+
+def _grouped(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
+    """Neighbours together up to a task's bytes, so that many small segments do not become many tasks."""
+    group: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        piece_bytes = piece.end_position - piece.start_position
+        if group and size + piece_bytes > TASK_BYTES:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(piece)
+        size += piece_bytes
+    if group:
+        yield tuple(group)

@@ -1,0 +1,104 @@
+"""A Spark application on a cluster of two executor processes; prints what it saw as one JSON object.
+
+Usage: cluster_job.py LOG_DIRECTORY WORK_DIRECTORY. While the file WORK_DIRECTORY/hide-kts exists, `import kts` fails
+in executors (sitecustomize.py there does that), as on a machine where the wheel is not installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+HIDE = """
+import os
+import sys
+
+
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kts" and os.path.exists({flag!r}):
+            raise ModuleNotFoundError("No module named 'kts'", name="kts")
+
+
+sys.meta_path.insert(0, Hide())
+"""
+
+
+def error_of(action: Callable[[], Any]) -> str:
+    """What the user reads when an action fails; empty if it does not."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001
+        return str(error)
+    return ""
+
+
+def spark_home(home: Path) -> Path:
+    """The installed Spark by links: executors then work in ``home/work`` and leave nothing in the installation."""
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    return home
+
+
+def main(log_directory: Path, work: Path) -> dict[str, Any]:
+    """Run the queries and gather what they gave."""
+    flag = work / "hide-kts"
+    site = work / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(HIDE.format(flag=str(flag)), encoding="utf-8")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(spark_home(work / "spark"))
+    spark = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(work / "warehouse"))
+        .config("spark.python.worker.reuse", "false")
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.locality.wait", "0s")
+        .config("spark.executorEnv.PYTHONPATH", str(site))
+        .config("spark.executor.extraJavaOptions", QUICK_START)
+        .config("spark.driver.extraJavaOptions", QUICK_START)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+
+    def load(path: Path) -> Any:
+        return spark.read.format("kts").option("minPartitions", "4").load(str(path))
+
+    seen: dict[str, Any] = {}
+    relative = os.path.relpath(log_directory)  # executors have other working directories
+    rows = load(Path(relative)).selectExpr("topic", "partition", "offset", "unix_millis(timestamp) AS ms").collect()
+    seen["rows"] = sorted([*row] for row in rows)
+    seen["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver counts, too
+    seen["folders"] = len(list((work / "spark" / "work").glob("app-*/*")))
+    flag.touch()
+    seen["without_kts"] = error_of(load(log_directory).count)
+    flag.unlink()
+    moved = log_directory.with_name("moved")
+    frame = load(log_directory)
+    frame.count()  # plans; from here on only executors look at the path
+    log_directory.rename(moved)
+    seen["unseen_path"] = error_of(frame.count)
+    moved.rename(log_directory)
+    seen["after"] = load(log_directory).count()
+    spark.stop()
+    return seen
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]))))

@@ -1,0 +1,58 @@
+"""One Spark session for all tests here, in `local[2]`, quick to start and with workers that run this Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from jvm import require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of real Spark; skipped without a JDK or pyspark."""
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers are the first python3 of PATH, without kts
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("kts tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", QUICK_START)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")  # failures are looked at where they are expected
+    yield session
+    session.stop()
+
+
+Load = Callable[..., "DataFrame"]
+
+
+@pytest.fixture
+def load(spark: SparkSession) -> Load:
+    """``load(path, schema=None, **options)``: a fresh read through ``format("kts")``."""
+
+    def load(path: object, schema: str | None = None, **options: object) -> DataFrame:
+        reader = spark.read.format("kts").options(**{name: str(value) for name, value in options.items()})
+        if schema is not None:
+            reader = reader.schema(schema)
+        return reader.load([str(one) for one in path] if isinstance(path, list) else str(path))
+
+    return load

@@ -1,0 +1,122 @@
+"""Columns and types of the Spark source, and timestamps that do not fit Spark's. Needs no Spark but its types."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pyarrow as pa
+import pytest
+
+from kts.columns import ALL_COLUMNS, BATCH_COLUMNS, record_schema
+from kts.spark.options import Options, parse_options
+from kts.spark.schema import (
+    BATCH_TYPES,
+    MAX_MS,
+    RECORD_TYPES,
+    TimestampOverflow,
+    arrow_schema,
+    check_schema,
+    ddl,
+    default_schema,
+    split,
+    to_micros,
+    to_spark,
+)
+
+needs_pyspark = pytest.mark.skipif(
+    importlib.util.find_spec("pyspark") is None, reason="needs pyspark; get it by: pip install 'kts[spark]'"
+)
+INT64_MAX = (1 << 63) - 1
+MS = pa.timestamp("ms", tz="UTC")
+
+
+def options(**given: str) -> Options:
+    return parse_options({"path": "/logs", **given})
+
+
+def test_the_default_schema_is_that_of_sparks_kafka_source() -> None:
+    seven = (
+        "`key` binary, `value` binary, `topic` string, `partition` int, `offset` bigint, `timestamp` timestamp, "
+        "`timestampType` int"
+    )
+    assert default_schema(options()) == seven
+    headers = ", `headers` array<struct<key:string,value:binary>>"
+    assert default_schema(options(includeHeaders="true")) == seven + headers
+
+
+def test_every_column_has_a_spark_type() -> None:
+    assert set(RECORD_TYPES) == {*ALL_COLUMNS, "topic", "partition"}
+    assert set(BATCH_TYPES) == {*BATCH_COLUMNS, "topic", "partition", "segment"}
+
+
+@needs_pyspark
+def test_a_schema_is_a_projection_and_mistakes_name_the_column() -> None:
+    from pyspark.sql.types import BinaryType, LongType, StringType, StructType
+
+    asked = StructType().add("value", BinaryType()).add("position", LongType())
+    assert check_schema(asked, options()) == ("value", "position")
+    mistakes = [
+        (StructType().add("ofset", LongType()), "column ofset does not exist.* did you mean offset"),
+        (StructType().add("offset", StringType()), "column offset has type bigint, found string"),
+        (StructType().add("offset", LongType()).add("offset", LongType()), "column offset is named twice"),
+        (StructType().add("key", BinaryType(), nullable=False), "column key can be null"),
+        (StructType(), "names no column"),
+    ]
+    for schema, message in mistakes:
+        with pytest.raises(ValueError, match=message):
+            check_schema(schema, options())
+    with pytest.raises(ValueError, match="column value does not exist with granularity=batch"):
+        check_schema(asked, options(granularity="batch"))
+    maybe_null = StructType().add("timestamp", "timestamp", nullable=False)
+    assert check_schema(maybe_null, options()) == ("timestamp",)
+    with pytest.raises(ValueError, match="column timestamp can be null"):
+        check_schema(maybe_null, options(timestampOverflow="null"))
+
+
+@needs_pyspark
+def test_batches_get_exactly_the_arrow_schema_that_spark_demands() -> None:
+    from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructType, TimestampType
+
+    schema = StructType().add("timestamp", TimestampType()).add("offset", LongType(), nullable=False)
+    schema = schema.add("value", BinaryType()).add("control", BooleanType()).add("partition", IntegerType())
+    target = arrow_schema(schema)
+    assert target.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    assert not target.field("offset").nullable
+    source = record_schema(("offset", "timestamp", "value", "control", "partition"), False)
+    rows = [{"offset": 7, "timestamp": -1, "value": b"v", "control": False, "partition": 3}]
+    converted = to_spark(pa.RecordBatch.from_pylist(rows, schema=source), target, "error")
+    assert converted.schema.equals(target)
+    assert converted.column("timestamp").cast(pa.int64()).to_pylist() == [-1000]
+
+
+def test_ddl_quotes_names() -> None:
+    assert ddl(("offset", "codec"), RECORD_TYPES) == "`offset` bigint, `codec` tinyint"
+
+
+def test_milliseconds_become_microseconds() -> None:
+    values = [0, -1, 1, None, MAX_MS, -MAX_MS, 253402300799999]
+    converted = to_micros(pa.array(values, MS), "timestamp", "error")
+    assert converted.type == pa.timestamp("us", tz="UTC")
+    assert converted.cast(pa.int64()).to_pylist() == [None if v is None else v * 1000 for v in values]
+
+
+def test_what_does_not_fit_follows_the_policy() -> None:
+    values = pa.array([5, None, MAX_MS + 1, 1 << 62, -MAX_MS - 1, -(1 << 63), INT64_MAX], MS)
+    with pytest.raises(TimestampOverflow) as caught:
+        to_micros(values, "timestamp", "error")
+    assert (caught.value.column, caught.value.row, caught.value.timestamp_ms) == ("timestamp", 2, MAX_MS + 1)
+    as_null = to_micros(values, "timestamp", "null").cast(pa.int64()).to_pylist()
+    assert as_null == [5000, None, None, None, None, None, None]
+    clamped = to_micros(values, "timestamp", "clamp").cast(pa.int64()).to_pylist()
+    assert clamped == [5000, None, INT64_MAX, INT64_MAX, -INT64_MAX - 1, -INT64_MAX - 1, INT64_MAX]
+
+
+def test_large_batches_are_cut_by_rows_and_bytes() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(range(200_000), pa.int64())], names=["offset"])
+    parts = split(batch, 4 << 20)
+    assert max(part.num_rows for part in parts) <= 1 << 16
+    assert pa.Table.from_batches(parts).column(0).to_pylist() == list(range(200_000))
+    wide = pa.RecordBatch.from_arrays([pa.array([b"x" * 1000] * 1000)], names=["value"])
+    assert len(split(wide, 4 << 20)) == 1
+    assert max(part.nbytes for part in split(wide, 64 << 10)) < 200_000
+    assert [part.num_rows for part in split(wide, 1)] == [1] * 1000

@@ -1,0 +1,51 @@
+"""What a worker says that lacks kts or has another version: the objects that travel explain themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jvm import require_spark
+
+from kts.spark import shipping
+
+
+def pickled() -> bytes:
+    require_spark()
+    from pyspark import cloudpickle
+    from pyspark.sql.types import LongType, StructType
+
+    from kts.spark.source import KtsReader
+
+    data: bytes = cloudpickle.dumps(KtsReader({"path": "/logs"}, StructType().add("offset", LongType())))
+    return data
+
+
+def unpickle_where(prelude: str, data: bytes, tmp_path: Path) -> str:
+    file = tmp_path / "reader.pickle"
+    file.write_bytes(data)
+    code = f"import pickle, sys\n{prelude}\nreader = pickle.load(sys.stdin.buffer)\nprint(reader.given)"
+    with file.open("rb") as stdin:
+        done = subprocess.run([sys.executable, "-c", code], stdin=stdin, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_the_same_wheel_gets_the_reader(tmp_path: Path) -> None:
+    assert "{'path': '/logs'}" in unpickle_where("", pickled(), tmp_path)
+
+
+def test_a_worker_without_the_wheel_says_so_and_what_to_do(tmp_path: Path) -> None:
+    said = unpickle_where("sys.modules['kts'] = None", pickled(), tmp_path)
+    assert "ImportError: the Python worker on" in said
+    assert f"({sys.executable}) cannot import kts" in said
+    assert "Install the wheel" in said
+    assert "--archives" in said
+
+
+def test_a_worker_with_another_version_says_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = shipping.kts_version()
+    monkeypatch.setattr(shipping, "kts_version", lambda: "99.0")
+    said = unpickle_where("", pickled(), tmp_path)
+    assert f"has kts {here}, and the driver has kts 99.0" in said
