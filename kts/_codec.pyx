@@ -622,6 +622,8 @@ cdef void fill64(uint8_t* p, int64_t first, int64_t last, int64_t v) noexcept no
 cdef void fill_entry(Pass* d, Slab* s, Entry* e, int64_t first, int64_t last) noexcept nogil:
     """The columns that all rows of an entry share."""
     cdef bint batch = e.magic == 2
+    if first == last:
+        return
     if wants(d, C_CODEC):
         fill8(s.fixed[C_CODEC].p, first, last, <uint8_t> e.codec)
     if wants(d, C_PID):
@@ -1401,8 +1403,11 @@ cdef int64_t gzip_header(const uint8_t* p, int64_t n) noexcept nogil:
 
 
 cdef int64_t zstd_bound(const uint8_t* p, int64_t n) noexcept nogil:
-    """Most bytes that whole zstd frames can decompress to, by walking their blocks; -1 where they are not whole."""
-    cdef int64_t at = 0, bound = 0, size
+    """Most bytes that whole zstd frames can decompress to, by walking their blocks; -1 where they are not whole, or
+    state a content size that their blocks cannot reach (the library's streams overlook that)."""
+    cdef int64_t at = 0, bound = 0, size, before
+    cdef uint64_t stated
+    cdef int width, i
     cdef uint32_t word
     cdef uint8_t flags
     if n == 0:
@@ -1422,7 +1427,14 @@ cdef int64_t zstd_bound(const uint8_t* p, int64_t n) noexcept nogil:
         at += 5
         at += 0 if flags & 0x20 else 1                       # window descriptor
         at += (1 << (flags & 3)) >> 1                        # dictionary id: 0, 1, 2, 4 bytes
-        at += 1 << (flags >> 6) if flags >> 6 else (1 if flags & 0x20 else 0)   # content size: 0 or 1, 2, 4, 8 bytes
+        width = 1 << (flags >> 6) if flags >> 6 else (1 if flags & 0x20 else 0)
+        if n - at < width:
+            return -1
+        stated = 256 if width == 2 else 0                    # content size: none or 1, 2, 4, 8 bytes
+        for i in range(width):
+            stated += <uint64_t> p[at + i] << (8 * i)
+        at += width
+        before = bound
         while True:
             if n - at < 3:
                 return -1
@@ -1444,7 +1456,7 @@ cdef int64_t zstd_bound(const uint8_t* p, int64_t n) noexcept nogil:
                 break
         if flags & 4:
             at += 4
-        if at > n:
+        if at > n or stated > <uint64_t> (bound - before):
             return -1
     return bound
 
