@@ -201,7 +201,7 @@ def test_batch_headers_of_kafka_3_9_are_scanned_equal() -> None:
                 assert row[ours] == batch[theirs], f"{case['id']}: {ours}"
             compared += 1
     print(f"{compared} batches and outermost messages")
-    assert compared > 3000
+    assert compared > 2000
 
 
 # --- 0.10.2 ----------------------------------------------------------------------------------------
