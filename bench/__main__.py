@@ -36,7 +36,7 @@ def main(mib: int, rounds: int, seed: int, only: str, parts: tuple[str, ...], ou
     if "timeindex" in chosen:
         timeindex.run(report, seed, rounds)
     if "spark" in chosen:
-        spark.run(report, mib << 20, seed, rounds)
+        spark.run(report, 4 * mib << 20, seed, rounds)
     report.write(output)
     print(f"Written to {output}")
 
