@@ -7,9 +7,10 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from io import FileIO
 from typing import Any
 
@@ -29,6 +30,14 @@ COMMANDS = {
 }
 
 
+class WithoutPandas(MetaPathFinder):
+    """Spare each command the import of pandas, which pyarrow does where it is installed: longer than all the rest."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("the command line does without pandas", name=fullname)
+
+
 class Commands(click.Group):
     """A group that imports a command's module when the command is asked for."""
 
@@ -40,6 +49,11 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(f".{COMMANDS[cmd_name]}", __package__).command
         return command
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
+        if args is None:  # in a process of our own
+            sys.meta_path.insert(0, WithoutPandas())
+        return super().main(args, *rest, **named)
 
     def invoke(self, ctx: click.Context) -> Any:
         with told_warnings(), stopped_by_sigterm():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .names import TYPE_NAMES
-from .text import base64_column, encode_column, escaped, json_strings, layout
+from .text import base64_column, encode_column, escaped, json_strings, layout, spelled
 
 JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
@@ -78,10 +79,10 @@ def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
     return "", pc.fill_null(text, "null") if column.null_count else text, ""
 
 
-def _few_values(column: Any, spell: Any) -> tuple[str, Any, str]:
-    coded = column.dictionary_encode(null_encoding="encode")
-    texts = [spell(value) for value in coded.dictionary.to_pylist()]
-    return ("", texts[0], "") if len(texts) == 1 else ("", pa.array(texts, pa.string()).take(coded.indices), "")
+def _few_values(column: Any, spell: Callable[[Any], str]) -> tuple[str, Any, str]:
+    text = spelled(column, spell)
+    first = text[0].as_py()
+    return "", first if pc.all(pc.equal(text, first)).as_py() else text, ""
 
 
 def _headers(column: Any) -> tuple[str, Any, str]:

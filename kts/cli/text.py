@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from binascii import b2a_base64
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,12 @@ class NotTextError(ValueError):
         super().__init__(reason)
         self.column = column
         self.row = row
+
+
+def spelled(column: Any, spell: Callable[[Any], str]) -> Any:
+    """A column with few different values as strings, each value spelled once."""
+    coded = column.dictionary_encode(null_encoding="encode")
+    return pa.array(map(spell, coded.dictionary.to_pylist()), pa.string()).take(coded.indices)
 
 
 def encode_column(column: Any, encoding: str, name: str) -> Any:
@@ -101,5 +108,5 @@ def layout(column: Any) -> tuple[Any, memoryview]:
 def _strings(offsets: Any, text: bytes | bytearray, like: Any) -> Any:
     """A string column out of offsets and text, null where ``like`` is."""
     buffers = (pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text))
-    strings = pa.StringArray.from_buffers(len(like), *buffers)
-    return pc.if_else(like.is_valid(), strings, None) if like.null_count else strings
+    made = pa.StringArray.from_buffers(len(like), *buffers)
+    return pc.if_else(like.is_valid(), made, None) if like.null_count else made

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .jsonl import header_text, json_lines
 from .names import TYPE_NAMES
-from .text import NotTextError, encode_column
+from .text import NotTextError, encode_column, spelled
 
-PIECE_BYTES = 32 << 20  # of decoded records turned into text at once
+PIECE_BYTES = 1 << 20  # of decoded records turned into text at once: what fits the caches is fastest
 ROW_GROUP_BYTES = 64 << 20  # of decoded records in a Parquet row group
 FEW_VALUES = ("key", "topic", "partition", "timestampType", "magic", "codec", "headers.list.element.key")
 
@@ -29,7 +28,7 @@ class Writer(Protocol):
 
 
 def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
-    """The batch in slices of about ``limit`` bytes, so that text of it never passes Arrow's 2 GiB."""
+    """The batch in slices of about ``limit`` bytes."""
     parts = max(1, -(-batch.nbytes // limit))
     rows = -(-batch.num_rows // parts) or 1
     for start in range(0, batch.num_rows, rows):
@@ -102,8 +101,7 @@ class Csv:
         if name in self._encodings:
             return encode_column(column.cast(pa.binary()), self._encodings[name], name)
         if name == "timestampType":
-            names = pa.array(list(TYPE_NAMES.values()), pa.string())
-            return names.take(pc.index_in(column, value_set=pa.array(list(TYPE_NAMES), column.type)))
+            return spelled(column, lambda value: TYPE_NAMES.get(value, str(value)))
         if pa.types.is_timestamp(column.type):
             return column.cast(pa.int64())
         if pa.types.is_list(column.type):
@@ -144,11 +142,10 @@ class Parquet(Table):
         self._held_bytes = 0
 
     def write(self, batch: Any) -> None:
-        for piece in pieces(batch):
-            self._held.append(self.converted(piece))
-            self._held_bytes += piece.nbytes
-            if self._held_bytes >= ROW_GROUP_BYTES:
-                self._flush()
+        self._held.append(self.converted(batch))
+        self._held_bytes += batch.nbytes
+        if self._held_bytes >= ROW_GROUP_BYTES:
+            self._flush()
 
     def close(self) -> None:
         self._flush()
@@ -169,8 +166,7 @@ class Arrow(Table):
         self._writer = make(file, self.schema)
 
     def write(self, batch: Any) -> None:
-        for piece in pieces(batch):
-            self._writer.write_batch(self.converted(piece))
+        self._writer.write_batch(self.converted(batch))
 
     def close(self) -> None:
         self._writer.close()
