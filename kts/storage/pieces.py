@@ -16,7 +16,10 @@ from kts.storage.damage import next_sound_entry
 from kts.storage.segment import Segment, at, rebase
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
+
+    Mask = npt.NDArray[np.bool_]
 
     from kts.storage.directory import PartitionLog
 
@@ -317,7 +320,7 @@ class _Reader:
                     yield from self.finished(rows)
                     break
                 expected = _next_offset(rows, expected)
-                size = max(rows.nbytes, 1)
+                size = max(rows.nbytes // (2 if self.views else 1), 1)  # keys and values share what they view
                 yield from self.finished(rows)
                 # Compressed data grows: read less of it at a time, for batches of the size that was asked for.
                 fitting = min(self.batch_bytes, max(2**16, len(data) * self.batch_bytes // size))
@@ -371,9 +374,7 @@ class _Reader:
         rows = self.within(rows)
         mask = self.mask(rows)
         if mask is not None and not mask.all():
-            import pyarrow as pa
-
-            rows = rows.filter(pa.array(mask))
+            rows = _filter(rows, mask)
         if rows.num_rows:
             yield self.shaped(rows)
 
@@ -385,16 +386,14 @@ class _Reader:
         if _rises(offsets):
             first, stop = np.searchsorted(offsets, [low, high]).tolist()
             return rows.slice(first, stop - first)
+        return _filter(rows, (offsets >= low) & (offsets < high))
+
+    def mask(self, rows: pa.RecordBatch) -> Mask | None:
         import pyarrow as pa
 
-        return rows.filter(pa.array((offsets >= low) & (offsets < high)))
+        keep: Mask | None = None
 
-    def mask(self, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-        import pyarrow as pa
-
-        keep: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
-
-        def both(more: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+        def both(more: Mask) -> None:
             nonlocal keep
             keep = more if keep is None else keep & more
 
@@ -445,10 +444,11 @@ class _Reader:
         try:
             for batch in batches:
                 size = batch.nbytes
-                if waiting and waiting_bytes + size > self.batch_bytes:
+                small = 2 * size < self.batch_bytes
+                if waiting and (not small or waiting_bytes + size > self.batch_bytes):
                     joined, waiting, waiting_bytes = waiting, [], 0
                     yield joined[0] if len(joined) == 1 else pa.concat_batches(joined)
-                if 2 * size < self.batch_bytes:
+                if small:
                     waiting.append(batch)
                     waiting_bytes += size
                     continue
@@ -464,11 +464,30 @@ class _Reader:
             yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
-def _rises(offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
+def _filter(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    keep = pa.array(mask)
+    columns = []
+    for column in rows.columns:
+        if column.type != pa.binary_view():
+            columns.append(column.filter(keep))
+            continue
+        # Arrow has no filter for views: take the 16 bytes of each that stays; the bytes they point to are shared.
+        validity, views, *data = column.buffers()
+        start, count = column.offset, len(column)
+        chosen = np.frombuffer(views, np.dtype("V16"))[start : start + count][mask]
+        if validity is not None:
+            validity = pa.array(np.asarray(column.is_valid())[mask]).buffers()[1]
+        columns.append(pa.Array.from_buffers(column.type, len(chosen), [validity, pa.py_buffer(chosen), *data]))
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _rises(offsets: npt.NDArray[np.int64]) -> bool:
     return bool((offsets[1:] > offsets[:-1]).all())
 
 
-def _bools(rows: pa.RecordBatch, name: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _bools(rows: pa.RecordBatch, name: str) -> Mask:
     return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), bool)
 
 
