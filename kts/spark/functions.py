@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kts.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
 from kts.errors import CorruptRecordError, InvalidTimestampError
@@ -32,7 +32,8 @@ class _Decoder:
             )
         self.names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
         self.timestamp_overflow = timestamp_overflow
-        self.settings = {"verify_crc": verify_crc, "max_decompressed_bytes": max_decompressed_bytes}
+        self.verify_crc = verify_crc
+        self.max_decompressed_bytes = max_decompressed_bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ship(self)
@@ -54,7 +55,13 @@ class _Decoder:
         where = f"row {row} (counted from 0) of an Arrow batch of {rows} rows"
         schema = self.schema()
         try:
-            for batch in iter_decode(record_set, list(self.names), slice_bytes=_FLUSH_BYTES, **self.settings):
+            for batch in iter_decode(
+                record_set,
+                list(self.names),
+                slice_bytes=_FLUSH_BYTES,
+                verify_crc=self.verify_crc,
+                max_decompressed_bytes=self.max_decompressed_bytes,
+            ):
                 yield to_spark(batch, schema, self.timestamp_overflow)
         except TimestampOverflow as error:
             raise InvalidTimestampError(
@@ -163,10 +170,11 @@ def decode_udf(
     >>> records = decode_udf(["offset", "timestamp", "value"])
     >>> df.select(explode(records("payload")).alias("r")).select("r.*")
     """
-    try:
-        from pyspark.sql.functions import arrow_udf
-    except ImportError as error:
-        raise ImportError("decode_udf needs pyspark 4.1 or newer; with pyspark 4.0 use decode_in_arrow") from error
+    from pyspark.sql import functions
+
+    arrow_udf = getattr(functions, "arrow_udf", None)
+    if arrow_udf is None:
+        raise ImportError("decode_udf needs pyspark 4.1 or newer; with pyspark 4.0 use decode_in_arrow")
     decoder = _Decoder(columns, verify_crc, timestamp_overflow, max_decompressed_bytes)
     fields = ",".join(f"{name}:{RECORD_TYPES[name]}" for name in decoder.names)
 
@@ -233,7 +241,7 @@ def decode_in_arrow(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"column {twice[0]} would be there twice: rename it in the table, or leave it out of keep")
-    records = StructType.fromDDL(ddl(decoder.names, RECORD_TYPES))
+    records = cast("StructType", StructType.fromDDL(ddl(decoder.names, RECORD_TYPES)))
 
     def decode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return decoder.flat(batches, kept)

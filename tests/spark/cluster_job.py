@@ -68,6 +68,7 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(work / "warehouse"))
         .config("spark.python.worker.reuse", "false")
+        .config("spark.task.maxFailures", "1")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
         .config("spark.locality.wait", "0s")
         .config("spark.executorEnv.PYTHONPATH", str(site))
@@ -90,10 +91,10 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
     seen["without_kts"] = error_of(load(log_directory).count)
     flag.unlink()
     moved = log_directory.with_name("moved")
-    frame = load(log_directory)
-    frame.count()  # plans; from here on only executors look at the path
+    planned = load(log_directory).rdd
+    planned.getNumPartitions()  # plans; from here on only executors look at the path
     log_directory.rename(moved)
-    seen["unseen_path"] = error_of(frame.count)
+    seen["unseen_path"] = error_of(planned.count)
     moved.rename(log_directory)
     seen["after"] = load(log_directory).count()
     spark.stop()

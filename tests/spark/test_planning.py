@@ -1,0 +1,152 @@
+"""How work is shared out among tasks, and how few bytes a narrow range opens. Needs no Spark."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from biglog import BATCH_BYTES, FIRST_MS, write_log
+from support import golden
+
+from kts.errors import UnknownTopicOrPartitionError
+from kts.spark import planning
+from kts.spark.options import Options, parse_options
+from kts.spark.planning import Task, plan_tasks
+from kts.storage import files
+from kts.storage.pieces import read_piece
+
+SEGMENTS, RECORDS = 3, 60_000
+
+
+def options(path: object, **given: object) -> Options:
+    return parse_options({"path": str(path), **{name: str(value) for name, value in given.items()}})
+
+
+def offsets(tasks: list[Task]) -> list[int]:
+    found: list[int] = []
+    for task in tasks:
+        for piece in task.pieces:
+            for batch in read_piece(piece, columns=["offset"], strict_range=task.strict_range):
+                found += batch.column("offset").to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three segments of about 6 MiB."""
+    folder = tmp_path_factory.mktemp("big")
+    write_log(folder / "big-0", SEGMENTS, RECORDS)
+    return folder
+
+
+@pytest.fixture
+def log_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of ``.log`` files that are read while the test runs, one number a read."""
+    sizes: list[int] = []
+    for name in ("read", "read_into"):
+        real = getattr(files.File, name)
+
+        def counted(self: files.File, *arguments: Any, real: Any = real) -> Any:
+            result = real(self, *arguments)
+            if self.path.endswith(".log"):
+                sizes.append(result if isinstance(result, int) else len(result))
+            return result
+
+        monkeypatch.setattr(files.File, name, counted)
+    return sizes
+
+
+def test_one_percent_of_the_time_opens_about_one_percent_of_the_bytes(big: Path, log_bytes: list[int]) -> None:
+    total = sum(path.stat().st_size for path in big.rglob("*.log"))
+    count = SEGMENTS * RECORDS
+    start = count * 2 // 5
+    tasks = plan_tasks(
+        options(big, startingTimestamp=FIRST_MS + start, endingTimestamp=FIRST_MS + start + count // 100)
+    )
+    planned = sum(log_bytes)
+    assert offsets(tasks) == list(range(start, start + count // 100))
+    print(f"{planned} of {total} bytes opened to plan, {sum(log_bytes)} in all: {sum(log_bytes) / total:.2%}")
+    assert sum(log_bytes) < total * 0.02 + SEGMENTS * 2 * BATCH_BYTES
+
+
+def test_planning_everything_opens_next_to_nothing(big: Path, log_bytes: list[int]) -> None:
+    tasks = plan_tasks(options(big))
+    assert sum(log_bytes) < SEGMENTS * 4 * BATCH_BYTES
+    assert offsets(tasks) == list(range(SEGMENTS * RECORDS))
+
+
+def test_large_segments_are_split_at_index_entries_and_small_ones_joined(
+    big: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(plan_tasks(options(big))) == 1
+    monkeypatch.setattr(planning, "TASK_BYTES", 1 << 20)
+    tasks = plan_tasks(options(big))
+    sizes = [sum(piece.end_position - piece.start_position for piece in task.pieces) for task in tasks]
+    assert max(sizes) <= (1 << 20) + 2 * BATCH_BYTES
+    assert len(tasks) <= 2 * sum(sizes) / (1 << 20)
+    assert offsets(tasks) == list(range(SEGMENTS * RECORDS))
+
+
+def test_tasks_hold_nothing_but_small_plain_values(big: Path) -> None:
+    for task in plan_tasks(options(big, startingTimestamp=FIRST_MS + 5, strictTimeRange="true")):
+        assert task.strict_range == (FIRST_MS + 5, None)
+        assert len(pickle.dumps(task)) < 2000
+        for piece in task.pieces:
+            assert os.path.isabs(piece.path)
+            assert all(isinstance(value, (str, int, tuple)) for value in vars(piece).values())
+
+
+@pytest.mark.parametrize(("most", "least"), [(7000, None), (None, 25), (7000, 40), (50_000, 2)])
+def test_tasks_are_as_many_as_asked(big: Path, most: int | None, least: int | None) -> None:
+    given = {"maxRecordsPerPartition": most, "minPartitions": least}
+    tasks = plan_tasks(options(big, **{name: value for name, value in given.items() if value is not None}))
+    assert len(tasks) >= (least or 1)
+    if most is not None:
+        assert max(len(offsets([task])) for task in tasks) <= most
+        assert len(tasks) >= SEGMENTS * RECORDS / most
+    assert offsets(tasks) == list(range(SEGMENTS * RECORDS))
+
+
+def test_a_log_without_indexes_gives_the_same_rows(big: Path, tmp_path: Path) -> None:
+    shutil.copytree(big / "big-0", tmp_path / "big-0", ignore=shutil.ignore_patterns("*index"))
+    given = {"startingTimestamp": FIRST_MS + 70_000, "endingTimestamp": FIRST_MS + 80_000, "minPartitions": 3}
+    assert offsets(plan_tasks(options(tmp_path, **given))) == list(range(70_000, 80_000))
+
+
+def test_internal_topics_are_left_out_unless_named(big: Path, tmp_path: Path) -> None:
+    for name in ("__consumer_offsets-0", "__cluster_metadata-0", "plain-0"):
+        shutil.copytree(golden("3.9.2", "one").log_dir / "one-0", tmp_path / name)
+    assert {task.pieces[0].topic for task in plan_tasks(options(tmp_path))} == {"plain"}
+    named = plan_tasks(options(tmp_path, subscribe="__consumer_offsets"))
+    assert {task.pieces[0].topic for task in named} == {"__consumer_offsets"}
+
+
+def test_topics_that_are_not_there_are_named_with_the_nearest(big: Path) -> None:
+    with pytest.raises(
+        UnknownTopicOrPartitionError, match="option subscribe: there is no topic bik .* did you mean big"
+    ):
+        plan_tasks(options(big, subscribe="bik"))
+    with pytest.raises(UnknownTopicOrPartitionError, match="option assign: there is no big-4 .* big has partitions 0"):
+        plan_tasks(options(big, assign='{"big": [4]}'))
+
+
+def test_paths_that_the_driver_does_not_see_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="option path: nothing lies at /.*/gone as the driver on"):
+        plan_tasks(options(tmp_path / "gone"))
+
+
+def test_an_empty_log_has_no_tasks() -> None:
+    assert plan_tasks(options(golden("3.9.2", "empty").log_dir)) == []
+
+
+def test_rows_of_a_slice_are_those_of_the_whole(big: Path) -> None:
+    tasks = plan_tasks(options(big, startingOffsets='{"big": {"0": 59990}}', endingOffsets='{"big": {"0": 60010}}'))
+    (task,) = tasks
+    assert len(task.pieces) == 2
+    found = pa.Table.from_batches([b for piece in task.pieces for b in read_piece(piece, columns=["offset"])])
+    assert found.column(0).to_pylist() == list(range(59_990, 60_010))
