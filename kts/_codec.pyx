@@ -315,12 +315,17 @@ cdef int entry_header(const uint8_t* data, int64_t size, int64_t position, Entry
 # --- columns being filled ----------------------------------------------------------------------------
 
 cdef enum:
-    # positions in kts.columns.ALL_COLUMNS, then four of our own
+    # columns, as positions in kts.columns.ALL_COLUMNS, then four of our own
     C_OFFSET, C_TIMESTAMP, C_TYPE, C_KEY, C_VALUE, C_HEADERS, C_MAGIC, C_CODEC, C_PID, C_EPOCH, C_SEQUENCE, C_LEADER
     C_TXN, C_CONTROL, C_POSITION, C_CREATE, C_BASE, C_DELTA, C_ATTRIBUTES, C_BASE_TS, C_MAX_TS
     C_IS_BATCH, C_SHALLOW, C_SIZE, C_CRC_OK
     COLUMNS
     NODES = 32
+
+# what fill_entry writes for messages
+cdef uint32_t SHARED = (1 << C_CODEC | 1 << C_PID | 1 << C_EPOCH | 1 << C_LEADER | 1 << C_TXN | 1 << C_CONTROL
+                        | 1 << C_POSITION | 1 << C_BASE | 1 << C_DELTA | 1 << C_ATTRIBUTES | 1 << C_BASE_TS
+                        | 1 << C_MAX_TS | 1 << C_IS_BATCH | 1 << C_SHALLOW)
 
 cdef int* WIDTH = [8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1]
 
@@ -358,6 +363,9 @@ cdef struct Slab:             # the memory of one piece, exported to Arrow as it
     Buf header_offsets
     Buf header_valid
     int64_t header_nulls
+    int64_t row_room          # rows, and sizes of key and value, up to which there is room
+    int64_t key_room
+    int64_t value_room
     Mark mark
     Buf kept                  # PyObject*: what the views point into
     Buf bases                 # its addresses and sizes, as Arrow's variadic buffers
@@ -441,6 +449,7 @@ cdef Slab* pool_take(Pool* pool) noexcept nogil:
     s.header_key.rows = s.header_key.size = s.header_key.nulls = 0
     s.header_value.rows = s.header_value.size = s.header_value.nulls = 0
     s.header_nulls = 0
+    s.row_room = s.key_room = s.value_room = 0
     s.n_kept = 0
     return s
 
@@ -594,6 +603,9 @@ cdef int room(Pass* d, Slab* s, int64_t rows, int64_t size) noexcept nogil:
             memset(s.header_valid.p, 0, <size_t> s.header_valid.cap)
         else:
             memset(s.header_valid.p + old, 0, <size_t> (s.header_valid.cap - old))
+    s.row_room = s.rows + rows
+    s.key_room = s.key.size + size
+    s.value_room = s.value.size + size
     return 0
 
 
@@ -622,7 +634,7 @@ cdef void fill64(uint8_t* p, int64_t first, int64_t last, int64_t v) noexcept no
 cdef void fill_entry(Pass* d, Slab* s, Entry* e, int64_t first, int64_t last) noexcept nogil:
     """The columns that all rows of an entry share."""
     cdef bint batch = e.magic == 2
-    if first == last:
+    if first == last or (not batch and not d.want & SHARED):
         return
     if wants(d, C_CODEC):
         fill8(s.fixed[C_CODEC].p, first, last, <uint8_t> e.codec)
@@ -970,11 +982,14 @@ cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, Err
 
 cdef int put_message(Pass* d, Slab* s, Entry* e, Entry* outer, const uint8_t* end, Err* err) noexcept nogil:
     """Append message e; ``outer`` is its wrapper, or e itself. 1, or -1 with ``err`` set."""
-    cdef int64_t row = s.rows, timestamp = e.max_timestamp
+    cdef int64_t row = s.rows, timestamp = e.max_timestamp, size
     cdef int32_t kind = -1
-    cdef int fault = room(d, s, 1, (e.key_size if e.key_size > 0 else 0) + e.payload_size)
-    if fault:
-        return fail(err, fault, 0, 0)
+    cdef int fault
+    if row == s.row_room or s.key.size + e.key_size > s.key_room or s.value.size + e.payload_size > s.value_room:
+        size = (e.key_size if e.key_size > 0 else 0) + e.payload_size
+        fault = room(d, s, 512, size if size > 65536 else 65536)
+        if fault:
+            return fail(err, fault, 0, 0)
     if e.magic:
         # the type is the outermost message's, which magic 0 does not have (LegacyRecord.timestampType)
         if outer.magic:
