@@ -15,6 +15,7 @@ import pytest
 import reference
 from decoded import difference
 from jvm import java_tool, maven_class_path, require_maven
+from streams import REFUSED, TABLES, batch_of
 
 JAVA = Path(__file__).parent / "java"
 BUFFERS = 2000
@@ -89,3 +90,15 @@ def test_the_reference_reads_random_batches_as_kafka_does(seed: int, tmp_path: P
         records += len(ours)
         batches += len(scanned)
     print(f"{batches} batches and messages, {records} records")
+
+
+def test_kafka_gives_the_verdicts_on_odd_payloads(tmp_path: Path) -> None:
+    require_maven()
+    cases = [
+        (f"{name}: {case.name}", case.verdict, batch_of(codec, case))
+        for name, (codec, table) in TABLES.items()
+        for case in table
+        if case.name != "chunk length -1"  # a java.lang.Error, which the Java program does not catch
+    ]
+    for (name, verdict, _), described in zip(cases, kafka_reads([data for *_, data in cases], tmp_path), strict=True):
+        assert ("error" in described) == (verdict == REFUSED), name
