@@ -171,16 +171,24 @@ def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
     if control.num_rows == 0:
         return
     control = control.filter(pc.greater_equal(control.column("producerId"), 0))
-    positions, sizes, producers = (control.column(i).to_pylist() for i in ("position", "sizeInBytes", "producerId"))
+    columns = (control.column(name).to_pylist() for name in ("position", "sizeInBytes", "producerId"))
+    for position, size, producer in zip(*columns, strict=True):
+        yield from marker_at(segment, position, size, producer)
+
+
+def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> list[Marker]:
+    """The transaction markers in one control batch; none in other kinds of it."""
     with files.File(segment.path) as file:
-        for position, size, producer in zip(positions, sizes, producers, strict=True):
-            try:
-                records = decode(file.read(position, size), ["offset", "key"])
-            except CorruptRecordError as error:
-                raise at(error, segment.path, position) from error.__cause__
-            for offset, key in zip(*(records.column(i).to_pylist() for i in (0, 1)), strict=True):
-                if key is not None and len(key) >= 4 and key[2:4] in (b"\0\0", b"\0\1"):
-                    yield Marker(offset, producer, key[3])
+        data = file.read(position, size)
+    try:
+        records = decode(data, ["offset", "key"])
+    except CorruptRecordError as error:
+        raise at(error, segment.path, position) from error.__cause__
+    return [
+        Marker(offset, producer_id, key[3])
+        for offset, key in zip(*(records.column(i).to_pylist() for i in (0, 1)), strict=True)
+        if key is not None and len(key) >= 4 and key[2:4] in (b"\0\0", b"\0\1")
+    ]
 
 
 def last_stable_offset(log: PartitionLog) -> int:
