@@ -99,50 +99,63 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t kts_crc32c_x86(const ui
     return ~(uint32_t)crc;
 }
 
-/* One step of folding: the 128 bits in x, moved over the distance that k stands for. */
-__attribute__((target("sse4.2,pclmul"))) static inline __m128i kts_fold(__m128i x, __m128i k) {
+#define KTS_FOLDED 8 /* blocks of 16 bytes that are folded side by side */
+/* For a distance of i blocks: x^(128i + 32) and x^(128i - 32) mod the polynomial, reflected. */
+static uint64_t kts_fold_by[KTS_FOLDED + 1][2];
+/* Shuffles that move a block's bytes up or down, filling with zeros: loaded from 16 - n and 16 + n on. */
+static uint8_t kts_shift[48];
+
+static void kts_make_folds(void) {
+    uint32_t v = 0x80000000u;
+    for (size_t power = 0; power <= 128 * KTS_FOLDED + 32; power++) {
+        for (size_t i = 1; i <= KTS_FOLDED; i++) {
+            if (power == 128 * i + 32)
+                kts_fold_by[i][0] = (uint64_t)v << 1;
+            if (power == 128 * i - 32)
+                kts_fold_by[i][1] = (uint64_t)v << 1;
+        }
+        v = (v >> 1) ^ ((v & 1) ? KTS_POLY_CRC32 : 0);
+    }
+    memset(kts_shift, 0x80, sizeof(kts_shift));
+    for (uint8_t i = 0; i < 16; i++)
+        kts_shift[16 + i] = i;
+}
+
+static inline __m128i kts_load(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+
+/* The 128 bits in x, moved over `blocks` blocks. */
+__attribute__((target("pclmul"))) static inline __m128i kts_fold(__m128i x, size_t blocks) {
+    __m128i k = kts_load(kts_fold_by[blocks]);
     return _mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11));
 }
 
-/* CRC-32 of n >= 20 bytes. Zero bytes in front of a message do not change a state that starts at 0, so the odd head is
- * padded in front to whole 16-byte blocks, and the start value 0xFFFFFFFF is XORed into its first four bytes.
- * The constants are powers of x mod the polynomial, as given in Intel's paper on PCLMULQDQ. */
-__attribute__((target("sse4.2,pclmul"))) static uint32_t kts_crc32_x86(const uint8_t *p, size_t n) {
-    const __m128i by512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
-    const __m128i by128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-    uint8_t head[32] = {0};
-    size_t odd = n & 15;
-    if (odd < 4)
-        odd += 16;
-    memcpy(head + 32 - odd, p, odd);
-    for (int i = 0; i < 4; i++)
-        head[32 - odd + i] ^= 0xFF;
+/* CRC-32 of n >= 20 bytes by folding (Intel, "Fast CRC Computation Using PCLMULQDQ"). Zero bytes in front do not change
+ * a state that starts at 0, so the odd head is moved up in a block of its own, and the start value 0xFFFFFFFF is XORed
+ * into the first four bytes, wherever they lie. Up to eight blocks are folded at once: messages are short, and what
+ * costs is the chain from one multiplication to the next. */
+__attribute__((target("sse4.2,ssse3,pclmul"))) static uint32_t kts_crc32_x86(const uint8_t *p, size_t n) {
+    size_t odd = ((n - 1) & 15) + 1, blocks = (n - odd) / 16;
+    const __m128i start = _mm_cvtsi32_si128(-1);
+    __m128i spill = _mm_shuffle_epi8(start, kts_load(kts_shift + 16 + odd));
+    __m128i x = _mm_shuffle_epi8(_mm_xor_si128(kts_load(p), start), kts_load(kts_shift + odd));
     p += odd;
-    n -= odd;
-    __m128i x = _mm_loadu_si128((const __m128i *)(head + 16));
-    if (odd > 16)
-        x = _mm_xor_si128(x, kts_fold(_mm_loadu_si128((const __m128i *)head), by128));
-    if (n >= 64) {
-        __m128i a = _mm_xor_si128(kts_fold(x, by128), _mm_loadu_si128((const __m128i *)p));
-        __m128i b = _mm_loadu_si128((const __m128i *)(p + 16));
-        __m128i c = _mm_loadu_si128((const __m128i *)(p + 32));
-        __m128i d = _mm_loadu_si128((const __m128i *)(p + 48));
-        for (p += 64, n -= 64; n >= 64; p += 64, n -= 64) {
-            a = _mm_xor_si128(kts_fold(a, by512), _mm_loadu_si128((const __m128i *)p));
-            b = _mm_xor_si128(kts_fold(b, by512), _mm_loadu_si128((const __m128i *)(p + 16)));
-            c = _mm_xor_si128(kts_fold(c, by512), _mm_loadu_si128((const __m128i *)(p + 32)));
-            d = _mm_xor_si128(kts_fold(d, by512), _mm_loadu_si128((const __m128i *)(p + 48)));
-        }
-        b = _mm_xor_si128(b, kts_fold(a, by128));
-        c = _mm_xor_si128(c, kts_fold(b, by128));
-        x = _mm_xor_si128(d, kts_fold(c, by128));
+    while (blocks) {
+        size_t some = blocks < KTS_FOLDED ? blocks : KTS_FOLDED;
+        x = kts_fold(x, some);
+        if (some > 1)
+            x = _mm_xor_si128(x, kts_fold(_mm_xor_si128(kts_load(p), spill), some - 1));
+        for (size_t i = 1; i + 1 < some; i++)
+            x = _mm_xor_si128(x, kts_fold(kts_load(p + 16 * i), some - 1 - i));
+        __m128i last = kts_load(p + 16 * (some - 1));
+        x = _mm_xor_si128(x, some > 1 ? last : _mm_xor_si128(last, spill));
+        spill = _mm_setzero_si128();
+        p += 16 * some;
+        blocks -= some;
     }
-    for (; n; p += 16, n -= 16)
-        x = _mm_xor_si128(kts_fold(x, by128), _mm_loadu_si128((const __m128i *)p));
     /* 128 -> 64 bits, then Barrett's reduction to 32. */
     const __m128i low32 = _mm_set_epi32(0, -1, 0, -1);
     const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
-    x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, by128, 0x10));
+    x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, kts_load(kts_fold_by[1]), 0x10));
     x = _mm_xor_si128(_mm_srli_si128(x, 4),
                       _mm_clmulepi64_si128(_mm_and_si128(x, low32), _mm_set_epi64x(0, 0x0163cd6124), 0x00));
     __m128i q = _mm_and_si128(_mm_clmulepi64_si128(_mm_and_si128(x, low32), barrett, 0x10), low32);
@@ -156,6 +169,7 @@ static void kts_crc_init(void) {
     kts_make_table(kts_table_crc32, KTS_POLY_CRC32);
 #ifdef KTS_X86
     kts_has_clmul = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+    kts_make_folds();
     kts_skip_long = kts_power(KTS_LONG);
     kts_skip_2long = kts_power(2 * KTS_LONG);
     kts_skip_short = kts_power(KTS_SHORT);
