@@ -52,6 +52,14 @@ def test_random_batches_decode_as_the_reference_says(seed: int, part: int) -> No
         slice_bytes = rng.choice((1, 50, 200, 1000))
         same(pieces(data, slice_bytes=slice_bytes)[0], expected, f"{where}: slices of {slice_bytes}")
         same(pieces(data, slice_bytes=slice_bytes, views=True)[0], expected, f"{where}: views of {slice_bytes}")
+        held = list(kts.iter_decode(data, kts.ALL_COLUMNS, slice_bytes=slice_bytes, views=rng.random() < 0.5))
+        del held[1::3]  # their memory is used again by nobody who could see the others
+        again = rows_of(kts.iter_decode(data, kts.ALL_COLUMNS, slice_bytes=slice_bytes))
+        same(again, expected, f"{where}: again")
+        kept = rows_of(held)
+        positions = {row["position"] for row in kept}
+        theirs = [row for row in expected if row["position"] in positions]
+        same(kept, theirs, f"{where}: pieces held")
         some = rng.sample(kts.ALL_COLUMNS, rng.randrange(1, 6))
         table = kts.decode(data, some)
         assert table.schema.names == some, where
