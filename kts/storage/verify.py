@@ -92,11 +92,9 @@ def _partition(log: PartitionLog, deep: bool, progress: Progress | None) -> Iter
             yield from _segment(segment, following, state, deep, progress)
         except LogStorageError as error:
             yield Violation(error.path or segment.path, None, None, "unreadable", error.message)
-    # Only the cleaner leaves gaps within segments. Without one, a gap between them is a segment that is missing; and
-    # where a broker took a snapshot at the roll, one was there.
-    rolled = {offset for offset, _ in transactions.snapshot_paths(log)}
+    # Only the cleaner leaves gaps within segments. Without one, a gap between them is a segment that is missing.
     for path, first, base in state.seams:
-        if not state.gaps or first in rolled:
+        if not state.gaps:
             message = f"offsets {first} to {base - 1} are missing before this segment"
             yield Violation(path, 0, first, "gap", message)
     if not log.lone:
