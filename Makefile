@@ -19,7 +19,7 @@ SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
 
 # Tests that need neither the extensions' insides nor a long time under a sanitizer are left out of `make sanitize`.
 SANITIZE_SKIPS := tests/spark tests/cli tests/test_java.py tests/test_lint.py tests/test_packaging.py tests/test_readme.py
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2 --dist loadgroup
 BENCH_ARGS ?=
 
 .PHONY: help ready run test bench lint sanitize clean

@@ -21,6 +21,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"KTS_SEED={os.environ['KTS_SEED']} replays the random tests", f"Kafka data: {data_root()}"]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several worker processes a file stays on one of them, and all of Spark, because a session is slow to start."""
+    for item in items:
+        group = "spark" if item.path.parent.name == "spark" else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """The run's seed; printed, so that a failing test shows it."""

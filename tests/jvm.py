@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
+import struct
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
+JAVA = Path(__file__).parent / "java"
+Kafka = Callable[..., list[dict[str, Any]]]  # see record_sets
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
 
 
@@ -80,3 +85,23 @@ def maven_class_path(pom: Path, target: Path) -> str:
         if done.returncode:
             pytest.fail(f"Maven could not get the jars of {pom}:\n{done.stdout}{done.stderr}")
     return answer.read_text(encoding="utf-8").strip()
+
+
+def record_sets(target: Path) -> Kafka:
+    """`java/RecordSets.java`, compiled into `target`: called with its arguments, and `sets=` for its input, it gives
+    the lines that it prints, one a set."""
+    require_maven()
+    class_path = maven_class_path(JAVA / "pom.xml", JAVA / "target")
+    classes = target / "classes"
+    compiler = [java_tool("javac"), "-cp", class_path, "-d", str(classes), str(JAVA / "RecordSets.java")]
+    subprocess.run(compiler, check=True)
+    program = [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{class_path}:{classes}", "RecordSets"]
+
+    def run(*arguments: object, sets: list[bytes] | None = None) -> list[dict[str, Any]]:
+        stdin = b"".join(struct.pack(">i", len(each)) + each for each in sets or [])
+        done = subprocess.run([*program, *map(str, arguments)], input=stdin, capture_output=True, check=False)
+        if done.returncode:
+            pytest.fail(f"the Java program failed:\n{done.stderr.decode()}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import base64
-import json
 import random
-import struct
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from jvm import java_tool, maven_class_path, require_maven
+from jvm import JAVA, Kafka, record_sets
 from support import Row, rows
 
 import kts
 
-JAVA = Path(__file__).parent / "java"
-TARGET = JAVA / "target"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-Kafka = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Kafka:
     """Runs the Java program and gives the lines that it prints."""
-    require_maven()
-    class_path = maven_class_path(JAVA / "pom.xml", TARGET)
-    classes = TARGET / "classes"
-    command = [java_tool("javac"), "-cp", class_path, "-d", str(classes), str(JAVA / "RecordSets.java")]
-    subprocess.run(command, check=True)
-
-    def run(*arguments: object, sets: list[bytes] | None = None) -> list[dict[str, Any]]:
-        command = [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{class_path}:{classes}", "RecordSets"]
-        stdin = b"".join(struct.pack(">i", len(each)) + each for each in sets or [])
-        done = subprocess.run([*command, *map(str, arguments)], input=stdin, capture_output=True, check=False)
-        if done.returncode:
-            pytest.fail(f"the Java program failed:\n{done.stderr.decode()}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    return run
+    return record_sets(JAVA / "target")
 
 
 def unpack(text: str | None) -> bytes | None:

@@ -21,6 +21,7 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.common.utils.CloseableIterator;
+import org.xerial.snappy.SnappyError;
 
 /**
  * Record sets through Kafka's own classes, one line of JSON a set.
@@ -83,7 +84,7 @@ public final class RecordSets {
                     }
                 }
             }
-        } catch (RuntimeException refused) {
+        } catch (RuntimeException | SnappyError refused) {
             error = ",\"error\":" + text(ByteBuffer.wrap(refused.toString().getBytes(StandardCharsets.UTF_8)));
         }
         return "\"batches\":[" + batches + "],\"records\":[" + records + "]" + error;
