@@ -346,13 +346,8 @@ cdef struct Mark:             # where an entry began, to take its rows back
     int64_t key_size, key_nulls, value_size, value_nulls
     int64_t headers, header_nulls, hkey_size, hvalue_size, hvalue_nulls
 
-cdef struct Pool:             # slabs to be used again; lives as long as a decoder or a slab refers to it
-    int refs
-    void* slot[4]
-
 cdef struct Slab:             # the memory of one piece, exported to Arrow as it is
     int refs
-    Pool* pool
     int64_t rows
     Buf fixed[COLUMNS]
     Buf bits[COLUMNS]
@@ -394,55 +389,58 @@ cdef int grow(Buf* b, int64_t need) noexcept nogil:
     return 0
 
 
-cdef void free_text(Text* t) noexcept nogil:
-    free(t.offsets.p)
-    free(t.data.p)
-    free(t.valid.p)
+cdef void release_buf(Buf* b, int64_t* held) noexcept nogil:
+    """Count what a buffer holds, or (``held`` NULL) free it."""
+    if held == NULL:
+        free(b.p)
+    else:
+        held[0] += b.cap
 
 
-cdef void free_slab(Slab* s) noexcept nogil:
+cdef void release_text(Text* t, int64_t* held) noexcept nogil:
+    release_buf(&t.offsets, held)
+    release_buf(&t.data, held)
+    release_buf(&t.valid, held)
+
+
+cdef void release_bufs(Slab* s, int64_t* held) noexcept nogil:
     cdef int i
     for i in range(COLUMNS):
-        free(s.fixed[i].p)
-        free(s.bits[i].p)
-    free_text(&s.key)
-    free_text(&s.value)
-    free_text(&s.header_key)
-    free_text(&s.header_value)
-    free(s.header_offsets.p)
-    free(s.header_valid.p)
-    free(s.kept.p)
-    free(s.bases.p)
-    free(s.sizes.p)
-    free(s.pointers.p)
-    free(s)
+        release_buf(&s.fixed[i], held)
+        release_buf(&s.bits[i], held)
+    release_text(&s.key, held)
+    release_text(&s.value, held)
+    release_text(&s.header_key, held)
+    release_text(&s.header_value, held)
+    release_buf(&s.header_offsets, held)
+    release_buf(&s.header_valid, held)
+    release_buf(&s.kept, held)
+    release_buf(&s.bases, held)
+    release_buf(&s.sizes, held)
+    release_buf(&s.pointers, held)
 
 
-cdef void pool_unref(Pool* pool) noexcept nogil:
-    cdef int i
-    cdef void* s
-    if kts_add(&pool.refs, -1) == 0:
-        for i in range(4):
-            s = kts_swap(&pool.slot[i], NULL)
-            if s != NULL:
-                free_slab(<Slab*> s)
-        free(pool)
+cdef enum:
+    SPARES = 4
+    SPARE_BYTES = 25165824    # larger slabs are given back at once
+
+# Dropped slabs, to be used again: freshly faulted pages cost as much as decoding into them.
+cdef void* SPARE[SPARES]
+memset(SPARE, 0, sizeof(SPARE))
 
 
-cdef Slab* pool_take(Pool* pool) noexcept nogil:
+cdef Slab* slab_take() noexcept nogil:
     cdef int i
     cdef void* found = NULL
     cdef Slab* s
-    for i in range(4):
-        found = kts_swap(&pool.slot[i], NULL)
+    for i in range(SPARES):
+        found = kts_swap(&SPARE[i], NULL)
         if found != NULL:
             break
     s = <Slab*> found if found != NULL else <Slab*> calloc(1, sizeof(Slab))
     if s == NULL:
         return NULL
     s.refs = 1
-    s.pool = pool
-    kts_add(&pool.refs, 1)
     s.rows = 0
     s.key.rows = s.key.size = s.key.nulls = 0
     s.value.rows = s.value.size = s.value.nulls = 0
@@ -463,19 +461,19 @@ cdef void drop_kept(Slab* s) noexcept with gil:
 
 
 cdef void slab_unref(Slab* s) noexcept nogil:
-    cdef Pool* pool
+    cdef int64_t held = 0
     cdef int i
     if kts_add(&s.refs, -1) != 0:
         return
     if s.n_kept:
         drop_kept(s)
-    pool = s.pool
-    for i in range(4):
-        if kts_put(&pool.slot[i], s):
-            break
-    else:
-        free_slab(s)
-    pool_unref(pool)
+    release_bufs(s, &held)
+    if held <= SPARE_BYTES:
+        for i in range(SPARES):
+            if kts_put(&SPARE[i], s):
+                return
+    release_bufs(s, NULL)
+    free(s)
 
 
 cdef void set_mark(Slab* s) noexcept nogil:
@@ -1649,7 +1647,6 @@ cdef class Decoder:
     cdef Inflater inflater
     cdef bytes ids
     cdef Pass d
-    cdef Pool* pool
     cdef int64_t limit
     cdef uint32_t nullable
     cdef object failure
@@ -1672,15 +1669,6 @@ cdef class Decoder:
         self.nullable = self.d.want & (1 << C_BASE | 1 << C_DELTA | 1 << C_BASE_TS | 1 << C_MAX_TS)
         if self.nullable:
             self.d.want |= 1 << C_IS_BATCH
-        self.pool = <Pool*> calloc(1, sizeof(Pool))
-        if self.pool == NULL:
-            raise MemoryError()
-        self.pool.refs = 1
-
-    def __dealloc__(self):
-        if self.pool != NULL:
-            pool_unref(self.pool)
-
     @property
     def position(self):
         """Where the next piece begins: bytes of whole entries read so far."""
@@ -1707,7 +1695,7 @@ cdef class Decoder:
         if self.ended:
             return 0
         self.busy = True
-        s = pool_take(self.pool)
+        s = slab_take()
         try:
             if s == NULL:
                 raise MemoryError()
@@ -1810,7 +1798,7 @@ def max_timestamp(buf, bint verify_crc, int64_t max_decompressed_bytes):
     """(timestamp, offset, shallow offset) of the first record with the greatest timestamp; (-1, -1, -1) without one."""
     cdef Decoder decoder = Decoder(buf, bytes((C_OFFSET, C_TIMESTAMP, C_SHALLOW)), False, verify_crc,
                                    max_decompressed_bytes)
-    cdef Slab* s = pool_take(decoder.pool)
+    cdef Slab* s = slab_take()
     cdef int64_t i, best = -1, offset = -1, shallow = -1
     cdef int64_t* timestamps
     cdef int status = WALK_STOP
@@ -1898,7 +1886,6 @@ def scan(buf):
     cdef Source source = Source(buf)
     cdef Pass d
     cdef Err err
-    cdef Pool* pool
     cdef Slab* s
     cdef ArrowArray* array = NULL
     cdef int status
@@ -1910,12 +1897,7 @@ def scan(buf):
     for column in SCAN_IDS:
         d.want |= <uint32_t> 1 << column
     d.want |= 1 << C_IS_BATCH
-    pool = <Pool*> calloc(1, sizeof(Pool))
-    if pool == NULL:
-        raise MemoryError()
-    pool.refs = 1
-    s = pool_take(pool)
-    pool_unref(pool)
+    s = slab_take()
     if s == NULL:
         raise MemoryError()
     with nogil:
