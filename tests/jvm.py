@@ -84,6 +84,7 @@ def maven_class_path(pom: Path, target: Path) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.fail(f"Maven could not get the jars of {pom}:\n{done.stdout}{done.stderr}")
+        mine.replace(answer)
     return answer.read_text(encoding="utf-8").strip()
 
 
