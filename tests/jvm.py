@@ -71,16 +71,8 @@ def maven_class_path(pom: Path, target: Path) -> str:
     target.mkdir(parents=True, exist_ok=True)
     answer = target / "class-path.txt"
     if not answer.exists() or answer.stat().st_mtime < pom.stat().st_mtime:
-        command = [
-            "mvn",
-            "-q",
-            "-B",
-            "-Dstyle.color=never",
-            "-f",
-            str(pom),
-            "dependency:build-classpath",
-            f"-Dmdep.outputFile={answer}",
-        ]
+        mine = answer.with_suffix(f".{os.getpid()}")  # several test processes may come here at once
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={mine}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.fail(f"Maven could not get the jars of {pom}:\n{done.stdout}{done.stderr}")
