@@ -31,7 +31,7 @@ else:
             from kts.spark.options import parse_options
 
             super().__init__(options)
-            parse_options(options)  # complain when load() is called, not when the first row is asked for
+            parse_options(options)  # complain in load(), or with a schema of the user's when the query is planned
 
         def schema(self) -> str:
             """Spark's schema string of what is read when the user gives no schema."""

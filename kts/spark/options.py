@@ -152,6 +152,11 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
             raise ValueError(
                 f"option {stream[low]} is for streaming queries, and kts has batch queries (spark.read) only"
             )
+        if low == "location":
+            raise ValueError(
+                "option location comes from CREATE TABLE, which keeps no options for sources in Python: use "
+                "CREATE TEMPORARY VIEW name USING kts OPTIONS (path '/var/lib/kafka/data')"
+            )
         close = difflib.get_close_matches(low, known, n=1, cutoff=0.6)
         hint = f"did you mean {known[close[0]]}?" if close else f"known are {', '.join(KNOWN)}"
         raise ValueError(f"option {name} is unknown: {hint}")

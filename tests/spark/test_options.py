@@ -190,6 +190,10 @@ def test_options_for_streams_are_refused_as_such() -> None:
     assert refusal(maxoffsetspertrigger="5").startswith("option maxOffsetsPerTrigger is for streaming queries")
 
 
+def test_create_table_is_pointed_to_a_view() -> None:
+    assert "CREATE TEMPORARY VIEW" in refusal(location="file:/logs")
+
+
 def test_contradictions_are_refused() -> None:
     assert "strictTimeRange needs a time" in refusal(strictTimeRange="true")
     assert "strictTimeRange is about records" in refusal(
