@@ -211,11 +211,15 @@ def write_records(
     try:
         with sink(output) as file, progress("records", total, quiet=quiet, sizes=False) as advance:
             writer = make_writer(kind, file, given["columns"], keys, values, stream=output in (None, "-"))
-            for batch in scanned(logs, given, limit):
-                writer.write(batch)
-                records += batch.num_rows
-                advance(batch.num_rows)
-            writer.close()
+            try:
+                for batch in scanned(logs, given, limit):
+                    writer.write(batch)
+                    records += batch.num_rows
+                    advance(batch.num_rows)
+                writer.close()
+            except BaseException:
+                writer.abandon()
+                raise
     except NotTextError as error:
         raise click.UsageError(str(error)) from error
     if output not in (None, "-") and sys.stderr.isatty():

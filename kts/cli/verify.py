@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -48,7 +50,7 @@ def command(
     count = 0
     with progress("checked", size) as advance:
         found = in_turn(logs, deep, advance) if jobs == 1 or len(logs) == 1 else at_once(logs, deep, jobs, advance)
-        for violation in found:
+        for violation in chain(beside(paths, logs), found):
             count += 1
             print_violation(violation, as_json)
     segments = sum(len(log.segments) for log in logs)
@@ -66,6 +68,16 @@ def command(
 def paths_of(log: PartitionLog) -> list[str]:
     """What to check of a partition: its directory, or the segments that were given by name."""
     return [segment.path for segment in log.segments] if log.lone else [log.path]
+
+
+def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Violation]:
+    """Check what lies in log directories next to the partitions: the checkpoint files."""
+    from ..storage.verify import verify_checkpoints
+
+    partitions = {log.path for log in logs}
+    for path in paths:
+        if os.path.isdir(path) and path not in partitions:
+            yield from verify_checkpoints(path)
 
 
 def in_turn(logs: Sequence[PartitionLog], deep: bool, advance: Callable[[int], None]) -> Iterator[Violation]:

@@ -26,6 +26,9 @@ class Writer(Protocol):
     def close(self) -> None:
         """Write what is still held back, and the footer; the file itself stays open."""
 
+    def abandon(self) -> None:
+        """Instead of ``close``, after an error."""
+
 
 def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
     """The batch in slices of about ``limit`` bytes."""
@@ -69,6 +72,9 @@ class JsonLines:
     def close(self) -> None:
         pass
 
+    def abandon(self) -> None:
+        pass
+
 
 class Csv:
     """RFC 4180: text always quoted, null an empty field without quotes, times in ms, headers as JSON."""
@@ -83,8 +89,12 @@ class Csv:
 
     def close(self) -> None:
         if self._writer is None:  # no record: the header line alone
-            self._write(self._schema.empty_table().combine_chunks().to_batches()[0])
+            nothing = [pa.nulls(0, field.type) for field in self._schema]
+            self._write(pa.record_batch(nothing, schema=self._schema))
         self._writer.close()
+
+    def abandon(self) -> None:
+        pass
 
     def _write(self, batch: Any) -> None:
         from pyarrow import csv
@@ -128,6 +138,9 @@ class Table:
             ]
         return pa.record_batch(columns, schema=self.schema)
 
+    def abandon(self) -> None:
+        pass
+
 
 class Parquet(Table):
     """Row groups of about 64 MiB, zstd; dictionaries for what repeats."""
@@ -150,6 +163,9 @@ class Parquet(Table):
     def close(self) -> None:
         self._flush()
         self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.is_open = False  # or its finalizer writes to a file that is closed by then, and complains
 
     def _flush(self) -> None:
         if self._held:
