@@ -19,11 +19,7 @@ from .model import (
 )
 from .storage.directory import LogDirs, PartitionLog
 from .storage.directory import open_path as open
-
-try:
-    from .storage.scan import scan
-except ImportError:
-    pass
+from .storage.scan import scan
 
 __version__ = "0.1.0"
 
