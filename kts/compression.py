@@ -47,7 +47,7 @@ def snappy_block_decompressor() -> Callable[..., int]:
     """A function (source, destination) that fills the destination with one raw snappy block (``cramjam``)."""
     import cramjam
 
-    return cramjam.snappy.decompress_raw_into  # type: ignore[no-any-return]
+    return cramjam.snappy.decompress_raw_into
 
 
 def lz4_frame_decompressor() -> Callable[[Any, int], tuple[bytes, int, bool]]:
@@ -146,7 +146,7 @@ def _lz4(magic: int, level: int | None) -> Callable[[bytes], bytes]:
             store_size=False,
         )
         # FLG 60, BD 40: the checksum byte is 82, or 1a where the frame's magic number is hashed with them.
-        return frame if magic else frame[:6] + b"\x1a" + frame[7:]
+        return bytes(frame) if magic else b"%b\x1a%b" % (frame[:6], frame[7:])
 
     return compress
 

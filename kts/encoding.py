@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import _codec
 from .columns import ALL_COLUMNS, record_schema
-from .compression import NONE, codec_id, compressor
+from .compression import LZ4, NONE, ZSTD, codec_id, compressor
 from .errors import UnsupportedForMessageFormatError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
 Compress = Callable[[bytes], bytes]
 
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
 INT64_MAX = 2**63 - 1
+# what a batch says of itself, as the encoder takes it, but for the base sequence
+HEAD = (
+    "attributes",
+    "baseOffset",
+    "lastOffsetDelta",
+    "baseTimestamp",
+    "maxTimestamp",
+    "partitionLeaderEpoch",
+    "producerId",
+    "producerEpoch",
+)
 
 
 def encode(
@@ -42,8 +56,8 @@ def encode(
     Parameters
     ----------
     batch : RecordBatch, Table or dict of arrays
-        Some of ``timestamp`` (timestamp or int64 ms), ``key``, ``value``, ``headers``, ``offset``. Absent or null keys and
-        values are null, timestamps -1. An ``offset`` column must rise strictly; gaps are kept.
+        Some of ``timestamp`` (timestamp or int64 ms), ``key``, ``value``, ``headers``, ``offset``. Absent or null keys
+        and values are null, timestamps -1. An ``offset`` column must rise strictly; gaps are kept.
     magic : int
         0, 1 or 2. Magic 0 carries no timestamps.
     compression : str
@@ -107,8 +121,10 @@ def encode(
         sequence = base_sequence
         first = 0
         while first < rows.count:
-            head = (attributes, None, None, None, append_time)
-            head += (partition_leader_epoch, producer_id, producer_epoch, sequence)
+            head = (
+                *(attributes, None, None, None, append_time),
+                *(partition_leader_epoch, producer_id, producer_epoch, sequence),
+            )
             last = rows.encoder.batch(first, rows.count, batch_bytes, head, compress)
             if sequence >= 0:
                 sequence = (sequence + rows.offset_at(last - 1) - rows.offset_at(first) + 1) % 2**31
@@ -180,20 +196,19 @@ class _Rows:
     """The columns of a batch as the encoder takes them; keeps the arrays whose addresses it hands out."""
 
     def __init__(self, columns: dict[str, pa.Array], base_offset: int, own_times: bool, own_batches: bool) -> None:
-        import numpy as np
-
         self.columns = columns
         self.count = len(next(iter(columns.values()))) if columns else 0
         times = "createTimestamp" if own_times and "createTimestamp" in columns else "timestamp"
-        self.offsets = self.integers("offset") if "offset" in columns else None
-        if self.offsets is None:
+        if "offset" not in columns:
             if base_offset > INT64_MAX - self.count:
                 raise ValueError(f"base_offset: {self.count} rows from {base_offset} on pass 2^63-1")
             self.offsets = np.arange(base_offset, base_offset + self.count, dtype=np.int64)
         elif columns["offset"].null_count:
             raise ValueError("batch: column 'offset' has nulls")
-        elif not own_batches:
-            self.rising()
+        else:
+            self.offsets = self.integers("offset")
+            if not own_batches:
+                self.rising()
         self.times = self.integers(times) if times in columns else np.full(self.count, -1, dtype=np.int64)
         self.kept: list[Any] = [self.offsets, self.times]
         self.encoder = _codec.Encoder()
@@ -210,8 +225,6 @@ class _Rows:
         return int(self.offsets[row])
 
     def rising(self) -> None:
-        import numpy as np
-
         if self.count and int(self.offsets[0]) < 0:
             raise ValueError(f"batch: column 'offset' begins at {int(self.offsets[0])}, expected 0 or more")
         falls = np.flatnonzero(self.offsets[1:] <= self.offsets[:-1])
@@ -222,9 +235,8 @@ class _Rows:
                 f"{self.offset_at(row - 1)} at row {row}"
             )
 
-    def integers(self, name: str) -> Any:
+    def integers(self, name: str) -> npt.NDArray[np.int64]:
         """Column ``name`` as an int64 NumPy array; timestamps in ms, nulls as -1."""
-        import numpy as np
         import pyarrow as pa
 
         array = self.columns[name]
@@ -290,22 +302,20 @@ def _wanted(name: str) -> str:
 
 def _preserved(rows: _Rows, level: int | None) -> bytes:
     """The batches that the rows came from: neighbours with the same position."""
-    import numpy as np
-
     missing = [name for name in ALL_COLUMNS if name not in rows.columns]
     if missing:
         raise ValueError(f"preserve_batches: needs all columns of kts.ALL_COLUMNS, {missing[0]!r} is missing")
     if not rows.count:
         return b""
-    names = ("position", "magic", "attributes", "baseOffset", "lastOffsetDelta", "baseTimestamp", "maxTimestamp")
-    names += ("partitionLeaderEpoch", "producerId", "producerEpoch", "sequence", "timestamp")
-    data = {name: rows.integers(name) for name in names}
+    data = {name: rows.integers(name) for name in ("position", "magic", "sequence", "timestamp", *HEAD)}
     starts = np.flatnonzero(np.diff(data["position"], prepend=data["position"][0] - 1))
     ends = np.append(starts[1:], rows.count)
     compressors: dict[tuple[int, int], Compress] = {}
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
         row = {name: int(values[first]) for name, values in data.items()}
         magic, codec = row["magic"], row["attributes"] & 7
+        if magic not in (0, 1, 2) or codec > (ZSTD if magic == 2 else LZ4):
+            raise ValueError(f"preserve_batches: row {first} has magic {magic} and codec {codec}")
         if codec and (codec, magic) not in compressors:
             compressors[codec, magic] = compressor(codec, magic, level)
         compress = compressors.get((codec, magic)) if codec else None
@@ -313,8 +323,8 @@ def _preserved(rows: _Rows, level: int | None) -> bytes:
             sequence = row["sequence"]
             if sequence >= 0:
                 sequence = (sequence - (rows.offset_at(first) - row["baseOffset"])) % 2**31
-            head = (row["attributes"], row["baseOffset"], row["lastOffsetDelta"], row["baseTimestamp"])
-            head += (row["maxTimestamp"], row["partitionLeaderEpoch"], row["producerId"], row["producerEpoch"], sequence)
+            stated = [row[name] for name in HEAD]
+            head = (*stated, sequence)
             written = rows.encoder.batch(first, last, 2**31 - 1, head, compress)
         elif compress is None:
             rows.encoder.messages(first, last, magic, row["attributes"], None)

@@ -21,7 +21,7 @@ def batches(count: int = 40, **how: Any) -> bytes:
         "timestamp": pa.array([1_600_000_000_000 + i for i in range(count)], pa.int64()),
         "key": [b"key-%d" % i if i % 3 else None for i in range(count)],
         "value": [b"value of record number %d" % i * (i % 4) for i in range(count)],
-        "headers": [[("h%d" % i, b"%d" % i)] if i % 5 == 0 else None for i in range(count)],
+        "headers": [[(f"h{i}", b"%d" % i)] if i % 5 == 0 else None for i in range(count)],
     }
     return kts.encode(columns, **{"batch_bytes": 300, **how})
 
@@ -99,8 +99,9 @@ def test_views_are_what_copies_are(compression: str) -> None:
     data = batches(500, compression=compression) + batches(7)
     copied, views = kts.decode(data, kts.ALL_COLUMNS), kts.decode(data, kts.ALL_COLUMNS, views=True)
     views.validate(full=True)
-    assert pa.RecordBatch.from_arrays([c.cast(k) for c, k in zip(views.columns, copied.schema.types)],
-                                      schema=copied.schema).equals(copied)
+    assert pa.RecordBatch.from_arrays(
+        [c.cast(k) for c, k in zip(views.columns, copied.schema.types, strict=True)], schema=copied.schema
+    ).equals(copied)
 
 
 @pytest.mark.parametrize("slice_bytes", [1, 299, 1000, 10**9])

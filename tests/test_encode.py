@@ -52,7 +52,7 @@ def test_record_batches_tables_and_dicts_are_the_same() -> None:
 
 def test_slices_of_larger_arrays_are_read_at_their_place() -> None:
     count = 100
-    headers = [[("h%d" % i, None), ("x", b"%d" % i)][: i % 3] or None for i in range(count)]
+    headers = [[(f"h{i}", None), ("x", b"%d" % i)][: i % 3] or None for i in range(count)]
     batch = kts.decode(
         kts.encode(
             {
