@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from .. import __version__
 from .codes import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE
 from .output import say
 
@@ -72,7 +73,7 @@ class Commands(click.Group):
                 os.dup2(FileIO(os.devnull, "w").fileno(), sys.stdout.fileno())
             return FINE
         except KeyboardInterrupt:
-            return say("interrupted; nothing half written was left behind", INTERRUPTED)
+            return say("interrupted", INTERRUPTED)
         except (UnknownTopicOrPartitionError, OffsetOutOfRangeError) as error:
             return say(str(error), WRONG_USE)
         except KtsError as error:
@@ -134,7 +135,7 @@ Exit codes:
 
 
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kts", message="kts %(version)s")
+@click.version_option(__version__, message="kts %(version)s")
 def cli() -> None:
     """Kafka log directories as tables, by time, without a broker.
 

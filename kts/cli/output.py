@@ -35,10 +35,10 @@ def sink(path: str | None) -> Iterator[BinaryIO]:
     direct = os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode)
     aside = target if direct else f"{target}.{os.getpid()}.part"
     try:
-        raw = FileIO(aside, "w" if direct else "x")
-    except OSError as error:
-        raise click.BadParameter(f"cannot write {path}: {error.strerror}", param_hint="'-o'") from error
-    try:
+        try:
+            raw = FileIO(aside, "w" if direct else "x")
+        except OSError as error:
+            raise click.BadParameter(f"cannot write {path}: {error.strerror}", param_hint="'-o'") from error
         with BufferedWriter(raw, 1 << 20) as file:
             yield cast(BinaryIO, file)
         if not direct:

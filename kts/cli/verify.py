@@ -93,15 +93,16 @@ def at_once(logs: Sequence[PartitionLog], deep: bool, jobs: int, advance: Callab
     """Check several partitions at a time, each in a process; the order of the findings stays."""
     tasks = [(paths_of(log), deep) for log in logs]
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(jobs, len(tasks)), initializer=leave_interrupts) as pool:
+    # Ctrl-C goes to every process of a terminal; the workers are started deaf to it, the parent ends them.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        pool = context.Pool(min(jobs, len(tasks)))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with pool:
         for log, found in zip(logs, pool.imap(check, tasks), strict=True):
             advance(sum(segment.size_bytes for segment in log.segments))
             yield from found
-
-
-def leave_interrupts() -> None:
-    """Let the parent alone react to Ctrl-C; it ends the workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def check(task: tuple[Sequence[str], bool]) -> list[Violation]:

@@ -1,0 +1,175 @@
+"""What only a process shows: exit codes, closed pipes, Ctrl-C, terminals, what is imported, files that appear whole."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from cli_runs import KTS, process
+from support import golden
+
+import kts
+
+ORDERS = golden("demo", "orders").log_dir
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition whose dump takes long enough to be interrupted: one batch file, linked many times."""
+    folder = tmp_path_factory.mktemp("long")
+    data = kts.encode({"value": pa.array([b"x" * 1000] * 20_000)})
+    (folder / "t-0").mkdir()
+    (folder / "t-0" / f"{0:020d}.log").write_bytes(data)
+    for number in range(1, 60):
+        (folder / f"t-{number}").mkdir()
+        os.link(folder / "t-0" / f"{0:020d}.log", folder / f"t-{number}" / f"{0:020d}.log")
+    return folder
+
+
+def test_exit_codes_are_those_of_the_help(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(b"\0" * 100)
+    for arguments, code in (
+        (["ls", ORDERS], 0),
+        (["--version"], 0),
+        (["verify", tmp_path / "t-0"], 1),
+        (["dump"], 2),
+        (["nope"], 2),
+        (["dump", ORDERS, "--from", "1788256800"], 2),
+        (["dump", tmp_path / "missing-0"], 3),
+        (["dump", tmp_path / "t-0"], 3),
+    ):
+        done = process(*arguments)
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+        assert (done.stderr == "") == (code == 0 and arguments[0] != "ls"), arguments
+    done = process("ls", tmp_path / "empty")
+    assert done.returncode == 2 and "no partition directories" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dump", "--format", "jsonl"],
+        ["dump", "--format", "csv"],
+        ["dump", "--format", "parquet"],
+        ["dump", "--format", "arrow"],
+        ["batches", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_a_closed_pipe_ends_quietly(arguments: list[str], long_log: Path) -> None:
+    with subprocess.Popen([*KTS, *arguments, str(long_log)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.read(100)
+        running.stdout.close()
+        said = running.stderr.read()
+        assert running.wait(60) == 0
+    assert said == b""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_an_interrupted_dump_leaves_nothing_behind(
+    number: signal.Signals, code: int, kind: str, long_log: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / f"out.{kind}"
+    output.write_text("as it was")
+    command = [*KTS, "dump", str(long_log), "-o", str(output), "--values", "hex"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        running.send_signal(number)
+        assert running.stderr is not None
+        said = running.stderr.read().decode()
+        assert running.wait(60) == code
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+    assert output.read_text() == "as it was"
+    assert "Traceback" not in said and "Exception ignored" not in said
+    assert ("interrupted" in said) == (number == signal.SIGINT)
+
+
+def test_an_interrupted_verify_ends_its_workers(long_log: Path) -> None:
+    command = [*KTS, "verify", "--deep", "--jobs", "2", str(long_log)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:
+        time.sleep(1.0)
+        os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode in (130, 0)  # 0 where it was done by then
+    assert b"Traceback" not in said
+
+
+def test_a_written_file_replaces_the_old_one_and_follows_links(tmp_path: Path) -> None:
+    real = tmp_path / "real.csv"
+    real.write_text("old")
+    (tmp_path / "link.csv").symlink_to(real)
+    assert process("dump", ORDERS, "--limit", 3, "-o", tmp_path / "link.csv").returncode == 0
+    assert (tmp_path / "link.csv").is_symlink() and real.read_text().startswith('"topic"')
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.csv", "real.csv"]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert real.stat().st_mode & 0o777 == 0o666 & ~mask
+    assert process("dump", ORDERS, "--limit", 3, "--format", "csv", "-o", "/dev/null").returncode == 0
+    assert process("dump", ORDERS, "-o", tmp_path / "no" / "x.csv").returncode == 2
+
+
+def on_a_terminal(*arguments: object) -> tuple[str, int]:
+    """What a command shows when both its outputs are a terminal."""
+    master, slave = pty.openpty()
+    environment = os.environ | {"COLUMNS": "160", "TERM": "xterm"}
+    command = [*KTS, *(str(argument) for argument in arguments)]
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as running:
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        code = running.wait(60)
+    os.close(master)
+    return shown.decode("utf-8", "replace"), code
+
+
+def test_a_terminal_gets_tables_and_progress_and_no_binary(long_log: Path, tmp_path: Path) -> None:
+    shown, code = on_a_terminal("dump", ORDERS, "--limit", 2)
+    assert code == 0 and "orders" in shown and "first 2 records" in shown and '"topic"' not in shown
+    shown, code = on_a_terminal("dump", ORDERS, "--format", "parquet")
+    assert code == 2 and "terminal" in shown and "PAR1" not in shown
+    shown, code = on_a_terminal("dump", long_log, "-o", tmp_path / "x.parquet")
+    assert code == 0 and "1,200,000 records" in shown and "records" in shown.split("1,200,000 records")[0]
+    assert "\x1b[" in shown
+    done = process("dump", long_log, "--topic", "t", "--partition", 0, "-o", tmp_path / "y.parquet")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_the_library_and_the_help_import_nothing_heavy() -> None:
+    def imported(code: str) -> set[str]:
+        script = f"import sys\n{code}\nprint(*sys.modules)"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        return {name.split(".")[0] for name in done.stdout.split()}
+
+    heavy = {"click", "rich", "pyarrow", "pyspark", "matplotlib", "plotly", "pandas"}
+    assert imported("import kts") & heavy == set()
+    group = "from kts.cli import main\nmain(['--help'], standalone_mode=False)"
+    assert imported(group) & heavy <= {"click"}
+
+
+def test_the_command_line_does_without_pandas(tmp_path: Path) -> None:
+    (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    for arguments in (["dump", str(ORDERS), "-o", str(tmp_path / "x.parquet")], ["stats", str(ORDERS)]):
+        done = subprocess.run([*KTS, *arguments], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
