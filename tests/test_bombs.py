@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -129,7 +130,8 @@ def test_a_bomb_is_refused_in_little_memory(name: str, magic: int, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     grown_mib = int(done.stdout) / 1024
     print(f"{name}, magic {magic}: {(tmp_path / 'bomb').stat().st_size} bytes, {grown_mib:.0f} MiB more memory")
-    assert grown_mib < 3 * BOUND / MIB
+    keeps_freed_memory = "asan" in os.environ.get("LD_PRELOAD", "")
+    assert grown_mib < 3 * BOUND / MIB or keeps_freed_memory
 
 
 @pytest.mark.parametrize("name", BOMBS)
