@@ -148,9 +148,9 @@ def lz4_frame(rng: random.Random, data: bytes, magic: int) -> bytes:
     if magic == 0:
         check = rng.choice((lz4_header_checksum(LZ4_MAGIC + descriptor), check, rng.randrange(256)))
     out = LZ4_MAGIC + descriptor + bytes([check])
-    for piece in split(rng, data) if rng.random() < 0.3 else [data]:
-        if not piece:
-            continue
+    most = 1 << (8 + 2 * (descriptor[1] >> 4))
+    pieces = split(rng, data) if rng.random() < 0.3 else [data]
+    for piece in [part[i : i + most] for part in pieces for i in range(0, len(part), most)]:
         block = lz4.block.compress(piece, store_size=False)
         stored = len(block) >= len(piece) or rng.random() < 0.1
         block = piece if stored else block
@@ -350,3 +350,24 @@ def mutate(rng: random.Random, buf: bytes) -> bytes:
     if rng.random() < 0.5:
         return bytes(out)
     return reseal(bytes(out))
+
+
+def large_entry(rng: random.Random, magic: int, codec: int) -> bytes:
+    """A batch or wrapper of some hundred KiB and thousands of records; plain messages for codec 0 below magic 2."""
+    words = [rng.randbytes(rng.randrange(1, 40)) for _ in range(60)]
+
+    def text(most: int) -> bytes:
+        return b" ".join(rng.choices(words, k=rng.randrange(most))) if rng.random() < 0.9 else rng.randbytes(500 * most)
+
+    many = [
+        Rec(2**33 + 2 * i, 1_700_000_000_000 + i, text(2), text(5), [(b"h", text(2))] if i % 7 == 0 else [])
+        for i in range(2000)
+    ]
+    if magic == 2:
+        payload = b"".join(record(rec.offset - 2**33, rec.timestamp, rec) for rec in many)
+        payload = compress(rng, codec, 2, payload) if codec else payload
+        return batch(payload, len(many), base=2**33, last_delta=2 * len(many), attributes=codec)
+    plain = b"".join(message(rec.offset, magic, 0, rec.timestamp, rec.key, rec.value) for rec in many)
+    if codec == 0:
+        return plain
+    return message(many[-1].offset, magic, codec, 5, None, compress(rng, codec, magic, plain))

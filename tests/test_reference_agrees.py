@@ -75,6 +75,19 @@ def test_random_batches_decode_as_the_reference_says(seed: int, part: int) -> No
     assert len(counts) == 13, counts  # magic 0 and 1 with four codecs, magic 2 with five
 
 
+@pytest.mark.parametrize(("magic", "codec"), [(m, c) for m in range(3) for c in range(5) if c < 4 or m == 2])
+def test_large_batches_decode_as_the_reference_says(seed: int, magic: int, codec: int) -> None:
+    data = generate.large_entry(random.Random(seed), magic, codec) * 2
+    expected = reference.decode(data)
+    assert len(expected) == 4000
+    for views in (False, True):
+        where = f"KTS_SEED={seed}, views {views}"
+        same(rows_of(kts.decode(data, kts.ALL_COLUMNS, views=views)), expected, where)
+        same(pieces(data, slice_bytes=30_000, views=views)[0], expected, f"{where}, in pieces")
+    assert tuple(kts.max_timestamp(data)) == reference.max_timestamp(data)
+    assert kts.valid_bytes(data) == len(data)
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_damaged_batches_are_refused_or_read_as_the_reference_says(seed: int, part: int) -> None:
     counts: Counter[str] = Counter()
