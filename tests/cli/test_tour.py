@@ -1,0 +1,53 @@
+"""The tour that `make run` starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jvm
+from support import data_root
+
+TOUR = Path(__file__).parent.parent.parent / "examples" / "tour.py"
+DEMO = data_root() / "golden" / "demo"
+
+
+def tour(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(TOUR), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, timeout=300)
+
+
+def check(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    for number in range(1, 7):
+        assert f"== {number}. " in done.stdout
+    assert "2026-09-08 13:00    63  " in done.stdout
+    assert "offset 1,375, its own time is 2036-09-04T10:20:21.245Z" in done.stdout
+    last = done.stdout.split("Three commands to try next:")[1].splitlines()
+    assert [word in line for word, line in zip(("dump", "stats", "verify"), last[1:4], strict=True)] == [True] * 3
+
+
+def test_without_java_the_same_job_runs_in_process_and_says_so(tmp_path: Path) -> None:
+    done = tour(DEMO, PATH=str(tmp_path), JAVA_HOME="")
+    check(done)
+    assert "Spark cannot run here: no java was found; get a JDK 17 with: sudo apt install" in done.stdout
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    done = tour(DEMO, PATH=str(tmp_path), JAVA_HOME="")
+    check(done)
+    assert "needs Java 17 or newer" in done.stdout and "get one with: sudo apt install" in done.stdout
+
+
+def test_with_spark_the_counts_come_from_there() -> None:
+    jvm.require_spark()
+    done = tour(DEMO)
+    check(done)
+    assert "679 records; kts.scan counts the same in this process." in done.stdout
+
+
+def test_without_data_it_fails_and_says_what_to_do(tmp_path: Path) -> None:
+    done = tour(tmp_path)
+    assert done.returncode == 1 and "no Kafka data" in done.stderr and "next: " in done.stderr
