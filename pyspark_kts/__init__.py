@@ -36,9 +36,12 @@ else:
         def schema(self) -> str:
             """Spark's schema string of what is read when the user gives no schema."""
             from kts.spark.options import parse_options
+            from kts.spark.planning import select_logs
             from kts.spark.schema import default_schema
 
-            return default_schema(parse_options(self.options))
+            options = parse_options(self.options)
+            select_logs(options)  # a mistyped path or topic fails in load()
+            return default_schema(options)
 
         def reader(self, schema: StructType) -> DataSourceReader:
             """A reader of the columns that ``schema`` names."""

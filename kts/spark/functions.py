@@ -224,7 +224,7 @@ def decode_in_arrow(
 
     Examples
     --------
-    >>> files = spark.read.format("binaryFile").load("/backup/orders-0/*.log")
+    >>> files = spark.read.format("binaryFile").option("pathGlobFilter", "*.log").load("/backup/orders-0")
     >>> decode_in_arrow(files, "content", keep=["path"], columns=["offset", "value"])
     """
     from pyspark.sql.types import StructType

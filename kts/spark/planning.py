@@ -46,7 +46,7 @@ def plan_tasks(options: Options) -> list[Task]:
     OffsetOutOfRangeError
         The log does not hold the start or end that was asked for.
     """
-    logs = _select(_open(options), options)
+    logs = select_logs(options)
     _check_named(options.start, logs)
     _check_named(options.end, logs)
     ranges = [_resolve(log, options) for log in logs]
@@ -55,9 +55,14 @@ def plan_tasks(options: Options) -> list[Task]:
     return [task for one in ranges for task in _tasks(one, _parts(one, total, options), options)]
 
 
+def select_logs(options: Options) -> list[PartitionLog]:
+    """The partitions that a read is about, in order; errors as for ``plan_tasks``."""
+    return _select(_open(options), options)
+
+
 def _open(options: Options) -> dict[TopicPartition, PartitionLog]:
     # Executors have working directories of their own, so they get absolute paths.
-    paths = [os.path.abspath(path) for path in options.paths]
+    paths = list(dict.fromkeys(os.path.abspath(path) for path in options.paths))
     for path in paths:
         if not os.path.exists(path):
             raise FileNotFoundError(
@@ -70,6 +75,10 @@ def _open(options: Options) -> dict[TopicPartition, PartitionLog]:
     except (ValueError, UnknownTopicOrPartitionError) as error:
         raise ValueError(f"option logStartOffset: {error}") if start is not None else error from error
     if isinstance(opened, LogDirs):
+        if not opened:
+            raise UnknownTopicOrPartitionError(
+                f"option path: {', '.join(paths)} holds no partition directories, whose names are like orders-0"
+            )
         return dict(opened)
     return {TopicPartition(opened.topic, opened.partition): opened}
 
