@@ -201,7 +201,10 @@ def modified_ms(path: str) -> int:
 def size_of(path: str) -> int:
     """Length now, in bytes."""
     with storage_errors(path, "reading the size"):
-        return os.stat(path).st_size
+        status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise LogStorageError("expected a regular file, found something else", path=path)
+    return status.st_size
 
 
 def list_directory(path: str) -> list[os.DirEntry[str]]:

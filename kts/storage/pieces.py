@@ -345,7 +345,7 @@ class _Reader:
         size = self.segment.size_bytes
         end = min(end, size)
         if position >= end:
-            return end
+            return self.piece.end_position  # the file was cut meanwhile
         behind = next_sound_entry(self.segment, position, end, expected)
         if behind is None and not self.piece.closed:
             return self.piece.end_position
