@@ -67,7 +67,6 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(work / "warehouse"))
-        .config("spark.python.worker.reuse", "false")
         .config("spark.task.maxFailures", "1")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
         .config("spark.locality.wait", "0s")
@@ -82,14 +81,14 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
         return spark.read.format("kts").option("minPartitions", "4").load(str(path))
 
     seen: dict[str, Any] = {}
+    flag.touch()  # first of all: a worker that has imported kts is used again
+    seen["without_kts"] = error_of(load(log_directory).count)
+    flag.unlink()
     relative = os.path.relpath(log_directory)  # executors have other working directories
     rows = load(Path(relative)).selectExpr("topic", "partition", "offset", "unix_millis(timestamp) AS ms").collect()
     seen["rows"] = sorted([*row] for row in rows)
     seen["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver counts, too
     seen["folders"] = len(list((work / "spark" / "work").glob("app-*/*")))
-    flag.touch()
-    seen["without_kts"] = error_of(load(log_directory).count)
-    flag.unlink()
     moved = log_directory.with_name("moved")
     planned = load(log_directory).rdd
     planned.getNumPartitions()  # plans; from here on only executors look at the path
