@@ -11,8 +11,8 @@ GET_PACKAGES := sudo apt install python3-venv python3-dev gcc make
 GET_JDK := sudo apt install openjdk-17-jdk-headless maven
 
 BIN := .venv/bin
-EXTRAS := test,plot$(if $(JDK),$(comma)spark)
 comma := ,
+EXTRAS := $(if $(JDK),spark$(comma))plot,test
 INSTALLED := .venv/.installed-$(if $(JDK),with,without)-spark
 BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
