@@ -13,7 +13,7 @@ from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.spark.options import Bound, Options
 from kts.storage.directory import LogDirs, PartitionLog, open_path
-from kts.storage.pieces import Piece, plan
+from kts.storage.scan import Piece, plan
 
 TASK_BYTES = 64 << 20
 

@@ -15,7 +15,7 @@ from kts.errors import InvalidTimestampError, KtsError, LogStorageError
 from kts.model import TopicPartition
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
 from kts.storage import files
-from kts.storage.pieces import Piece, read_piece
+from kts.storage.scan import Piece, read_piece
 from kts.storage.segment import Segment
 
 if TYPE_CHECKING:

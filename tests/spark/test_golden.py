@@ -115,6 +115,18 @@ def test_extreme_timestamps_follow_the_overflow_policy(version: str, load: Any) 
     assert "InvalidTimestampError" in message
 
 
+def test_extreme_timestamps_of_batch_headers_follow_the_same_policy(load: Any) -> None:
+    scenario = golden("3.9.2", "extreme-none")
+    schema = "lastOffset bigint, maxTimestamp timestamp"
+    beyond = [row.offset for row in scenario.expected("extreme-none-0") if abs(row.timestamp) > MAX_MS]
+    null = load(scenario.log_dir, schema, granularity="batch", timestampOverflow="null").where("maxTimestamp IS NULL")
+    ends = [row.lastOffset for row in null.select("lastOffset").collect()]
+    assert ends
+    assert min(ends) >= min(beyond)
+    with pytest.raises(Exception, match="maxTimestamp [0-9]+ ms of batch that ends at offset [0-9]+ in extreme-none-0"):
+        load(scenario.log_dir, schema, granularity="batch").collect()
+
+
 def test_demo_topics_by_name_and_counts_per_hour(load: Any) -> None:
     scenario = golden("demo", "orders")
     expected = [row for name in scenario.partitions for row in scenario.expected(name)]

@@ -18,7 +18,7 @@ from kts.spark import planning
 from kts.spark.options import Options, parse_options
 from kts.spark.planning import Task, plan_tasks
 from kts.storage import files
-from kts.storage.pieces import read_piece
+from kts.storage.scan import read_piece
 
 SEGMENTS, RECORDS = 3, 60_000
 

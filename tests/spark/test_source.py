@@ -25,6 +25,13 @@ def test_a_view_in_sql(spark: SparkSession) -> None:
     assert (row.n, row.h, row.low) == (COUNT, 0, 0)
 
 
+def test_registering_it_by_hand_works_too(spark: SparkSession, load: Any) -> None:
+    from pyspark_kts import DefaultSource
+
+    spark.dataSource.register(DefaultSource)
+    assert load(CLICKS.log_dir).count() == COUNT
+
+
 def test_the_schema_is_sparks_own(load: Any) -> None:
     assert load(CLICKS.log_dir).schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
