@@ -162,7 +162,7 @@ def _decoder(
     if not isinstance(max_decompressed_bytes, int):
         raise TypeError(f"max_decompressed_bytes: expected an int, found {max_decompressed_bytes!r}")
     if not 0 <= max_decompressed_bytes < 1 << 62:
-        raise ValueError(f"max_decompressed_bytes: expected 0 or more, found {max_decompressed_bytes}")
+        raise ValueError(f"max_decompressed_bytes: expected 0 to 2^62 - 1, found {max_decompressed_bytes}")
     ids = bytes(ALL_COLUMNS.index(name) for name in names)
     return _codec.Decoder(buf, ids, bool(views), bool(verify_crc), max_decompressed_bytes)
 
@@ -242,7 +242,7 @@ def iter_decode(
     if not isinstance(slice_bytes, int):
         raise TypeError(f"slice_bytes: expected an int, found {slice_bytes!r}")
     if not 0 < slice_bytes < 1 << 48:
-        raise ValueError(f"slice_bytes: expected 1 or more, found {slice_bytes}")
+        raise ValueError(f"slice_bytes: expected 1 to 2^48 - 1, found {slice_bytes}")
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
     decoder = _decoder(buf, names, views, verify_crc, max_decompressed_bytes)
     return _pieces(decoder, record_schema(names, bool(views)), slice_bytes)

@@ -314,6 +314,11 @@ def _preserved(rows: _Rows, level: int | None) -> bytes:
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
         row = {name: int(values[first]) for name, values in data.items()}
         magic, codec = row["magic"], row["attributes"] & 7
+        if (data["magic"][first:last] != magic).any():
+            raise ValueError(
+                f"preserve_batches: rows {first} to {last - 1} came from one wrapper with messages of several magics, "
+                "which is read but not written; encode them without preserve_batches"
+            )
         if magic not in (0, 1, 2) or codec > (ZSTD if magic == 2 else LZ4):
             raise ValueError(f"preserve_batches: row {first} has magic {magic} and codec {codec}")
         if codec and (codec, magic) not in compressors:

@@ -207,3 +207,11 @@ def test_empty_headers_are_no_headers_in_any_magic() -> None:
 def test_a_wrong_argument_is_named(batch: Any, how: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         kts.encode(batch, **how)
+
+
+def test_a_wrapper_of_several_magics_is_not_preserved_in_silence() -> None:
+    rows = kts.decode(kts.encode({"value": [b"a", b"b"]}, magic=1, compression="gzip"), kts.ALL_COLUMNS)
+    place = rows.schema.get_field_index("magic")
+    mixed = rows.set_column(place, "magic", pa.array([0, 1], pa.int8()))
+    with pytest.raises(ValueError, match="several magics"):
+        kts.encode(mixed, preserve_batches=True)
