@@ -133,7 +133,8 @@ def test_an_explanation_names_entry_bytes_and_late_records(tmp_path: Path) -> No
     )
     size = len(data) // len(times)
     (directory / f"{0:020}.log").write_bytes(data)
-    (directory / f"{0:020}.index").write_bytes(b"".join(n.to_bytes(4, "big") + (n * size).to_bytes(4, "big") for n in (2, 5)))
+    index = b"".join(n.to_bytes(4, "big") + (n * size).to_bytes(4, "big") for n in (2, 5))
+    (directory / f"{0:020}.index").write_bytes(index)
     (directory / f"{0:020}.timeindex").write_bytes(
         b"".join(t.to_bytes(8, "big") + n.to_bytes(4, "big") for t, n in ((300, 2), (500, 5)))
     )
@@ -151,7 +152,9 @@ def test_an_explanation_names_entry_bytes_and_late_records(tmp_path: Path) -> No
     assert nothing.answer is None and nothing.later_older_records == 0
 
 
-@pytest.mark.parametrize(("value", "error"), [("5", TypeError), (None, TypeError), (True, TypeError), (2**63, ValueError)])
+@pytest.mark.parametrize(
+    ("value", "error"), [("5", TypeError), (None, TypeError), (True, TypeError), (2**63, ValueError)]
+)
 def test_wrong_targets_are_refused_by_name(value: Any, error: type[Exception], tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     log = kts.open(tmp_path / "t-0")

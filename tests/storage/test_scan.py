@@ -1,0 +1,487 @@
+"""kts.scan: ranges, isolation, damage, batch sizes, arguments; every answer also computed here from the whole log."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+import struct
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support import RECORD_COLUMNS, Golden, Row, golden_partitions, rows
+
+import kts
+from kts.storage.scan import Piece, plan, read_piece, resolve_range
+
+PARTITIONS = golden_partitions()
+TRANSACTIONAL = [
+    (scenario, name)
+    for scenario, name in PARTITIONS
+    if "readCommittedOffsets" in scenario.meta["partitions"][name]
+]
+
+LESS = [".index", ".timeindex", ".txnindex", ".snapshot"]
+
+
+def scanned(path: Any, **options: Any) -> list[Row]:
+    return rows(kts.scan(path, **options).read_all().select(RECORD_COLUMNS))
+
+
+def everything(path: Any, log_start: int) -> list[tuple[int, int]]:
+    """(offset, timestamp) of all records, control records too."""
+    columns = ["offset", "timestamp"]
+    table = kts.scan(path, columns=columns, include_control=True, log_start_offset=log_start).read_all()
+    return list(zip(table.column(0).to_pylist(), table.column(1).cast(pa.int64()).to_pylist(), strict=True))
+
+
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scenario", "name"), PARTITIONS, ids=str)
+def test_every_range_is_what_a_filter_of_the_whole_log_gives(
+    scenario: Golden, name: str, rng: random.Random
+) -> None:
+    path, log_start = scenario.partition_dir(name), scenario.log_start_offset(name)
+    expected = scenario.expected(name)
+    assert scanned(path, log_start_offset=log_start) == expected
+    if not expected:
+        return
+    offsets = everything(path, log_start)
+    times = [row.timestamp for row in expected]
+    for _ in range(4):
+        options: dict[str, Any] = {
+            "log_start_offset": log_start,
+            "batch_bytes": rng.choice([1, 700, 4 << 20]),
+            "views": rng.random() < 0.5,
+        }
+        first, last = sorted(rng.randint(expected[0].offset, expected[-1].offset + 2) for _ in "ab")
+        found = scanned(path, starting_offsets=first, ending_offsets=last, **options)
+        assert found == [row for row in expected if first <= row.offset < last]
+        start, end = sorted(rng.choice(times) + rng.randint(-1, 1) for _ in "ab")
+        found = scanned(path, starting_timestamp=start, ending_timestamp=end, strict_time_range=True, **options)
+        assert found == [row for row in expected if start <= row.timestamp < end]
+        from_offset = next((offset for offset, timestamp in offsets if timestamp >= start), 2**63)
+        to_offset = next((offset for offset, timestamp in offsets if timestamp >= end), 2**63)
+        found = scanned(path, starting_timestamp=start, ending_timestamp=end, **options)
+        assert found == [row for row in expected if from_offset <= row.offset < to_offset]
+
+
+def log_of(tmp_path: Path, times: list[int], name: str = "t-0", per_segment: int = 3, **options: Any) -> Path:
+    """A partition of single-record batches, without index files."""
+    directory = tmp_path / name
+    directory.mkdir(parents=True)
+    for offset, time in enumerate(times):
+        with (directory / f"{offset - offset % per_segment:020}.log").open("ab") as file:
+            file.write(kts.encode({"timestamp": [time], "value": [b"%d" % offset]}, base_offset=offset, **options))
+    return directory
+
+
+def offsets(path: Any, **options: Any) -> list[int]:
+    return kts.scan(path, columns=["offset"], **options).read_all().column(0).to_pylist()
+
+
+def test_times_mean_what_they_mean_in_sparks_kafka_source(tmp_path: Path) -> None:
+    path = log_of(tmp_path, [100, 200, 300, 150, 400, 250, 500])
+    assert offsets(path, starting_timestamp=150) == [1, 2, 3, 4, 5, 6]
+    assert offsets(path, starting_timestamp=150, ending_timestamp=300) == [1]
+    assert offsets(path, ending_timestamp=300) == [0, 1]
+    assert offsets(path, starting_timestamp=501) == []
+    assert offsets(path, starting_timestamp=301, ending_timestamp=999) == [4, 5, 6]
+    assert offsets(path, starting_timestamp=200, ending_timestamp=200) == []
+    assert offsets(path, starting_timestamp=150, ending_timestamp=300, strict_time_range=True) == [1, 3, 5]
+    assert offsets(path, ending_timestamp=200, strict_time_range=True) == [0, 3]
+    assert offsets(path, starting_timestamp=250, strict_time_range=True) == [2, 4, 5, 6]
+
+
+def test_offsets_and_words(tmp_path: Path) -> None:
+    log_of(tmp_path, [5] * 7)
+    log_of(tmp_path, [5] * 4, name="t-1")
+    both = {"t": {0: 2, 1: 3}}
+    assert offsets(tmp_path, starting_offsets=both) == [2, 3, 4, 5, 6, 3]
+    assert offsets(tmp_path, ending_offsets=both) == [0, 1, 0, 1, 2]
+    assert offsets(tmp_path, starting_offsets={"t": {1: -1}}) == [0, 1, 2, 3, 4, 5, 6]
+    assert offsets(tmp_path, starting_offsets=-2, ending_offsets=-1, partitions=[1]) == [0, 1, 2, 3]
+    assert offsets(tmp_path, starting_offsets="latest") == []
+    assert offsets(tmp_path, ending_offsets=-2) == []
+    assert offsets(tmp_path, starting_offsets=5, ending_offsets=100) == [5, 6]
+    assert offsets(tmp_path, starting_offsets=6, starting_timestamp=5, partitions={"t": [1]}) == [0, 1, 2, 3]
+
+
+def test_datetimes_are_taken_with_their_zone(tmp_path: Path) -> None:
+    start = datetime(2026, 1, 1, 10, 0, tzinfo=UTC)
+    ms = int(start.timestamp()) * 1000
+    path = log_of(tmp_path, [ms - 1, ms, ms + 1])
+    assert offsets(path, starting_timestamp=start) == [1, 2]
+    assert offsets(path, ending_timestamp=start.astimezone(timezone(timedelta(hours=-7)))) == [0]
+    with pytest.raises(ValueError, match="starting_timestamp.*aware"):
+        kts.scan(path, starting_timestamp=datetime(2026, 1, 1))
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_columns_have_the_types_and_order_that_were_asked_for(tmp_path: Path) -> None:
+    path = log_of(tmp_path, [5] * 4, name="my.topic-3")
+    reader = kts.scan(path)
+    assert reader.schema.names == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+    ]  # fmt: skip
+    assert reader.schema.field("topic").type == pa.string() and reader.schema.field("partition").type == pa.int32()
+    assert reader.read_all().column("topic").to_pylist() == ["my.topic"] * 4
+    names = ["partition", *reversed(kts.ALL_COLUMNS), "topic"]
+    table = kts.scan(path, columns=names).read_all()
+    assert table.column_names == names and table.column("partition").to_pylist() == [3] * 4
+    assert kts.scan(path, columns=[]).schema.names == []
+
+
+def test_positions_are_those_in_the_file(tmp_path: Path) -> None:
+    path = log_of(tmp_path, list(range(3000)), per_segment=2000)
+    table = kts.scan(path, columns=["position", "offset"], batch_bytes=5000).read_all()
+    sizes = [len(kts.encode({"timestamp": [0], "value": [b"%d" % offset]})) for offset in range(3000)]
+    expected = [sum(sizes[offset - offset % 2000 : offset]) for offset in range(0, 3000, 97)]
+    assert table.column("position").to_pylist()[::97] == expected
+    batches = kts.open(path).batches().read_all()
+    assert batches.column("position").to_pylist() == table.column("position").to_pylist()
+    assert batches.column("segment").to_pylist() == [0] * 2000 + [2000] * 1000
+    assert batches.column_names[-1] == "segment" and batches.schema.field("segment").type == pa.int64()
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4"])
+def test_batches_have_about_the_size_that_was_asked_for(compression: str, tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    with (directory / f"{0:020}.log").open("wb") as file:
+        for i in range(200):
+            data = {"timestamp": range(100), "value": [bytes([i]) * 200] * 100}
+            file.write(kts.encode(data, base_offset=i * 100, compression=compression, batch_bytes=1 << 20))
+    sizes = [batch.nbytes for batch in kts.scan(directory, batch_bytes=400_000)]
+    assert len(sizes) > 5 and max(sizes) < 900_000
+    assert sorted(sizes)[len(sizes) // 2] > 200_000
+    assert offsets(directory, batch_bytes=400_000) == list(range(20_000))
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scenario", "name"), TRANSACTIONAL, ids=str)
+@pytest.mark.parametrize("how", ["as it is", "logs only", "snapshots gone", "damaged txnindex"])
+def test_read_committed_is_what_a_consumer_read(
+    scenario: Golden, name: str, how: str, writable: Callable[[Golden], Golden]
+) -> None:
+    directory = writable(scenario).partition_dir(name)
+    for path in directory.iterdir():
+        if path.suffix in {"logs only": LESS, "snapshots gone": [".snapshot"]}.get(how, []):
+            path.unlink()
+        elif how == "damaged txnindex" and path.suffix == ".txnindex":
+            path.write_bytes(path.read_bytes()[:-1])
+    expected = scenario.meta["partitions"][name]["readCommittedOffsets"]
+    log_start = scenario.log_start_offset(name)
+    assert offsets(directory, isolation="read_committed", log_start_offset=log_start) == expected
+    middle = expected[len(expected) // 2] if expected else 0
+    assert offsets(directory, isolation="read_committed", starting_offsets=middle, log_start_offset=log_start) == [
+        offset for offset in expected if offset >= middle
+    ]
+    log = kts.open(directory)
+    assert isinstance(log, kts.PartitionLog)
+    assert log.last_stable_offset == scenario.meta["partitions"][name]["lastStableOffset"]
+
+
+def test_control_records_come_only_when_asked() -> None:
+    if not TRANSACTIONAL:
+        pytest.fail("the test data has no transactional scenario")
+    scenario, name = TRANSACTIONAL[0]
+    path = scenario.partition_dir(name)
+    table = kts.scan(path, columns=["offset", "control"], include_control=True).read_all()
+    control = [row["offset"] for row in table.to_pylist() if row["control"]]
+    assert control and not set(control) & set(offsets(path))
+    assert sorted([*offsets(path), *control]) == table.column(0).to_pylist()
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def one_file(tmp_path: Path, magic: int = 2, **options: Any) -> tuple[Path, list[int]]:
+    """A lone segment of ten batches of three records; their positions and the end."""
+    parts = [
+        kts.encode(
+            {"timestamp": [1, 2, 3], "value": [b"%d-%d" % (i, n) for n in range(3)]},
+            base_offset=3 * i, magic=magic, **options,
+        )
+        for i in range(10)
+    ]  # fmt: skip
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(parts))
+    return path, [sum(map(len, parts[:i])) for i in range(11)]
+
+
+def flip(path: Path, position: int, value: int = 0xFF) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= value
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize(
+    ("field", "value"), [(30, 1), (16, 0x40), (8, 0x7F), (10, 0x11), (9, 0x80), (8, 0x80)]
+)
+def test_damage_in_the_middle_costs_that_batch_only_and_is_named(
+    field: int, value: int, on_error: str, tmp_path: Path
+) -> None:
+    """CRC, magic, and sizes: too large for the file, too large for the batch, negative."""
+    path, positions = one_file(tmp_path)
+    flip(path, positions[4] + field, value)
+    left = [offset for offset in range(30) if offset // 3 != 4]
+    if on_error == "raise":
+        found: list[int] = []
+        with pytest.raises(kts.CorruptRecordError) as error:
+            for batch in kts.scan(path, columns=["offset"], batch_bytes=1):
+                found += batch.column(0).to_pylist()
+        assert found == left[:12]
+        assert error.value.position == positions[4] and error.value.path == str(path)
+        assert pickle.loads(pickle.dumps(error.value)).position == positions[4]
+        return
+    with pytest.warns(UserWarning, match="damaged and left out") as caught:
+        assert offsets(path, on_error="skip") == left
+    assert len(caught) == 1
+    said = str(caught[0].message)
+    assert str(path) in said and f"position {positions[4]}" in said
+    assert f"{positions[5] - positions[4]} bytes" in said
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_damaged_messages_are_skipped_too(magic: int, compression: str, tmp_path: Path) -> None:
+    path, positions = one_file(tmp_path, magic=magic, compression=compression)
+    flip(path, positions[4] + 20)
+    lost = {12, 13, 14} if compression == "gzip" else {12}
+    with pytest.warns(UserWarning, match="damaged and left out"):
+        assert offsets(path, on_error="skip") == [offset for offset in range(30) if offset not in lost]
+
+
+def test_garbage_of_any_length_between_batches_is_skipped(tmp_path: Path, rng: random.Random) -> None:
+    path, positions = one_file(tmp_path)
+    data = path.read_bytes()
+    for length in (1, 5, 11, 12, 13, 17, 100, 5000):
+        for filler in (bytes(length), rng.randbytes(length), b"\xff" * length):
+            path.write_bytes(data[: positions[4]] + filler + data[positions[4] :])
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                assert offsets(path, on_error="skip") == list(range(30))
+            assert len(caught) == 1
+            with pytest.raises(kts.CorruptRecordError):
+                offsets(path)
+
+
+def test_damage_everywhere_gives_what_is_left(tmp_path: Path, rng: random.Random) -> None:
+    path, positions = one_file(tmp_path)
+    data = path.read_bytes()
+    for _ in range(60):
+        broken = bytearray(data)
+        hit = set()
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(data))
+            if at - max(p for p in positions if p <= at) >= 8:  # offsets are under no CRC
+                broken[at] ^= 1 << rng.randrange(8)
+                hit.add(max(i for i, p in enumerate(positions) if p <= at))
+        path.write_bytes(broken)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = offsets(path, on_error="skip")
+        untouched = [offset for offset in range(30) if offset // 3 not in hit]
+        assert [offset for offset in found if offset // 3 not in hit] == untouched
+        assert found == sorted(found)
+
+
+def test_a_cut_tail_is_left_out_silently_at_every_byte(tmp_path: Path) -> None:
+    path, positions = one_file(tmp_path)
+    data = path.read_bytes()
+    for cut in range(positions[8], positions[10] + 1):
+        path.write_bytes(data[:cut])
+        whole = max(i for i, p in enumerate(positions) if p <= cut)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for on_error in ("raise", "skip"):
+                assert offsets(path, on_error=on_error) == list(range(3 * whole))
+
+
+def test_a_cut_segment_that_others_follow_is_damage(tmp_path: Path) -> None:
+    directory = log_of(tmp_path, [5] * 9)
+    first = directory / f"{3:020}.log"
+    first.write_bytes(first.read_bytes()[:-5])
+    with pytest.raises(kts.CorruptRecordError, match="closed segment") as error:
+        offsets(directory)
+    assert error.value.path == str(first)
+    with pytest.warns(UserWarning, match="damaged and left out"):
+        assert offsets(directory, on_error="skip") == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert offsets(first) == [3, 4]
+
+
+def test_times_are_found_behind_damage_when_skipping(tmp_path: Path) -> None:
+    directory = log_of(tmp_path, [10, 20, 30, 40, 50, 60], per_segment=6)
+    path = directory / f"{0:020}.log"
+    flip(path, 30)
+    with pytest.warns(UserWarning):
+        assert offsets(directory, on_error="skip", starting_timestamp=5) == [1, 2, 3, 4, 5]
+    assert offsets(directory, on_error="skip", starting_timestamp=35) == [3, 4, 5]
+    with pytest.raises(kts.CorruptRecordError):
+        offsets(directory, starting_timestamp=35)
+
+
+def test_verify_crc_false_reads_over_a_wrong_crc_only(tmp_path: Path) -> None:
+    path, positions = one_file(tmp_path)
+    flip(path, positions[4] + 17)
+    with pytest.raises(kts.CorruptRecordError, match="CRC"):
+        offsets(path)
+    assert offsets(path, verify_crc=False) == list(range(30))
+
+
+def test_a_bomb_is_refused_by_the_setting(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(kts.encode({"value": [bytes(1 << 20)]}, compression="gzip"))
+    with pytest.raises(kts.DecompressionLimitError, match="max_decompressed_bytes") as error:
+        kts.scan(path, max_decompressed_bytes=1000).read_all()
+    assert error.value.path == str(path)
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+def indexed_log(tmp_path: Path, count: int, interval: int) -> Path:
+    """One segment of single-record batches with an offset index as 2.0 and later write it."""
+    directory = tmp_path / "t-0"
+    directory.mkdir(parents=True)
+    position, since, index = 0, 0, b""
+    with (directory / f"{0:020}.log").open("wb") as file:
+        for offset in range(count):
+            data = kts.encode({"timestamp": [1000 + offset], "value": [bytes(80)]}, base_offset=offset)
+            if since > interval:
+                index += struct.pack(">ii", offset, position)
+                since = 0
+            file.write(data)
+            position += len(data)
+            since += len(data)
+    (directory / f"{0:020}.index").write_bytes(index)
+    return directory
+
+
+@pytest.mark.parametrize("piece_bytes", [None, 1, 1000, 10_000, 10**9])
+def test_pieces_are_cut_at_index_entries_and_lose_nothing(piece_bytes: int | None, tmp_path: Path) -> None:
+    log = kts.open(indexed_log(tmp_path, 500, 1000))
+    assert isinstance(log, kts.PartitionLog)
+    size = log.segments[0].size_bytes
+    for start, end in ((0, 500), (0, 2**63 - 1), (123, 456), (7, 8), (499, 500)):
+        pieces = plan(log, start, end, piece_bytes=piece_bytes)
+        found: list[int] = []
+        for piece in pieces:
+            assert pickle.loads(pickle.dumps(piece)) == piece
+            for batch in read_piece(piece, columns=["offset"]):
+                found += batch.column(0).to_pylist()
+        assert found == list(range(start, min(end, 500)))
+        assert all(a.end_position == b.start_position for a, b in zip(pieces, pieces[1:], strict=False))
+        read = sum(piece.end_position - piece.start_position for piece in pieces)
+        assert read <= size * (min(end, 500) - start) / 500 + 2 * 1300
+    if piece_bytes == 10_000:
+        assert 4 < len(plan(log, 0, 500, piece_bytes=piece_bytes)) <= size // 10_000 + 1
+    assert plan(log, 5, 5) == [] and plan(log, 500, 600)[0].end_offset == 600
+
+
+@pytest.mark.parametrize(("scenario", "name"), PARTITIONS[::3], ids=str)
+def test_pieces_of_golden_logs_lose_nothing(scenario: Golden, name: str, rng: random.Random) -> None:
+    log = kts.open(scenario.partition_dir(name), log_start_offset=scenario.log_start_offset(name))
+    assert isinstance(log, kts.PartitionLog)
+    expected = [row.offset for row in scenario.expected(name)]
+    end = log.log_end_offset
+    for piece_bytes in (1, 500, 2000, None):
+        first, last = sorted(rng.randint(0, end + 1) for _ in "ab")
+        pieces = plan(log, first, last, piece_bytes=piece_bytes)
+        found = [
+            offset
+            for piece in pieces
+            for batch in read_piece(piece, columns=["offset"])
+            for offset in batch.column(0).to_pylist()
+        ]
+        assert found == [offset for offset in expected if first <= offset < last]
+
+
+def test_an_index_that_points_into_batches_is_not_believed(tmp_path: Path) -> None:
+    directory = indexed_log(tmp_path, 500, 1000)
+    index = directory / f"{0:020}.index"
+    data = bytearray(index.read_bytes())
+    for at in range(7, len(data), 8):
+        data[at] ^= 1
+    index.write_bytes(data)
+    log = kts.open(directory)
+    assert isinstance(log, kts.PartitionLog)
+    assert log.log_end_offset == 500
+    assert offsets(directory, starting_offsets=321, ending_offsets=400) == list(range(321, 400))
+    assert [piece.start_position for piece in plan(log, 321, 400, piece_bytes=1000)] == [0]
+
+
+def test_a_resolved_range_is_plain_offsets(tmp_path: Path) -> None:
+    log = kts.open(log_of(tmp_path, [100, 200, 300]))
+    assert isinstance(log, kts.PartitionLog)
+    assert resolve_range(log) == (0, 2**63 - 1)
+    assert resolve_range(log, starting_timestamp=150, ending_timestamp=250) == (1, 2)
+    assert resolve_range(log, starting_timestamp=150, ending_timestamp=250, strict_time_range=True) == (1, 2**63 - 1)
+    assert resolve_range(log, starting_offset=-1) == (3, 2**63 - 1)
+    assert resolve_range(log, starting_timestamp=999, ending_timestamp=150) == (2**63 - 1, 2**63 - 1)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"columns": ["nope"]}, ValueError, "columns.*nope"),
+        ({"columns": "offset"}, TypeError, "columns"),
+        ({"columns": ["offset", "offset"]}, ValueError, "columns"),
+        ({"isolation": "committed"}, ValueError, "isolation.*read_committed"),
+        ({"isolation": 1}, TypeError, "isolation"),
+        ({"on_error": "ignore"}, ValueError, "on_error.*skip"),
+        ({"strict_time_range": 1}, TypeError, "strict_time_range"),
+        ({"include_control": None}, TypeError, "include_control"),
+        ({"verify_crc": "no"}, TypeError, "verify_crc"),
+        ({"batch_bytes": 0}, ValueError, "batch_bytes"),
+        ({"batch_bytes": 1.5}, TypeError, "batch_bytes"),
+        ({"max_decompressed_bytes": -1}, ValueError, "max_decompressed_bytes"),
+        ({"starting_timestamp": "2026-01-01"}, TypeError, "starting_timestamp"),
+        ({"ending_timestamp": 2**63}, ValueError, "ending_timestamp"),
+        ({"starting_timestamp": 5, "ending_timestamp": 4}, ValueError, "starting_timestamp.*ending_timestamp"),
+        ({"starting_offsets": 5, "ending_offsets": 4}, ValueError, "starting_offsets.*ending_offsets"),
+        ({"starting_offsets": -3}, ValueError, "starting_offsets"),
+        ({"starting_offsets": "first"}, TypeError, "starting_offsets"),
+        ({"ending_offsets": {"t": {0: None}}}, TypeError, "ending_offsets"),
+        ({"topics": 5}, TypeError, "topics"),
+        ({"topics": [5]}, TypeError, "topics"),
+        ({"topics": ["none"]}, kts.UnknownTopicOrPartitionError, "none.*t"),
+        ({"partitions": 5}, TypeError, "partitions"),
+        ({"partitions": ["0"]}, TypeError, "partitions"),
+        ({"partitions": [-1]}, ValueError, "partitions"),
+        ({"partitions": [7]}, kts.UnknownTopicOrPartitionError, "partition 7"),
+        ({"partitions": {"t": [7]}}, kts.UnknownTopicOrPartitionError, "t-7"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once_by_name(
+    options: dict[str, Any], error: type[Exception], says: str, tmp_path: Path
+) -> None:
+    log_of(tmp_path, [5])
+    with pytest.raises(error, match=says):
+        kts.scan(tmp_path, **options)
+
+
+def test_a_piece_says_what_it_is_in_plain_types(tmp_path: Path) -> None:
+    log = kts.open(log_of(tmp_path, [5, 6]))
+    assert isinstance(log, kts.PartitionLog)
+    piece = plan(log, 0, 2)[0]
+    assert isinstance(piece, Piece)
+    assert all(isinstance(value, (str, int, tuple)) for value in vars(piece).values())
+    shutil.rmtree(log.path)
+    with pytest.raises(kts.LogStorageError):
+        list(read_piece(piece))
