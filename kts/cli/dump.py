@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from ..errors import KtsError
 from .inputs import filter_options, json_option, open_logs, paths_argument
 from .names import TYPE_NAMES
 from .output import note, print_table, progress, refuse_terminal, show_bytes, sink
@@ -204,8 +205,7 @@ def write_records(
     """Stream the records into a file or stdout."""
     from .text import NotTextError
 
-    ranged = any(given[name] is not None for name in given if name.startswith(("starting_", "ending_")))
-    total = None if ranged else sum(log.log_end_offset - log.log_start_offset for log in logs)
+    total = expected_records(logs, given) if sys.stderr.isatty() else None
     records = 0
     quiet = output in (None, "-") and sys.stdout.isatty()
     try:
@@ -224,6 +224,16 @@ def write_records(
         raise click.UsageError(str(error)) from error
     if output not in (None, "-") and sys.stderr.isatty():
         note(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
+
+
+def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
+    """How many records the progress bar waits for, where offsets tell; None for a range or damage."""
+    if any(given[name] is not None for name in OPTION_NAMES):
+        return None
+    try:
+        return sum(log.log_end_offset - log.log_start_offset for log in logs)
+    except KtsError:
+        return None
 
 
 def make_writer(

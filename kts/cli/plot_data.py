@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..model import NO_TIMESTAMP
+from ..model import NO_TIMESTAMP, TimestampType
 
 Array = npt.NDArray[np.int64]
 MAX_BOXES = 4000  # of a partition; more would lie on the same pixels
@@ -26,21 +26,26 @@ class Marks:
     offsets: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     times: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     count: int = 0
+    stride: int = 1
+    latest: tuple[int, int] = (0, -(2**63))
 
     def add(self, offsets: Array, times: Array) -> None:
+        """Count all of them and keep every ``stride``-th, fewer as they become many."""
+        top = int(times.argmax())
+        self.latest = max(self.latest, (int(offsets[top]), int(times[top])), key=lambda mark: mark[1])
+        kept = np.arange(-self.count % self.stride, len(offsets), self.stride)
         self.count += len(offsets)
-        self.offsets = np.concatenate([self.offsets, offsets])
-        self.times = np.concatenate([self.times, times])
-        if len(self.offsets) > 20 * MAX_MARKS:
-            self.thin()
+        self.offsets = np.concatenate([self.offsets, offsets[kept]])
+        self.times = np.concatenate([self.times, times[kept]])
+        while len(self.offsets) > MAX_MARKS:
+            self.stride *= 2
+            self.offsets, self.times = self.offsets[::2], self.times[::2]
 
-    def thin(self) -> None:
-        """Keep every n-th, and always the latest one."""
-        if len(self.offsets) > MAX_MARKS:
-            kept = np.unique(
-                np.append(np.arange(0, len(self.times), -(-len(self.times) // MAX_MARKS)), self.times.argmax())
-            )
-            self.offsets, self.times = self.offsets[kept], self.times[kept]
+    def finish(self) -> None:
+        """The latest one is always kept."""
+        if self.count and self.latest[0] not in self.offsets:
+            self.offsets = np.append(self.offsets, self.latest[0])
+            self.times = np.append(self.times, self.latest[1])
 
 
 @dataclass
@@ -111,9 +116,9 @@ def boxes_of(headers: Any, before: int) -> tuple[Array, int]:
     )
     high = np.asarray(headers["maxTimestamp"].cast("int64"), np.int64)
     low = np.asarray(headers["baseTimestamp"].cast("int64").fill_null(NO_TIMESTAMP), np.int64)
-    low = np.where(
-        (low == NO_TIMESTAMP) | (low > high), high, low
-    )  # a delete horizon and an emptied batch have no first time
+    # Log append time is one for all records; a delete horizon and an emptied batch have no first time.
+    appended = np.asarray(headers["timestampType"]) == TimestampType.LogAppendTime
+    low = np.where(appended | (low == NO_TIMESTAMP) | (low > high), high, low)
     return np.stack([first, last, low, high]), int(last[-1])
 
 
@@ -155,7 +160,7 @@ def finish(picture: Picture) -> None:
     if not any(segment.boxes.shape[1] for segment in picture.segments) and picture.future.count:
         # All of it lies in the future: then it is the picture.
         kept = picture.future
-        kept.thin()
+        kept.finish()
         picture.segments[0].boxes = np.stack([kept.offsets, kept.offsets, kept.times, kept.times])
     total = sum(segment.boxes.shape[1] for segment in picture.segments)
     for segment in picture.segments:
@@ -165,8 +170,7 @@ def finish(picture: Picture) -> None:
             kept_entries = slice(None, None, -(-len(segment.index_offsets) // MAX_MARKS))
             segment.index_offsets = segment.index_offsets[kept_entries]
             segment.index_times = segment.index_times[kept_entries]
-    picture.late.thin()
-    picture.future.thin()
+    picture.future.finish()
     everything = np.concatenate([segment.boxes for segment in picture.segments] or [np.zeros((4, 0), np.int64)], axis=1)
     if everything.shape[1]:
         picture.window = window_of(everything, picture.future.times)

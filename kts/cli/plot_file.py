@@ -25,14 +25,16 @@ from .plot_words import (
 )
 
 dates: Any = typed_dates  # its functions have no types
-WIDTH_INCHES, TITLE_INCHES, AXES_INCHES, LEGEND_INCHES = 11.0, 0.5, 3.9, 1.25
-TICK_LABELS = {  # by the days between two ticks
+WIDTH_INCHES, TITLE_INCHES, AXES_INCHES, LEGEND_INCHES = 11.0, 0.5, 3.9, 1.4
+FEW_LATE = 100  # more of their marks are drawn behind the batches, or nothing else would be seen
+TICK_LABELS: dict[float, Any] = {  # by the unit of the ticks, in days
     365.0: "%Y",
     30.0: "%Y-%m",
     1.0: "%Y-%m-%d",
-    1 / 1440: "%m-%d %H:%M",
-    1 / 86400: "%m-%d %H:%M:%S",
-    1 / 86400e6: "%H:%M:%S.%f",
+    1 / 24: "%Y-%m-%d %H:%M",
+    1 / 1440: "%Y-%m-%d %H:%M",
+    1 / 86400: "%Y-%m-%d %H:%M:%S",
+    1 / 86400e6: lambda days, _: dates.num2date(days).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
 }
 
 
@@ -43,8 +45,8 @@ def draw(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
     figure = Figure(figsize=(WIDTH_INCHES, height))
     panels = figure.subplots(count, 1, squeeze=False)[:, 0]
     figure.subplots_adjust(
-        left=1.25 / WIDTH_INCHES,
-        right=1 - 0.25 / WIDTH_INCHES,
+        left=2.05 / WIDTH_INCHES,
+        right=1 - 0.45 / WIDTH_INCHES,
         top=1 - TITLE_INCHES / height,
         bottom=LEGEND_INCHES / height,
         hspace=(TITLE_INCHES + LEGEND_INCHES) / AXES_INCHES,
@@ -59,13 +61,15 @@ def draw_panel(panel: Any, picture: Picture) -> None:
     panel.set_title(picture.name, loc="left", fontweight="bold")
     panel.set_title(subtitle(picture), loc="right", fontsize=9, color="#555555")
     panel.set_xlabel("offset")
+    panel.tick_params(labelsize=9)
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     panel.grid(color="#e4e4e4", linewidth=0.7)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)
     if picture.window is None:
         panel.text(0.5, 0.5, "no timestamps", transform=panel.transAxes, ha="center", color="#555555", fontsize=14)
+        panel.set_xticks([])
         panel.set_yticks([])
         return
     height = time_axis(panel, picture.window)
@@ -82,7 +86,7 @@ def draw_panel(panel: Any, picture: Picture) -> None:
         label = segment_label(picture, number)
         panel.add_collection(
             PolyCollection(
-                list(corners), facecolor=colour, edgecolor=colour, linewidth=1.6, joinstyle="round", label=label
+                list(corners), facecolor=colour, edgecolor=colour, linewidth=2, joinstyle="round", label=label, zorder=3
             )
         )
         if number:
@@ -93,7 +97,7 @@ def draw_panel(panel: Any, picture: Picture) -> None:
     room = max((end - begin) * 0.02, 1)
     panel.set_xlim(begin - room, end + room)
     edges(panel, picture, begin, end)
-    panel.legend(loc="upper left", bbox_to_anchor=(-0.01, -0.5 / AXES_INCHES), ncols=4, frameon=False, fontsize=9)
+    panel.legend(loc="upper left", bbox_to_anchor=(-0.01, -0.5 / AXES_INCHES), ncols=3, frameon=False, fontsize=9)
 
 
 def time_axis(panel: Any, window: tuple[int, int]) -> Any:
@@ -117,12 +121,12 @@ def marks(panel: Any, picture: Picture, height: Any) -> None:
     if len(offsets):
         panel.plot(
             offsets, height(times), "D", markersize=4.5, fillstyle="none", markeredgewidth=0.9, color=INDEX_COLOUR,
-            label="time index entry", zorder=3,
+            label="time index entry", zorder=4,
         )  # fmt: skip
     if picture.late.count:
         panel.plot(
             picture.late.offsets, height(picture.late.times), "x", markersize=4.5, markeredgewidth=1.3,
-            color=LATE_COLOUR, label=late_label(picture), zorder=4,
+            color=LATE_COLOUR, label=late_label(picture), zorder=4 if picture.late.count <= FEW_LATE else 2,
         )  # fmt: skip
     if picture.future.count:
         panel.plot(
@@ -148,5 +152,6 @@ def edges(panel: Any, picture: Picture, begin: int, end: int) -> None:
         panel.annotate(
             text, (offset, 0.92 - 0.05 * row if above else 0.08 + 0.05 * row), xycoords=panel.get_xaxis_transform(),
             xytext=(6 if right else -6, 0), textcoords="offset points", ha="right" if right else "left", va="center",
-            fontsize=8.5, color=FUTURE_COLOUR,
+            fontsize=8.5, color=FUTURE_COLOUR, zorder=6,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
         )  # fmt: skip

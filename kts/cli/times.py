@@ -134,7 +134,7 @@ def show_time(ms: int | None) -> str:
 def show_length(ms: int) -> str:
     """``1d 2h`` for a length of time: its two largest parts."""
     parts = []
-    for name in ("w", "d", "h", "m", "s", "ms"):
+    for name in ("d", "h", "m", "s", "ms"):
         whole, ms = divmod(ms, STEPS_MS[name])
         if whole:
             parts.append(f"{whole}{name}")

@@ -214,6 +214,18 @@ def test_damage_is_exit_code_3_and_skipped_on_request(writable: Callable[[Golden
     assert "warning" in skipped.stderr and str(log) in skipped.stderr
 
 
+def test_a_damaged_tail_is_told_or_skipped(writable: Callable[[Golden], Golden]) -> None:
+    scenario = writable(golden("demo", "clicks"))
+    last = scenario.logs("clicks-0")[-1]
+    data = last.read_bytes()
+    last.write_bytes(data + b"\0" * 300)
+    run("dump", scenario.log_dir, code=3)
+    skipped = run("dump", scenario.log_dir, "--on-error", "skip")
+    assert len(skipped.stdout.splitlines()) == 8000 and str(last) in skipped.stderr
+    last.write_bytes(data[:-20])  # a cut tail is a dead writer, not damage
+    assert 7900 < len(run("dump", scenario.log_dir).stdout.splitlines()) < 8000
+
+
 def test_a_table_shows_the_first_records_and_says_that_there_are_more() -> None:
     result = run("dump", ORDERS.log_dir, "--format", "table")
     assert len(result.stdout.splitlines()) == 21

@@ -173,3 +173,11 @@ def test_the_command_line_does_without_pandas(tmp_path: Path) -> None:
     for arguments in (["dump", str(ORDERS), "-o", str(tmp_path / "x.parquet")], ["stats", str(ORDERS)]):
         done = subprocess.run([*KTS, *arguments], capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_terminal_that_knows_only_ascii_gets_escapes() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    for arguments in (["dump", "--format", "table", "--offsets", "0:60"], ["stats"]):
+        done = subprocess.run([*KTS, *arguments, str(ORDERS)], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0 and done.stdout.isascii(), done.stderr
+        assert "\\u2026" in done.stdout if arguments[0] == "dump" else "###" in done.stdout
