@@ -231,7 +231,7 @@ def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
     if any(given[name] is not None for name in OPTION_NAMES):
         return None
     try:
-        return sum(log.log_end_offset - log.log_start_offset for log in logs)
+        return sum(int(log.log_end_offset - log.log_start_offset) for log in logs)
     except KtsError:
         return None
 
