@@ -11,6 +11,9 @@ GET_PACKAGES := sudo apt install python3-venv python3-dev gcc make
 GET_JDK := sudo apt install openjdk-17-jdk-headless maven
 
 BIN := .venv/bin
+# "compat" puts this folder on the module path, where Spark looks for pyspark_kts; import hooks it does not ask.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+EDITABLE := --no-build-isolation --config-settings editable_mode=compat -e
 comma := ,
 EXTRAS := $(if $(JDK),spark$(comma))plot,test
 INSTALLED := .venv/.installed-$(if $(JDK),with,without)-spark
@@ -50,8 +53,8 @@ ifndef JDK
 	@echo "   To have them: $(GET_JDK)"
 endif
 	@echo "== packages, and the two extensions (a few minutes the first time)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check 'setuptools>=77' 'Cython>=3.1'
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[$(EXTRAS)]'
+	@$(PIP) 'setuptools>=77' 'Cython>=3.1'
+	@$(PIP) $(EDITABLE) '.[$(EXTRAS)]'
 	@touch $(BUILT) $@
 
 $(BUILT): $(INSTALLED) $(SOURCES)
@@ -61,7 +64,7 @@ $(BUILT): $(INSTALLED) $(SOURCES)
 
 .venv/.installed-bench: $(INSTALLED)
 	@echo "== packages for the benchmarks: aiokafka, kafka-python"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[bench]'
+	@$(PIP) $(EDITABLE) '.[bench]'
 	@touch $(BUILT) $@
 
 ready: $(INSTALLED) $(BUILT)

@@ -23,7 +23,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several worker processes a file stays on one of them, and all of Spark, because a session is slow to start."""
+    """A file stays on one worker process, and all of Spark on one, because its session is slow to start."""
     for item in items:
         group = "spark" if item.path.parent.name == "spark" else item.path.name
         item.add_marker(pytest.mark.xdist_group(group))
