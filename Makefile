@@ -11,8 +11,8 @@ GET_PACKAGES := sudo apt install python3-venv python3-dev gcc make
 GET_JDK := sudo apt install openjdk-17-jdk-headless maven
 
 BIN := .venv/bin
-# "compat" puts this folder on the module path, where Spark looks for pyspark_kts; import hooks it does not ask.
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+# "compat" puts this folder on the module path, where Spark looks for pyspark_kts; import hooks it does not ask.
 EDITABLE := --no-build-isolation --config-settings editable_mode=compat -e
 comma := ,
 EXTRAS := $(if $(JDK),spark$(comma))plot,test
