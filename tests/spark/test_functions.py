@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from jvm import _missing
 from support import golden, rows
 
 from kts.spark import decode_in_arrow, decode_udf
@@ -18,12 +16,6 @@ if TYPE_CHECKING:
 HEADERS = golden("3.9.2", "headers")
 LZ4 = golden("3.9.2", "ct-lz4")
 EXTREME = golden("3.9.2", "extreme-none")
-
-
-def require_pandas() -> None:
-    """Spark's own mapInArrow asks for pandas, though nothing here does."""
-    if importlib.util.find_spec("pandas") is None:
-        _missing("pandas, which Spark's mapInArrow asks for", "get it by: pip install 'pyspark[sql]'")
 
 
 def require_arrow_udf() -> None:
@@ -47,7 +39,6 @@ def as_ms(table: pa.Table) -> pa.Table:
 
 
 def test_map_in_arrow_gives_flat_rows_and_keeps_chosen_columns(payloads: DataFrame) -> None:
-    require_pandas()
     flat = decode_in_arrow(payloads, "payload", keep=["id"]).toArrow()
     assert flat.schema.names == ["id", "offset", "timestamp", "timestampType", "key", "value", "headers"]
     expected = HEADERS.expected("headers-0")
@@ -60,7 +51,6 @@ def test_map_in_arrow_gives_flat_rows_and_keeps_chosen_columns(payloads: DataFra
 
 
 def test_whole_segment_files_of_binary_file_become_rows(spark: SparkSession) -> None:
-    require_pandas()
     files = spark.read.format("binaryFile").load([str(path) for path in LZ4.logs("ct-lz4-0")])
     flat = decode_in_arrow(files, "content", keep=["path"], columns=["offset", "codec"]).orderBy("offset").toArrow()
     assert flat.column("offset").to_pylist() == [row.offset for row in LZ4.expected("ct-lz4-0")]
@@ -82,7 +72,6 @@ def test_damage_names_the_row(spark: SparkSession) -> None:
     whole = bytearray(HEADERS.logs("headers-0")[0].read_bytes())
     whole[70] ^= 1
     table = spark.createDataFrame([(b"",), (bytes(whole),)], "payload binary").coalesce(1)
-    require_pandas()
     with pytest.raises(Exception, match=r"row 1 \(counted from 0\) of an Arrow batch of 2 rows"):
         decode_in_arrow(table, "payload").count()
     assert decode_in_arrow(table, "payload", columns=["offset"], verify_crc=False).count() > 0
@@ -92,7 +81,6 @@ def test_damage_names_the_row(spark: SparkSession) -> None:
 
 
 def test_timestamps_beyond_sparks_follow_the_policy(spark: SparkSession) -> None:
-    require_pandas()
     files = spark.read.format("binaryFile").load([str(path) for path in EXTREME.logs("extreme-none-0")])
     expected = EXTREME.expected("extreme-none-0")
     for policy, beyond in (("null", None), ("clamp", 2**63 - 1)):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pyarrow as pa
 import pytest
+from jvm import require_spark
 
 from kts.columns import ALL_COLUMNS, BATCH_COLUMNS, record_schema
 from kts.spark.options import Options, parse_options
@@ -23,9 +22,6 @@ from kts.spark.schema import (
     to_spark,
 )
 
-needs_pyspark = pytest.mark.skipif(
-    importlib.util.find_spec("pyspark") is None, reason="needs pyspark; get it by: pip install 'kts[spark]'"
-)
 INT64_MAX = (1 << 63) - 1
 MS = pa.timestamp("ms", tz="UTC")
 
@@ -49,8 +45,8 @@ def test_every_column_has_a_spark_type() -> None:
     assert set(BATCH_TYPES) == {*BATCH_COLUMNS, "topic", "partition", "segment"}
 
 
-@needs_pyspark
 def test_a_schema_is_a_projection_and_mistakes_name_the_column() -> None:
+    require_spark()
     from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
     asked = StructType().add("value", BinaryType()).add("position", LongType())
@@ -73,8 +69,8 @@ def test_a_schema_is_a_projection_and_mistakes_name_the_column() -> None:
         check_schema(maybe_null, options(timestampOverflow="null"))
 
 
-@needs_pyspark
 def test_batches_get_exactly_the_arrow_schema_that_spark_demands() -> None:
+    require_spark()
     from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructType, TimestampType
 
     schema = StructType().add("timestamp", TimestampType()).add("offset", LongType(), nullable=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jvm import require_spark
 from support import golden
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_batches_of_about_the_size_that_is_asked_for(load: Any) -> None:
 
 
 def test_segments_that_went_missing_are_data_loss(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="needs pyspark; get it by: pip install 'kts[spark]'")
+    require_spark()
     from pyspark.sql.types import LongType, StructType
 
     from kts.errors import LogStorageError
