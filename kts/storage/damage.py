@@ -1,6 +1,9 @@
-"""Where a log goes on after damage."""
+"""Where a log goes on after damage, and header scans that go on there."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,6 +11,10 @@ from kts.columns import scan_batches
 from kts.errors import CorruptRecordError
 from kts.storage import files
 from kts.storage.segment import OVERHEAD_BYTES, SMALLEST_SIZE, Segment
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
 
 WINDOW_BYTES = 2**20
 SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
@@ -84,3 +91,28 @@ def _is_sound(file: files.File, position: int, end: int, expected_offset: int) -
     if found.num_rows != 1 or not found.column("crcOk")[0].as_py():
         return False
     return bool(expected_offset <= found.column("lastOffset")[0].as_py() < expected_offset + _SPAN)
+
+
+def header_scan(
+    segment: Segment, start: int, expected_offset: int, skip_damage: bool, first_bytes: int | None = None
+) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
+    """Header scans from a position, each with a mask of the batches whose CRC is wrong.
+
+    With ``skip_damage`` it goes on behind bytes that are no batch, else it raises there.
+    """
+    while True:
+        try:
+            for batch in segment.batches(start, None, first_bytes):
+                if batch.num_rows:
+                    start = int(batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py())
+                    expected_offset = max(expected_offset, batch.column("lastOffset")[-1].as_py() + 1)
+                damaged = ~np.asarray(batch.column("crcOk").to_numpy(zero_copy_only=False), bool)
+                yield batch, damaged
+            return
+        except CorruptRecordError as error:
+            if not skip_damage:
+                raise
+            behind = next_sound_entry(segment, error.position or start, segment.size_bytes, expected_offset)
+            if behind is None:
+                return
+            start = behind

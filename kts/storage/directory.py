@@ -101,10 +101,7 @@ class PartitionLog:
         CorruptRecordError
             The tail of the last segment is damaged, not just cut.
         """
-        segments = self.segments
-        if not segments:
-            return self._log_start_offset or 0
-        return max(segment_end_offset(segments[-1]), self._log_start_offset or 0)
+        return transactions.log_end_offset(self)
 
     @property
     def high_watermark(self) -> int | None:
@@ -216,17 +213,6 @@ class LogDirs(Mapping[TopicPartition, PartitionLog]):
             log.close()
 
 
-def segment_end_offset(segment: Segment) -> int:
-    """The offset after the last whole batch of a segment; its base offset if there is none."""
-    import pyarrow.compute as pc
-
-    end = segment.base_offset
-    for batch in segment.tail():
-        if batch.num_rows:
-            end = max(end, pc.max(batch.column("lastOffset")).as_py() + 1)
-    return end
-
-
 def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
     """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
 
@@ -259,6 +245,9 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
     several = not single
     for one in paths:
         if not os.path.isdir(one):
+            name = files.parse_file_name(os.path.basename(one))
+            if name is not None and name.suffix != ".log":
+                raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
             topic, partition = files.partition_of_file(one)
             lone.setdefault((os.path.dirname(os.path.abspath(one)), topic, partition), []).append(one)
             continue
@@ -301,7 +290,7 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
             inner = files.parse_directory_name(entry.name)
             if inner is not None and not inner.state and entry.is_dir():
                 found.append(PartitionLog(entry.path, inner.topic, inner.partition))
-    if own is not None and not found:
+    if own is not None and not found and not any(entry.name == "meta.properties" for entry in entries):
         return [PartitionLog(path, own.topic, own.partition)], False
     return found, True
 

@@ -88,6 +88,7 @@ def resolve_range(
     ending_offset: int | None = None,
     strict_time_range: bool = False,
     skip_damage: bool = False,
+    verify_crc: bool = True,
 ) -> tuple[int, int]:
     """Times and offsets as the offsets [start, end) that they mean, as in Spark's Kafka source.
 
@@ -101,6 +102,8 @@ def resolve_range(
         -2 is the earliest, -1 the latest.
     strict_time_range : bool
         Late records count too, so that everything behind the start must be read.
+    skip_damage, verify_crc : bool
+        Search behind damaged batches; do not look at CRCs.
 
     Returns
     -------
@@ -109,7 +112,9 @@ def resolve_range(
     """
     start = log.log_start_offset
     if starting_timestamp is not None:
-        found = search.offset_for_timestamp(log, starting_timestamp, skip_damage=skip_damage)
+        found = search.offset_for_timestamp(
+            log, starting_timestamp, skip_damage=skip_damage, verify_crc=verify_crc
+        )
         start = NO_END if found is None else found.offset
     elif starting_offset == -1:
         start = log.log_end_offset
@@ -119,7 +124,9 @@ def resolve_range(
     if ending_timestamp is not None:
         found = None
         if not strict_time_range:
-            found = search.offset_for_timestamp(log, ending_timestamp, skip_damage=skip_damage)
+            found = search.offset_for_timestamp(
+                log, ending_timestamp, skip_damage=skip_damage, verify_crc=verify_crc
+            )
         end = NO_END if found is None else found.offset
     elif ending_offset is not None and ending_offset >= 0:
         end = ending_offset
@@ -135,6 +142,7 @@ def plan(
     *,
     piece_bytes: int | None = None,
     isolation: str = "read_uncommitted",
+    on_error: str = "raise",
 ) -> list[Piece]:
     """The pieces that hold the offsets [start_offset, end_offset), in order.
 
@@ -144,6 +152,8 @@ def plan(
         Split segments that are larger, at entries of their offset index.
     isolation : str
         ``read_committed`` ends at the last stable offset and lists the aborted transactions.
+    on_error : str
+        ``skip`` looks for transactions behind damage too.
 
     Notes
     -----
@@ -155,7 +165,7 @@ def plan(
     start_offset = max(start_offset, log.log_start_offset)
     committed = isolation == "read_committed"
     if committed:
-        end_offset = min(end_offset, log.last_stable_offset)
+        end_offset = min(end_offset, transactions.last_stable_offset(log, skip_damage=on_error == "skip"))
     if start_offset >= end_offset:
         return []
     segments = log.segments
@@ -174,7 +184,9 @@ def plan(
         )  # fmt: skip
         pieces += [piece for piece in _cut(segment, whole, piece_bytes) if piece.start_position < piece.end_position]
     if committed and pieces:
-        aborted = transactions.aborted_transactions(segments[first:], start_offset, end_offset)
+        aborted = transactions.aborted_transactions(
+            segments[first:], start_offset, end_offset, skip_damage=on_error == "skip"
+        )
         pieces = [_with_aborted(piece, aborted, segments) for piece in pieces]
     return pieces
 

@@ -125,10 +125,14 @@ def scan(
         "max_decompressed_bytes": max_decompressed_bytes,
         "views": views,
     }
-    options(**asked)
-    return scan_logs(
-        select(path, topics=topics, partitions=partitions, log_start_offset=log_start_offset), **asked
-    )
+    checked = options(**asked)
+    logs = select(path, topics=topics, partitions=partitions, log_start_offset=log_start_offset)
+    known = {(log.topic, log.partition) for log in logs}
+    for name, given in (("starting_offsets", checked.starting_offsets), ("ending_offsets", checked.ending_offsets)):
+        for topic, partition in given if isinstance(given, dict) else ():
+            if (topic, partition) not in known:
+                raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
+    return scan_logs(logs, **asked)
 
 
 def select(

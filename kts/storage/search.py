@@ -6,7 +6,6 @@ need not be read for a target of t0 or more. Segments whose closing entry is old
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,8 @@ import numpy as np
 from kts.columns import decode
 from kts.errors import CorruptRecordError
 from kts.model import TimestampOffset
-from kts.storage.damage import next_sound_entry
+from kts.storage import files
+from kts.storage.damage import header_scan
 from kts.storage.segment import Segment, at
 
 if TYPE_CHECKING:
@@ -90,19 +90,24 @@ def check_timestamp(value: object, name: str) -> int:
 
 
 def offset_for_timestamp(
-    log: PartitionLog, t_ms: int, *, shipped_search: bool = False, skip_damage: bool = False
+    log: PartitionLog,
+    t_ms: int,
+    *,
+    shipped_search: bool = False,
+    skip_damage: bool = False,
+    verify_crc: bool = True,
 ) -> TimestampOffset | None:
     """See ``PartitionLog.offset_for_timestamp``; ``skip_damage`` goes on behind damaged batches."""
     target = check_timestamp(t_ms, "t_ms")
     if shipped_search:
         return _shipped(log, target)
-    return _search(log, target, skip_damage).answer
+    return _search(log, target, skip_damage, verify_crc).answer
 
 
 def explain_offset_for_timestamp(log: PartitionLog, t_ms: int) -> Explanation:
     """See ``PartitionLog.explain_offset_for_timestamp``. Reads everything behind the answer."""
     target = check_timestamp(t_ms, "t_ms")
-    story = _search(log, target, False)
+    story = _search(log, target)
     if story.answer is None:
         return story
     count, examples = 0, list[TimestampOffset]()
@@ -119,7 +124,7 @@ def explain_offset_for_timestamp(log: PartitionLog, t_ms: int) -> Explanation:
     return replace(story, later_older_records=count, examples=tuple(examples))
 
 
-def _search(log: PartitionLog, target: int, skip_damage: bool) -> Explanation:
+def _search(log: PartitionLog, target: int, skip_damage: bool = False, verify_crc: bool = True) -> Explanation:
     story = Explanation(target)
     log_start = log.log_start_offset
     segments = log.segments
@@ -132,14 +137,19 @@ def _search(log: PartitionLog, target: int, skip_damage: bool) -> Explanation:
         if closed and len(index) and index.lookup(2**63 - 1)[0] < target:
             story = replace(story, segments_skipped=story.segments_skipped + 1)
             continue
-        story = _search_segment(segment, target, log_start, story, skip_damage)
+        story = _search_segment(segment, target, log_start, story, skip_damage, verify_crc)
         if story.answer is not None:
             break
     return story
 
 
 def _search_segment(
-    segment: Segment, target: int, log_start: int, story: Explanation, skip_damage: bool
+    segment: Segment,
+    target: int,
+    log_start: int,
+    story: Explanation,
+    skip_damage: bool = False,
+    verify_crc: bool = True,
 ) -> Explanation:
     """The first record of one segment that qualifies, scanning from where the indexes allow."""
     entry = segment.time_index().lookup(target)
@@ -158,11 +168,13 @@ def _search_segment(
         likely = (maxima >= target) & (_int64(batch, "lastOffset") >= log_start)
         positions, sizes = _int64(batch, "position"), _int64(batch, "sizeInBytes")
         stop = len(positions)
+        if not verify_crc:
+            damaged[:] = False
         for i in np.flatnonzero(likely | damaged).tolist():
             position, size = int(positions[i]), int(sizes[i])
             if damaged[i] and skip_damage:
                 continue
-            offsets, timestamps = _read(segment, position, size)
+            offsets, timestamps = _read(segment, position, size, verify_crc)
             story = replace(story, records_read=story.records_read + len(offsets))
             hits = np.flatnonzero((timestamps >= target) & (offsets >= log_start))
             if len(hits):
@@ -176,31 +188,6 @@ def _search_segment(
     return story
 
 
-def header_scan(
-    segment: Segment, start: int, expected_offset: int, skip_damage: bool, first_bytes: int | None = None
-) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
-    """Header scans from a position, each with a mask of the batches whose CRC is wrong.
-
-    With ``skip_damage`` it goes on behind bytes that are no batch, else it raises there.
-    """
-    while True:
-        try:
-            for batch in segment.batches(start, None, first_bytes):
-                if batch.num_rows:
-                    start = int(batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py())
-                    expected_offset = max(expected_offset, batch.column("lastOffset")[-1].as_py() + 1)
-                damaged = ~np.asarray(batch.column("crcOk").to_numpy(zero_copy_only=False), bool)
-                yield batch, damaged
-            return
-        except CorruptRecordError as error:
-            if not skip_damage:
-                raise
-            behind = next_sound_entry(segment, error.position or start, segment.size_bytes, expected_offset)
-            if behind is None:
-                return
-            start = behind
-
-
 def _int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
     import pyarrow as pa
 
@@ -208,19 +195,19 @@ def _int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
     return array
 
 
-def _read(segment: Segment, position: int, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _read(
+    segment: Segment, position: int, size: int, verify_crc: bool = True
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Offsets and timestamps of the records of one batch."""
-    from kts.storage import files
-
     with files.File(segment.path) as file:
-        return _records(segment, position, memoryview(file.read(position, size)))
+        return _records(segment, position, memoryview(file.read(position, size)), verify_crc)
 
 
 def _records(
-    segment: Segment, position: int, data: memoryview
+    segment: Segment, position: int, data: memoryview, verify_crc: bool = True
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     try:
-        records = decode(data, ["offset", "timestamp"])
+        records = decode(data, ["offset", "timestamp"], verify_crc=verify_crc)
     except CorruptRecordError as error:
         raise at(error, segment.path, position) from error.__cause__
     return _int64(records, "offset"), _int64(records, "timestamp")
@@ -236,7 +223,7 @@ def _shipped(log: PartitionLog, target: int) -> TimestampOffset | None:
         if largest < 0:
             largest = segment.modified_ms
         if largest >= target:
-            return _search_segment(segment, target, log.log_start_offset, Explanation(target), False).answer
+            return _search_segment(segment, target, log.log_start_offset, Explanation(target)).answer
     return None
 
 

@@ -180,13 +180,12 @@ class Segment:
         """
         yield from batches_of(self, self.slices(start, end, first_bytes=first_bytes))
 
-    def tail(self, end: int | None = None) -> Iterator[pa.RecordBatch]:
-        """As ``batches``, from the last place that the offset index knows."""
+    def tail_position(self) -> int:
+        """The last batch start that the offset index knows, 0 if it knows none."""
         offsets, positions = self.offset_index().entries()
-        start = 0
         if len(positions) and self.is_batch_start(int(positions[-1]), int(offsets[-1])):
-            start = int(positions[-1])
-        yield from self.batches(start, end)
+            return int(positions[-1])
+        return 0
 
 
 def _sound(index: TimeIndex | OffsetIndex, entry_bytes: int) -> bool:

@@ -158,8 +158,9 @@ def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.Record
             ending_offset=_offset_of(log, asked.ending_offsets),
             strict_time_range=asked.strict_time_range,
             skip_damage=asked.on_error == "skip",
+            verify_crc=asked.verify_crc,
         )
-        for piece in pieces.plan(log, start, end, isolation=asked.isolation):
+        for piece in pieces.plan(log, start, end, isolation=asked.isolation, on_error=asked.on_error):
             yield from pieces.read_piece(
                 piece,
                 columns=asked.columns,

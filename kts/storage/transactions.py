@@ -20,9 +20,12 @@ from crc32c import crc32c
 from kts.columns import decode
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.storage import files
+from kts.storage.damage import header_scan
 from kts.storage.segment import Segment, at
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
     from kts.storage.directory import PartitionLog
@@ -126,7 +129,9 @@ def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
     return sorted(found, reverse=True)
 
 
-def aborted_transactions(segments: list[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+def aborted_transactions(
+    segments: list[Segment], start_offset: int, end_offset: int, *, skip_damage: bool = False
+) -> list[AbortedTransaction]:
     """Aborted transactions with batches in [start_offset, end_offset), by first offset.
 
     Parameters
@@ -151,8 +156,8 @@ def aborted_transactions(segments: list[Segment], start_offset: int, end_offset:
                 pass
         elif segment.time_index_path is not None or segment.offset_index_path is not None:
             continue
-        for batch in segment.batches():
-            for marker in markers(segment, batch):
+        for batch, damaged in header_scan(segment, 0, segment.base_offset, skip_damage):
+            for marker in markers(segment, _without(batch, damaged, skip_damage)):
                 if marker.kind == ABORT:
                     first = marked.get(marker.producer_id, -1) + 1
                     found.append(AbortedTransaction(marker.producer_id, first, marker.offset))
@@ -191,7 +196,7 @@ def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> l
     ]
 
 
-def last_stable_offset(log: PartitionLog) -> int:
+def last_stable_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
     """First offset of the earliest open transaction, else the log end offset.
 
     Notes
@@ -199,7 +204,7 @@ def last_stable_offset(log: PartitionLog) -> int:
     The newest sound snapshot at or below the log end gives the transactions open there, and the headers of the batches
     behind it the rest: after a clean stop that is nothing. Without snapshots all headers are read.
     """
-    end = log.log_end_offset
+    end = log_end_offset(log, skip_damage=skip_damage)
     start, still_open = log.log_start_offset, dict[int, int]()
     for offset, path in snapshot_paths(log):
         if offset > end:
@@ -214,9 +219,32 @@ def last_stable_offset(log: PartitionLog) -> int:
     for number, segment in enumerate(segments):
         if start >= end or (number + 1 < len(segments) and segments[number + 1].base_offset <= start):
             continue
-        for batch in segment.batches(segment.start_position(start)):
-            _follow(segment, batch, start, still_open)
+        for batch, damaged in header_scan(segment, segment.start_position(start), start, skip_damage):
+            _follow(segment, _without(batch, damaged, skip_damage), start, still_open)
     return min([end, *still_open.values()])
+
+
+def log_end_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
+    """The offset after the last whole batch of the last segment; its base offset if there is none."""
+    import pyarrow.compute as pc
+
+    segments = log.segments
+    end = log.log_start_offset
+    if segments:
+        last = segments[-1]
+        end = max(end, last.base_offset)
+        for batch, damaged in header_scan(last, last.tail_position(), last.base_offset, skip_damage):
+            rows = _without(batch, damaged, skip_damage)
+            if rows.num_rows:
+                end = max(end, pc.max(rows.column("lastOffset")).as_py() + 1)
+    return end
+
+
+def _without(batch: pa.RecordBatch, damaged: npt.NDArray[np.bool_], skip_damage: bool) -> pa.RecordBatch:
+    """A header scan without the batches whose CRC is wrong, if those are to be skipped."""
+    import pyarrow as pa
+
+    return batch.filter(pa.array(~damaged)) if skip_damage and damaged.any() else batch
 
 
 def _follow(segment: Segment, batch: pa.RecordBatch, start: int, still_open: dict[int, int]) -> None:

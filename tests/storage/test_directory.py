@@ -166,6 +166,9 @@ def test_empty_directories_are_empty(tmp_path: Path) -> None:
     assert isinstance(log, kts.PartitionLog) and log.segments == []
     assert (log.log_start_offset, log.log_end_offset, log.last_stable_offset) == (0, 0, 0)
     assert log.scan().read_all().num_rows == 0 and log.batches().read_all().num_rows == 0
+    (tmp_path / "kafka-0").mkdir()
+    (tmp_path / "kafka-0" / "meta.properties").write_text("version=1\n")
+    assert isinstance(kts.open(tmp_path / "kafka-0"), kts.LogDirs)
     (tmp_path / "nothing").mkdir()
     assert len(kts.open(tmp_path / "nothing")) == 0
 
@@ -193,6 +196,13 @@ def test_a_path_of_another_type_is_refused_by_name(path: Any) -> None:
         kts.open(path)
     with pytest.raises(ValueError, match="path"):
         kts.open([])
+
+
+def test_an_index_is_not_a_segment(tmp_path: Path) -> None:
+    index = partition(tmp_path, "t-0") / f"{0:020}.timeindex"
+    index.write_bytes(bytes(12))
+    with pytest.raises(ValueError, match="path.*timeindex.*no records"):
+        kts.open(index)
 
 
 def test_a_fifo_and_an_unreadable_file_are_storage_errors_with_their_errno(tmp_path: Path) -> None:

@@ -192,6 +192,29 @@ def test_read_committed_is_what_a_consumer_read(
     assert log.last_stable_offset == scenario.meta["partitions"][name]["lastStableOffset"]
 
 
+@pytest.mark.parametrize(("scenario", "name"), TRANSACTIONAL[:3], ids=str)
+def test_read_committed_goes_on_behind_damage_when_skipping(
+    scenario: Golden, name: str, writable: Callable[[Golden], Golden]
+) -> None:
+    directory = writable(scenario).partition_dir(name)
+    for path in directory.iterdir():
+        if path.suffix in LESS:
+            path.unlink()
+    log_start = scenario.log_start_offset(name)
+    table = kts.scan(directory, columns=["offset", "transactional", "position"], log_start_offset=log_start).read_all()
+    lost = next(row for row in table.to_pylist() if not row["transactional"])
+    flip(scenario_log(directory, lost["offset"]), lost["position"] + 50)
+    expected = [o for o in scenario.meta["partitions"][name]["readCommittedOffsets"] if o != lost["offset"]]
+    with pytest.warns(UserWarning, match="damaged and left out"):
+        found = offsets(directory, isolation="read_committed", on_error="skip", log_start_offset=log_start)
+    assert set(found) <= set(expected) and len(found) >= len(expected) - 3
+
+
+def scenario_log(directory: Path, offset: int) -> Path:
+    """The segment that holds an offset."""
+    return max(path for path in directory.glob("*.log") if int(path.stem) <= offset)
+
+
 def test_control_records_come_only_when_asked() -> None:
     if not TRANSACTIONAL:
         pytest.fail("the test data has no transactional scenario")
@@ -339,6 +362,10 @@ def test_verify_crc_false_reads_over_a_wrong_crc_only(tmp_path: Path) -> None:
     with pytest.raises(kts.CorruptRecordError, match="CRC"):
         offsets(path)
     assert offsets(path, verify_crc=False) == list(range(30))
+    assert offsets(path, verify_crc=False, starting_timestamp=2, ending_timestamp=3) == [1]
+    with pytest.raises(kts.CorruptRecordError, match="CRC"):
+        offsets(path, starting_timestamp=4)
+    assert offsets(path, verify_crc=False, starting_timestamp=4) == []
 
 
 def test_a_bomb_is_refused_by_the_setting(tmp_path: Path) -> None:
@@ -458,6 +485,7 @@ def test_a_resolved_range_is_plain_offsets(tmp_path: Path) -> None:
         ({"starting_offsets": -3}, ValueError, "starting_offsets"),
         ({"starting_offsets": "first"}, TypeError, "starting_offsets"),
         ({"ending_offsets": {"t": {0: None}}}, TypeError, "ending_offsets"),
+        ({"ending_offsets": {"u": {0: 5}}}, kts.UnknownTopicOrPartitionError, "ending_offsets.*u-0"),
         ({"topics": 5}, TypeError, "topics"),
         ({"topics": [5]}, TypeError, "topics"),
         ({"topics": ["none"]}, kts.UnknownTopicOrPartitionError, "none.*t"),
