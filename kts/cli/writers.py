@@ -143,14 +143,17 @@ class Table:
 
 
 class Parquet(Table):
-    """Row groups of about 64 MiB, zstd; dictionaries for what repeats."""
+    """Row groups of about 64 MiB, zstd; dictionaries for what repeats, least and greatest of what has an order."""
 
     def __init__(self, file: BinaryIO, schema: Any, keys: str | None, values: str | None) -> None:
         from pyarrow import parquet
 
         super().__init__(file, schema, keys, values)
         few = [name for name in FEW_VALUES if name.split(".")[0] in schema.names]
-        self._writer = parquet.ParquetWriter(file, self.schema, compression="zstd", use_dictionary=few or False)
+        measured = [name for name in schema.names if name not in ("key", "value", "headers")]
+        self._writer = parquet.ParquetWriter(
+            file, self.schema, compression="zstd", use_dictionary=few or False, write_statistics=measured or False
+        )
         self._held: list[Any] = []
         self._held_bytes = 0
 
