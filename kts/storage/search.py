@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kts.storage.directory import PartitionLog
 
-FIRST_BYTES = 2**16  # most searches end within an index interval (4096 bytes)
+FIRST_BYTES = 2**13  # most searches end within an index interval (4096 bytes); doubled from slice to slice
 EXAMPLES = 5
 
 

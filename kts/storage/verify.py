@@ -127,7 +127,8 @@ def _segment(
                     ended.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
     # An active segment's indexes are both preallocated, as long as the broker runs and after it was killed.
     checks = [check for check in (offset_check, time_check) if check is not None]
-    allowed = following is None and bool(checks) and all(check.preallocated for check in checks)
+    stopped = files.exists(os.path.join(os.path.dirname(os.path.abspath(state.log.path)), CLEAN_SHUTDOWN))
+    allowed = following is None and not stopped and all(check.preallocated for check in checks)
     for check in checks:
         yield from check.end(facts, allowed)
     yield from _txn_index(segment, txn_path, ended, markers_seen, following, facts)

@@ -316,6 +316,14 @@ def test_planted_damage_is_found_and_named(plant: Callable[[Path], None], kind: 
     assert {one.kind for one in verify(sound, deep=True)} >= {one.kind for one in found}
 
 
+def test_zero_tails_of_an_active_segment_are_fine_until_a_clean_stop(sound: Path) -> None:
+    for suffix, size in ((".index", 8), (".timeindex", 12)):
+        nth(sound, suffix, 3).write_bytes(nth(sound, suffix, 3).read_bytes() + bytes(100 * size))
+    assert list(verify(sound)) == []
+    (sound.parent / ".kafka_cleanshutdown").write_bytes(b"")
+    assert [one.kind for one in verify(sound)] == ["zero-tail", "zero-tail"]
+
+
 def test_damage_in_the_middle_does_not_hide_what_follows(sound: Path) -> None:
     log = nth(sound, ".log", 0)
     starts = positions(log)
