@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
 from .names import CODEC_NAMES, TYPE_NAMES
-from .output import note, print_json, print_table
+from .output import note, print_table, sink
 from .times import show_time
+
+if TYPE_CHECKING:
+    from ..storage.directory import PartitionLog
+    from ..storage.segment import Segment
 
 TABLE_ROWS = 1000
 
@@ -39,32 +44,50 @@ def command(
     The CRC of each is checked; a wrong one is shown and does not stop the list.
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
-    shown = limit if limit is not None or as_json else TABLE_ROWS
-    rows: list[list[object]] = []
-    count = 0
+    left = limit if limit is not None or as_json else TABLE_ROWS + 1
+    if as_json:
+        with sink(None) as file:
+            for log, segment, headers in limited(logs, left):
+                print_lines(file, log, segment, headers)
+        return
+    rows = [cells(log, row) for log, _, headers in limited(logs, left) for row in integers(headers).to_pylist()]
+    more = limit is None and len(rows) > TABLE_ROWS and bool(rows.pop())
+    names = ("partition", "position", "size", "magic", "codec", "first offset", "last offset", "records", "base time")
+    print_table((*names, "max time", "type", "flags"), rows, right=(1, 2, 3, 5, 6, 7))
+    if more:
+        note(f"the first {TABLE_ROWS:,}; more with --limit N, all with --json")
+
+
+def limited(logs: Sequence[PartitionLog], left: int | None) -> Iterator[tuple[PartitionLog, Segment, Any]]:
+    """Header scans of all segments, cut after ``left`` rows."""
     for log in logs:
         for segment in log.segments:
             for headers in segment.batches():
-                for row in integers(headers).to_pylist():
-                    if shown is not None and count == shown:
-                        finish(rows, as_json, None if limit is not None else shown)
-                        return
-                    count += 1
-                    if as_json:
-                        print_json(as_object(log, segment, row))
-                    else:
-                        rows.append(cells(log, row))
-    finish(rows, as_json, None)
+                if left is not None:
+                    headers = headers.slice(0, left)
+                    left -= headers.num_rows
+                yield log, segment, headers
+                if left == 0:
+                    return
 
 
-def finish(rows: list[list[object]], as_json: bool, cut_at: int | None) -> None:
-    """Print the table; say so when it is not all."""
-    if as_json:
-        return
-    names = ("partition", "position", "size", "magic", "codec", "first offset", "last offset", "records", "base time")
-    print_table((*names, "max time", "type", "flags"), rows, right=(1, 2, 3, 5, 6, 7))
-    if cut_at is not None:
-        note(f"the first {cut_at:,}; more with --limit N, all with --json")
+def print_lines(file: BinaryIO, log: PartitionLog, segment: Segment, headers: Any) -> None:
+    """One JSON object a row, with the column names of ``kts.scan_batches``; times in ms."""
+    import pyarrow as pa
+
+    from .jsonl import json_lines
+    from .text import spelled
+
+    count = headers.num_rows
+    at = headers.schema.get_field_index("codec")
+    named = headers.set_column(at, "codec", spelled(headers["codec"], lambda codec: CODEC_NAMES.get(codec, str(codec))))
+    where = {
+        "topic": pa.repeat(log.topic, count),
+        "partition": pa.repeat(log.partition, count),
+        "segment": pa.repeat(segment.path, count),
+    }
+    columns = [*where.values(), *named.columns]
+    file.write(json_lines(pa.record_batch(columns, names=[*where, *named.schema.names])))
 
 
 def integers(headers: Any) -> Any:
@@ -73,18 +96,6 @@ def integers(headers: Any) -> Any:
         at = headers.schema.get_field_index(name)
         headers = headers.set_column(at, name, headers[name].cast("int64"))
     return headers
-
-
-def as_object(log: Any, segment: Any, row: dict[str, Any]) -> dict[str, Any]:
-    """A row for ``--json``: api names, times in ms."""
-    return (
-        {"topic": log.topic, "partition": log.partition, "segment": segment.path}
-        | row
-        | {
-            "codec": CODEC_NAMES.get(row["codec"], row["codec"]),
-            "timestampType": TYPE_NAMES.get(row["timestampType"], row["timestampType"]),
-        }
-    )
 
 
 def cells(log: Any, row: dict[str, Any]) -> list[object]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from ..errors import KtsError
+from .dump_table import print_records
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .names import TYPE_NAMES
-from .output import note, print_table, progress, refuse_terminal, show_bytes, sink
-from .times import SPELLINGS, resolve, show_time, time_options
+from .output import note, progress, refuse_terminal, show_bytes, sink
+from .times import SPELLINGS, resolve, time_options
 
 if TYPE_CHECKING:
     from .writers import Writer
@@ -29,7 +29,6 @@ OPTION_NAMES = {
     "ending_offsets": "--offsets",
 }
 TABLE_ROWS = 20
-SHOWN_CHARACTERS = 60
 
 EPILOG = f"""\b
 Examples:
@@ -119,7 +118,8 @@ def command(
     check_scan(given)
     logs = open_logs(paths, topics=topics, partitions=partitions, internal=False)
     if kind == "table":
-        print_records(logs, given, TABLE_ROWS if limit is None else limit, keys, values)
+        shown = TABLE_ROWS if limit is None else limit
+        print_records(scanned(logs, given, shown + 1), given["columns"], shown, keys, values)
         return
     write_records(logs, given, limit, kind, output, keys, values)
 
@@ -250,52 +250,3 @@ def make_writer(
         return writers.Arrow(file, schema, keys, values, stream=stream)
     keys, values = keys or "base64", values or "base64"
     return writers.Csv(file, schema, keys, values) if kind == "csv" else writers.JsonLines(file, keys, values)
-
-
-def print_records(logs: Sequence[Any], given: dict[str, Any], limit: int, keys: str | None, values: str | None) -> None:
-    """The first records as a table, and a note when there are more."""
-    rows: list[list[str]] = []
-    columns = given["columns"]
-    more = False
-    for batch in scanned(logs, given, limit + 1):
-        lists = [shown_column(name, batch[name], keys if name == "key" else values) for name in columns]
-        rows += [list(row) for row in zip(*lists, strict=True)]
-    if len(rows) > limit:
-        more = bool(rows.pop())
-    numbers = [number for number, name in enumerate(columns) if name in ("partition", "offset", "position")]
-    print_table(columns, rows, right=numbers)
-    if more:
-        note(f"the first {limit} records; more with --limit N, all with --format jsonl or -o FILE.parquet")
-
-
-def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
-    """A column's cells for people."""
-    if name in ("timestamp", "createTimestamp"):
-        return [show_time(ms) for ms in column.cast("int64").to_pylist()]
-    if name == "timestampType":
-        return [TYPE_NAMES.get(value, str(value)) for value in column.to_pylist()]
-    if name == "headers":
-        cells = column.to_pylist()
-        return [", ".join(f"{h['key']}={shown_bytes(h['value'], None)}" for h in cell or []) for cell in cells]
-    if name in ("key", "value"):
-        return [shown_bytes(value, encoding) for value in column.to_pylist()]
-    return ["" if value is None else str(value) for value in column.to_pylist()]
-
-
-def shown_bytes(value: bytes | None, encoding: str | None) -> str:
-    """A key or value in a table cell: as asked, else text where it is text; long ones are cut."""
-    from base64 import b64encode
-
-    if value is None:
-        return "null"
-    if encoding == "hex":
-        text = value.hex()
-    elif encoding == "base64":
-        text = b64encode(value).decode("ascii")
-    else:
-        try:
-            text = value.decode("utf-8")
-        except UnicodeDecodeError:
-            text = f"0x{value.hex()}"
-        text = text if text.isprintable() else repr(text)[1:-1]
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

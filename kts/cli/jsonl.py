@@ -62,7 +62,7 @@ def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
         column = column.cast(pa.int64())
     elif name == "timestampType":
         return _few_values(column, lambda value: json.dumps(TYPE_NAMES.get(value, value)))
-    if name in ("topic", "partition") or pa.types.is_boolean(kind):
+    if name == "partition" or pa.types.is_boolean(kind) or pa.types.is_string(kind):
         return _few_values(column, json.dumps)
     if pa.types.is_list(kind):
         return _headers(column)
