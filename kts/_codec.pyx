@@ -1618,7 +1618,7 @@ cdef class Source:
             PyObject_GetBuffer(buf, &self.view, PyBUF_SIMPLE)
         except TypeError as error:
             raise TypeError(f"buf: expected bytes or another buffer, found {type(buf).__name__}") from error
-        except BufferError as error:
+        except (BufferError, ValueError) as error:
             raise TypeError(f"buf: expected a contiguous buffer: {error}") from error
         self.held = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def check_columns(columns: Sequence[str] | None, default: tuple[str, ...], known
     """
     if columns is None:
         return default
-    if isinstance(columns, (str, bytes)):
+    if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
         raise TypeError(f"columns: expected a list of names, found {columns!r}")
     names = tuple(columns)
     for name in names:

@@ -99,6 +99,8 @@ def encode(
     if timestamp_type not in ("CreateTime", "LogAppendTime"):
         raise ValueError(f"timestamp_type: expected CreateTime or LogAppendTime, found {timestamp_type!r}")
     codec = codec_id(compression, magic)
+    if level is not None:
+        _integer("level", level, -(2**31), 2**31 - 1)
     compress = compressor(codec, magic, level) if codec != NONE else None
     _integer("base_offset", base_offset, 0, INT64_MAX)
     _integer("batch_bytes", batch_bytes, 1, 2**31 - 1)
@@ -240,6 +242,8 @@ class _Rows:
         import pyarrow as pa
 
         array = self.columns[name]
+        if not (pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type) or pa.types.is_null(array.type)):
+            raise ValueError(f"batch: column {name!r}: expected {_wanted(name)}, found {array.type}")
         try:
             if pa.types.is_timestamp(array.type):
                 array = array.cast(pa.timestamp("ms", tz=array.type.tz)).view(pa.int64())
@@ -273,6 +277,11 @@ class _Rows:
         self.has_headers = False
         if array is None or array.null_count == len(array):
             return None
+        kind = array.type
+        entry = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+        named = entry is not kind and pa.types.is_struct(entry) and {field.name for field in entry}
+        if named != {"key", "value"} or entry.num_fields != 2:
+            raise ValueError(f"batch: column 'headers': expected {_wanted('headers')}, found {kind}")
         try:
             array = array.cast(record_schema(("headers",), False).field(0).type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -7,6 +7,7 @@ import pickle
 import threading
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -55,6 +56,8 @@ def test_column_types_are_the_pinned_ones() -> None:
         (lambda: kts.decode(b"", ["offset", "offset"]), ValueError, "repeated"),
         (lambda: kts.decode(b"", "offset"), TypeError, "columns"),
         (lambda: kts.decode(b"", [1]), TypeError, "columns"),
+        (lambda: kts.decode(b"", 3), TypeError, "columns"),
+        (lambda: kts.decode(np.zeros(8, np.int8)[::2]), TypeError, "buf"),
         (lambda: kts.decode("text"), TypeError, "buf"),
         (lambda: kts.decode(None), TypeError, "buf"),
         (lambda: kts.decode(memoryview(b"abcd")[::2]), TypeError, "buf"),

@@ -183,6 +183,7 @@ def test_empty_headers_are_no_headers_in_any_magic() -> None:
         ({}, {"magic": True}, ValueError, "magic"),
         ({}, {"compression": "brotli"}, ValueError, "compression"),
         ({}, {"compression": "gzip", "level": 99}, ValueError, "level"),
+        ({}, {"compression": "gzip", "level": "6"}, TypeError, "level"),
         ({}, {"compression": "snappy", "level": 1}, ValueError, "level"),
         ({}, {"timestamp_type": "create"}, ValueError, "timestamp_type"),
         ({}, {"timestamp_type": "LogAppendTime"}, ValueError, "log_append_time_ms"),
@@ -199,6 +200,10 @@ def test_empty_headers_are_no_headers_in_any_magic() -> None:
         ({"offset": [-1, 1]}, {}, ValueError, "offset"),
         ({"offset": [None]}, {}, ValueError, "offset"),
         ({"timestamp": [b"x"]}, {}, ValueError, "timestamp"),
+        ({"timestamp": [1.5]}, {}, ValueError, "timestamp"),
+        ({"offset": ["1"]}, {}, ValueError, "offset"),
+        ({"headers": pa.array([[{"key": "k", "val": b"v"}]])}, {}, ValueError, "headers.*val"),
+        ({"headers": pa.array([[("k", b"v")]], pa.map_(pa.string(), pa.binary()))}, {}, ValueError, "headers"),
         ({"headers": [[("k", 1)]]}, {}, ValueError, "headers"),
         ({"headers": [[(None, b"")]]}, {}, ValueError, "headers"),
         ({"value": [b""]}, {"preserve_batches": True}, ValueError, "preserve_batches"),
@@ -215,3 +220,8 @@ def test_a_wrapper_of_several_magics_is_not_preserved_in_silence() -> None:
     mixed = rows.set_column(place, "magic", pa.array([0, 1], pa.int8()))
     with pytest.raises(ValueError, match="several magics"):
         kts.encode(mixed, preserve_batches=True)
+
+
+def test_the_fields_of_headers_are_found_by_name() -> None:
+    data = kts.encode({"headers": pa.array([[{"value": b"v", "key": "k"}]])})
+    assert column(data, "headers") == [[{"key": "k", "value": b"v"}]]
