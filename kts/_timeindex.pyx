@@ -125,14 +125,14 @@ cdef inline int64_t search(const uint8_t *data, int64_t n, int64_t target, int s
 
 
 cdef inline void search_lanes(
-    const uint8_t *data, int64_t n, const int64_t *targets, int64_t *slots, int stride
+    const uint8_t *data, int64_t first, int64_t n, const int64_t *targets, int64_t *slots, int stride
 ) noexcept nogil:
-    """LANES searches in step: while one waits for memory the others go on. n > 0."""
+    """LANES searches in step among the n > 0 slots from `first`: while one waits for memory the others go on."""
     cdef int64_t low[LANES]
     cdef int64_t half
     cdef int i
     for i in range(LANES):
-        low[i] = 0
+        low[i] = first
     while n > 1:
         half = n >> 1
         for i in range(LANES):
@@ -174,14 +174,30 @@ cdef inline bint rises(const int64_t *targets, int64_t count, int64_t before) no
     return True
 
 
+cdef inline void put(
+    const uint8_t *data, int64_t slot, int64_t base, int64_t *key, int64_t *value, int stride
+) noexcept nogil:
+    """The answer for a slot: absolute, and what Kafka gives below the first entry."""
+    if slot < 0:
+        key[0] = -1 if stride == 12 else base
+        value[0] = base if stride == 12 else 0
+    elif stride == 12:
+        key[0] = key_at(data, slot, 12)
+        value[0] = kts_plus(base, value_at(data, slot, 12))
+    else:
+        key[0] = kts_plus(base, key_at(data, slot, 8))
+        value[0] = value_at(data, slot, 8)
+
+
 cdef inline void search_many(
     const uint8_t *data, int64_t n, int64_t base, const int64_t *targets, int64_t count,
     int64_t *keys, int64_t *values, int stride
 ) noexcept nogil:
+    """Answers for all targets, LANES at a time: a block that rises searches only between its own ends."""
     cdef int64_t slots[LANES]
     cdef int64_t shifted[LANES]
     cdef const int64_t *block
-    cdef int64_t done = 0, todo, known = -1, before = INT64_MAX, target
+    cdef int64_t done = 0, todo, known = -1, last, before = INT64_MAX
     cdef int i
     while done < count:
         todo = min(<int64_t>LANES, count - done)
@@ -189,38 +205,37 @@ cdef inline void search_many(
         if stride == 8:
             # Offsets become relative; below the base nothing matches, and the subtraction must not wrap.
             for i in range(todo):
-                target = block[i]
-                shifted[i] = target - base if target >= base else INT64_MIN
+                shifted[i] = block[i] - base if block[i] >= base else INT64_MIN
             block = shifted
         if n == 0:
             for i in range(todo):
                 slots[i] = -1
-        elif rises(block, todo, before) or n < 4:
-            for i in range(todo):
-                if block[i] < before:
-                    known = -1
-                before = block[i]
-                if known + 1 < n and key_at(data, known + 1, stride) <= before:
-                    known = gallop(data, n, before, known + 1, stride)
-                slots[i] = known
-        else:
+        elif rises(block, todo, before):
+            last = gallop(data, n, block[todo - 1], known, stride)
+            if last == known:
+                put(data, known, base, &keys[done], &values[done], stride)
+                for i in range(1, todo):
+                    keys[done + i] = keys[done]
+                    values[done + i] = values[done]
+                before = block[todo - 1]
+                done += todo
+                continue
             if todo == LANES:
-                search_lanes(data, n, block, slots, stride)
+                search_lanes(data, max(known, 0), last - max(known, 0) + 1, block, slots, stride)
             else:
                 for i in range(todo):
-                    slots[i] = search(data, n, block[i], stride)
+                    known = slots[i] = gallop(data, n, block[i], known, stride)
+            known = last
+        elif todo == LANES:
+            search_lanes(data, 0, n, block, slots, stride)
+            known = slots[LANES - 1]
+        else:
+            for i in range(todo):
+                slots[i] = search(data, n, block[i], stride)
             known = slots[todo - 1]
-            before = block[todo - 1]
+        before = block[todo - 1]
         for i in range(todo):
-            if slots[i] < 0:
-                keys[done + i] = -1 if stride == 12 else base
-                values[done + i] = base if stride == 12 else 0
-            elif stride == 12:
-                keys[done + i] = key_at(data, slots[i], 12)
-                values[done + i] = kts_plus(base, value_at(data, slots[i], 12))
-            else:
-                keys[done + i] = kts_plus(base, key_at(data, slots[i], 8))
-                values[done + i] = value_at(data, slots[i], 8)
+            put(data, slots[i], base, &keys[done + i], &values[done + i], stride)
         done += todo
 
 
