@@ -104,7 +104,7 @@ def command(
     if kind == "table" and output not in (None, "-"):
         raise click.UsageError("--format table is for reading here; for a file use jsonl, csv, parquet or arrow")
     first, behind = offset_range(offsets)
-    given = {
+    given: dict[str, Any] = {
         "starting_timestamp": resolve(start, "--from", unit, now),
         "ending_timestamp": resolve(end, "--to", unit, now),
         "strict_time_range": strict,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -93,16 +95,25 @@ def at_once(logs: Sequence[PartitionLog], deep: bool, jobs: int, advance: Callab
     """Check several partitions at a time, each in a process; the order of the findings stays."""
     tasks = [(paths_of(log), deep) for log in logs]
     context = multiprocessing.get_context("spawn")
-    # Ctrl-C goes to every process of a terminal; the workers are started deaf to it, the parent ends them.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with deaf_to_interrupts():
         pool = context.Pool(min(jobs, len(tasks)))
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     with pool:
         for log, found in zip(logs, pool.imap(check, tasks), strict=True):
             advance(sum(segment.size_bytes for segment in log.segments))
             yield from found
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes started here ignore Ctrl-C, which goes to all of a terminal's; the parent hears it and ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def check(task: tuple[Sequence[str], bool]) -> list[Violation]:
