@@ -38,12 +38,15 @@ class OffsetIndexCheck:
             return
         end = int(headers.position[-1] + headers.size[-1])
         stop = int(np.searchsorted(self.positions, end))
-        for n in range(self.done, stop):
-            offset, position = int(self.offsets[n]), int(self.positions[n])
-            i = int(np.searchsorted(headers.position, position))
-            if i == len(headers.position) or headers.position[i] != position:
+        offsets, positions = self.offsets[self.done : stop], self.positions[self.done : stop]
+        places = np.searchsorted(headers.position, positions)
+        inside = np.minimum(places, len(headers.position) - 1)
+        starts = headers.position[inside] == positions
+        for k in np.flatnonzero(~starts | (headers.sound[inside] & (offsets != headers.last[inside]))).tolist():
+            n, offset, position, i = self.done + k, int(offsets[k]), int(positions[k]), int(inside[k])
+            if not starts[k]:
                 yield self.violation(n, offset, f"no batch starts at its position {position}")
-            elif headers.sound[i] and offset != headers.last[i]:
+            else:
                 first = int(headers.first[i])
                 within = first <= offset <= headers.last[i] if headers.wrapper[i] else offset == first
                 if offset > headers.last[i]:
@@ -100,13 +103,14 @@ class TimeIndexCheck:
             return
         rising = np.maximum.accumulate(headers.last)
         stop = int(np.searchsorted(self.offsets, rising[-1], "right"))
-        for n in range(self.done, stop):
-            timestamp, offset = int(self.timestamps[n]), int(self.offsets[n])
-            i = int(np.searchsorted(rising, offset))
+        timestamps, offsets = self.timestamps[self.done : stop], self.offsets[self.done : stop]
+        places = np.searchsorted(rising, offsets)
+        right = (offsets >= headers.first[places]) & (headers.max_timestamp[places] == timestamps)
+        right &= (headers.running_max[places] == timestamps) | (headers.magic[places] == 0)
+        for k in np.flatnonzero(~right & (headers.magic[places] != 0)).tolist():
+            n, timestamp, offset, i = self.done + k, int(timestamps[k]), int(offsets[k]), int(places[k])
             if not headers.sound[: i + 1].all():
                 break
-            if headers.magic[i] == 0:
-                continue
             if offset < headers.first[i]:
                 yield self.violation(n, offset, f"no batch has its offset; the next one starts at {headers.first[i]}")
             elif timestamp not in (headers.running_max[i], headers.filled_max[i]):
