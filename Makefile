@@ -38,6 +38,8 @@ help:
 
 .venv/.made:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found. Next: $(GET_PACKAGES)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, $(PYTHON) is older. Next: make PYTHON=python3.11, or $(GET_PACKAGES)"; exit 1; }
 	@$(CC) --version >/dev/null 2>&1 || { echo "No C compiler '$(CC)' found. Next: $(GET_PACKAGES)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "This Python cannot make environments. Next: $(GET_PACKAGES)"; exit 1; }
@@ -55,7 +57,7 @@ endif
 	@echo "== packages, and the two extensions (a few minutes the first time)"
 	@$(PIP) 'setuptools>=77' 'Cython>=3.1'
 	@$(PIP) $(EDITABLE) '.[$(EXTRAS)]'
-	@touch $(BUILT) $@
+	@touch $@ $(BUILT)
 
 $(BUILT): $(INSTALLED) $(SOURCES)
 	@echo "== build: the two extensions"
@@ -65,7 +67,7 @@ $(BUILT): $(INSTALLED) $(SOURCES)
 .venv/.installed-bench: $(INSTALLED)
 	@echo "== packages for the benchmarks: aiokafka, kafka-python"
 	@$(PIP) $(EDITABLE) '.[bench]'
-	@touch $(BUILT) $@
+	@touch $@ $(BUILT)
 
 ready: $(INSTALLED) $(BUILT)
 

@@ -32,7 +32,7 @@ def class_path() -> str | None:
     jars = BUILD / "class-path.txt"
     pom = ROOT / "tests" / "java" / "pom.xml"
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={jars}"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, capture_output=True)
     found = f"{jars.read_text().strip()}:{BUILD}"
     subprocess.run([tool("javac"), "-cp", found, "-d", str(BUILD), str(ROOT / "bench" / "DecodeLoop.java")], check=True)
     return found
