@@ -228,9 +228,14 @@ def _shipped(log: PartitionLog, target: int) -> TimestampOffset | None:
 
 
 def _max_so_far(segment: Segment, active: bool) -> int:
-    """Largest timestamp as a broker has it in memory: the last index entry, and in the active segment what follows."""
-    largest, offset = segment.time_index().lookup(2**63 - 1)
-    if active:
+    """Largest timestamp as a broker has it in memory: the last index entry, and in the active segment what follows.
+
+    A broker rebuilds a missing or damaged index, which reads the log. It believes a file of no bytes.
+    """
+    index, path = segment.time_index(), segment.time_index_path
+    largest, offset = index.lookup(2**63 - 1)
+    rebuilt = path is None or (len(index) == 0 and files.size_of(path) > 0)
+    if active or rebuilt:
         for batch in segment.batches(segment.start_position(offset)):
             if batch.num_rows:
                 largest = max(largest, int(_int64(batch, "maxTimestamp").max()))
