@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,15 @@ DAY_MS = (1_788_825_600_000, 1_788_912_000_000)
 GET_JDK = "sudo apt install openjdk-17-jdk-headless"
 GET_PYSPARK = "pip install 'kts[spark]'"
 BAR_CHARACTERS = 40
+LOG4J = """
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n
+"""  # Spark's log: errors only
 
 
 class TourError(Exception):
@@ -66,7 +76,7 @@ def missing_for_spark() -> str | None:
     return None
 
 
-def counts_from_spark(orders: Path) -> Counter[int]:
+def counts_from_spark(orders: Path, folder: str) -> Counter[int]:
     """Records an hour of one day, counted by Spark."""
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import col, floor, unix_millis
@@ -79,9 +89,11 @@ def counts_from_spark(orders: Path) -> Counter[int]:
     )
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}  # this environment, no network
     builder = SparkSession.builder.master("local[2]").appName("kts tour")
+    quiet = Path(folder, "log4j2.properties")
+    quiet.write_text(LOG4J)
     settings = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
         "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
     }
@@ -128,7 +140,8 @@ def step_spark(orders: Path) -> None:
         show_counts(here)
         return
     print("Spark starts; that takes some seconds.")
-    counts = counts_from_spark(orders)
+    with tempfile.TemporaryDirectory() as folder:
+        counts = counts_from_spark(orders, folder)
     show_counts(counts)
     if counts != here:
         raise TourError(f"Spark counted {counts}, kts.scan {here}; please report this with your versions")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from cli_runs import lines, run
+from click.testing import CliRunner
 from support import Golden, golden, golden_partitions, goldens
 
 import kts
+from kts.cli import main
 
 ORDERS = golden("demo", "orders")
 LEGACY = golden("demo", "legacy")
@@ -233,3 +236,49 @@ def test_verify_with_jobs_says_the_same_in_the_same_order(tmp_path: Path) -> Non
         log = min((tmp_path / name).glob("*.log"))
         log.write_bytes(log.read_bytes()[:-1] + b"!")
     assert lines("verify", tmp_path, "--jobs", 2, "--json", code=1) == lines("verify", tmp_path, "--json", code=1)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def spoil(path: Path, rng: random.Random) -> None:
+    """Change a file: a bit, its end, or a field at an extreme."""
+    data = bytearray(path.read_bytes())
+    place = rng.randrange(len(data))
+    kind = rng.randrange(4)
+    if kind == 0:
+        data[place] ^= 1 << rng.randrange(8)
+    elif kind == 1:
+        data = data[:place]
+    elif kind == 2:
+        data += rng.randbytes(rng.randrange(1, 60))
+    else:
+        data[place : place + 8] = rng.choice([b"\xff" * 8, bytes(8), b"\x7f" + b"\xff" * 7])
+    path.write_bytes(data)
+
+
+def test_damage_of_any_kind_gives_an_exit_code_and_never_a_traceback(tmp_path: Path, rng: random.Random) -> None:
+    everything = [
+        (scenario, name)
+        for scenario, name in golden_partitions()
+        if scenario.version != "demo" and any(log.stat().st_size for log in scenario.logs(name))
+    ]
+    output = tmp_path / "x.parquet"
+    for number in range(40):
+        scenario, name = rng.choice(everything)
+        folder = tmp_path / str(number) / name
+        shutil.copytree(scenario.partition_dir(name), folder)
+        spoil(rng.choice(sorted(path for path in folder.iterdir() if path.stat().st_size)), rng)
+        for arguments in (
+            ["ls", "--segments"],
+            ["dump", "--on-error", rng.choice(["raise", "skip"]), "-o", output],
+            ["dump", "--from", "2020-01-01", "--strict"],
+            ["batches", "--json"],
+            ["stats"],
+            ["offset-for", "--time", "2020-01-01", "--explain"],
+        ):
+            result = CliRunner().invoke(main, [*map(str, arguments), str(folder)])
+            assert result.exception is None or isinstance(result.exception, SystemExit), (scenario, arguments)
+            assert result.exit_code in (0, 3), (scenario, arguments, result.stderr)
+            assert bool(result.exit_code) <= bool(result.stderr)
+        assert CliRunner().invoke(main, ["verify", "--deep", str(folder)]).exit_code in (0, 1)
