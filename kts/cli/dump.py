@@ -56,9 +56,19 @@ otherwise), headers as [[name, base64 or null], ...].
 @click.option("--keys", type=click.Choice(ENCODINGS), help="How keys are written in text. Default base64.")
 @click.option("--values", type=click.Choice(ENCODINGS), help="How values are written in text. Default base64.")
 @click.option("--columns", metavar="A,B,...", help="These columns, in this order; a wrong name lists all.")
-@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted")
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
+)
 @click.option("--include-control", is_flag=True, help="Also transaction markers and other control records.")
-@click.option("--on-error", type=click.Choice(["raise", "skip"]), default="raise", help="What damage does.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    help="At damage: stop, or leave it out and warn. Default raise.",
+)
 @click.option("--limit", type=click.IntRange(min=0), help=f"At most so many records. Default {TABLE_ROWS} for a table.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by -o, else table or, in a pipe, jsonl.")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout; appears only when complete.")

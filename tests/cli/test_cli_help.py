@@ -34,9 +34,7 @@ def test_every_command_has_help_examples_and_json(name: str) -> None:
     assert examples(name)
     said = run(name, "--help").stdout
     assert "--json" in said and "Examples:" in said
-    assert all(
-        option.help for option in command.params if isinstance(option, click.Option) and option.name != "isolation"
-    )
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
 
 
 @pytest.mark.parametrize("arguments", [one for name in (None, *COMMANDS) for one in examples(name)], ids=" ".join)
