@@ -13,7 +13,7 @@ import click
 from ..errors import KtsError
 from .dump_table import print_records
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import note, progress, refuse_terminal, show_bytes, sink
+from .output import progress, refuse_terminal, remark, show_bytes, sink
 from .times import SPELLINGS, resolve, time_options
 
 if TYPE_CHECKING:
@@ -232,8 +232,8 @@ def write_records(
                 raise
     except NotTextError as error:
         raise click.UsageError(str(error)) from error
-    if output not in (None, "-") and sys.stderr.isatty():
-        note(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
+    if output not in (None, "-"):
+        remark(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
 
 
 def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:

@@ -9,7 +9,7 @@ import click
 from ..errors import KtsError
 from .codes import UNREADABLE
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import counted, note, print_json, print_table, say, show_bytes
+from .output import counted, print_json, print_table, remark, say, show_bytes
 from .times import show_time
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(
     )
     total = sum(row["sizeInBytes"] for row in rows)
     topics_there = counted(len({row["topic"] for row in rows}), "topic")
-    note(f"{topics_there}, {counted(len(logs), 'partition')}, {show_bytes(total)} of .log files")
+    remark(f"{topics_there}, {counted(len(logs), 'partition')}, {show_bytes(total)} of .log files")
     return code
 
 

@@ -98,6 +98,12 @@ def say(message: str, code: int) -> int:
     return code
 
 
+def remark(message: str) -> None:
+    """What only somebody who watches wants to know: on a terminal, never in a pipe."""
+    if sys.stderr.isatty():
+        note(message)
+
+
 @contextmanager
 def progress(
     what: str, total: int | None, *, quiet: bool = False, sizes: bool = True

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import counted, note, print_json, progress, refuse_terminal, show_bytes, sink
+from .output import counted, print_json, progress, refuse_terminal, remark, show_bytes, sink
 from .times import parse_time
 
 KINDS = ("png", "svg", "html")
@@ -71,7 +71,7 @@ def command(
         for picture in pictures:
             print_json(as_object(picture, output))
     elif output != "-":
-        note(f"{counted(len(pictures), 'partition')}, {show_bytes(os.path.getsize(output))} in {output}")
+        remark(f"{counted(len(pictures), 'partition')}, {show_bytes(os.path.getsize(output))} in {output}")
 
 
 def drawing(kind: str) -> Any:

@@ -124,8 +124,7 @@ def test_every_kind_of_partition_can_be_drawn(kind: str, tmp_path: Path) -> None
 
 
 def test_the_page_holds_what_the_picture_holds(tmp_path: Path) -> None:
-    said = run("plot", ORDERS.log_dir, "-o", tmp_path / "x.html", "--now", str(NOW)).stderr
-    assert said.startswith("3 partitions, ")
+    assert run("plot", ORDERS.log_dir, "-o", tmp_path / "x.html", "--now", str(NOW)).stderr == ""
     page = (tmp_path / "x.html").read_text()
     for words in (
         "segment 1,138",
