@@ -25,7 +25,8 @@ def print_records(
     if len(rows) > limit:
         more = bool(rows.pop())
     numbers = [number for number, name in enumerate(columns) if name in ("partition", "offset", "position")]
-    print_table(columns, rows, right=numbers)
+    free = [number for number, name in enumerate(columns) if name in ("key", "value", "headers")]
+    print_table(columns, rows, right=numbers, shrink=free)
     if more:
         note(f"the first {limit} records; more with --limit N, all with --format jsonl or -o FILE.parquet")
 

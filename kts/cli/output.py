@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO
+from shutil import get_terminal_size
 from typing import Any, BinaryIO, cast
 
 import click
 
-WIDE = 100_000  # columns of a "terminal" that is a pipe: nothing is cut there
+WIDE = 100_000  # columns that rich may use: it cuts nothing
+GAP = 3  # at most, between two columns
+LEAST_SHOWN = 12  # of a column that is cut
 
 
 @contextmanager
@@ -61,30 +64,50 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = (), shrink: Sequence[int] = ()
+) -> None:
     """A table: with lines and colour on a terminal, aligned plain columns in a pipe.
 
     Parameters
     ----------
     right : sequence of int
         The columns that are numbers.
+    shrink : sequence of int
+        Those that may be cut where the terminal is too narrow; all others are always whole.
     """
     from rich import box
+    from rich.cells import cell_len, set_cell_size
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold" if terminal else "")
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
+    if terminal:
+        for column in sorted(shrink, key=lambda column: -widths[column]):
+            excess = sum(widths) + GAP * len(widths) - get_terminal_size().columns
+            if excess > 0:
+                widths[column] = max(LEAST_SHOWN, widths[column] - excess)
+        for row in cells:
+            for column in shrink:
+                if cell_len(row[column]) > widths[column]:
+                    row[column] = set_cell_size(row[column], widths[column] - 1) + "…"
+    table = Table(
+        box=box.SIMPLE_HEAD if terminal else None,
+        header_style="bold" if terminal else "",
+        pad_edge=False,
+        collapse_padding=terminal,
+    )
     for number, header in enumerate(headers):
         table.add_column(header, justify="right" if number in right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    console = Console(file=sys.stdout, width=None if terminal else WIDE, highlight=False, soft_wrap=False)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console = Console(file=sys.stdout, width=WIDE, highlight=False, soft_wrap=False)
     with console.capture() as capture:
         console.print(table)
-    text = capture.get()
-    click.echo("".join(line.rstrip() + "\n" for line in text.splitlines()), nl=False)
+    click.echo("".join(line.rstrip() + "\n" for line in capture.get().splitlines()), nl=False)
 
 
 def note(message: str) -> None:
