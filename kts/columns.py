@@ -156,13 +156,17 @@ def _import(address: int, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch._import_from_c(address, schema)
 
 
-def _decoder(
-    buf: Any, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
-) -> _codec.Decoder:
+def _check_bound(max_decompressed_bytes: object) -> None:
     if not isinstance(max_decompressed_bytes, int):
         raise TypeError(f"max_decompressed_bytes: expected an int, found {max_decompressed_bytes!r}")
     if not 0 <= max_decompressed_bytes < 1 << 62:
         raise ValueError(f"max_decompressed_bytes: expected 0 to 2^62 - 1, found {max_decompressed_bytes}")
+
+
+def _decoder(
+    buf: Any, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
+) -> _codec.Decoder:
+    _check_bound(max_decompressed_bytes)
     ids = bytes(ALL_COLUMNS.index(name) for name in names)
     return _codec.Decoder(buf, ids, bool(views), bool(verify_crc), max_decompressed_bytes)
 
@@ -280,7 +284,9 @@ def valid_bytes(buf: Any) -> int:
     return _codec.valid_bytes(buf)
 
 
-def max_timestamp(buf: Any, *, verify_crc: bool = True) -> MaxTimestamp:
+def max_timestamp(
+    buf: Any, *, verify_crc: bool = True, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> MaxTimestamp:
     """The greatest timestamp of a buffer and the first record that reaches it; control records count.
 
     Returns
@@ -293,4 +299,5 @@ def max_timestamp(buf: Any, *, verify_crc: bool = True) -> MaxTimestamp:
     CorruptRecordError
         Any damage.
     """
-    return MaxTimestamp(*_codec.max_timestamp(buf, bool(verify_crc), DEFAULT_MAX_DECOMPRESSED_BYTES))
+    _check_bound(max_decompressed_bytes)
+    return MaxTimestamp(*_codec.max_timestamp(buf, bool(verify_crc), max_decompressed_bytes))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from io import FileIO, TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any
 
 import click
@@ -54,6 +54,8 @@ class Commands(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
         if args is None:  # in a process of our own
             sys.meta_path.insert(0, WithoutPandas())
+            if sys.stdout is None:  # closed by the caller (>&-): what is printed goes nowhere, as asked
+                sys.stdout = TextIOWrapper(BufferedWriter(FileIO(os.devnull, "w")))
             for stream in (sys.stdout, sys.stderr):
                 if isinstance(stream, TextIOWrapper):  # a terminal may not know every character of a topic's data
                     stream.reconfigure(errors="backslashreplace")

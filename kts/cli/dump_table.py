@@ -39,7 +39,7 @@ def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
         return [TYPE_NAMES.get(value, str(value)) for value in column.to_pylist()]
     if name == "headers":
         cells = column.to_pylist()
-        return [", ".join(f"{h['key']}={shown_bytes(h['value'], None)}" for h in cell or []) for cell in cells]
+        return [", ".join(f"{shown(h['key'])}={shown_bytes(h['value'], None)}" for h in cell or []) for cell in cells]
     if name in ("key", "value"):
         return [shown_bytes(value, encoding) for value in column.to_pylist()]
     return ["" if value is None else str(value) for value in column.to_pylist()]
@@ -58,5 +58,10 @@ def shown_bytes(value: bytes | None, encoding: str | None) -> str:
             text = value.decode("utf-8")
         except UnicodeDecodeError:
             text = f"0x{value.hex()}"
-        text = text if text.isprintable() else repr(text)[1:-1]
+        text = shown(text)
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def shown(text: str) -> str:
+    """Text for a terminal: what would steer it is escaped."""
+    return text if text.isprintable() else repr(text)[1:-1]

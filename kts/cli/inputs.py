@@ -53,7 +53,10 @@ def open_logs(
     for path in paths:
         if not os.path.exists(path):
             raise FileNotFoundError(f"{path}: no such file or directory; expected a partition, .log or log directory")
-    opened = kts.open(list(paths) if len(paths) > 1 else paths[0])
+    try:
+        opened = kts.open(list(paths) if len(paths) > 1 else paths[0])
+    except ValueError as error:  # a file that is no segment, the same partition twice
+        raise click.UsageError(str(error)) from error
     logs = list(opened.values()) if isinstance(opened, kts.LogDirs) else [opened]
     wanted = [
         log for log in logs if (not topics or log.topic in topics) and (not partitions or log.partition in partitions)

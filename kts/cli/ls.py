@@ -105,10 +105,9 @@ def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
 
 def first_time(segment: Segment) -> int | None:
     """The time of a segment's first batch with one, as far as its first bytes tell."""
-    for _, data in segment.slices(slice_bytes=1 << 16):
-        import kts
+    import kts
 
-        headers = kts.scan_batches(data)
+    for headers in segment.batches(0, None, 1 << 16):
         for name in ("baseTimestamp", "maxTimestamp"):
             for ms in headers[name].cast("int64").to_pylist():
                 if ms is not None and ms != kts.NO_TIMESTAMP:

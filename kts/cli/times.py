@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -93,6 +93,12 @@ def _now(now_ms: int | None) -> int:
 
 def _from_integer(number: int, unit: str | None) -> int:
     if unit is None:
+        day = _day(number)
+        if day is not None:
+            raise ValueError(
+                f"{number} looks like the day {day}; as milliseconds it would be {show_time(number)}. "
+                f"Write {day}, or say --unit ms"
+            )
         guess = guessed_unit(number)
         if guess != "ms":
             value = _scaled(number, guess)
@@ -102,6 +108,15 @@ def _from_integer(number: int, unit: str | None) -> int:
             )
         return number
     return _scaled(number, unit)
+
+
+def _day(number: int) -> str | None:
+    """The day that eight digits spell in ISO 8601's basic form, of the centuries that Kafka's data is from."""
+    try:
+        day = date.fromisoformat(str(number)) if 1900_01_01 <= number <= 2199_12_31 else None
+    except ValueError:
+        return None
+    return None if day is None else day.isoformat()
 
 
 def _scaled(number: int, unit: str) -> int:

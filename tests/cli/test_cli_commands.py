@@ -282,3 +282,19 @@ def test_damage_of_any_kind_gives_an_exit_code_and_never_a_traceback(tmp_path: P
             assert result.exit_code in (0, 3), (scenario, arguments, result.stderr)
             assert bool(result.exit_code) <= bool(result.stderr)
         assert CliRunner().invoke(main, ["verify", "--deep", str(folder)]).exit_code in (0, 1)
+
+
+def test_a_table_escapes_header_keys_that_would_steer_a_terminal(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(kts.encode({"value": [b"v"], "headers": [[("\x1b]0;title\x07h\n", b"x")]]}))
+    shown = run("dump", log, "--format", "table").stdout
+    assert "\x1b" not in shown and r"\x1b]0;title\x07h\n=x" in shown
+
+
+def test_ls_names_the_file_whose_first_batch_is_damaged(writable: Callable[[Golden], Golden]) -> None:
+    scenario = writable(ORDERS)
+    first = scenario.logs("orders-0")[0]
+    data = bytearray(first.read_bytes())
+    data[16] = 0xFF
+    first.write_bytes(data)
+    assert str(first) in run("ls", scenario.log_dir, code=3).stderr

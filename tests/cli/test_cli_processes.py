@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from cli_runs import KTS, process
+from cli_runs import KTS, process, run
 from support import golden
 
 import kts
@@ -183,3 +184,22 @@ def test_a_terminal_that_knows_few_characters_gets_escapes() -> None:
         done = subprocess.run([*KTS, *arguments, str(ORDERS)], capture_output=True, encoding="latin-1", env=environment)
         assert done.returncode == 0, done.stderr
         assert "\\u2026" in done.stdout if arguments[0] == "dump" else "###" in done.stdout
+
+
+def test_a_closed_stdout_is_no_traceback() -> None:
+    done = subprocess.run(
+        f"exec {shlex.join([*KTS, 'dump', str(ORDERS), '--limit', '5'])} >&-",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "command", [["ls"], ["dump"], ["verify"], ["batches"], ["stats"], ["offset-for", "--time", "0"]]
+)
+def test_a_file_that_is_no_segment_is_wrong_use(command: list[str]) -> None:
+    index = ORDERS / "orders-0" / f"{0:020d}.timeindex"
+    assert index.name in run(*command, index, code=2).stderr

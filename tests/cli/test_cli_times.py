@@ -113,3 +113,10 @@ def test_a_time_before_now_counts_from_now() -> None:
         run("offset-for", path, "--time", time, "--now", "2026-09-02").stdout for time in ("-14h", "2026-09-01T10:00")
     ]
     assert said[0] == said[1] and "2026-09-01T10:0" in said[0]
+
+
+def test_eight_digits_that_spell_a_day_are_refused_with_both_readings() -> None:
+    with pytest.raises(ValueError, match="20260903 looks like the day 2026-09-03; as milliseconds .*1970.*--unit ms"):
+        parse_time("20260903")
+    assert parse_time("20260903", unit="ms") == 20260903
+    assert parse_time("20261399") == 20261399  # no such day
