@@ -35,8 +35,9 @@ def next_sound_entry(segment: Segment, position: int, end: int, expected_offset:
 
     Notes
     -----
-    The damaged entry's size is believed if a sound entry, or the end, follows it. Else every byte is tried: an entry is
-    sound when its size fits, its magic is known, its offset can follow, and its CRC is right.
+    The damaged entry's size is believed if a sound entry, or the end, follows it, and no sound entries inside of it
+    lead up to there. Else every byte is tried: an entry is sound when its size fits, its magic is known, its offset
+    can follow, and its CRC is right.
     """
     with files.File(segment.path) as file:
         end = min(end, file.size())
@@ -44,18 +45,35 @@ def next_sound_entry(segment: Segment, position: int, end: int, expected_offset:
         if len(header) == OVERHEAD_BYTES:
             size = int.from_bytes(header[8:12], "big", signed=True)
             follower = position + OVERHEAD_BYTES + size
-            if size >= SMALLEST_SIZE and follower <= end:
-                if follower == end:
-                    return None
-                if _is_sound(file, follower, end, expected_offset):
-                    return follower
-        window = position + 1
-        while window + SMALLEST_ENTRY <= end:
-            data = file.read(window, min(WINDOW_BYTES + SMALLEST_ENTRY, end - window))
-            for candidate in _candidates(data, window, end, expected_offset):
-                if _is_sound(file, candidate, end, expected_offset):
-                    return candidate
-            window += WINDOW_BYTES
+            fits = size >= SMALLEST_SIZE and follower <= end
+            if fits and (follower == end or _is_sound(file, follower, end, expected_offset)):
+                inside = _chain(file, position + 1, follower, expected_offset)
+                return inside if inside is not None else None if follower == end else follower
+        for candidate in _sound_entries(file, position + 1, end, expected_offset):
+            return candidate
+    return None
+
+
+def _sound_entries(file: files.File, start: int, end: int, expected_offset: int) -> Iterator[int]:
+    """Every position between two others where a sound entry starts that ends before the second."""
+    while start + SMALLEST_ENTRY <= end:
+        data = file.read(start, min(WINDOW_BYTES + SMALLEST_ENTRY, end - start))
+        for candidate in _candidates(data, start, end, expected_offset):
+            if _is_sound(file, candidate, end, expected_offset):
+                yield candidate
+        start += WINDOW_BYTES
+
+
+def _chain(file: files.File, start: int, end: int, expected_offset: int) -> int | None:
+    """First of the sound entries that follow each other exactly up to the end. Entries inside a value do not."""
+    seen: set[int] = set()
+    for first in _sound_entries(file, start, end, expected_offset):
+        position = first
+        while position < end and position not in seen and _is_sound(file, position, end, expected_offset):
+            seen.add(position)
+            position += OVERHEAD_BYTES + int.from_bytes(file.read(position + 8, 4), "big")
+        if position == end:
+            return first
     return None
 
 

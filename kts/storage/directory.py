@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.model import TimestampOffset, TopicPartition
-from kts.storage import files, search, stream, transactions
+from kts.storage import files, pieces, search, stream, transactions
 from kts.storage.segment import Segment, segment_of_file
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class PartitionLog:
         CorruptRecordError
             The tail of the last segment is damaged, not just cut.
         """
-        return transactions.log_end_offset(self)
+        return max(transactions.log_end_offset(self), self.log_start_offset)
 
     @property
     def high_watermark(self) -> int | None:
@@ -155,9 +155,40 @@ class PartitionLog:
         """The greatest timestamp and the first record that has it; None when the log is empty. Control records too."""
         return search.max_timestamp(self)
 
-    def scan(self, **options: Any) -> pa.RecordBatchReader:
-        """The records as a stream of Arrow batches; options as ``kts.scan``."""
-        return stream.scan_logs([self], **options)
+    def scan(
+        self,
+        *,
+        starting_timestamp: stream.Time = None,
+        ending_timestamp: stream.Time = None,
+        starting_offsets: Any = None,
+        ending_offsets: Any = None,
+        columns: Sequence[str] | None = None,
+        strict_time_range: bool = False,
+        isolation: str = "read_uncommitted",
+        include_control: bool = False,
+        on_error: str = "raise",
+        verify_crc: bool = True,
+        batch_bytes: int = pieces.BATCH_BYTES,
+        max_decompressed_bytes: int = pieces.MAX_DECOMPRESSED_BYTES,
+        views: bool = False,
+    ) -> pa.RecordBatchReader:
+        """The records as a stream of Arrow batches; arguments as for ``kts.scan``."""
+        return stream.scan_logs(
+            [self],
+            starting_timestamp=starting_timestamp,
+            ending_timestamp=ending_timestamp,
+            starting_offsets=starting_offsets,
+            ending_offsets=ending_offsets,
+            columns=columns,
+            strict_time_range=strict_time_range,
+            isolation=isolation,
+            include_control=include_control,
+            on_error=on_error,
+            verify_crc=verify_crc,
+            batch_bytes=batch_bytes,
+            max_decompressed_bytes=max_decompressed_bytes,
+            views=views,
+        )
 
     def batches(self) -> pa.RecordBatchReader:
         """Headers of all batches: the columns of ``kts.scan_batches`` and the ``segment``'s base offset."""
@@ -288,7 +319,7 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     if not is_partition:
         for entry in entries:
             inner = files.parse_directory_name(entry.name)
-            if inner is not None and not inner.state and entry.is_dir():
+            if inner is not None and not inner.state and os.path.isdir(entry.path):
                 found.append(PartitionLog(entry.path, inner.topic, inner.partition))
     if own is not None and not found and not any(entry.name == "meta.properties" for entry in entries):
         return [PartitionLog(path, own.topic, own.partition)], False

@@ -39,6 +39,7 @@ _FILE = re.compile(
 )
 _DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|stray)")
+_INT64 = re.compile(r"-?[0-9]{1,19}")
 _TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
 
 
@@ -228,9 +229,11 @@ def read_checkpoint(path: str) -> dict[tuple[str, int], int] | None:
         return None
     offsets: dict[tuple[str, int], int] = {}
     for fields in lines:
-        if len(fields) != 3 or not fields[1].isdigit() or not fields[2].lstrip("-").isdigit():
+        if len(fields) != 3 or not fields[1].isdigit() or not _INT64.fullmatch(fields[2]):
             return None
         offsets[fields[0], int(fields[1])] = int(fields[2])
+        if not -(2**63) <= offsets[fields[0], int(fields[1])] < 2**63:
+            return None
     return offsets
 
 
@@ -241,7 +244,7 @@ def read_leader_epochs(path: str) -> list[tuple[int, int]] | None:
         return None
     epochs = []
     for fields in lines:
-        if len(fields) != 2 or not all(field.lstrip("-").isdigit() for field in fields):
+        if len(fields) != 2 or not all(_INT64.fullmatch(field) and int(field) < 2**63 for field in fields):
             return None
         epochs.append((int(fields[0]), int(fields[1])))
     return epochs

@@ -12,7 +12,7 @@ from kts.columns import decode, scan_batches
 from kts.errors import CorruptRecordError
 from kts.storage import files
 from kts.storage.damage import next_sound_entry
-from kts.storage.segment import OVERHEAD_BYTES, Segment, at
+from kts.storage.segment import OVERHEAD_BYTES, Segment, at, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -177,16 +177,6 @@ def _slice(
     facts.batches += len(good)
     facts.magics |= set(np.unique(headers.magic[good]).tolist())
     facts.damaged |= not good.all()
-
-
-def int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
-    """A column as int64; null is -1."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = batch.column(name).cast(pa.int64())
-    array: npt.NDArray[np.int64] = (pc.fill_null(column, -1) if column.null_count else column).to_numpy()
-    return array
 
 
 def bools(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:

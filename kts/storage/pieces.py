@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, decode, record_schema
-from kts.errors import CorruptRecordError
+from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.storage import search, transactions
 from kts.storage.damage import next_sound_entry
 from kts.storage.segment import Segment, at, rebase
@@ -169,6 +170,13 @@ def plan(
     if start_offset >= end_offset:
         return []
     segments = log.segments
+    if segments and start_offset > segments[-1].base_offset and start_offset == log.log_start_offset:
+        log_end = transactions.log_end_offset(log, skip_damage=True)
+        if start_offset > log_end:
+            warn(
+                f"{log.path}: the log start offset {start_offset} lies behind the log's end {log_end}, so nothing is"
+                " read; give another one with log_start_offset"
+            )
     pieces: list[Piece] = []
     first: int | None = None
     for number, segment in enumerate(segments):
@@ -240,6 +248,14 @@ def _with_aborted(
     return replace(piece, aborted=tuple(overlapping))
 
 
+def warn(message: str) -> None:
+    """A UserWarning that shows the line outside of kts that asked for the data."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "kts":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -302,10 +318,12 @@ class _Reader:
         if not self.include_control:
             wanted.add("control")
         if self.committed:
-            wanted |= {"producerId", "transactional", "control"}
+            wanted |= {"producerId", "transactional", "control", "position"}
         self.needed = [name for name in ALL_COLUMNS if name in wanted]
         self.schema = record_schema(self.names, self.views)
         self.constants: dict[str, pa.Array] = {}
+        self.warned = False
+        self.open_producers: set[int] = set()
         self.segment = Segment(self.piece.path, self.piece.topic, self.piece.partition, self.piece.base_offset)
 
     def decoded(self) -> Iterator[pa.RecordBatch]:
@@ -324,14 +342,23 @@ class _Reader:
                     # What lies before the damage is good, and comes first.
                     relative = error.position or 0
                     rows = self.decode(start, data[:relative])
+                    if self.is_past(rows):
+                        yield from self.finished(rows)
+                        return
                     if not self.skip:
                         yield from self.finished(rows)
                         raise at(error, self.piece.path, start) from error.__cause__
                     expected = _next_offset(rows, expected)
-                    position = self.skipped(start + relative, end, expected, str(error))
+                    position = self.skipped(start + relative, end, expected, error.message)
                     yield from self.finished(rows)
                     break
+                self.look_at_order(rows, expected)
+                if self.committed:
+                    self.look_at_markers(rows)
                 expected = _next_offset(rows, expected)
+                if self.is_past(rows):
+                    yield from self.finished(rows)
+                    return
                 size = max(rows.nbytes // (2 if self.views else 1), 1)  # keys and values share what they view
                 yield from self.finished(rows)
                 # Compressed data grows: read less of it at a time, for batches of the size that was asked for.
@@ -352,6 +379,56 @@ class _Reader:
         )
         return rebase(rows, start)
 
+    def is_past(self, rows: pa.RecordBatch) -> bool:
+        """True if the last of these rows is the last that can be wanted: what follows needs no reading."""
+        if rows.num_rows == 0:
+            return False
+        offsets = rows.column("offset").to_numpy()
+        believed = offsets[-1] < self.piece.base_offset + 2**31 and _rises(offsets)
+        return bool(believed and offsets[-1] >= self.piece.end_offset - 1)
+
+    def look_at_order(self, rows: pa.RecordBatch, expected: int) -> None:
+        """Warn once where offsets do not rise, or lie outside of the segment: they are under no CRC."""
+        offsets = rows.column("offset").to_numpy()
+        if self.warned or not len(offsets):
+            return
+        limit = self.piece.base_offset + 2**31
+        if offsets[0] < expected or offsets[-1] >= limit or not _rises(offsets):
+            self.warned = True
+            before = np.concatenate([[expected - 1], offsets[:-1]])
+            i = int(np.flatnonzero((offsets <= before) | (offsets >= limit))[0])
+            warn(
+                f"{self.piece.path}: offset {offsets[i]} follows {before[i]} in the segment with base offset"
+                f" {self.piece.base_offset}: offsets are not in order; `kts verify` says more"
+            )
+
+    def look_at_markers(self, rows: pa.RecordBatch) -> None:
+        """Raise where an abort marker ends a transaction of this piece that the ``.txnindex`` does not list."""
+        transactional, control = _bools(rows, "transactional"), _bools(rows, "control")
+        producers, offsets = rows.column("producerId").to_numpy(), rows.column("offset").to_numpy()
+        data = transactional & ~control & (offsets >= self.piece.start_offset) & (offsets < self.piece.end_offset)
+        positions = rows.column("position").to_numpy()
+        begun = 0
+        for i in np.flatnonzero(transactional & control).tolist():
+            self.open_producers.update(producers[begun:i][data[begun:i]].tolist())
+            begun = i
+            producer, offset = int(producers[i]), int(offsets[i])
+            if producer not in self.open_producers:
+                continue
+            self.open_producers.discard(producer)
+            kinds = transactions.markers_at(self.segment, int(positions[i]), producer)
+            listed = any(p == producer and first <= offset <= last for p, first, last in self.piece.aborted)
+            if listed or all(marker.kind != transactions.ABORT for marker in kinds):
+                continue
+            message = (
+                f"the transaction of producer {producer} that is aborted at offset {offset} is not in the .txnindex, so"
+                " records of it were given; remove all index files beside the log to use its markers"
+            )
+            if not self.skip:
+                raise CorruptIndexError(message, path=self.piece.path, position=int(positions[i]), offset=offset)
+            warn(f"{self.piece.path}: {message}")
+        self.open_producers.update(producers[begun:][data[begun:]].tolist())
+
     def tail(self, position: int, end: int, expected: int) -> int:
         """What to do with bytes that reach beyond the end: a dead writer's are normal, a wrong size is damage."""
         size = self.segment.size_bytes
@@ -363,7 +440,7 @@ class _Reader:
             return self.piece.end_position
         what = "an entry reaches past the end of its closed segment"
         if behind is not None:
-            what = f"an entry reaches past the end of the file, but a sound one follows at position {behind}"
+            what = f"an entry reaches past the end of the file, but a sound one starts {behind - position} bytes on"
         if not self.skip:
             raise CorruptRecordError(f"{what}; its size is wrong or bytes are missing", path=self.piece.path,
                                      position=position)  # fmt: skip
@@ -374,11 +451,7 @@ class _Reader:
         end = min(end, self.segment.size_bytes)
         behind = next_sound_entry(self.segment, position, end, expected)
         stop = end if behind is None else behind
-        warnings.warn(
-            f"{self.piece.path}: {stop - position} bytes at position {position} are damaged and left out: {why}",
-            UserWarning,
-            stacklevel=2,
-        )
+        warn(f"{self.piece.path}: {stop - position} bytes at position {position} are damaged and left out: {why}")
         return self.piece.end_position if behind is None else behind
 
     def finished(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -435,6 +508,8 @@ class _Reader:
             self.constant(name, rows.num_rows) if name in ("topic", "partition") else rows.column(name)
             for name in self.names
         ]
+        if not columns:  # rows without columns still count
+            return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows.num_rows, [None]))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def constant(self, name: str, count: int) -> pa.Array:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kts._timeindex import TimeIndex
 from kts.columns import decode
 from kts.errors import CorruptRecordError
 from kts.model import TimestampOffset
 from kts.storage import files
 from kts.storage.damage import header_scan
-from kts.storage.segment import Segment, at
+from kts.storage.segment import Segment, at, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
     from kts.storage.directory import PartitionLog
 
@@ -132,12 +132,12 @@ def _search(log: PartitionLog, target: int, skip_damage: bool = False, verify_cr
         closed = number + 1 < len(segments)
         if closed and segments[number + 1].base_offset <= log_start:
             continue
-        index = segment.time_index()
         # A closing entry is written at the roll, so that only closed segments are known by their last entry.
+        index = segment.closed_time_index() if closed else segment.time_index()
         if closed and len(index) and index.lookup(2**63 - 1)[0] < target:
             story = replace(story, segments_skipped=story.segments_skipped + 1)
             continue
-        story = _search_segment(segment, target, log_start, story, skip_damage, verify_crc)
+        story = _search_segment(segment, index, target, log_start, story, skip_damage, verify_crc)
         if story.answer is not None:
             break
     return story
@@ -145,6 +145,7 @@ def _search(log: PartitionLog, target: int, skip_damage: bool = False, verify_cr
 
 def _search_segment(
     segment: Segment,
+    index: TimeIndex,
     target: int,
     log_start: int,
     story: Explanation,
@@ -152,7 +153,7 @@ def _search_segment(
     verify_crc: bool = True,
 ) -> Explanation:
     """The first record of one segment that qualifies, scanning from where the indexes allow."""
-    entry = segment.time_index().lookup(target)
+    entry = index.lookup(target)
     start = segment.start_position(max(entry[1], log_start))
     story = replace(
         story,
@@ -164,9 +165,9 @@ def _search_segment(
         end_position=start,
     )
     for batch, damaged in header_scan(segment, start, log_start, skip_damage, FIRST_BYTES):
-        maxima = _int64(batch, "maxTimestamp")
-        likely = (maxima >= target) & (_int64(batch, "lastOffset") >= log_start)
-        positions, sizes = _int64(batch, "position"), _int64(batch, "sizeInBytes")
+        maxima = int64(batch, "maxTimestamp")
+        likely = (maxima >= target) & (int64(batch, "lastOffset") >= log_start)
+        positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
         stop = len(positions)
         if not verify_crc:
             damaged[:] = False
@@ -188,13 +189,6 @@ def _search_segment(
     return story
 
 
-def _int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
-    import pyarrow as pa
-
-    array: npt.NDArray[np.int64] = batch.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return array
-
-
 def _read(
     segment: Segment, position: int, size: int, verify_crc: bool = True
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -210,7 +204,7 @@ def _records(
         records = decode(data, ["offset", "timestamp"], verify_crc=verify_crc)
     except CorruptRecordError as error:
         raise at(error, segment.path, position) from error.__cause__
-    return _int64(records, "offset"), _int64(records, "timestamp")
+    return int64(records, "offset"), int64(records, "timestamp")
 
 
 # --- the search that brokers ship -----------------------------------------------------------------
@@ -223,7 +217,8 @@ def _shipped(log: PartitionLog, target: int) -> TimestampOffset | None:
         if largest < 0:
             largest = segment.modified_ms
         if largest >= target:
-            return _search_segment(segment, target, log.log_start_offset, Explanation(target)).answer
+            story = Explanation(target)
+            return _search_segment(segment, segment.time_index(), target, log.log_start_offset, story).answer
     return None
 
 
@@ -238,7 +233,7 @@ def _max_so_far(segment: Segment, active: bool) -> int:
     if active or rebuilt:
         for batch in segment.batches(segment.start_position(offset)):
             if batch.num_rows:
-                largest = max(largest, int(_int64(batch, "maxTimestamp").max()))
+                largest = max(largest, int(int64(batch, "maxTimestamp").max()))
     return largest
 
 
@@ -255,7 +250,7 @@ def max_timestamp(log: PartitionLog) -> TimestampOffset | None:
         if closed and segments[number + 1].base_offset <= log_start:
             claims.append((-(2**63), None))
             continue
-        index = segment.time_index()
+        index = segment.closed_time_index() if closed else segment.time_index()
         if closed and len(index) and segment.base_offset >= log_start:
             claims.append((index.lookup(2**63 - 1)[0], None))
         else:
@@ -281,11 +276,11 @@ def _segment_max(segment: Segment, log_start: int, start: int | None = None) -> 
     first = segment.start_position(log_start) if start is None else start
     best: tuple[int, int] | None = None
     for batch, damaged in header_scan(segment, first, log_start, False):
-        positions, sizes = _int64(batch, "position"), _int64(batch, "sizeInBytes")
+        positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
         for i in np.flatnonzero(damaged).tolist():
             _read(segment, int(positions[i]), int(sizes[i]))  # raises, saying what is wrong
-        claims = _int64(batch, "maxTimestamp")
-        left = _int64(batch, "lastOffset") >= log_start
+        claims = int64(batch, "maxTimestamp")
+        left = int64(batch, "lastOffset") >= log_start
         # A header may promise more than the records that are left in its batch keep: read until it is kept.
         while left.any():
             i = int(np.where(left, claims, -(2**63)).argmax())

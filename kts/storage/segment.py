@@ -14,6 +14,8 @@ from kts.errors import CorruptRecordError
 from kts.storage import files
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 SLICE_BYTES = 4 * 2**20
@@ -80,15 +82,36 @@ class Segment:
     def time_index(self) -> TimeIndex:
         """The time index; an empty one if the file is missing or damaged."""
         index = TimeIndex(self._index_bytes(self.time_index_path, 12), self.base_offset)
-        return index if _sound(index, 12) else TimeIndex(b"", self.base_offset)
+        return index if _sound(index) else TimeIndex(b"", self.base_offset)
 
     def offset_index(self) -> OffsetIndex:
         """The offset index; an empty one if the file is missing or damaged."""
         index = OffsetIndex(self._index_bytes(self.offset_index_path, 8), self.base_offset)
-        return index if _sound(index, 8) else OffsetIndex(b"", self.base_offset)
+        return index if _sound(index) else OffsetIndex(b"", self.base_offset)
+
+    def closed_time_index(self) -> TimeIndex:
+        """The time index of a segment that another follows; an empty one if it cannot be complete.
+
+        Its last entry has the segment's greatest timestamp. The batches behind the last entry of the offset index are
+        looked at, so that one whose end is missing, or that was overwritten with zeros, is not believed.
+        """
+        index = self.time_index()
+        if len(index):
+            largest, offset = index.lookup(2**63 - 1)
+            start = max(self.tail_position(), self.start_position(offset))
+            try:
+                for batch in self.batches(start):
+                    if batch.num_rows and int64(batch, "maxTimestamp").max() > largest:
+                        return TimeIndex(b"", self.base_offset)
+            except CorruptRecordError:
+                return index  # damage is reported by who reads it
+        return index
 
     def _index_bytes(self, path: str | None, entry_bytes: int) -> bytes:
-        return b"" if path is None else files.read_used(path, entry_bytes)
+        # Also an open index has whole entries only: other lengths are damage.
+        if path is None or files.size_of(path) % entry_bytes:
+            return b""
+        return files.read_used(path, entry_bytes)
 
     def start_position(self, offset: int, index: OffsetIndex | None = None) -> int:
         """Where to start reading for an offset: a batch start at or before it, 0 if the index does not know or lies."""
@@ -152,7 +175,10 @@ class Segment:
             usual = slice_bytes if first_bytes is None else first_bytes
             position, want = start_position, usual
             while position < end:
-                data = file.read(position, min(want, end - position))
+                asked = min(want, end - position)
+                data = file.read(position, asked)
+                if len(data) < asked:
+                    end = position + len(data)  # a broker cut the file meanwhile
                 if not data:
                     return
                 whole, needed = whole_entries(data)
@@ -188,9 +214,8 @@ class Segment:
         return 0
 
 
-def _sound(index: TimeIndex | OffsetIndex, entry_bytes: int) -> bool:
-    # A file that grows may end within an entry, or be preallocated: neither is damage.
-    return not any(line.startswith("entry ") for line in index.check())
+def _sound(index: TimeIndex | OffsetIndex) -> bool:
+    return all(line.startswith("preallocated") for line in index.check())
 
 
 def whole_entries(data: bytes | memoryview) -> tuple[int, int]:
@@ -221,6 +246,16 @@ def batches_of(segment: Segment, slices: Iterator[tuple[int, memoryview]]) -> It
                 yield rebase(scan_batches(data[: error.position]), position)
             raise at(error, segment.path, position) from error.__cause__
         yield rebase(found, position)
+
+
+def int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
+    """A column as int64 numbers, times as ms; null is -1."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = batch.column(name).cast(pa.int64())
+    array: npt.NDArray[np.int64] = (pc.fill_null(column, -1) if column.null_count else column).to_numpy()
+    return array
 
 
 def rebase(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:

@@ -41,13 +41,14 @@ class Options:
 
 
 def milliseconds(value: object, name: str) -> int | None:
-    """A time argument as ms since the epoch: an int as it is, an aware datetime converted (and cut to ms)."""
+    """A time argument as ms since the epoch: an int as it is, an aware datetime rounded up to ms."""
     if value is None:
         return None
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValueError(f"{name}: expected an aware datetime, found {value!r} without a time zone")
-        return (value - _EPOCH) // timedelta(milliseconds=1)
+        # Up: a record of the same ms is before a start, and before an end, that lies within it.
+        return -((_EPOCH - value) // timedelta(milliseconds=1))
     return check_timestamp(value, name)
 
 

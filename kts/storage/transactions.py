@@ -21,7 +21,7 @@ from kts.columns import decode
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.storage import files
 from kts.storage.damage import header_scan
-from kts.storage.segment import Segment, at
+from kts.storage.segment import OVERHEAD_BYTES, Segment, at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,6 +196,13 @@ def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> l
     ]
 
 
+def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker]:
+    """The transaction markers of the control batch at a position."""
+    with files.File(segment.path) as file:
+        size = int.from_bytes(file.read(position + 8, 4), "big") + OVERHEAD_BYTES
+    return marker_at(segment, position, size, producer_id)
+
+
 def last_stable_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
     """First offset of the earliest open transaction, else the log end offset.
 
@@ -229,10 +236,10 @@ def log_end_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
     import pyarrow.compute as pc
 
     segments = log.segments
-    end = log.log_start_offset
+    end = 0 if segments else log.log_start_offset
     if segments:
         last = segments[-1]
-        end = max(end, last.base_offset)
+        end = last.base_offset
         for batch, damaged in header_scan(last, last.tail_position(), last.base_offset, skip_damage):
             rows = _without(batch, damaged, skip_damage)
             if rows.num_rows:

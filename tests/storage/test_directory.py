@@ -93,6 +93,16 @@ def test_directories_on_their_way_are_left_out_but_open_by_name(state: str, tmp_
     assert isinstance(log, kts.PartitionLog) and (log.topic, log.partition) == ("t", 3)
 
 
+def test_links_that_lead_nowhere_are_left_out(tmp_path: Path) -> None:
+    partition(tmp_path, "t-0", 5)
+    (tmp_path / "u-0").symlink_to(tmp_path / "u-0")
+    (tmp_path / "v-0").symlink_to(tmp_path / "gone")
+    (tmp_path / "w-0").symlink_to(tmp_path / "t-0")
+    assert list(kts.open(tmp_path)) == [("t", 0), ("w", 0)]
+    with pytest.raises(kts.LogStorageError):
+        kts.open(tmp_path / "u-0")
+
+
 def test_internal_topics_are_there_but_not_scanned_unasked(tmp_path: Path) -> None:
     metadata = partition(tmp_path, "__cluster_metadata-0", 0)
     (metadata / "00000000000000000000-0000000000.checkpoint").write_bytes(b"snapshot")
@@ -234,6 +244,17 @@ def test_checkpoints_beside_the_directory_give_start_and_high_watermark(tmp_path
     assert values(kts.scan(tmp_path, log_start_offset={("t", 0): 3})) == [b"3"]
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n5\nnonsense\n")
     assert log.log_start_offset == 0
+
+
+def test_a_log_start_offset_behind_the_end_is_not_silent(tmp_path: Path) -> None:
+    directory = partition(tmp_path, "t-0", 0, 1)
+    for offset in ("99999999999999999999", "9223372036854775808"):
+        (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
+        assert values(kts.scan(directory)) == [b"0", b"1"]
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 999999\n")
+    with pytest.warns(UserWarning, match="999999 lies behind the log's end 2"):
+        assert values(kts.scan(directory)) == []
+    assert values(kts.scan(directory, log_start_offset=0)) == [b"0", b"1"]
 
 
 def test_wrong_log_start_offsets_are_refused_by_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support import RECORD_COLUMNS, Golden, Row, golden_partitions, goldens, rows
+from support import RECORD_COLUMNS, Golden, Row, golden, golden_partitions, goldens, rows
 
 import kts
 
@@ -108,7 +108,7 @@ def test_the_default_search_finds_what_a_linear_search_finds(scenario: Golden, n
         assert one.max_timestamp() == (None if best is None else (best[1], best[0]))
 
 
-@pytest.mark.parametrize(("scenario", "name"), golden_partitions()[::7], ids=str)
+@pytest.mark.parametrize(("scenario", "name"), [*golden_partitions()[::7], *golden_partitions()[-9:]], ids=str)
 def test_damaged_indexes_are_not_believed(
     scenario: Golden, name: str, writable: Callable[[Golden], Golden], rng: Any
 ) -> None:
@@ -117,7 +117,15 @@ def test_damaged_indexes_are_not_believed(
         if path.suffix in (".index", ".timeindex") and path.stat().st_size:
             data = bytearray(path.read_bytes())
             entry = 8 if path.suffix == ".index" else 12
-            data += data[:entry]  # an entry that does not rise
+            damage = rng.choice(["repeat", "cut a byte", "cut", "zeros"])
+            if damage == "repeat":
+                data += data[:entry]  # an entry that does not rise
+            elif damage == "cut a byte":
+                del data[-1]
+            elif damage == "cut":
+                del data[entry + 1 :]
+            else:
+                data = bytearray(len(data))
             path.write_bytes(data)
     log = kts.open(copy.partition_dir(name), log_start_offset=scenario.log_start_offset(name))
     assert isinstance(log, kts.PartitionLog)
@@ -126,6 +134,21 @@ def test_damaged_indexes_are_not_believed(
     assert rows(log.scan().read_all().select(RECORD_COLUMNS)) == expected
     for target in set(targets(records)):
         assert log.offset_for_timestamp(target) == first_at_or_after(records, target)
+
+
+def test_a_closed_segments_index_without_its_end_is_not_believed(writable: Callable[[Golden], Golden]) -> None:
+    scenario = golden("demo", "orders")
+    directory = writable(scenario).partition_dir("orders-0")
+    sound = kts.open(scenario.partition_dir("orders-0"))
+    assert isinstance(sound, kts.PartitionLog)
+    records = all_records(sound)
+    for path in directory.glob("*.timeindex"):
+        path.write_bytes(path.read_bytes()[:-12] or bytes(12))
+    log = kts.open(directory)
+    assert isinstance(log, kts.PartitionLog)
+    for target in sorted({timestamp + d for _, timestamp in records[::9] for d in (0, 1)}):
+        assert log.offset_for_timestamp(target) == first_at_or_after(records, target)
+    assert log.max_timestamp() == sound.max_timestamp()
 
 
 def test_an_explanation_names_entry_bytes_and_late_records(tmp_path: Path) -> None:

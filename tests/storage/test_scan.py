@@ -121,6 +121,12 @@ def test_datetimes_are_taken_with_their_zone(tmp_path: Path) -> None:
     assert offsets(path, ending_timestamp=start.astimezone(timezone(timedelta(hours=-7)))) == [0]
     with pytest.raises(ValueError, match="starting_timestamp.*aware"):
         kts.scan(path, starting_timestamp=datetime(2026, 1, 1))
+    within = start + timedelta(microseconds=1)
+    assert offsets(path, starting_timestamp=within) == [2]
+    assert offsets(path, ending_timestamp=within) == [0, 1]
+    assert offsets(path, starting_timestamp=within - timedelta(microseconds=2), strict_time_range=True) == [1, 2]
+    before_1970 = datetime(1969, 12, 31, 23, 59, 59, 999500, tzinfo=UTC)
+    assert offsets(path, ending_timestamp=before_1970) == []
 
 
 # --- columns --------------------------------------------------------------------------------------
@@ -138,6 +144,7 @@ def test_columns_have_the_types_and_order_that_were_asked_for(tmp_path: Path) ->
     table = kts.scan(path, columns=names).read_all()
     assert table.column_names == names and table.column("partition").to_pylist() == [3] * 4
     assert kts.scan(path, columns=[]).schema.names == []
+    assert sum(batch.num_rows for batch in kts.scan(path, columns=[])) == 4
 
 
 def test_positions_are_those_in_the_file(tmp_path: Path) -> None:
@@ -205,14 +212,39 @@ def test_read_committed_goes_on_behind_damage_when_skipping(
     lost = next(row for row in table.to_pylist() if not row["transactional"])
     flip(scenario_log(directory, lost["offset"]), lost["position"] + 50)
     expected = [o for o in scenario.meta["partitions"][name]["readCommittedOffsets"] if o != lost["offset"]]
-    with pytest.warns(UserWarning, match="damaged and left out"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         found = offsets(directory, isolation="read_committed", on_error="skip", log_start_offset=log_start)
+    stable = scenario.meta["partitions"][name]["lastStableOffset"]
+    assert bool(caught) == (lost["offset"] < stable)
     assert set(found) <= set(expected) and len(found) >= len(expected) - 3
 
 
 def scenario_log(directory: Path, offset: int) -> Path:
     """The segment that holds an offset."""
     return max(path for path in directory.glob("*.log") if int(path.stem) <= offset)
+
+
+@pytest.mark.parametrize(("scenario", "name"), TRANSACTIONAL[:3], ids=str)
+def test_an_abort_that_no_txnindex_lists_is_not_silent(
+    scenario: Golden, name: str, writable: Callable[[Golden], Golden]
+) -> None:
+    directory = writable(scenario).partition_dir(name)
+    listed = list(directory.glob("*.txnindex"))
+    for path in listed:
+        path.unlink()
+    if not listed:
+        return
+    with pytest.raises(kts.CorruptIndexError, match=r"aborted at offset \d+ is not in the \.txnindex") as error:
+        offsets(directory, isolation="read_committed")
+    assert error.value.path and error.value.offset is not None
+    with pytest.warns(UserWarning, match="is not in the .txnindex"):
+        offsets(directory, isolation="read_committed", on_error="skip")
+    for path in directory.iterdir():
+        if path.suffix in LESS:
+            path.unlink()
+    expected = scenario.meta["partitions"][name]["readCommittedOffsets"]
+    assert offsets(directory, isolation="read_committed") == expected
 
 
 def test_control_records_come_only_when_asked() -> None:
@@ -271,9 +303,9 @@ def test_damage_in_the_middle_costs_that_batch_only_and_is_named(
         return
     with pytest.warns(UserWarning, match="damaged and left out") as caught:
         assert offsets(path, on_error="skip") == left
-    assert len(caught) == 1
+    assert len(caught) == 1 and caught[0].filename == __file__
     said = str(caught[0].message)
-    assert str(path) in said and f"position {positions[4]}" in said
+    assert str(path) in said and said.count("position") == 1 and f"position {positions[4]}" in said
     assert f"{positions[5] - positions[4]} bytes" in said
 
 
@@ -374,6 +406,83 @@ def test_a_bomb_is_refused_by_the_setting(tmp_path: Path) -> None:
     with pytest.raises(kts.DecompressionLimitError, match="max_decompressed_bytes") as error:
         kts.scan(path, max_decompressed_bytes=1000).read_all()
     assert error.value.path == str(path)
+
+
+def test_a_wrong_size_that_spans_sound_batches_costs_only_its_own(tmp_path: Path) -> None:
+    path, positions = one_file(tmp_path)
+    size = positions[6] - positions[4] - 12
+    data = bytearray(path.read_bytes())
+    data[positions[4] + 8 : positions[4] + 12] = struct.pack(">i", size)
+    path.write_bytes(data)
+    with pytest.warns(UserWarning, match=f"{positions[5] - positions[4]} bytes at position {positions[4]}"):
+        assert offsets(path, on_error="skip") == [offset for offset in range(30) if offset // 3 != 4]
+
+
+def test_record_sets_in_values_are_not_taken_for_batches(tmp_path: Path) -> None:
+    inner = kts.encode({"value": [b"inner"]}, base_offset=4)
+    parts = [kts.encode({"value": [inner * 3]}, base_offset=offset) for offset in range(5)]
+    parts[2] = parts[2][:-1] + b""
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(parts))
+    with pytest.warns(UserWarning):
+        assert offsets(path, on_error="skip") == [0, 1, 3, 4]
+
+
+def test_a_range_in_front_of_damage_is_read_without_error(tmp_path: Path) -> None:
+    path, positions = one_file(tmp_path)
+    flip(path, positions[6] + 30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for on_error in ("raise", "skip"):
+            assert offsets(path, ending_offsets=18, on_error=on_error) == list(range(18))
+            assert offsets(path, starting_offsets=4, ending_offsets=9, on_error=on_error) == [4, 5, 6, 7, 8]
+    with pytest.raises(kts.CorruptRecordError):
+        offsets(path, ending_offsets=19)
+
+
+def test_offsets_out_of_order_are_given_with_a_warning(tmp_path: Path) -> None:
+    path, positions = one_file(tmp_path)
+    flip(path, positions[4], 0x40)
+    with pytest.warns(UserWarning, match=r"offset 4611686018427387916 follows 11 .* not in order"):
+        assert len(offsets(path)) == 30
+    overlapping = log_of(tmp_path, [1, 2, 3, 4])
+    (overlapping / f"{2:020}.log").write_bytes((overlapping / f"{0:020}.log").read_bytes())
+    with pytest.warns(UserWarning, match="offset 0 follows 1 .* base offset 2"):
+        offsets(overlapping)
+
+
+@pytest.mark.parametrize("cut", [1, 1000, 5000, 0])
+def test_a_file_cut_within_a_batch_while_it_is_read_ends_the_reading(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    size = len(kts.encode({"timestamp": [5], "value": [bytes(1000)]}, base_offset=0))
+    path.write_bytes(
+        b"".join(kts.encode({"timestamp": [5], "value": [bytes(1000)]}, base_offset=i) for i in range(3000))
+    )
+    left = 1000 * size + cut
+    for start in (
+        lambda: kts.scan(path, columns=["value"], batch_bytes=50_000),
+        lambda: kts.scan(path, batch_bytes=50_000, on_error="skip"),
+        lambda: kts.scan(path, views=True, batch_bytes=50_000),
+    ):
+        copy = path.read_bytes()
+        reader = start()
+        read = reader.read_next_batch().num_rows
+        with path.open("r+b") as file:
+            file.truncate(left)
+        read += sum(batch.num_rows for batch in reader)
+        assert 1000 <= read <= 1000 + left // size
+        path.write_bytes(copy)
+
+
+def test_batches_of_a_file_that_is_cut_meanwhile_end(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    data = b"".join(kts.encode({"timestamp": [5], "value": [bytes(1000)]}, base_offset=i) for i in range(9000))
+    path.write_bytes(data)
+    reader = kts.open(path).batches()
+    first = reader.read_next_batch().num_rows
+    with path.open("r+b") as file:
+        file.truncate(len(data) - 1500)
+    assert 0 < first < first + sum(batch.num_rows for batch in reader) < 9000
 
 
 # --- pieces ---------------------------------------------------------------------------------------
@@ -502,6 +611,13 @@ def test_wrong_arguments_are_refused_at_once_by_name(
     log_of(tmp_path, [5])
     with pytest.raises(error, match=says):
         kts.scan(tmp_path, **options)
+
+
+def test_an_unknown_argument_of_a_log_is_refused_by_its_own_name(tmp_path: Path) -> None:
+    log = kts.open(log_of(tmp_path, [5]))
+    assert isinstance(log, kts.PartitionLog)
+    with pytest.raises(TypeError, match=r"scan\(\).*topics"):
+        log.scan(topics=["t"])  # type: ignore[call-arg]
 
 
 def test_a_piece_says_what_it_is_in_plain_types(tmp_path: Path) -> None:
