@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # "compat" puts this folder on the module path, where Spark looks for pyspark_kts; import hooks it does not ask.
 EDITABLE := --no-build-isolation --config-settings editable_mode=compat -e
 comma := ,
-EXTRAS := $(if $(JDK),spark$(comma))plot,test
+EXTRAS := $(if $(JDK),spark$(comma))plot,test,bench
 INSTALLED := .venv/.installed-$(if $(JDK),with,without)-spark
 BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
@@ -64,11 +64,6 @@ $(BUILT): $(INSTALLED) $(SOURCES)
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
-.venv/.installed-bench: $(INSTALLED)
-	@echo "== packages for the benchmarks: aiokafka, kafka-python"
-	@$(PIP) $(EDITABLE) '.[bench]'
-	@touch $@ $(BUILT)
-
 ready: $(INSTALLED) $(BUILT)
 
 run: ready
@@ -83,7 +78,7 @@ test: lint
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
-bench: ready .venv/.installed-bench
+bench: ready
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 sanitize: ready
