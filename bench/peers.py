@@ -132,7 +132,7 @@ def floor(corpus: Corpus) -> Callable[[], None]:
     def plain() -> None:
         for start in range(0, len(source), SLICE_BYTES):
             piece = source[start : start + SLICE_BYTES]
-            crc(piece)
+            crc(whole[start : start + SLICE_BYTES])
             target[: len(piece)] = piece
 
     def messages() -> None:

@@ -139,7 +139,7 @@ def write_ready_made(partition: Path, path: Path, records: int) -> int:
     batch = batch.set_column(columns.index("timestamp"), "timestamp", micros)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as file:
         file.write_batch(batch)
-    return max(1, round(records / SEGMENTS / batch.num_rows))
+    return max(1, round(records / SEGMENTS / int(batch.num_rows)))
 
 
 def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
