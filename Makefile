@@ -21,7 +21,7 @@ BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
 
 # Tests that need neither the extensions' insides nor a long time under a sanitizer are left out of `make sanitize`.
-SANITIZE_SKIPS := tests/spark tests/cli tests/test_java.py tests/test_lint.py tests/test_packaging.py tests/test_readme.py
+SANITIZE_SKIPS := tests/spark tests/cli tests/test_bench.py tests/test_java.py tests/test_lint.py tests/test_packaging.py tests/test_readme.py
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 BENCH_ARGS ?=
 
