@@ -11,7 +11,7 @@ import numpy as np
 from kts.columns import decode, scan_batches
 from kts.errors import CorruptRecordError
 from kts.storage import files
-from kts.storage.damage import next_sound_entry
+from kts.storage.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
 from kts.storage.segment import OVERHEAD_BYTES, Segment, at, int64
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int], None]
 _DEEP = ["offset", "timestamp", "position", "magic", "timestampType", "baseOffset", "lastOffsetDelta", "maxTimestamp"]
+NO_NEXT = 2**63 - 1
 _LONGEST = 20  # findings of one kind in one file; the rest is counted
 
 
@@ -71,6 +72,7 @@ class Headers:
     producer_id: npt.NDArray[np.int64]
     transactional: npt.NDArray[np.bool_]
     control: npt.NDArray[np.bool_]
+    count: npt.NDArray[np.int64]  # -1 for a wrapper message
 
 
 @dataclass
@@ -104,10 +106,10 @@ def walk(
     segment: Segment, facts: SegmentFacts, next_base: int | None, progress: Progress | None, deep: bool
 ) -> Iterator[Violation | Headers]:
     """All headers of a segment and what is wrong with them; goes on behind damage."""
-    start = 0
+    start, first_bytes, effort = 0, None, Effort()
     while True:
         try:
-            for slice_start, data in segment.slices(start):
+            for slice_start, data in segment.slices(start, first_bytes=first_bytes):
                 try:
                     found = scan_batches(data)
                 except CorruptRecordError as error:
@@ -127,18 +129,18 @@ def walk(
                 yield Violation(segment.path, start, None, "zero-tail", f"{zeros} zero bytes behind the last batch")
                 return
             yield Violation(segment.path, start, error.offset, "batch", error.message)
-            behind = next_sound_entry(segment, start, segment.size_bytes, max(facts.last_offset + 1, 0))
+            behind = next_sound_entry(segment, start, segment.size_bytes, max(facts.last_offset + 1, 0), effort)
         else:
             size = segment.size_bytes
             if start >= size:
                 return
             facts.damaged = True
-            behind = next_sound_entry(segment, start, size, max(facts.last_offset + 1, 0))
+            behind = next_sound_entry(segment, start, size, max(facts.last_offset + 1, 0), effort)
             message = f"{size - start} bytes behind the last whole batch: it was cut, or its size is wrong"
             yield Violation(segment.path, start, None, "cut-tail" if behind is None else "batch", message)
         if behind is None:
             return
-        start = behind
+        start, first_bytes = behind, AFTER_DAMAGE_BYTES
 
 
 def _zero_tail(segment: Segment, start: int) -> int:
@@ -163,8 +165,11 @@ def _slice(
     found: pa.RecordBatch,
     deep: bool,
 ) -> Iterator[Violation | Headers]:
-    headers = _headers(found, start, facts)
+    headers = _headers(segment, found, start, facts, next_base)
     yield from _check_headers(segment, facts, next_base, headers)
+    # What was named is not compared any further.
+    headers.sound &= headers.last < min(segment.base_offset + 2**31, NO_NEXT if next_base is None else next_base)
+    headers.sound &= (headers.magic < 2) | (headers.count >= 0)
     yield headers
     if deep:
         yield from _check_records(segment, start, data, headers)
@@ -184,11 +189,16 @@ def bools(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), bool)
 
 
-def _headers(found: pa.RecordBatch, start: int, facts: SegmentFacts) -> Headers:
+def _headers(
+    segment: Segment, found: pa.RecordBatch, start: int, facts: SegmentFacts, next_base: int | None
+) -> Headers:
     last = int64(found, "lastOffset")
     sound = bools(found, "crcOk")
-    before = np.maximum.accumulate(np.where(sound, last, -1)) if len(last) else last
-    previous = np.maximum(np.concatenate([[facts.last_offset], before[:-1]]), facts.last_offset).astype(np.int64)
+    # The offset is under no CRC: one that no segment can hold is not compared with what follows.
+    highest = min(segment.base_offset + 2**31, NO_NEXT if next_base is None else next_base)
+    sound_places = np.maximum.accumulate(np.where(sound & (last < highest), np.arange(len(last)), -1))
+    lasts = np.where(sound_places >= 0, last[sound_places], facts.last_offset)
+    previous = np.concatenate([[facts.last_offset], lasts[:-1]]).astype(np.int64)
     wrapper = (int64(found, "magic") < 2) & (int64(found, "codec") > 0)
     times = int64(found, "maxTimestamp")
     filled = sound & (int64(found, "count") != 0)
@@ -208,6 +218,7 @@ def _headers(found: pa.RecordBatch, start: int, facts: SegmentFacts) -> Headers:
         producer_id=int64(found, "producerId"),
         transactional=bools(found, "transactional"),
         control=bools(found, "control"),
+        count=int64(found, "count"),
     )
 
 
@@ -220,6 +231,11 @@ def _check_headers(
 
     first, last, good = headers.first, headers.last, headers.sound
     yield from each(~good, "crc", lambda i: "the CRC of the batch is not the stored one")
+    yield from each(
+        good & (headers.magic == 2) & (headers.count < 0),
+        "records",
+        lambda i: f"the record count {headers.count[i]} is negative",
+    )
     yield from each(
         good & (last < first) & ~headers.wrapper, "offset", lambda i: f"last offset {last[i]} is below {first[i]}"
     )

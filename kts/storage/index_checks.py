@@ -101,7 +101,7 @@ class TimeIndexCheck:
     def slice(self, headers: Headers, facts: SegmentFacts) -> Iterator[Violation]:
         if not self.usable or len(headers.position) == 0 or facts.damaged:
             return
-        rising = np.maximum.accumulate(headers.last)
+        rising = np.maximum.accumulate(np.where(headers.sound, headers.last, -1))
         stop = int(np.searchsorted(self.offsets, rising[-1], "right"))
         timestamps, offsets = self.timestamps[self.done : stop], self.offsets[self.done : stop]
         places = np.searchsorted(rising, offsets)

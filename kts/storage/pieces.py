@@ -13,7 +13,7 @@ import numpy as np
 from kts.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, decode, record_schema
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.storage import search, transactions
-from kts.storage.damage import next_sound_entry
+from kts.storage.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
 from kts.storage.segment import Segment, at, rebase
 
 if TYPE_CHECKING:
@@ -323,6 +323,7 @@ class _Reader:
         self.schema = record_schema(self.names, self.views)
         self.constants: dict[str, pa.Array] = {}
         self.warned = False
+        self.effort = Effort()
         self.open_producers: set[int] = set()
         self.segment = Segment(self.piece.path, self.piece.topic, self.piece.partition, self.piece.base_offset)
 
@@ -330,11 +331,11 @@ class _Reader:
         """The wanted rows and columns, slice by slice."""
         position, end = self.piece.start_position, self.piece.end_position
         expected = self.piece.base_offset
-        read_bytes = self.batch_bytes
+        read_bytes, first_bytes = self.batch_bytes, None
         while position < end:
             progress = False
-            for start, data in self.segment.slices(position, end, read_bytes):
-                progress = True
+            for start, data in self.segment.slices(position, end, read_bytes, first_bytes):
+                progress, first_bytes = True, None
                 try:
                     rows = self.decode(start, data)
                     position = start + len(data)
@@ -350,6 +351,7 @@ class _Reader:
                         raise at(error, self.piece.path, start) from error.__cause__
                     expected = _next_offset(rows, expected)
                     position = self.skipped(start + relative, end, expected, error.message)
+                    first_bytes = AFTER_DAMAGE_BYTES
                     yield from self.finished(rows)
                     break
                 self.look_at_order(rows, expected)
@@ -435,7 +437,7 @@ class _Reader:
         end = min(end, size)
         if position >= end:
             return self.piece.end_position  # the file was cut meanwhile
-        behind = next_sound_entry(self.segment, position, end, expected)
+        behind = next_sound_entry(self.segment, position, end, expected, self.effort)
         if behind is None and not self.piece.closed:
             return self.piece.end_position
         what = "an entry reaches past the end of its closed segment"
@@ -449,7 +451,7 @@ class _Reader:
     def skipped(self, position: int, end: int, expected: int, why: str) -> int:
         """Where reading goes on behind damage; warns."""
         end = min(end, self.segment.size_bytes)
-        behind = next_sound_entry(self.segment, position, end, expected)
+        behind = next_sound_entry(self.segment, position, end, expected, self.effort)
         stop = end if behind is None else behind
         warn(f"{self.piece.path}: {stop - position} bytes at position {position} are damaged and left out: {why}")
         return self.piece.end_position if behind is None else behind

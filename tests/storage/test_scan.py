@@ -6,6 +6,7 @@ import pickle
 import random
 import shutil
 import struct
+import time
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -18,6 +19,7 @@ from support import RECORD_COLUMNS, Golden, Row, golden_partitions, rows
 
 import kts
 from kts.storage.scan import Piece, plan, read_piece, resolve_range
+from kts.storage.verify import verify
 
 PARTITIONS = golden_partitions()
 TRANSACTIONAL = [
@@ -76,9 +78,9 @@ def log_of(tmp_path: Path, times: list[int], name: str = "t-0", per_segment: int
     """A partition of single-record batches, without index files."""
     directory = tmp_path / name
     directory.mkdir(parents=True)
-    for offset, time in enumerate(times):
+    for offset, ms in enumerate(times):
         with (directory / f"{offset - offset % per_segment:020}.log").open("ab") as file:
-            file.write(kts.encode({"timestamp": [time], "value": [b"%d" % offset]}, base_offset=offset, **options))
+            file.write(kts.encode({"timestamp": [ms], "value": [b"%d" % offset]}, base_offset=offset, **options))
     return directory
 
 
@@ -629,3 +631,29 @@ def test_a_piece_says_what_it_is_in_plain_types(tmp_path: Path) -> None:
     shutil.rmtree(log.path)
     with pytest.raises(kts.LogStorageError):
         list(read_piece(piece))
+
+
+def hostile(kind: str) -> bytes:
+    header = struct.pack(">qiibI", 0, 1 << 20, 0, 2, 0) + struct.pack(">hiqqqhii", 0, 0, 5, 5, -1, -1, -1, 1)
+    message = struct.pack(">qi", 0, 1 << 19) + bytes(6) + b"\xff" * 8
+    return {
+        "zeros": bytes(8 << 20),
+        "ones": b"\xff" * (8 << 20),
+        "noise": random.Random(5).randbytes(8 << 20),
+        "batches that claim much": header * ((2 << 20) // len(header)),
+        "messages that claim much": message * ((2 << 20) // len(message)),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["zeros", "ones", "noise", "batches that claim much", "messages that claim much"]
+)
+def test_no_damage_costs_more_than_its_length(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(hostile(kind) + kts.encode({"value": [b"ok"]}, base_offset=7))
+    start = time.process_time()
+    with pytest.warns(UserWarning):
+        assert offsets(path, on_error="skip") == [7]
+    assert time.process_time() - start < 5
+    assert list(verify(path))
+    assert time.process_time() - start < 10

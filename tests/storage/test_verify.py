@@ -369,7 +369,6 @@ RECORDS = {"timestamp": [5, 9, 7], "value": [b"a", b"b", b"c"]}
     [
         ("record count too small", 57, struct.pack(">i", 2), "records"),
         ("record count too large", 57, struct.pack(">i", 4), "records"),
-        ("record count negative", 57, struct.pack(">i", -1), "records"),
         ("record length", 61, b"\x7e", "records"),
         ("last offset delta too small", 23, struct.pack(">i", 1), "records"),
         ("max timestamp too small", 35, struct.pack(">q", 8), "timestamp"),
@@ -385,6 +384,21 @@ def test_deep_finds_what_headers_and_crc_do_not_show(
     assert list(verify(directory)) == []
     found = list(verify(directory, deep=True))
     assert [(one.kind, one.position) for one in found] == [(kind, len(good))], name
+
+
+def test_a_negative_record_count_stands_in_the_header(tmp_path: Path) -> None:
+    good = kts.encode(RECORDS, base_offset=0)
+    directory = single(tmp_path, good + repaired(kts.encode(RECORDS, base_offset=3), 57, b"\xff" * 4))
+    for deep in (False, True):
+        assert [(one.kind, one.position) for one in verify(directory, deep=deep)] == [("records", len(good))]
+
+
+@pytest.mark.parametrize("offset", [2**62, 10**6, 2])
+def test_one_wrong_offset_is_one_finding(offset: int, tmp_path: Path) -> None:
+    parts = [bytearray(kts.encode(RECORDS, base_offset=3 * i)) for i in range(40)]
+    parts[7][:8] = struct.pack(">q", offset)
+    found = list(verify(single(tmp_path, b"".join(parts))))
+    assert [one.kind for one in found] == ["offset"] and len(found[0].message) < 120
 
 
 def test_deep_checks_inner_messages(tmp_path: Path) -> None:
