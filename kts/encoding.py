@@ -168,8 +168,10 @@ def _columns(batch: Any) -> dict[str, pa.Array]:
     import pyarrow as pa
 
     if isinstance(batch, Mapping):
-        columns = {name: values if isinstance(values, pa.ChunkedArray) else _array(name, values)
-                   for name, values in batch.items()}
+        columns = {
+            name: values if isinstance(values, pa.ChunkedArray) else _array(name, values)
+            for name, values in batch.items()
+        }
     elif isinstance(batch, (pa.RecordBatch, pa.Table)):
         columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
     else:
@@ -188,10 +190,20 @@ def _array(name: str, values: Any) -> pa.Array:
 
     try:
         if name in ("key", "value", "headers") and not isinstance(values, pa.Array):
+            if name == "headers":
+                _check_dicts(values)
             return pa.array(values, type=record_schema((name,), False).field(0).type)
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
         raise ValueError(f"batch: column {name!r}: {error}") from error
+
+
+def _check_dicts(rows: Any) -> None:
+    """Headers given as dicts have the two fields; Arrow would leave out others without a word."""
+    for row in rows:
+        for header in row or ():
+            if isinstance(header, dict) and set(header) != {"key", "value"}:
+                raise ValueError(f"expected headers with 'key' and 'value', found {header!r}")
 
 
 class _Rows:
@@ -202,9 +214,9 @@ class _Rows:
         self.count = len(next(iter(columns.values()))) if columns else 0
         times = "createTimestamp" if own_times and "createTimestamp" in columns else "timestamp"
         if "offset" not in columns:
-            if base_offset > INT64_MAX - self.count:
+            if base_offset > INT64_MAX - self.count + 1:
                 raise ValueError(f"base_offset: {self.count} rows from {base_offset} on pass 2^63-1")
-            self.offsets = np.arange(base_offset, base_offset + self.count, dtype=np.int64)
+            self.offsets = base_offset + np.arange(self.count, dtype=np.int64)
         elif columns["offset"].null_count:
             raise ValueError("batch: column 'offset' has nulls")
         else:
@@ -278,9 +290,13 @@ class _Rows:
         if array is None or array.null_count == len(array):
             return None
         kind = array.type
-        entry = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-        named = entry is not kind and pa.types.is_struct(entry) and {field.name for field in entry}
-        if named != {"key", "value"} or entry.num_fields != 2:
+        if pa.types.is_map(kind):
+            array = array.take(np.arange(len(array)))  # from_arrays takes no slices
+            entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+            array = pa.ListArray.from_arrays(array.offsets, entries, mask=array.is_null())
+        entry = getattr(array.type, "value_type", kind)
+        named = pa.types.is_struct(entry) and sorted(field.name for field in entry)
+        if named != ["key", "value"]:
             raise ValueError(f"batch: column 'headers': expected {_wanted('headers')}, found {kind}")
         try:
             array = array.cast(record_schema(("headers",), False).field(0).type)
@@ -310,14 +326,20 @@ def _wanted(name: str) -> str:
 
 
 def _preserved(rows: _Rows, level: int | None) -> bytes:
-    """The batches that the rows came from: neighbours with the same position."""
+    """The batches that the rows came from: neighbours with the same position and the same header."""
     missing = [name for name in ALL_COLUMNS if name not in rows.columns]
     if missing:
         raise ValueError(f"preserve_batches: needs all columns of kts.ALL_COLUMNS, {missing[0]!r} is missing")
     if not rows.count:
         return b""
     data = {name: rows.integers(name) for name in ("position", "magic", "sequence", "timestamp", *HEAD)}
-    starts = np.flatnonzero(np.diff(data["position"], prepend=data["position"][0] - 1))
+    begins = np.zeros(rows.count, dtype=bool)
+    begins[0] = True
+    for name in ("position", *HEAD):
+        begins[1:] |= data[name][1:] != data[name][:-1]
+    plain = data["attributes"] & 7 == NONE
+    begins[1:] |= plain[1:] & (data["magic"][1:] != data["magic"][:-1])
+    starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], rows.count)
     compressors: dict[tuple[int, int], Compress] = {}
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):

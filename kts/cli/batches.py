@@ -30,7 +30,7 @@ Offsets and counts that a compressed v0 or v1 wrapper message does not carry in 
 @click.command("batches", short_help="Batch headers: offsets, times, codecs, sizes, CRCs.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("--limit", type=click.IntRange(min=0), help=f"At most so many. Default {TABLE_ROWS:,} without --json.")
+@click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most so many. Default {TABLE_ROWS:,} without --json.")
 @json_option
 def command(
     paths: tuple[str, ...],

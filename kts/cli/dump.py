@@ -13,7 +13,7 @@ import click
 from ..errors import KtsError
 from .dump_table import print_records
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import progress, refuse_terminal, remark, show_bytes, sink
+from .output import progress, refuse_input, refuse_terminal, remark, show_bytes, sink
 from .times import SPELLINGS, resolve, time_options
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ otherwise), headers as [[name, base64 or null], ...].
     default="raise",
     help="At damage: stop, or leave it out and warn. Default raise.",
 )
-@click.option("--limit", type=click.IntRange(min=0), help=f"At most so many records. Default {TABLE_ROWS} for a table.")
+@click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most so many. Default {TABLE_ROWS} for a table.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by -o, else table or, in a pipe, jsonl.")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout; appears only when complete.")
 @json_option
@@ -131,6 +131,7 @@ def command(
         shown = TABLE_ROWS if limit is None else limit
         print_records(scanned(logs, given, shown + 1), given["columns"], shown, keys, values)
         return
+    refuse_input(output, logs)
     write_records(logs, given, limit, kind, output, keys, values)
 
 

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO
 from shutil import get_terminal_size
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
+
+if TYPE_CHECKING:
+    from ..storage.directory import PartitionLog
 
 WIDE = 100_000  # columns that rich may use: it cuts nothing
 GAP = 3  # at most, between two columns
@@ -45,12 +48,31 @@ def sink(path: str | None) -> Iterator[BinaryIO]:
         with BufferedWriter(raw, 1 << 20) as file:
             yield cast(BinaryIO, file)
         if not direct:
+            if os.path.exists(target):
+                os.chmod(aside, stat.S_IMODE(os.stat(target).st_mode))
             os.replace(aside, target)
     except BaseException:
         if not direct:
             with suppress(OSError):
                 os.unlink(aside)
         raise
+
+
+def refuse_input(path: str | None, logs: Iterable[PartitionLog]) -> None:
+    """Keep ``-o`` out of what is read: a partition's directory, or the very segment files that were named."""
+    if path is None or path == "-":
+        return
+    target = os.path.realpath(path)
+    for log in logs:
+        if log.lone:
+            inside = target in [os.path.realpath(segment.path) for segment in log.segments]
+        else:
+            inside = os.path.dirname(target) == os.path.realpath(log.path)
+        if inside:
+            raise click.BadParameter(
+                f"{path} is among the files of {log.topic}-{log.partition}, where nothing is written; name another",
+                param_hint="'-o'",
+            )
 
 
 def refuse_terminal(path: str | None, what: str) -> None:

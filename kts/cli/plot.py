@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import counted, print_json, progress, refuse_terminal, remark, show_bytes, sink
+from .output import counted, print_json, progress, refuse_input, refuse_terminal, remark, show_bytes, sink
 from .times import parse_time
 
 KINDS = ("png", "svg", "html")
@@ -62,6 +62,7 @@ def command(
         raise click.UsageError(f"drawing {kind} needs {error.name}, which is not installed: {INSTALL}") from error
     from .plot_data import gather
 
+    refuse_input(output, logs)
     total = sum(segment.size_bytes for log in logs for segment in log.segments)
     with progress("headers", total) as advance:
         pictures = [gather(log, now_ms, advance) for log in logs]

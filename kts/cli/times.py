@@ -36,7 +36,7 @@ def parse_length(text: str) -> int:
         if part.start() != at:
             break
         total, at = total + int(part[1]) * STEPS_MS[part[2]], part.end()
-    if at != len(text) or total == 0:
+    if at != len(text) or not 0 < total <= INT64_MAX:
         raise ValueError(f"expected a length of time such as 15m, 1h or 1d12h (ms s m h d w), found {text!r}")
     return total
 
@@ -79,7 +79,7 @@ def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None)
         step = parse_length(text[1:])
         return _checked(_now(now_ms) + (step if text[0] == "+" else -step), text)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.upper())
     except ValueError:
         raise ValueError(f"expected a time, found {text!r}; possible are {SPELLINGS}") from None
     if moment.tzinfo is None:

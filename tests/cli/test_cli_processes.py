@@ -203,3 +203,30 @@ def test_a_closed_stdout_is_no_traceback() -> None:
 def test_a_file_that_is_no_segment_is_wrong_use(command: list[str]) -> None:
     index = ORDERS / "orders-0" / f"{0:020d}.timeindex"
     assert index.name in run(*command, index, code=2).stderr
+
+
+@pytest.mark.parametrize("name", [f"{0:020d}.log", "new.jsonl"])
+def test_output_never_goes_among_the_files_that_are_read(name: str, tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    log = partition / f"{0:020d}.log"
+    log.write_bytes(kts.encode({"value": [b"x"]}))
+    before = log.read_bytes()
+    assert "nothing is written" in run("dump", partition, "-o", partition / name, "--format", "jsonl", code=2).stderr
+    assert "nothing is written" in run("dump", tmp_path, "-o", partition / name, "--format", "jsonl", code=2).stderr
+    assert [path.name for path in partition.iterdir()] == [log.name]
+    run("dump", log, "-o", log, "--format", "jsonl", code=2)
+    assert log.read_bytes() == before
+
+
+def test_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.jsonl"
+    secret.touch(0o600)
+    run("dump", ORDERS, "--limit", "1", "-o", secret)
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert secret.stat().st_size > 0
+
+
+@pytest.mark.parametrize("wrong", [["dump", "--limit", 10**20], ["stats", "--by", "99999999999w"]])
+def test_numbers_beyond_64_bits_are_wrong_use(wrong: list[object]) -> None:
+    run(wrong[0], ORDERS, *wrong[1:], code=2)
