@@ -20,8 +20,9 @@ INSTALLED := .venv/.installed-$(if $(JDK),with,without)-spark
 BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
 
-# Tests that need neither the extensions' insides nor a long time under a sanitizer are left out of `make sanitize`.
-SANITIZE_SKIPS := tests/spark tests/cli tests/test_bench.py tests/test_java.py tests/test_lint.py tests/test_packaging.py tests/test_readme.py
+# What `make sanitize` leaves out: other processes and libraries, and memory as it is without a sanitizer.
+SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py \
+	tests/test_bench.py tests/test_java.py tests/test_lint.py tests/test_packaging.py tests/test_readme.py
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 BENCH_ARGS ?=
 
@@ -76,7 +77,7 @@ lint: ready
 
 test: lint
 	@echo "== tests"
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 bench: ready
 	@$(BIN)/python -m bench $(BENCH_ARGS)
@@ -87,7 +88,7 @@ sanitize: ready
 	@echo "== tests of the codec, the indexes and the storage"
 	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		PYTHONMALLOC=malloc PYTHONPATH=build/sanitize/lib \
-		$(BIN)/pytest -q $(SANITIZE_SKIPS:%=--ignore=%) $(PYTEST_ARGS)
+		$(BIN)/pytest $(SANITIZE_SKIPS:%=--ignore=%) $(PYTEST_ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info kts/*.so tests/java/target .pytest_cache .mypy_cache .ruff_cache .hypothesis

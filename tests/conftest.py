@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support import Golden, data_root
 
+import kts
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """One seed a run, the same in every worker process."""
@@ -18,7 +20,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return [f"KTS_SEED={os.environ['KTS_SEED']} replays the random tests", f"Kafka data: {data_root()}"]
+    return [
+        f"KTS_SEED={os.environ['KTS_SEED']} replays the random tests",
+        f"Kafka data: {data_root()}",
+        f"kts: {kts.__file__}",
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)
