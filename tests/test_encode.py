@@ -255,3 +255,10 @@ def test_batches_of_several_files_at_the_same_position_are_kept_apart() -> None:
     ]
     rows = pa.Table.from_batches([kts.decode(part, kts.ALL_COLUMNS) for part in parts])
     assert kts.encode(rows, preserve_batches=True) == b"".join(parts)
+
+
+def test_rows_repeated_or_out_of_order_are_no_batch_to_preserve() -> None:
+    rows = kts.decode(kts.encode({"value": [b"a", b"b", b"c"]}), kts.ALL_COLUMNS)
+    for wrong in (pa.Table.from_batches([rows, rows]), rows.take([2, 0])):
+        with pytest.raises(ValueError, match="rise strictly"):
+            kts.encode(wrong, preserve_batches=True)
