@@ -97,7 +97,13 @@ def test_random_batches_are_encoded_again_as_they_were(seed: int) -> None:
         outer = {at: magic for at, _, magic in reference.entries(data)}
         if any(row["magic"] != outer[row["position"]] for row in expected):
             continue  # inner messages of another magic than their wrapper's: the rows do not say which that was
-        again = reference.decode(kts.encode(kts.decode(data, kts.ALL_COLUMNS), preserve_batches=True))
+        rows = kts.decode(data, kts.ALL_COLUMNS)
+        pairs = zip(expected, expected[1:], strict=False)
+        if any(a["position"] == b["position"] and a["offset"] >= b["offset"] for a, b in pairs):
+            with pytest.raises(ValueError, match="rise strictly"):
+                kts.encode(rows, preserve_batches=True)
+            continue
+        again = reference.decode(kts.encode(rows, preserve_batches=True))
         for row in [*again, *expected]:
             del row["position"]  # batches without records are gone, and compressors differ
         assert difference(again, expected) is None, f"{where}: {difference(again, expected)}"
