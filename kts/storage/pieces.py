@@ -49,6 +49,8 @@ class Piece:
         Whose transactional batches a read_committed reader drops.
     closed : int
         1 where the segment is complete, so that a cut tail is damage; 0 where a writer may have been cut off.
+    by_markers : int
+        1 where the segment has no sound ``.txnindex``, so that a read_committed reader must look for abort markers.
     """
 
     topic: str
@@ -61,6 +63,7 @@ class Piece:
     end_offset: int
     aborted: tuple[tuple[int, int, int], ...] = ()
     closed: int = 0
+    by_markers: int = 0
 
 
 def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
@@ -158,7 +161,7 @@ def plan(
 
     Notes
     -----
-    Opens indexes and a few headers only, except where Kafka's own files do not tell about transactions.
+    Opens indexes and a few headers only; with ``read_committed`` also the headers behind the last producer snapshot.
     """
     check_choice(isolation, "isolation", ISOLATIONS)
     if piece_bytes is not None:
@@ -192,10 +195,11 @@ def plan(
         )  # fmt: skip
         pieces += [piece for piece in _cut(segment, whole, piece_bytes) if piece.start_position < piece.end_position]
     if committed and pieces:
-        aborted = transactions.aborted_transactions(
-            segments[first:], start_offset, end_offset, skip_damage=on_error == "skip"
-        )
-        pieces = [_with_aborted(piece, aborted, segments) for piece in pieces]
+        aborted = transactions.aborted_transactions(segments[first:], start_offset, end_offset)
+        unlisted = {s.path for s in segments[first:] if transactions.listed_transactions(s) is None}
+        pieces = [
+            replace(_with_aborted(piece, aborted, segments), by_markers=int(piece.path in unlisted)) for piece in pieces
+        ]
     return pieces
 
 
@@ -291,15 +295,16 @@ def read_piece(
         With ``.path`` and ``.position`` in the file, after the rows before the damage were given.
     """
     names = check_columns(columns, SCAN_COLUMNS, STREAM_COLUMNS)
-    reader = _Reader(
+    return PieceReader(
         piece, names, views, strict_range, isolation == "read_committed", include_control,
         on_error == "skip", verify_crc, batch_bytes, max_decompressed_bytes,
-    )  # fmt: skip
-    return reader.sized(reader.decoded())
+    ).batches()  # fmt: skip
 
 
 @dataclass
-class _Reader:
+class PieceReader:
+    """The state of reading one piece; see ``read_piece``."""
+
     piece: Piece
     names: tuple[str, ...]
     views: bool
@@ -325,7 +330,13 @@ class _Reader:
         self.warned = False
         self.effort = Effort()
         self.open_producers: set[int] = set()
+        self.markers: transactions.Markers | None = None
+        self.last_offset = -1
         self.segment = Segment(self.piece.path, self.piece.topic, self.piece.partition, self.piece.base_offset)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """What ``read_piece`` returns."""
+        return self.sized(self.decoded())
 
     def decoded(self) -> Iterator[pa.RecordBatch]:
         """The wanted rows and columns, slice by slice."""
@@ -355,9 +366,9 @@ class _Reader:
                     yield from self.finished(rows)
                     break
                 self.look_at_order(rows, expected)
-                if self.committed:
+                if self.committed and not self.piece.by_markers:
                     self.look_at_markers(rows)
-                expected = _next_offset(rows, expected)
+                expected = self.seen(rows, expected)
                 if self.is_past(rows):
                     yield from self.finished(rows)
                     return
@@ -380,6 +391,13 @@ class _Reader:
             max_decompressed_bytes=self.max_decompressed_bytes,
         )
         return rebase(rows, start)
+
+    def seen(self, rows: pa.RecordBatch, expected: int) -> int:
+        """Note the last offset, if it is one that this segment can hold."""
+        following = _next_offset(rows, expected)
+        if following <= self.piece.base_offset + 2**31:
+            self.last_offset = max(self.last_offset, min(following, self.piece.end_offset) - 1)
+        return following
 
     def is_past(self, rows: pa.RecordBatch) -> bool:
         """True if the last of these rows is the last that can be wanted: what follows needs no reading."""
@@ -404,6 +422,18 @@ class _Reader:
                 f" {self.piece.base_offset}: offsets are not in order; `kts verify` says more"
             )
 
+    def aborted_by_markers(self, rows: pa.RecordBatch) -> Mask:
+        """Which rows belong to transactions that end with an abort marker."""
+        producers, offsets = rows.column("producerId").to_numpy(), rows.column("offset").to_numpy()
+        data = _bools(rows, "transactional") & ~_bools(rows, "control")
+        aborted = np.zeros(len(data), bool)
+        if self.markers is None:
+            self.markers = transactions.Markers(self.segment, rows.column("position")[0].as_py(), self.skip)
+        for producer in np.unique(producers[data]).tolist():
+            places = np.flatnonzero(data & (producers == producer))
+            aborted[places] = self.markers.kinds(producer, offsets[places]) == transactions.ABORT
+        return aborted
+
     def look_at_markers(self, rows: pa.RecordBatch) -> None:
         """Raise where an abort marker ends a transaction of this piece that the ``.txnindex`` does not list."""
         transactional, control = _bools(rows, "transactional"), _bools(rows, "control")
@@ -424,7 +454,7 @@ class _Reader:
                 continue
             message = (
                 f"the transaction of producer {producer} that is aborted at offset {offset} is not in the .txnindex, so"
-                " records of it were given; remove all index files beside the log to use its markers"
+                " records of it were given; without that file the markers of the log are used"
             )
             if not self.skip:
                 raise CorruptIndexError(message, path=self.piece.path, position=int(positions[i]), offset=offset)
@@ -493,7 +523,9 @@ class _Reader:
                 both(times >= low)
             if high is not None:
                 both(times < high)
-        if self.committed and self.piece.aborted and rows.column("transactional").true_count:
+        if self.committed and self.piece.by_markers and rows.column("transactional").true_count:
+            both(~self.aborted_by_markers(rows))
+        elif self.committed and self.piece.aborted and rows.column("transactional").true_count:
             producers, offsets = rows.column("producerId").to_numpy(), rows.column("offset").to_numpy()
             transactional = _bools(rows, "transactional") & ~_bools(rows, "control")
             for producer, first, last in self.piece.aborted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -161,19 +161,29 @@ def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.Record
             skip_damage=asked.on_error == "skip",
             verify_crc=asked.verify_crc,
         )
+        last_offset = -1
         for piece in pieces.plan(log, start, end, isolation=asked.isolation, on_error=asked.on_error):
-            yield from pieces.read_piece(
+            if piece.start_position == 0 and last_offset >= piece.base_offset:
+                pieces.warn(
+                    f"{piece.path}: the segment starts at offset {piece.base_offset}, but the one before it ends with"
+                    f" {last_offset}; what it repeats is left out"
+                )
+            if piece.start_offset <= last_offset:
+                piece = replace(piece, start_offset=last_offset + 1)
+            reader = pieces.PieceReader(
                 piece,
-                columns=asked.columns,
-                views=asked.views,
-                strict_range=strict,
-                isolation=asked.isolation,
-                include_control=asked.include_control,
-                on_error=asked.on_error,
-                verify_crc=asked.verify_crc,
-                batch_bytes=asked.batch_bytes,
-                max_decompressed_bytes=asked.max_decompressed_bytes,
+                asked.columns,
+                asked.views,
+                strict,
+                asked.isolation == "read_committed",
+                asked.include_control,
+                asked.on_error == "skip",
+                asked.verify_crc,
+                asked.batch_bytes,
+                asked.max_decompressed_bytes,
             )
+            yield from reader.batches()
+            last_offset = max(last_offset, reader.last_offset)
 
 
 def _offset_of(log: PartitionLog, given: Any) -> int | None:

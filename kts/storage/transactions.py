@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
 from kts.columns import decode
@@ -24,7 +25,6 @@ from kts.storage.damage import header_scan
 from kts.storage.segment import OVERHEAD_BYTES, Segment, at
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -129,43 +129,78 @@ def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
     return sorted(found, reverse=True)
 
 
-def aborted_transactions(
-    segments: list[Segment], start_offset: int, end_offset: int, *, skip_damage: bool = False
-) -> list[AbortedTransaction]:
-    """Aborted transactions with batches in [start_offset, end_offset), by first offset.
+def aborted_transactions(segments: list[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Aborted transactions with batches in [start_offset, end_offset) that a ``.txnindex`` lists, by first offset.
 
     Parameters
     ----------
     segments : list of Segment
         Those that hold the offsets, and all behind them: an entry lies where its transaction ended.
-
-    Notes
-    -----
-    A segment with index files and no ``.txnindex`` ends no aborted transaction. Without any index file beside it, its
-    abort markers are read instead, as when the ``.txnindex`` is damaged.
     """
-    found: list[AbortedTransaction] = []
-    marked: dict[int, int] = {}
+    found: set[AbortedTransaction] = set()
     for segment in segments:
-        path = segment.txn_index_path
-        if path is not None:
-            try:
-                found += read_txn_index(path)
-                continue
-            except CorruptIndexError:
-                pass
-        elif segment.time_index_path is not None or segment.offset_index_path is not None:
-            continue
-        for batch, damaged in header_scan(segment, 0, segment.base_offset, skip_damage):
-            for marker in markers(segment, _without(batch, damaged, skip_damage)):
-                if marker.kind == ABORT:
-                    first = marked.get(marker.producer_id, -1) + 1
-                    found.append(AbortedTransaction(marker.producer_id, first, marker.offset))
-                marked[marker.producer_id] = marker.offset
+        found.update(listed_transactions(segment) or ())
     return sorted(
-        {one for one in found if one.last_offset >= start_offset and one.first_offset < end_offset},
+        (one for one in found if one.last_offset >= start_offset and one.first_offset < end_offset),
         key=lambda one: (one.first_offset, one.last_offset, one.producer_id),
     )
+
+
+def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
+    """The entries of a segment's ``.txnindex``; None if there is none or it is damaged, so that only markers tell."""
+    path = segment.txn_index_path
+    if path is None:
+        return None
+    try:
+        return read_txn_index(path)
+    except CorruptIndexError:
+        return None
+
+
+class Markers:
+    """How transactions ended, by the control records behind a place: read on only as far as somebody asks.
+
+    Parameters
+    ----------
+    segment : Segment
+        Where to start; the segments that follow it in its directory are read when needed.
+    position : int
+        A batch start.
+    """
+
+    def __init__(self, segment: Segment, position: int, skip_damage: bool) -> None:
+        self.known: dict[int, tuple[list[int], list[int]]] = {}
+        self.unread = self._walk(segment, position, skip_damage)
+
+    def _walk(self, segment: Segment, position: int, skip_damage: bool) -> Iterator[Marker]:
+        for one in [segment, *_following(segment)]:
+            for batch, damaged in header_scan(one, position, one.base_offset, skip_damage, 2**16):
+                yield from markers(one, _without(batch, damaged, skip_damage))
+            position = 0
+
+    def kinds(self, producer_id: int, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """ABORT or COMMIT for each offset of a producer's batches, -1 where the transaction has no end."""
+        ends, kinds = self.known.setdefault(producer_id, ([], []))
+        while not ends or ends[-1] <= offsets[-1]:
+            marker = next(self.unread, None)
+            if marker is None:
+                break
+            more_ends, more_kinds = self.known.setdefault(marker.producer_id, ([], []))
+            more_ends.append(marker.offset)
+            more_kinds.append(marker.kind)
+        return np.array([*kinds, -1], np.int64)[np.searchsorted(np.array(ends, np.int64), offsets)]
+
+
+def _following(segment: Segment) -> list[Segment]:
+    """The live segments behind one in its directory."""
+    if not segment.indexed or files.parse_file_name(os.path.basename(segment.path)) is None:
+        return []
+    found = []
+    for entry in files.list_directory(os.path.dirname(os.path.abspath(segment.path))):
+        name = files.parse_file_name(entry.name)
+        if name and name.suffix == ".log" and not name.transition and name.base_offset > segment.base_offset:
+            found.append(Segment(entry.path, segment.topic, segment.partition, name.base_offset))
+    return found
 
 
 def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:

@@ -53,7 +53,7 @@ def verify(path: Path, *, deep: bool = False, progress: Progress | None = None) 
     """
     opened = open_path(path)
     if isinstance(opened, LogDirs):
-        yield from verify_checkpoints(os.fspath(path))
+        yield from _readable(verify_checkpoints(os.fspath(path)))
         for log in opened.values():
             yield from limited(_partition(log, deep, progress))
     else:
@@ -81,25 +81,38 @@ class _Partition:
     open_transactions: dict[int, int] = field(default_factory=dict)
 
 
+def _readable(findings: Iterator[Violation]) -> Iterator[Violation]:
+    """Findings, the last of which is that a file cannot be read."""
+    try:
+        yield from findings
+    except LogStorageError as error:
+        yield Violation(error.path or "", None, None, "unreadable", error.message)
+
+
 def _partition(log: PartitionLog, deep: bool, progress: Progress | None) -> Iterator[Violation]:
-    segments = log.segments
-    epochs, problems = _leader_epochs(log)
+    try:
+        segments = log.segments
+    except LogStorageError as error:
+        yield Violation(error.path or log.path, None, None, "unreadable", error.message)
+        return
+    try:
+        epochs, problems = _leader_epochs(log)
+    except LogStorageError as error:
+        epochs, problems = [], [Violation(error.path or log.path, None, None, "unreadable", error.message)]
     yield from problems
     state = _Partition(log, epochs)
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        try:
-            yield from _segment(segment, following, state, deep, progress)
-        except LogStorageError as error:
-            yield Violation(error.path or segment.path, None, None, "unreadable", error.message)
+        yield from _readable(_segment(segment, following, state, deep, progress))
     # Only the cleaner leaves gaps within segments. Without one, a gap between them is a segment that is missing.
     for path, first, base in state.seams:
         if not state.gaps:
             message = f"offsets {first} to {base - 1} are missing before this segment"
             yield Violation(path, 0, first, "gap", message)
     if not log.lone:
-        yield from _small_files(log, segments, state)
-        yield from _missing_and_surplus(log, segments, state)
+        yield from _readable(_snapshots(log, state))
+        yield from _readable(_small_files(log, state))
+        yield from _readable(_missing_and_surplus(log, segments))
 
 
 def _segment(
@@ -220,7 +233,7 @@ def _txn_index(
             yield Violation(where, None, one.last_offset, "txn-index", message)
 
 
-def _small_files(log: PartitionLog, segments: list[Segment], state: _Partition) -> Iterator[Violation]:
+def _snapshots(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
     end = state.last_offset + 1
     for offset, path in transactions.snapshot_paths(log):
         try:
@@ -230,6 +243,10 @@ def _small_files(log: PartitionLog, segments: list[Segment], state: _Partition) 
             continue
         if offset > end:
             yield Violation(path, None, offset, "snapshot", f"taken at offset {offset}, but the log ends at {end}")
+
+
+def _small_files(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
+    end = state.last_offset + 1
     for epoch, start in state.epochs:
         if start > end:
             path = os.path.join(log.path, files.LEADER_EPOCHS)
@@ -240,7 +257,7 @@ def _small_files(log: PartitionLog, segments: list[Segment], state: _Partition) 
         yield Violation(path, None, None, "partition-metadata", "expected `version: 0` and a topic id of 22 characters")
 
 
-def _missing_and_surplus(log: PartitionLog, segments: list[Segment], state: _Partition) -> Iterator[Violation]:
+def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     names: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
     for entry in files.list_directory(log.path):

@@ -29,6 +29,7 @@ TRANSACTIONAL = [
 ]
 
 LESS = [".index", ".timeindex", ".txnindex", ".snapshot"]
+GONE = {"logs only": LESS, "snapshots gone": [".snapshot"], "txnindex gone": [".txnindex"]}
 
 
 def scanned(path: Any, **options: Any) -> list[Row]:
@@ -179,13 +180,13 @@ def test_batches_have_about_the_size_that_was_asked_for(compression: str, tmp_pa
 
 
 @pytest.mark.parametrize(("scenario", "name"), TRANSACTIONAL, ids=str)
-@pytest.mark.parametrize("how", ["as it is", "logs only", "snapshots gone", "damaged txnindex"])
+@pytest.mark.parametrize("how", ["as it is", "logs only", "snapshots gone", "damaged txnindex", "txnindex gone"])
 def test_read_committed_is_what_a_consumer_read(
     scenario: Golden, name: str, how: str, writable: Callable[[Golden], Golden]
 ) -> None:
     directory = writable(scenario).partition_dir(name)
     for path in directory.iterdir():
-        if path.suffix in {"logs only": LESS, "snapshots gone": [".snapshot"]}.get(how, []):
+        if path.suffix in GONE.get(how, []):
             path.unlink()
         elif how == "damaged txnindex" and path.suffix == ".txnindex":
             path.write_bytes(path.read_bytes()[:-1])
@@ -232,21 +233,30 @@ def test_an_abort_that_no_txnindex_lists_is_not_silent(
     scenario: Golden, name: str, writable: Callable[[Golden], Golden]
 ) -> None:
     directory = writable(scenario).partition_dir(name)
-    listed = list(directory.glob("*.txnindex"))
-    for path in listed:
-        path.unlink()
-    if not listed:
-        return
+    for path in directory.glob("*.txnindex"):
+        path.write_bytes(path.read_bytes()[:-34])  # without its last entry
     with pytest.raises(kts.CorruptIndexError, match=r"aborted at offset \d+ is not in the \.txnindex") as error:
         offsets(directory, isolation="read_committed")
     assert error.value.path and error.value.offset is not None
     with pytest.warns(UserWarning, match="is not in the .txnindex"):
         offsets(directory, isolation="read_committed", on_error="skip")
-    for path in directory.iterdir():
-        if path.suffix in LESS:
-            path.unlink()
+    for path in directory.glob("*.txnindex"):
+        path.unlink()
     expected = scenario.meta["partitions"][name]["readCommittedOffsets"]
-    assert offsets(directory, isolation="read_committed") == expected
+    for options in ({}, {"batch_bytes": 1}, {"views": True}, {"columns": ["offset"]}):
+        table = kts.scan(directory, isolation="read_committed", **options).read_all()
+        assert table.column("offset").to_pylist() == expected
+    log = kts.open(directory)
+    assert isinstance(log, kts.PartitionLog)
+    for first in range(0, expected[-1] + 1, 3):
+        pieces = plan(log, first, 2**63 - 1, piece_bytes=1, isolation="read_committed")
+        found = [
+            offset
+            for piece in pieces
+            for batch in read_piece(piece, columns=["offset"], isolation="read_committed")
+            for offset in batch.column(0).to_pylist()
+        ]
+        assert found == [offset for offset in expected if offset >= first]
 
 
 def test_control_records_come_only_when_asked() -> None:
@@ -451,6 +461,15 @@ def test_offsets_out_of_order_are_given_with_a_warning(tmp_path: Path) -> None:
     (overlapping / f"{2:020}.log").write_bytes((overlapping / f"{0:020}.log").read_bytes())
     with pytest.warns(UserWarning, match="offset 0 follows 1 .* base offset 2"):
         offsets(overlapping)
+
+
+def test_segments_that_overlap_give_each_offset_once_and_a_warning(tmp_path: Path) -> None:
+    directory = log_of(tmp_path, [1, 2, 3, 4, 5, 6], per_segment=3)
+    again = kts.encode({"timestamp": [3], "value": [b"2"]}, base_offset=3)
+    with (directory / f"{0:020}.log").open("ab") as file:
+        file.write(again)
+    with pytest.warns(UserWarning, match="starts at offset 3, but the one before it ends with 3"):
+        assert offsets(directory) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("cut", [1, 1000, 5000, 0])

@@ -454,6 +454,18 @@ def test_checkpoint_files_of_a_log_directory_are_checked(tmp_path: Path) -> None
     assert [one.kind for one in verify(tmp_path)] == ["checkpoint"]
 
 
+def test_an_unreadable_file_does_not_end_the_verification(sound: Path) -> None:
+    (sound / "leader-epoch-checkpoint").unlink()
+    (sound / "leader-epoch-checkpoint").mkdir()
+    change(nth(sound, ".log", 1), 40, b"\xee")
+    index = nth(sound, ".index", 2)
+    index.unlink()
+    index.mkdir()
+    found = list(verify(sound.parent))
+    assert {"unreadable", "crc"} == {one.kind for one in found}
+    assert {Path(one.path).name for one in found if one.kind == "unreadable"} >= {index.name, "leader-epoch-checkpoint"}
+
+
 def test_files_with_names_of_other_programs_are_ignored(sound: Path) -> None:
     (sound / "notes.txt").write_text("mine")
     (sound / f"{99:020}.log.deleted").write_bytes(b"garbage")
