@@ -253,8 +253,14 @@ def max_timestamp(log: PartitionLog) -> TimestampOffset | None:
         index = segment.closed_time_index() if closed else segment.time_index()
         if closed and len(index) and segment.base_offset >= log_start:
             claims.append((index.lookup(2**63 - 1)[0], None))
-        else:
-            claims.append(_segment_max(segment, log_start) or (-(2**63), None))
+            continue
+        tail = None
+        if len(index) and segment.base_offset >= log_start:
+            # Nothing up to the place of its last entry is greater: only what follows needs reading.
+            largest, place = index.lookup(2**63 - 1)
+            tail = _segment_max(segment, log_start, segment.start_position(place))
+            tail = tail if tail is not None and tail[0] >= largest else None
+        claims.append(tail or _segment_max(segment, log_start) or (-(2**63), None))
     while claims:
         best = max(range(len(claims)), key=lambda i: (claims[i][0], -i))
         timestamp, offset = claims[best]
@@ -264,18 +270,23 @@ def max_timestamp(log: PartitionLog) -> TimestampOffset | None:
             return None
         # What the index says may be the time of a batch that the cleaner emptied since.
         first = segments[best].start_position(segments[best].time_index().lookup(timestamp)[1])
-        found = _segment_max(segments[best], log_start, first)
+        found = _segment_max(segments[best], log_start, first, enough=timestamp)
         if found is None or found[0] < timestamp:
             found = _segment_max(segments[best], log_start)
         claims[best] = found or (-(2**63), None)
     return None
 
 
-def _segment_max(segment: Segment, log_start: int, start: int | None = None) -> tuple[int, int] | None:
-    """The greatest timestamp of a segment's records from a position on, and the first record that has it."""
+def _segment_max(
+    segment: Segment, log_start: int, start: int | None = None, enough: int | None = None
+) -> tuple[int, int] | None:
+    """The greatest timestamp of a segment's records from a position on, and the first record that has it.
+
+    No greater one than ``enough`` is looked for.
+    """
     first = segment.start_position(log_start) if start is None else start
     best: tuple[int, int] | None = None
-    for batch, damaged in header_scan(segment, first, log_start, False):
+    for batch, damaged in header_scan(segment, first, log_start, False, FIRST_BYTES):
         positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
         for i in np.flatnonzero(damaged).tolist():
             _read(segment, int(positions[i]), int(sizes[i]))  # raises, saying what is wrong
@@ -293,4 +304,6 @@ def _segment_max(segment: Segment, log_start: int, start: int | None = None) -> 
                 top = int(timestamps.argmax())
                 if best is None or timestamps[top] > best[0]:
                     best = int(timestamps[top]), int(offsets[top])
+        if best is not None and enough is not None and best[0] >= enough:
+            break
     return best

@@ -12,6 +12,7 @@ import pytest
 from support import RECORD_COLUMNS, Golden, Row, golden, golden_partitions, goldens, rows
 
 import kts
+from kts.storage import files
 
 ASKED = [(scenario, name) for scenario, name in golden_partitions() if scenario.offsets_for_times(name)]
 KILLED = [scenario for scenario in goldens() if (scenario.path / "killed.tar.gz").exists()]
@@ -149,6 +150,30 @@ def test_a_closed_segments_index_without_its_end_is_not_believed(writable: Calla
     for target in sorted({timestamp + d for _, timestamp in records[::9] for d in (0, 1)}):
         assert log.offset_for_timestamp(target) == first_at_or_after(records, target)
     assert log.max_timestamp() == sound.max_timestamp()
+
+
+def test_the_greatest_timestamp_is_found_without_reading_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = golden("demo", "orders")
+    for name in scenario.partitions:
+        log = kts.open(scenario.partition_dir(name))
+        assert isinstance(log, kts.PartitionLog)
+        size = sum(segment.size_bytes for segment in log.segments)
+        read: list[int] = []
+        real = files.File.read
+
+        def counted(self: files.File, position: int, count: int, real: Any = real, read: list[int] = read) -> bytes:
+            data: bytes = real(self, position, count)
+            if self.path.endswith(".log"):
+                read.append(len(data))
+            return data
+
+        with monkeypatch.context() as patch:
+            patch.setattr(files.File, "read", counted)
+            found = log.max_timestamp()
+        best = max(all_records(log), key=lambda record: (record[1], -record[0]))
+        assert found == (best[1], best[0])
+        print(f"{name}: {sum(read)} bytes read, the log has {size}")
+        assert sum(read) < max(0.4 * size, 20_000)
 
 
 def test_an_explanation_names_entry_bytes_and_late_records(tmp_path: Path) -> None:
