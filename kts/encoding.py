@@ -341,10 +341,10 @@ def _preserved(rows: _Rows, level: int | None) -> bytes:
     begins[1:] |= plain[1:] & (data["magic"][1:] != data["magic"][:-1])
     falls = np.flatnonzero(~begins[1:] & (rows.offsets[1:] <= rows.offsets[:-1]))
     if falls.size:
-        row = int(falls[0]) + 1
+        fall = int(falls[0]) + 1
         raise ValueError(
-            f"preserve_batches: offsets must rise strictly inside a batch, found {rows.offset_at(row)} after "
-            f"{rows.offset_at(row - 1)} at row {row}"
+            f"preserve_batches: offsets must rise strictly inside a batch, found {rows.offset_at(fall)} after "
+            f"{rows.offset_at(fall - 1)} at row {fall}"
         )
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], rows.count)

@@ -17,9 +17,9 @@ from kts.storage.pieces import (
     STREAM_COLUMNS,
     Piece,
     plan,
-    read_piece,
     resolve_range,
 )
+from kts.storage.reading import read_piece
 from kts.storage.stream import milliseconds, options, scan_logs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kts.columns import SCAN_COLUMNS, batch_schema, check_columns, record_schema
-from kts.storage import pieces
+from kts.storage import pieces, reading
 from kts.storage.search import check_timestamp
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.Record
                 )
             if piece.start_offset <= last_offset:
                 piece = replace(piece, start_offset=last_offset + 1)
-            reader = pieces.PieceReader(
+            reader = reading.PieceReader(
                 piece,
                 asked.columns,
                 asked.views,
