@@ -27,12 +27,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     ]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """A file stays on one worker process, and all of Spark on one, because its session is slow to start."""
-    for item in items:
-        group = "spark" if item.path.parent.name == "spark" else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
+    group = "spark" if item.path.parent.name == "spark" else item.path.name
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture
