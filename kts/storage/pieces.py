@@ -14,7 +14,6 @@ from kts.storage import search, transactions
 from kts.storage.segment import Segment
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
 
     from kts.storage.directory import PartitionLog
 

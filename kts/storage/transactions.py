@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
+from kts._codec import crc32c
 from kts.columns import decode
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.storage import files
