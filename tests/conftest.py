@@ -27,12 +27,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     ]
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """A file stays on one worker process, and all of Spark on one, because its session is slow to start."""
-    group = "spark" if item.path.parent.name == "spark" else item.path.name
-    item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """The run's seed; printed, so that a failing test shows it."""
