@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import base64
-import json
 import random
-import struct
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import generate
 import pytest
 import reference
 from decoded import difference
-from jvm import java_tool, maven_class_path, require_maven
+from jvm import Kafka, record_sets
 from streams import REFUSED, TABLES, batch_of
 
-JAVA = Path(__file__).parent / "java"
 BUFFERS = 2000
 
 
-def kafka_reads(sets: list[bytes], classes: Path) -> list[dict[str, Any]]:
-    """What the Java program ``RecordSets read`` says of every set."""
-    class_path = maven_class_path(JAVA / "pom.xml", JAVA / "target")
-    compile_it = [java_tool("javac"), "-cp", class_path, "-d", str(classes), str(JAVA / "RecordSets.java")]
-    subprocess.run(compile_it, check=True)
-    done = subprocess.run(
-        [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{class_path}:{classes}", "RecordSets", "read"],
-        input=b"".join(struct.pack(">i", len(each)) + each for each in sets),
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.fail(f"the Java program failed:\n{done.stderr.decode()}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
+    """Kafka's own classes, to be asked."""
+    return record_sets(tmp_path_factory.mktemp("java"))
 
 
 def plain(text: str | None) -> bytes | None:
@@ -46,12 +31,11 @@ def opens_nothing(row: dict[str, Any]) -> bool:
     return row["count"] == 0 and row["codec"] != 0 and row["sizeInBytes"] == 61
 
 
-def test_the_reference_reads_random_batches_as_kafka_does(seed: int, tmp_path: Path) -> None:
-    require_maven()
+def test_the_reference_reads_random_batches_as_kafka_does(seed: int, kafka: Kafka) -> None:
     sets = [generate.random_buffer(random.Random(f"{seed}-{i}"))[0] for i in range(BUFFERS)]
     sets = [data for data in sets if not any(opens_nothing(row) for row in reference.scan_batches(data))]
     records = batches = 0
-    for i, (data, described) in enumerate(zip(sets, kafka_reads(sets, tmp_path), strict=True)):
+    for i, (data, described) in enumerate(zip(sets, kafka("read", sets=sets), strict=True)):
         where = f"KTS_SEED={seed}, buffer {i}"
         assert "error" not in described, f"{where}: {plain(described.get('error'))!r}"
         ours = reference.decode(data)
@@ -92,13 +76,12 @@ def test_the_reference_reads_random_batches_as_kafka_does(seed: int, tmp_path: P
     print(f"{batches} batches and messages, {records} records")
 
 
-def test_kafka_gives_the_verdicts_on_odd_payloads(tmp_path: Path) -> None:
-    require_maven()
+def test_kafka_gives_the_verdicts_on_odd_payloads(kafka: Kafka) -> None:
     cases = [
         (f"{name}: {case.name}", case.verdict, batch_of(codec, case))
         for name, (codec, table) in TABLES.items()
         for case in table
         if case.name != "chunk length -1"  # a java.lang.Error, which the Java program does not catch
     ]
-    for (name, verdict, _), described in zip(cases, kafka_reads([data for *_, data in cases], tmp_path), strict=True):
+    for (name, verdict, _), described in zip(cases, kafka("read", sets=[data for *_, data in cases]), strict=True):
         assert ("error" in described) == (verdict == REFUSED), name
