@@ -1665,7 +1665,6 @@ cdef class Decoder:
         self.d.verify = verify_crc
         for column in ids:
             self.d.want |= <uint32_t> 1 << column
-        # offsets inside wrappers are mended where they lie
         self.nullable = self.d.want & (1 << C_BASE | 1 << C_DELTA | 1 << C_BASE_TS | 1 << C_MAX_TS)
         if self.nullable:
             self.d.want |= 1 << C_IS_BATCH
