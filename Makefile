@@ -26,7 +26,11 @@ SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py \
 PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?=
 
-.PHONY: help ready run test bench lint sanitize clean
+SECONDS ?= 60
+JOBS ?= 1
+FUZZ_ARGS ?=
+
+.PHONY: help ready run test bench lint sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 help:
@@ -35,6 +39,7 @@ help:
 	@echo "make bench     one table: kts against its peers and against the machine (BENCH_ARGS='--mib 4' is quicker)"
 	@echo "make lint      ruff and mypy"
 	@echo "make sanitize  the codec's and the indexes' tests under AddressSanitizer and UBSan"
+	@echo "make fuzz      coverage-guided fuzzing of the codec and the indexes (SECONDS=60 JOBS=1; FUZZ_ARGS=--help)"
 	@echo "make clean     remove .venv, build and everything else that was made"
 
 .venv/.made:
@@ -89,6 +94,13 @@ sanitize: ready
 	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		PYTHONMALLOC=malloc PYTHONPATH=build/sanitize/lib \
 		$(BIN)/pytest $(SANITIZE_SKIPS:%=--ignore=%) $(PYTEST_ARGS)
+
+fuzz: ready
+	@echo "== build: the two extensions with sanitizers and coverage, in build/fuzz"
+	@KTS_FUZZ=1 CC=$(CC) $(BIN)/python setup.py -q build --build-base build/fuzz --build-lib build/fuzz/lib
+	@$(CC) -O2 -Wall -Wextra -shared -fPIC -o build/fuzz/trace.so tests/fuzz/trace.c
+	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) PYTHONPATH=build/fuzz/lib:tests \
+		$(BIN)/python -m fuzz --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ_ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info kts/*.so tests/java/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
