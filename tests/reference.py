@@ -1,6 +1,7 @@
 """Slow, obvious decoder of Kafka's bytes: the oracle of the codec's tests; it shares no code with kts.
 
 The rules are those of Kafka 3.9.2's reading classes for all magics; where ours is stricter the line says ``stricter``.
+What it says of damage outside of compressed payloads is word for word what kts must say.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ Row = dict[str, Any]
 
 
 class Corrupt(Exception):
-    """Damage: where, in which entry and record, and why."""
+    """Damage: where, in which entry and record, and why; ``payload`` where compressed bytes themselves are damaged."""
 
     def __init__(self, position: int, offset: int | None, record_index: int | None, why: str) -> None:
         super().__init__(f"{why} (position {position}, offset {offset}, record {record_index})")
         self.position, self.offset, self.record_index, self.why = position, offset, record_index, why
-        self.too_large = False
+        self.payload = self.too_large = False
 
 
 # --- entries ---------------------------------------------------------------------------------------
@@ -34,14 +35,15 @@ def entries(buf: bytes) -> Iterator[tuple[int, int, int]]:
     while len(buf) - at >= 12:
         offset, size = struct.unpack_from(">qi", buf, at)
         if size < 14:
-            raise Corrupt(at, offset, None, f"size {size} is below 14")
+            raise Corrupt(at, offset, None, f"size {size} is below the smallest message (14 bytes)")
         if len(buf) - at < 17:
             return
         magic = struct.unpack_from(">b", buf, at + 16)[0]
         if magic not in (0, 1, 2):
-            raise Corrupt(at, offset, None, f"magic {magic}")
+            raise Corrupt(at, offset, None, f"magic {magic} is unknown, expected 0, 1 or 2")
         if size > 2**31 - 1 - 12:
-            raise Corrupt(at, offset, None, f"size {size}: the entry would pass 2^31-1 bytes")
+            why = f"size {size} exceeds the largest entry Kafka can hold (2147483635 bytes)"
+            raise Corrupt(at, offset, None, why)
         if len(buf) - at < size + 12:
             return
         yield at, size + 12, magic
@@ -67,17 +69,19 @@ def decode_entries(buf: bytes, verify_crc: bool = True, limit: int = DEFAULT_LIM
                 yield _batch(at, entry, verify_crc, limit)
             else:
                 yield _outer(at, entry, magic, verify_crc, limit)
-        except TooLarge as error:
-            corrupt = Corrupt(at, None, None, str(error))
-            corrupt.too_large = True
-            raise corrupt from None
         except BadPayload as error:
-            raise Corrupt(at, None, None, str(error)) from None
+            corrupt = Corrupt(at, int.from_bytes(entry[:8], "big", signed=True), None, str(error))
+            corrupt.payload, corrupt.too_large = True, isinstance(error, TooLarge)
+            raise corrupt from None
 
 
 # --- magic 2 ---------------------------------------------------------------------------------------
 
 HEADER = struct.Struct(">qiibIhiqqqhii")  # 61 bytes
+
+
+class Wrong(Exception):
+    """Why a record or message is not one; its index is added by whoever counts."""
 
 
 class _Cursor:
@@ -86,65 +90,80 @@ class _Cursor:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def take(self, n: int, what: str) -> bytes:
-        if n > len(self.data) - self.at:
-            raise BadPayload(f"{what}: {n} bytes wanted, {len(self.data) - self.at} left")
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def take(self, n: int) -> bytes:
         self.at += n
         return self.data[self.at - n : self.at]
 
-    def _varint(self, what: str, most: int, bits: int) -> int:
-        value = 0
+    def _varint(self, most: int, bits: int) -> int:
+        value, at = 0, self.at
         for i in range(most):
-            byte = self.take(1, what)[0]
-            value |= (byte & 0x7F) << (7 * i)
-            if byte < 128:
+            if at == len(self.data):
+                raise Wrong(f"the record ends inside a field, {self.left} bytes before its end")
+            value |= (self.data[at] & 0x7F) << (7 * i)
+            at += 1
+            if self.data[at - 1] < 128:
+                self.at = at
                 value &= (1 << bits) - 1  # what does not fit into the last byte is dropped, as in Java
                 return (value >> 1) ^ -(value & 1)
-        raise BadPayload(f"{what}: varint of more than {most} bytes")
+        raise Wrong(f"a varint has no end within {most} bytes")
 
-    def varint(self, what: str) -> int:
-        return self._varint(what, 5, 32)
+    def varint(self) -> int:
+        return self._varint(5, 32)
 
-    def varlong(self, what: str) -> int:
-        return self._varint(what, 10, 64)
+    def varlong(self) -> int:
+        return self._varint(10, 64)
 
     def nullable(self, what: str) -> bytes | None:
-        size = self.varint(f"{what} length")
-        return None if size < 0 else self.take(size, what)
+        size = self.varint()
+        if size > self.left:
+            raise Wrong(f"{what} length {size} exceeds the {self.left} bytes left")
+        return None if size < 0 else self.take(size)
+
+
+def _batch_size(at: int, entry: bytes) -> None:
+    if len(entry) < 61:
+        why = f"batch length {len(entry) - 12} is below the 49 bytes of a record batch header"
+        raise Corrupt(at, int.from_bytes(entry[:8], "big", signed=True), None, why)
+
+
+def _same_crc(what: str, stored: int, computed: int, at: int, offset: int, i: int | None) -> None:
+    if stored != computed:
+        where = "" if i is None else f"inner message {i}: "
+        raise Corrupt(at, offset, i, f"{where}{what} is {computed:08x}, expected the stored {stored:08x}")
 
 
 def _batch(at: int, entry: bytes, verify_crc: bool, limit: int) -> tuple[int, list[Row]]:
-    offset = int.from_bytes(entry[:8], "big", signed=True)
-    if len(entry) < 61:
-        raise Corrupt(at, offset, None, f"batch of {len(entry)} bytes, at least 61 needed")
+    _batch_size(at, entry)
     fields = HEADER.unpack_from(entry)
     base, _, epoch, magic, crc, attributes, last_delta, base_time, max_time, pid, pepoch, sequence, count = fields
-    if verify_crc and crc32c.crc32c(entry[21:]) != crc:
-        raise Corrupt(at, base, None, "CRC-32C differs")
     codec = attributes & 7
     if codec > 4:
-        raise Corrupt(at, base, None, f"codec {codec}")
-    if count < 0:
-        raise Corrupt(at, base, None, f"record count {count}")
+        raise Corrupt(at, base, None, f"compression codec {codec} is unknown, expected 0 to 4")
+    if verify_crc:
+        _same_crc("CRC", crc, crc32c.crc32c(entry[21:]), at, base, None)
     payload = entry[61:]
     last = _i64(base + last_delta)
     if codec and (count or payload):  # stricter: Kafka does not open the payload when the count is 0
-        try:
-            payload = decompress(codec, 2, payload, limit)
-        except TooLarge:
-            raise
-        except BadPayload as error:
-            raise Corrupt(at, base, None, str(error)) from None
+        payload = decompress(codec, 2, payload, limit)
+    if count < 0:
+        raise Corrupt(at, base, None, f"record count {count} is negative")
+    if count * 7 > len(payload):  # seven bytes are the smallest record
+        raise Corrupt(at, base, None, f"record count {count} does not fit the {len(payload)} bytes of records")
     append_time = bool(attributes & 8)
     rows: list[Row] = []
     cursor = _Cursor(payload)
     for i in range(count):
         try:
             rows.append(_record(cursor, base, base_time, sequence, max_time if append_time else None))
-        except BadPayload as error:
-            raise Corrupt(at, base, i, str(error)) from None
-    if cursor.at != len(payload):  # stricter for a count of 0
-        raise Corrupt(at, base, None, f"{len(payload) - cursor.at} bytes left after {count} records")
+        except Wrong as error:
+            raise Corrupt(at, base, i, f"record {i} of {count}: {error}") from None
+    if cursor.left:  # stricter for a count of 0
+        why = f"{cursor.left} bytes are left behind the {count} records that the batch declares"
+        raise Corrupt(at, base, None, why)
     shared = {
         "timestampType": 1 if append_time else 0,
         "magic": magic,
@@ -165,27 +184,27 @@ def _batch(at: int, entry: bytes, verify_crc: bool, limit: int) -> tuple[int, li
 
 
 def _record(cursor: _Cursor, base: int, base_time: int, base_sequence: int, append_time: int | None) -> Row:
-    size = cursor.varint("record length")
-    if size < 0:
-        raise BadPayload(f"record length {size}")
-    body = _Cursor(cursor.take(size, "record"))
-    body.take(1, "attributes")
-    created = _i64(base_time + body.varlong("timestamp delta"))
-    delta = body.varint("offset delta")
+    size = cursor.varint()
+    if not 0 <= size <= cursor.left:
+        raise Wrong(f"record length {size} exceeds the {cursor.left} bytes left")
+    body = _Cursor(cursor.take(size))
+    body.at = min(1, size)  # attributes are unused
+    created = _i64(base_time + body.varlong())
+    delta = body.varint()
     key = body.nullable("key")
     value = body.nullable("value")
-    count = body.varint("header count")
-    if count < 0:
-        raise BadPayload(f"header count {count}")
+    count = body.varint()
+    if not 0 <= count <= body.left:  # two bytes are the smallest header
+        raise Wrong(f"header count {count} does not fit the {body.left} bytes left")
     headers = []
-    for i in range(count):
-        name_size = body.varint(f"header {i}: key length")
-        if name_size < 0:
-            raise BadPayload(f"header {i}: key length {name_size}")
-        name = body.take(name_size, f"header {i}: key")
-        headers.append((java_utf8(name), body.nullable(f"header {i}: value")))
-    if body.at != size:
-        raise BadPayload(f"record length {size}, but its fields end after {body.at} bytes")
+    for _ in range(count):
+        name_size = body.varint()
+        if not 0 <= name_size <= body.left:
+            raise Wrong(f"header key length {name_size} does not fit the {body.left} bytes left")
+        name = body.take(name_size)
+        headers.append((java_utf8(name), body.nullable("header value")))
+    if body.left:
+        raise Wrong(f"record length {size} leaves {body.left} bytes behind the record's last field")
     return {
         "offset": _i64(base + delta),
         "timestamp": created if append_time is None else append_time,
@@ -223,51 +242,59 @@ def java_utf8(data: bytes) -> str:
 # --- magic 0 and 1 ---------------------------------------------------------------------------------
 
 
-def message_parts(message: bytes, verify_crc: bool) -> tuple[int, int, int, bytes | None, bytes | None]:
+def message_parts(message: bytes) -> tuple[int, int, int, bytes | None, bytes | None]:
     """(magic, attributes, timestamp, key, value) of the bytes after an entry's size field."""
-    crc, magic, attributes = struct.unpack_from(">Ibb", message)
-    if magic not in (0, 1):
-        raise BadPayload(f"magic {magic}")  # stricter inside wrappers: Kafka reads any other magic like 1
-    if verify_crc and zlib.crc32(message[4:]) != crc:
-        raise BadPayload("CRC-32 differs")
-    cursor = _Cursor(message[6:])
-    timestamp = int.from_bytes(cursor.take(8, "timestamp"), "big", signed=True) if magic == 1 else -1
-    parts = []
-    for what in ("key", "value"):
-        size = int.from_bytes(cursor.take(4, f"{what} length"), "big", signed=True)
-        parts.append(None if size < 0 else cursor.take(size, what))
-    if cursor.at != len(cursor.data):  # stricter: Kafka does not look behind the value
-        raise BadPayload(f"{len(cursor.data) - cursor.at} bytes left after the value")
-    return magic, attributes, timestamp, parts[0], parts[1]
+    magic, attributes = struct.unpack_from(">bb", message, 4)
+    cursor = _Cursor(message)
+    cursor.at = 6
+    timestamp = int.from_bytes(cursor.take(8), "big", signed=True) if magic == 1 else -1
+    size = int.from_bytes(cursor.take(4), "big", signed=True)
+    if size > cursor.left - 4:  # the length of the value is there, too
+        raise Wrong(f"key length {size} exceeds the {cursor.left - 4} bytes left")
+    key = None if size < 0 else cursor.take(size)
+    size = int.from_bytes(cursor.take(4), "big", signed=True)
+    if size > cursor.left:
+        raise Wrong(f"value length {size} exceeds the {cursor.left} bytes left")
+    value = None if size < 0 else cursor.take(size)
+    if cursor.left:  # stricter: Kafka does not look behind the value
+        raise Wrong(f"value length {size} leaves {cursor.left} bytes behind the message's value")
+    return magic, attributes, timestamp, key, value
+
+
+def _message_size(at: int, entry: bytes, magic: int) -> None:
+    if magic == 1 and len(entry) < 34:  # 14 bytes, enough for magic 0, are there
+        why = f"message size {len(entry) - 12} is below the 22 bytes that its magic needs"
+        raise Corrupt(at, int.from_bytes(entry[:8], "big", signed=True), None, why)
 
 
 def _outer(at: int, entry: bytes, magic: int, verify_crc: bool, limit: int) -> tuple[int, list[Row]]:
-    offset = int.from_bytes(entry[:8], "big", signed=True)
-    try:
-        _, attributes, timestamp, key, value = message_parts(entry[12:], verify_crc)
-    except BadPayload as error:
-        raise Corrupt(at, offset, None, str(error)) from None
+    _message_size(at, entry, magic)
+    offset, _, crc, _, attributes = struct.unpack_from(">qiIbb", entry)
     codec = attributes & 7
+    if codec > 4:
+        raise Corrupt(at, offset, None, f"compression codec {codec} is unknown, expected 0 to 4")
+    if codec == 4:
+        raise Corrupt(at, offset, None, f"codec zstd in a message of magic {magic}, which cannot carry it")
+    if verify_crc:
+        _same_crc("CRC", crc, zlib.crc32(entry[16:]), at, offset, None)
+    try:
+        _, attributes, timestamp, key, value = message_parts(entry[12:])
+    except Wrong as error:
+        raise Corrupt(at, offset, None, str(error)) from None
     shared = {"position": at, "codec": codec, "attributes": attributes}
     kind = -1 if magic == 0 else attributes >> 3 & 1
     if codec == 0:
         return offset, [_legacy_row(offset, magic, timestamp, timestamp, kind, key, value) | shared]
-    if codec > 3:
-        raise Corrupt(at, offset, None, f"codec {codec} in a message of magic {magic}")
     if value is None:
-        raise Corrupt(at, offset, None, "wrapper message without a value")
-    try:
-        inner = list(_inner(decompress(codec, magic, value, limit), at, offset, verify_crc))
-    except TooLarge:
-        raise
-    except BadPayload as error:
-        raise Corrupt(at, offset, None, str(error)) from None
+        raise Corrupt(at, offset, None, "a compressed message has no value")
+    inner = list(_inner(decompress(codec, magic, value, limit), at, offset, verify_crc))
     if not inner:
-        raise Corrupt(at, offset, None, "wrapper message with nothing inside")
+        raise Corrupt(at, offset, None, "a compressed message holds no inner message")
     base = 0
     if magic == 1 and offset != 0:
         if offset < inner[-1][0]:
-            raise Corrupt(at, offset, None, f"wrapper offset {offset} below its last inner offset {inner[-1][0]}")
+            why = f"wrapper offset {offset} is below the last inner offset {inner[-1][0]}"
+            raise Corrupt(at, offset, None, why)
         base = offset - inner[-1][0]
     rows = []
     for inner_offset, inner_magic, created, key, value in inner:
@@ -286,17 +313,29 @@ def _inner(
     here = i = 0
     while len(plain) - here >= 12:
         offset, size = struct.unpack_from(">qi", plain, here)
+
+        def wrong(why: str, i: int = i) -> Corrupt:
+            return Corrupt(at, outer_offset, i, f"inner message {i}: {why}")
+
         if size < 14:
-            raise Corrupt(at, outer_offset, i, f"inner size {size} is below 14")
+            raise wrong(f"inner message size {size} is below the smallest message (14 bytes)")
         here += 12
         if size > len(plain) - here:
             return  # a cut tail, as Kafka
-        try:
-            magic, attributes, timestamp, key, value = message_parts(plain[here : here + size], verify_crc)
-        except BadPayload as error:
-            raise Corrupt(at, outer_offset, i, str(error)) from None
+        message = plain[here : here + size]
+        crc, magic, attributes = struct.unpack_from(">Ibb", message)
+        if magic not in (0, 1):  # stricter: Kafka reads any other magic like 1
+            raise wrong(f"inner message magic {magic} is unknown, expected 0 or 1")
+        if magic == 1 and size < 22:
+            raise wrong(f"inner message size {size} is below the smallest message (22 bytes)")
         if attributes & 7:
-            raise Corrupt(at, outer_offset, i, "inner message is compressed itself")
+            raise wrong(f"inner message is compressed itself (codec {attributes & 7})")
+        if verify_crc:
+            _same_crc("inner message CRC", crc, zlib.crc32(message[4:]), at, outer_offset, i)
+        try:
+            _, _, timestamp, key, value = message_parts(message)
+        except Wrong as error:
+            raise wrong(str(error)) from None
         yield offset, magic, timestamp, key, value
         here += size
         i += 1
@@ -343,8 +382,7 @@ def scan_batches(buf: bytes) -> list[Row]:
 
 
 def _scan_batch(at: int, entry: bytes) -> Row:
-    if len(entry) < 61:
-        raise Corrupt(at, int.from_bytes(entry[:8], "big", signed=True), None, f"batch of {len(entry)} bytes")
+    _batch_size(at, entry)
     fields = HEADER.unpack_from(entry)
     base, _, epoch, magic, crc, attributes, last_delta, base_time, max_time, pid, pepoch, sequence, count = fields
     return {
@@ -369,9 +407,8 @@ def _scan_batch(at: int, entry: bytes) -> Row:
 
 
 def _scan_message(at: int, entry: bytes, magic: int) -> Row:
+    _message_size(at, entry, magic)
     offset, _, crc, _, attributes = struct.unpack_from(">qiIbb", entry)
-    if magic == 1 and len(entry) < 34:
-        raise Corrupt(at, offset, None, f"message of magic 1 in {len(entry)} bytes, at least 34 needed")
     plain = attributes & 7 == 0
     time = struct.unpack_from(">q", entry, 18)[0] if magic == 1 else -1
     return {

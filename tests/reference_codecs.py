@@ -136,13 +136,11 @@ def _snappy_block(data: bytes, limit: int) -> bytes:
         byte = data[at]
         at += 1
         expected |= (byte & 0x7F) << shift
-        if expected >= 1 << 32:
-            raise BadPayload("snappy: length over 32 bits")
         shift += 7
         if byte < 128:
             break
-    if expected > 0x7FFFFFFF:
-        raise BadPayload("snappy: length over 31 bits")
+    if expected > limit:
+        raise TooLarge(f"more than {limit} bytes")
     out = bytearray()
     while at < len(data):
         tag = data[at]
@@ -325,6 +323,8 @@ def _lz4_block(data: bytes, largest: int) -> bytes:
 
 
 def _zstd(data: bytes, limit: int) -> bytes:
+    if not data:
+        raise BadPayload("zstd: no frame")
     out = bytearray()
     rest = data
     while rest:
