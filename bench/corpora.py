@@ -62,22 +62,43 @@ def values(size: str, rng: random.Random) -> Iterator[bytes]:
         yield (line + "}").encode()
 
 
-def plain_batches(magic: int, size: str, total_bytes: int, seed: int) -> Iterator[tuple[bytearray, int, int]]:
+@dataclass(frozen=True)
+class Shape:
+    """How records are put into batches."""
+
+    batch_bytes: int = BATCH_BYTES  # most uncompressed bytes of a batch
+    batch_records: int = 2**31 - 1  # most records of a batch
+    headers: bool = False  # two or three of them in every record; magic 2 only
+
+
+DEFAULT_SHAPE = Shape()
+
+
+def some_headers(rng: random.Random) -> list[tuple[str, bytes]]:
+    """Two or three, such as tracing and schema tools add."""
+    made = [("trace-id", b"%032x" % rng.getrandbits(128)), ("content-type", b"application/json")]
+    return made + [("schema-id", b"%d" % rng.randrange(1000))] * rng.randrange(2)
+
+
+def plain_batches(
+    magic: int, size: str, total_bytes: int, seed: int, shape: Shape
+) -> Iterator[tuple[bytearray, int, int]]:
     """Uncompressed batches as (bytes, first offset, records); legacy ones are runs of single messages."""
-    rng = random.Random(f"{seed} {size}")
+    rng, extra = random.Random(f"{seed} {size}"), random.Random(seed)
     source, offset, made, value = values(size, rng), 0, 0, b""
     while made < total_bytes:
         first = offset
         if magic == 2:
-            builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, BATCH_BYTES)
+            builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, shape.batch_bytes)
         else:
-            builder = LegacyRecordBatchBuilder(magic, 0, BATCH_BYTES)
-        while True:
+            builder = LegacyRecordBatchBuilder(magic, 0, shape.batch_bytes)
+        while offset - first < shape.batch_records:
             key = b"user-%d" % rng.randrange(1000, 10**8)
             value = value or next(source)
             timestamp = START_MS + offset
             if magic == 2:
-                taken = builder.append(offset - first, timestamp, key, value, [])
+                headers = some_headers(extra) if shape.headers else []
+                taken = builder.append(offset - first, timestamp, key, value, headers)
             else:
                 taken = builder.append(offset, timestamp, key, value)
             if taken is None:
@@ -133,9 +154,11 @@ def wrapper_message(messages: bytearray, first: int, count: int, codec: str) -> 
     return struct.pack(">qiI", first + count - 1, len(body) + 4, zlib.crc32(body)) + body
 
 
-def corpora(magic: int, size: str, codecs: list[str], total_bytes: int, seed: int) -> Iterator[Corpus]:
+def corpora(
+    magic: int, size: str, codecs: list[str], total_bytes: int, seed: int, shape: Shape = DEFAULT_SHAPE
+) -> Iterator[Corpus]:
     """The same records once for each codec."""
-    batches = list(plain_batches(magic, size, total_bytes, seed))
+    batches = list(plain_batches(magic, size, total_bytes, seed, shape))
     records = sum(count for _, _, count in batches)
     for codec in codecs:
         data, entries = bytearray(), []

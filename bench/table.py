@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-Seconds = Callable[[], float]  # runs once and gives the CPU seconds that it took
+Seconds = Callable[[], float]  # runs once and gives the seconds that it took
+GIVEN_CORES = os.sched_getaffinity(0)
 
 
 def pin_to_one_core() -> int:
@@ -20,6 +22,34 @@ def pin_to_one_core() -> int:
     core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
     return core
+
+
+@contextlib.contextmanager
+def all_cores() -> Iterator[None]:
+    """Off the one core for a while: threads that start here may run on every core that the process was given."""
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, GIVEN_CORES)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, pinned)
+
+
+def wall_seconds(work: Callable[[], object]) -> Seconds:
+    """Time on the clock, for what runs in several threads."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    return once
+
+
+def reached(found: float, goal: float) -> str:
+    """Whether a figure has its goal, at the precision that is printed; if not, how much of it."""
+    share = found / goal
+    return "yes" if share >= 0.995 else f"{share:.0%} of it"
 
 
 def cpu_seconds(work: Callable[[], object]) -> Seconds:
