@@ -1,25 +1,27 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, final
 
-Strings = tuple[int, int, int, int] | None
+_Strings = tuple[int, int, int, int] | None
 
+@final
 class Decoder:
-    def __init__(
-        self, buf: Any, ids: bytes, views: bool, verify_crc: bool, max_decompressed_bytes: int
-    ) -> None: ...
+    def __new__(
+        cls, buf: Any, ids: bytes, views: bool, verify_crc: bool, max_decompressed_bytes: int
+    ) -> Self: ...
     @property
     def position(self) -> int: ...
     def next(self, slice_bytes: int) -> int: ...
 
+@final
 class Encoder:
     def rows(
         self,
         count: int,
         offsets: int,
         times: int,
-        key: Strings,
-        value: Strings,
-        headers: tuple[int, int, Strings, Strings] | None,
+        key: _Strings,
+        value: _Strings,
+        headers: tuple[int, int, _Strings, _Strings] | None,
     ) -> None: ...
     def batch(
         self,
@@ -42,8 +44,12 @@ class Encoder:
     ) -> int: ...
     def result(self) -> bytes: ...
 
+@final
 class Inflater: ...
-class Source: ...
+
+@final
+class Source:
+    def __new__(cls, buf: Any) -> Self: ...
 
 def max_timestamp(buf: Any, verify_crc: bool, max_decompressed_bytes: int) -> tuple[int, int, int]: ...
 def valid_bytes(buf: Any) -> int: ...

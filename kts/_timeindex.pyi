@@ -4,10 +4,11 @@ from typing import SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 _Array = npt.NDArray[np.int64]
 
+@disjoint_base
 class _Index:
     def __len__(self) -> int: ...
     @property

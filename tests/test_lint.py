@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
-import types
 from pathlib import Path
 
 import pytest
@@ -117,35 +116,30 @@ def test_no_assert_no_bare_except_no_open_outside_files(path: Path) -> None:
             assert called.startswith("files.") or called.rpartition(".")[2] not in shortcuts, f"{where}: {called}("
 
 
-def stub_names(body: list[ast.stmt]) -> set[str]:
-    names: set[str] = set()
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-    return {name for name in names if not name.startswith("_")}
+def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    """`make lint` in a folder, with the tools that run this test."""
+    tools = [f"BIN={Path(sys.executable).parent}", "INSTALLED=", "BUILT=", f"PYTHON={sys.executable}"]
+    return subprocess.run(["make", "lint", *tools], cwd=folder, capture_output=True, text=True)
 
 
-def runtime_names(module: types.ModuleType) -> set[str]:
-    return {
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and not inspect.ismodule(value)
-        and getattr(value, "__module__", module.__name__) == module.__name__
-    }
+def test_make_lint_passes_and_sees_what_is_wrong(tmp_path: Path) -> None:
+    for name in ("kts", "pyspark_kts"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__"))
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    done = make_lint(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    planted = tmp_path / "kts/planted.py"
+    for text, finding in (("import os\n", "F401"), ("def f(x):\n    return x\n", "no-untyped-def")):
+        planted.write_text(text, encoding="utf-8")
+        done = make_lint(tmp_path)
+        assert done.returncode != 0
+        assert finding in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["kts._codec", "kts._timeindex"])
-def test_stubs_name_what_the_extension_has(name: str) -> None:
-    module = importlib.import_module(name)
-    tree = ast.parse((ROOT / (name.replace(".", "/") + ".pyi")).read_text(encoding="utf-8"))
-    assert stub_names(tree.body) == runtime_names(module)
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            public = {attribute for attribute in dir(getattr(module, node.name)) if not attribute.startswith("_")}
-            assert stub_names(node.body) <= public, node.name
+def test_make_test_lints_first() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^test:.*\blint\b", makefile, re.MULTILINE)
 
 
 def test_every_public_name_is_there_and_documented() -> None:
