@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
 ENCODINGS = ("base64", "utf8", "hex")
+JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 OPTION_NAMES = {
     "starting_timestamp": "--from",
@@ -181,7 +182,6 @@ def check_scan(given: dict[str, Any]) -> None:
 def wanted_columns(text: str | None, kind: str) -> list[str]:
     """The columns asked for, or those that a format has by default."""
     from ..columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
-    from .jsonl import JSONL_COLUMNS
 
     default = SCAN_COLUMNS if kind in ("parquet", "arrow") else JSONL_COLUMNS
     names = None if text is None else [name.strip() for name in text.split(",")]
@@ -214,7 +214,7 @@ def write_records(
     values: str | None,
 ) -> None:
     """Stream the records into a file or stdout."""
-    from .text import NotTextError
+    from .not_text import NotTextError
 
     total = expected_records(logs, given) if sys.stderr.isatty() else None
     records = 0
@@ -259,5 +259,7 @@ def make_writer(
         return writers.Parquet(file, schema, keys, values)
     if kind == "arrow":
         return writers.Arrow(file, schema, keys, values, stream=stream)
+    from . import text_writers  # with what it imports: longer than it takes to write a small Parquet file
+
     keys, values = keys or "base64", values or "base64"
-    return writers.Csv(file, schema, keys, values) if kind == "csv" else writers.JsonLines(file, keys, values)
+    return text_writers.Csv(file, schema, keys, values) if kind == "csv" else text_writers.JsonLines(file, keys, values)

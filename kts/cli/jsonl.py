@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from .names import TYPE_NAMES
 from .text import base64_column, encode_column, escaped, json_strings, layout, spelled
 
-JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-
 
 def json_lines(batch: Any, *, keys: str = "base64", values: str = "base64") -> memoryview:
     """The lines of a record batch, each one object with the batch's columns in their order.

@@ -11,18 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .not_text import NotTextError
+
 ENCODINGS = ("base64", "utf8", "hex")
 _PADS = pa.array([b"", b"\0\0", b"\0"], pa.binary())
 _EQUALS = ord("=")
-
-
-class NotTextError(ValueError):
-    """A value is not UTF-8; ``row`` is its place in the column called ``column``."""
-
-    def __init__(self, column: str, row: int, reason: str) -> None:
-        super().__init__(reason)
-        self.column = column
-        self.row = row
 
 
 def spelled(column: Any, spell: Callable[[Any], str]) -> Any:

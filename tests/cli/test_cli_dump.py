@@ -72,6 +72,24 @@ def test_columnar_files_hold_the_same_records(kind: str, tmp_path: Path) -> None
     assert again["key"].to_pylist() == [None if k is None else k.hex() for k in table["key"].to_pylist()]
 
 
+@pytest.mark.parametrize(("different", "encoding"), [(100, "RLE_DICTIONARY"), (1000, "PLAIN")])
+def test_parquet_has_a_dictionary_of_keys_that_repeat(different: int, encoding: str, tmp_path: Path) -> None:
+    keys = [b"user-%d" % (number % different) for number in range(1000)]
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes(kts.encode({"key": keys, "timestamp": [(-1) ** n * 2**62 for n in range(1000)]}))
+    run("dump", path, "-o", tmp_path / "x.parquet")
+    table = parquet.read_table(tmp_path / "x.parquet")
+    assert table["key"].to_pylist() == keys
+    assert table["offset"].to_pylist() == list(range(1000))
+    assert table["timestamp"].cast(pa.int64()).to_pylist() == [(-1) ** n * 2**62 for n in range(1000)]
+    group = parquet.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0)
+    encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+    assert encoding in encodings["key"] and ("RLE_DICTIONARY" in encodings["key"]) == (different == 100)
+    assert "DELTA_BINARY_PACKED" in encodings["offset"] and "DELTA_BINARY_PACKED" in encodings["timestamp"]
+    assert {group.column(i).compression for i in range(group.num_columns)} == {"ZSTD"}
+
+
 def test_extreme_timestamps_keep_their_64_bits_in_every_format(tmp_path: Path) -> None:
     extremes = [
         (scenario, name) for scenario, name in golden_partitions() if scenario.name.startswith(("extreme", "notime"))
