@@ -49,6 +49,22 @@ def lies(data: bytes, fields: list[Field]) -> Iterator[tuple[str, bytes]]:
                 yield f"{field.name} at {field.at} := {raw.hex()}", changed
 
 
+def codec_of(entry: bytes) -> int:
+    """The codec in an entry's attributes."""
+    return (entry[22] if entry[16] == 2 else entry[17]) & 7
+
+
+def rebuild(entry: bytes, payload: bytes) -> bytes:
+    """The entry around another payload (records or value), its size and CRC right."""
+    if entry[16] == 2:
+        out = entry[:61] + payload
+    else:
+        value_at = 26 if entry[16] == 0 else 34
+        value_at += max(0, struct.unpack_from(">i", entry, value_at - 8)[0])
+        out = entry[: value_at - 4] + struct.pack(">i", len(payload)) + payload
+    return generate.reseal(out[:8] + struct.pack(">i", len(out) - 12) + out[12:])
+
+
 # --- where the fields lie ----------------------------------------------------------------------------
 
 
@@ -119,7 +135,7 @@ def inner_fields(plain: bytes) -> list[Field]:
     """Sizes and lengths of the entries inside a wrapper."""
     found: list[Field] = []
     at = 0
-    while at < len(plain):
+    while len(plain) - at >= 12 and at + 12 + struct.unpack_from(">i", plain, at + 8)[0] <= len(plain):
         found += message_fields(plain, at)
         at += 12 + struct.unpack_from(">i", plain, at + 8)[0]
     return found

@@ -257,11 +257,14 @@ def random_batch(rng: random.Random) -> bytes:
 
 def random_messages(rng: random.Random) -> bytes:
     """Plain messages of magic 0 or 1."""
-    out = b""
-    for rec in recs(rng, rng.randrange(1, 4)):
-        attributes = rng.choice((0, 0, 0, 8, 0x10, 0xF0))
-        out += message(rec.offset, rng.randrange(2), attributes, rec.timestamp, rec.key, rec.value)
-    return out
+    return b"".join(random_message(rng, rec) for rec in recs(rng, rng.randrange(1, 4)))
+
+
+def random_message(rng: random.Random, rec: Rec | None = None) -> bytes:
+    """A plain message of magic 0 or 1."""
+    rec = rec or recs(rng, 1)[0]
+    attributes = rng.choice((0, 0, 0, 8, 0x10, 0xF0))
+    return message(rec.offset, rng.randrange(2), attributes, rec.timestamp, rec.key, rec.value)
 
 
 def random_wrapper(rng: random.Random) -> bytes:
