@@ -100,7 +100,7 @@ fuzz: ready
 	@KTS_FUZZ=1 CC=$(CC) $(BIN)/python setup.py -q build --build-base build/fuzz --build-lib build/fuzz/lib
 	@$(CC) -O2 -Wall -Wextra -shared -fPIC -o build/fuzz/trace.so tests/fuzz/trace.c
 	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) PYTHONPATH=build/fuzz/lib:tests \
-		$(BIN)/python -m fuzz --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ_ARGS)
+		$(BIN)/python -P -m fuzz --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ_ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info kts/*.so tests/java/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
