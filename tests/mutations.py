@@ -103,7 +103,9 @@ def lie(rng: random.Random, out: bytearray, lengths: list[fields.Field]) -> None
         return set_word(rng, out, lengths)
     field = rng.choice(lengths)
     if field.at + field.size <= len(out):
-        out[field.at : field.at + field.size] = rng.choice(fields.extremes(field.left, field.kind))
+        value = rng.choice((-(2**31), -2, -1, 0, 1, field.left - 1, field.left, field.left + 1, 2**31 - 1))
+        raw = rng.choice(fields.LONG_VARINTS) if field.kind == "varint" and rng.random() < 0.2 else field.write(value)
+        out[field.at : field.at + field.size] = raw
     return None
 
 
