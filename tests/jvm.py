@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 JAVA = Path(__file__).parent / "java"
+Program = Callable[..., bytes]  # see java_program
 Kafka = Callable[..., list[dict[str, Any]]]  # see record_sets
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
 
@@ -80,21 +81,27 @@ def maven_class_path(pom: Path, target: Path) -> str:
     return answer.read_text(encoding="utf-8").strip()
 
 
-def record_sets(target: Path) -> Kafka:
-    """`java/RecordSets.java`, compiled into `target`: called with its arguments, and `sets=` for its input, it gives
-    the lines that it prints, one a set."""
+def java_program(name: str, target: Path) -> Program:
+    """`java/<name>.java` and the classes beside it that it needs, compiled into `target`: called with its arguments,
+    and `sets=` for its input, each behind its length, it gives what it prints."""
     require_maven()
     class_path = maven_class_path(JAVA / "pom.xml", JAVA / "target")
     classes = target / "classes"
-    compiler = [java_tool("javac"), "-cp", class_path, "-d", str(classes), str(JAVA / "RecordSets.java")]
-    subprocess.run(compiler, check=True)
-    program = [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{class_path}:{classes}", "RecordSets"]
+    compiler = [java_tool("javac"), "-cp", class_path, "-sourcepath", str(JAVA), "-d", str(classes)]
+    subprocess.run([*compiler, str(JAVA / f"{name}.java")], check=True)
+    program = [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{class_path}:{classes}", name]
 
-    def run(*arguments: object, sets: list[bytes] | None = None) -> list[dict[str, Any]]:
+    def run(*arguments: object, sets: list[bytes] | None = None) -> bytes:
         stdin = b"".join(struct.pack(">i", len(each)) + each for each in sets or [])
         done = subprocess.run([*program, *map(str, arguments)], input=stdin, capture_output=True, check=False)
         if done.returncode:
             pytest.fail(f"the Java program failed:\n{done.stderr.decode()}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return done.stdout
 
     return run
+
+
+def record_sets(target: Path) -> Kafka:
+    """`java/RecordSets.java`: the lines that it prints, one a set."""
+    run = java_program("RecordSets", target)
+    return lambda *arguments, **sets: [json.loads(line) for line in run(*arguments, **sets).splitlines()]

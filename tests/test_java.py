@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from jvm import JAVA, Kafka, record_sets
-from support import Row, rows
+from support import Row
 
 import kts
 
@@ -54,86 +53,6 @@ def scanned_batches(record_set: bytes) -> list[tuple[Any, ...]]:
     columns = [table.column(name) for name in names]
     columns[4] = columns[4].cast(pa.int64())
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
-
-
-def test_sets_that_kafka_builds_decode_to_the_same_records(kafka: Kafka, seed: int) -> None:
-    for described in kafka("write", seed, 400):
-        record_set = base64.b64decode(described["set"])
-        decoded = kts.decode(record_set, kts.ALL_COLUMNS)
-        assert rows(decoded) == kafka_rows(described)
-        assert decoded.column("sequence").to_pylist() == [record[6] for record in described["records"]]
-        assert scanned_batches(record_set) == kafka_batches(described)
-
-
-def random_records(rng: random.Random, *, headers: bool) -> pa.RecordBatch:
-    """Records of many shapes: nulls, empties, large values, gaps between offsets, extreme timestamps."""
-    count = rng.choice([1, 2, 3, 10, 50, rng.randrange(1, 400)])
-
-    def data(most: int) -> bytes | None:
-        kind = rng.randrange(10)
-        if kind == 0:
-            return None
-        return b"" if kind == 1 else rng.randbytes(rng.randrange(most)) if kind < 6 else b"v" * rng.randrange(most)
-
-    offset, offsets = rng.choice([0, 0, 7, 2**40]), []
-    for _ in range(count):
-        offsets.append(offset)
-        offset += 1 if rng.random() < 0.9 else rng.randrange(1, 1000)
-    now = 1_600_000_000_000
-    timestamps = [rng.choice([now, -1, 0, 2**62]) if rng.random() < 0.1 else now + rng.randrange(9999) for _ in offsets]
-    most = rng.choice([10, 100, 1000])
-    columns: dict[str, pa.Array] = {
-        "offset": pa.array(offsets, pa.int64()),
-        "timestamp": pa.array(timestamps, pa.int64()).cast(pa.timestamp("ms", "UTC")),
-        "key": pa.array([data(20) for _ in offsets], pa.binary()),
-        "value": pa.array([data(most) for _ in offsets], pa.binary()),
-    }
-    if headers:
-        pairs = [
-            [{"key": rng.choice(["trace", "größe", ""]), "value": data(30)} for _ in range(rng.randrange(1, 4))]
-            if rng.random() < 0.3
-            else None
-            for _ in offsets
-        ]
-        columns["headers"] = pa.array(pairs, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def as_encoded(batch: pa.RecordBatch, magic: int, log_append_time_ms: int | None) -> list[Row]:
-    """What a reader must see of these records in that format."""
-    missing = pa.nulls(batch.num_rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
-    headers = batch.column("headers") if "headers" in batch.schema.names else missing
-    timestamp_type = -1 if magic == 0 else 0 if log_append_time_ms is None else 1
-    columns = {name: batch.column(name) for name in ["offset", "timestamp", "key", "value"]}
-    columns |= {"timestampType": pa.array([timestamp_type] * batch.num_rows), "headers": headers}
-    seen = rows(pa.RecordBatch.from_pydict(columns))
-    if magic == 0:
-        return [row._replace(timestamp=-1) for row in seen]
-    return seen if log_append_time_ms is None else [row._replace(timestamp=log_append_time_ms) for row in seen]
-
-
-def test_random_sets_of_every_format_are_read_back_by_kafka(kafka: Kafka, rng: random.Random) -> None:
-    sets, wanted = [], []
-    for magic in (0, 1, 2):
-        for codec in CODECS[: 5 if magic == 2 else 4]:
-            for log_append_time_ms in [None] if magic == 0 else [None, 1_700_000_000_000]:
-                for _ in range(20):
-                    records = random_records(rng, headers=magic == 2 and rng.random() < 0.5)
-                    sets.append(
-                        kts.encode(
-                            records,
-                            magic=magic,
-                            compression=codec,
-                            timestamp_type="CreateTime" if log_append_time_ms is None else "LogAppendTime",
-                            log_append_time_ms=log_append_time_ms,
-                            batch_bytes=rng.choice([200, 2000, 16384]),
-                        )
-                    )
-                    wanted.append(as_encoded(records, magic, log_append_time_ms))
-    for record_set, rows_wanted, described in zip(sets, wanted, kafka("read", sets=sets), strict=True):
-        assert kafka_rows(described) == rows_wanted
-        assert rows(kts.decode(record_set)) == rows_wanted
-        assert scanned_batches(record_set) == kafka_batches(described)
 
 
 def test_offsets_count_from_the_base_offset_when_none_are_given(kafka: Kafka) -> None:
