@@ -1,0 +1,219 @@
+"""What must hold for any bytes given to the codec: every reader says the same, and what the reference decoder says."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import reference
+from decoded import difference, rows_of
+from guard import GuardedBuffer
+
+import kts
+from kts.columns import record_schema
+
+BOUND = 1 << 20
+MOST_BYTES = 1 << 17
+GUARD = GuardedBuffer(MOST_BYTES)
+ALL = kts.ALL_COLUMNS
+COPIED = record_schema(ALL, False)
+SLICES = (1, 40, 100, 300, 5000, 1 << 20)
+
+
+class Finding(Exception):
+    """A promise that did not hold."""
+
+
+def need(holds: object, what: str) -> None:
+    if not holds:
+        raise Finding(what)
+
+
+def attempt(call: Callable[[], Any]) -> tuple[Any, kts.CorruptRecordError | None]:
+    """(the answer, None), or (None, the damage). Any other exception goes through: it is a find."""
+    try:
+        return call(), None
+    except kts.CorruptRecordError as error:
+        return None, error
+
+
+def check(data: bytes, rng: random.Random, full: bool) -> kts.CorruptRecordError | None:
+    """Read the data in every way (``full``), or in those that ``rng`` chooses. Returns the damage."""
+    buf = GUARD.put(data)
+    table, damage = attempt(lambda: kts.decode(buf, ALL, max_decompressed_bytes=BOUND))
+    one = rng.random()
+    if full or one < 0.4:
+        for views in (False, True) if full else (rng.random() < 0.5,):
+            for slice_bytes in SLICES if full else (rng.choice(SLICES),):
+                pieces(buf, table, damage, slice_bytes, views)
+    if full or 0.4 <= one < 0.6:
+        views_agree(buf, table, damage)
+    if full or one >= 0.6:
+        for _ in range(8 if full else 1):
+            fewer_columns(buf, table, damage, rng)
+    if full or rng.random() < 0.25:
+        headers(buf, table, damage)
+    if full or rng.random() < 0.1:
+        without_crc(buf, table)
+    if table is not None and table.num_rows and (full or rng.random() < 0.05) and from_a_broker(table):
+        encoded_again(table)
+    if full:
+        if table is not None:
+            table.validate(full=True)
+        as_the_reference_says(data, table, damage, buf)
+    return damage
+
+
+def headers(buf: memoryview, table: pa.RecordBatch | None, damage: kts.CorruptRecordError | None) -> None:
+    """What reads sizes and headers alone, and the maximum, against what was decoded."""
+    sizes, bad_size = attempt(lambda: kts.valid_bytes(buf))
+    scanned, bad_header = attempt(lambda: kts.scan_batches(buf))
+    for what, error in (("valid_bytes", bad_size), ("scan_batches", bad_header)):
+        need(damage or not error, f"{what} refuses what decode reads: {error}")
+        need(not (damage and error) or damage.position <= error.position, f"{what} refuses later than decode: {error}")
+    need(bad_header or not bad_size, f"valid_bytes refuses what scan_batches reads: {bad_size}")
+    greatest, late = attempt(lambda: kts.max_timestamp(buf, max_decompressed_bytes=BOUND))
+    same_damage("max_timestamp", damage, late)
+    if table is not None:
+        headers_agree(table, sizes, scanned, greatest)
+
+
+def same_damage(what: str, damage: kts.CorruptRecordError | None, other: kts.CorruptRecordError | None) -> None:
+    """Both read, or both refuse at one place."""
+    need((damage is None) == (other is None), f"decode says {damage}, {what} {other}")
+    if damage is not None and other is not None:
+        where = (damage.position, damage.offset, damage.record_index)
+        there = (other.position, other.offset, other.record_index)
+        need(where == there, f"decode says {damage} {where}, {what} {other} {there}")
+
+
+def copied(table: pa.RecordBatch) -> pa.RecordBatch:
+    """Keys and values of views as copies."""
+    columns = [c.cast(pa.binary()) if n in ("key", "value") else c for n, c in zip(ALL, table.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=COPIED)
+
+
+def views_agree(buf: memoryview, table: pa.RecordBatch | None, damage: kts.CorruptRecordError | None) -> None:
+    views, error = attempt(lambda: kts.decode(buf, ALL, views=True, max_decompressed_bytes=BOUND))
+    same_damage("decode of views", damage, error)
+    need(table is None or copied(views).equals(table), "views give other rows than copies")
+
+
+def pieces(
+    buf: memoryview, table: pa.RecordBatch | None, damage: kts.CorruptRecordError | None, slice_bytes: int, views: bool
+) -> None:
+    what = f"iter_decode of {slice_bytes} bytes, views {views}"
+    found: list[pa.RecordBatch] = []
+    error = None
+    try:
+        for piece in kts.iter_decode(buf, ALL, slice_bytes=slice_bytes, views=views, max_decompressed_bytes=BOUND):
+            need(piece.num_rows, f"{what}: an empty piece")
+            found.append(copied(piece) if views else piece)
+    except kts.CorruptRecordError as caught:
+        error = caught
+    same_damage(what, damage, error)
+    if table is None:  # the entries before the damage, and no byte of it
+        assert damage is not None and damage.position is not None
+        table = kts.decode(buf[: damage.position], ALL, max_decompressed_bytes=BOUND)
+    joined = pa.Table.from_batches(found, COPIED)
+    need(joined.equals(pa.Table.from_batches([table])), f"{what}: {joined.num_rows} rows, decode {table.num_rows}")
+
+
+def fewer_columns(
+    buf: memoryview, table: pa.RecordBatch | None, damage: kts.CorruptRecordError | None, rng: random.Random
+) -> None:
+    names = rng.sample(ALL, rng.randrange(1, 7))
+    views = rng.random() < 0.5
+    some, error = attempt(lambda: kts.decode(buf, names, views=views, max_decompressed_bytes=BOUND))
+    same_damage(f"decode of {names}", damage, error)
+    if table is not None:
+        expected = table.select(names)
+        if views:
+            expected = expected.cast(record_schema(tuple(names), True))
+        need(some.num_rows == table.num_rows and some.equals(expected), f"{names}, views {views}: other values")
+
+
+def headers_agree(table: pa.RecordBatch, sizes: int, scanned: pa.RecordBatch, greatest: kts.MaxTimestamp) -> None:
+    """Header scan, sizes and maximum, computed from what was decoded."""
+    need(all(scanned.column("crcOk").to_pylist()), "scan_batches finds a wrong CRC in what decode reads")
+    need(sum(scanned.column("sizeInBytes").to_pylist()) == sizes, "scan_batches and valid_bytes differ in size")
+    positions = scanned.column("position").to_pylist()
+    rows = Counter(table.column("position").to_pylist())
+    for position, count in zip(positions, scanned.column("count").to_pylist(), strict=True):
+        has = rows.pop(position, 0)
+        need(has == count if count is not None else has > 0, f"entry at {position}: {has} rows, {count} declared")
+    need(not rows, f"rows of entries that scan_batches does not see: {rows}")
+    expected = (-1, -1, -1)
+    times = table.column("timestamp").view(pa.int64()).to_pylist()
+    if max(times, default=-1) > -1:
+        first = times.index(max(times))
+        entry = positions.index(table.column("position")[first].as_py())
+        last = scanned.column("lastOffset")[entry].as_py()
+        expected = (times[first], table.column("offset")[first].as_py(), last)
+    need(tuple(greatest) == expected, f"max_timestamp is {tuple(greatest)}, the rows say {expected}")
+
+
+def without_crc(buf: memoryview, table: pa.RecordBatch | None) -> None:
+    """What is read with CRCs is read without them."""
+    loose, error = attempt(lambda: kts.decode(buf, ALL, verify_crc=False, max_decompressed_bytes=BOUND))
+    if table is not None:
+        need(error is None and loose.equals(table), f"verify_crc=False gives other rows: {error}")
+    attempt(lambda: kts.max_timestamp(buf, verify_crc=False, max_decompressed_bytes=BOUND))
+
+
+def from_a_broker(table: pa.RecordBatch) -> bool:
+    """Whether one could have written them: no negative offset or delta, no magic 1 in a wrapper of magic 0."""
+    offsets = table.column("offset").to_numpy()
+    bases = table.column("baseOffset").fill_null(0).to_numpy()
+    odd = (table.column("magic").to_numpy() == 1) & (table.column("timestampType").to_numpy() < 0)
+    return bool((bases >= 0).all() and (offsets >= bases).all() and not odd.any())
+
+
+def encoded_again(table: pa.RecordBatch) -> None:
+    """Rows written as batches like theirs are the same rows; rows that no batch can hold are refused by name."""
+    try:
+        data = kts.encode(table, preserve_batches=True)
+    except ValueError as error:
+        need(":" in str(error), f"encode refuses without a name: {error}")
+        return
+    again = kts.decode(data, ALL)
+    left = [name for name in ALL if name != "position"]
+    for name in left:
+        need(again.column(name).equals(table.column(name)), f"encoded and decoded again, {name} is another")
+
+
+def as_the_reference_says(
+    data: bytes, table: pa.RecordBatch | None, damage: kts.CorruptRecordError | None, buf: memoryview
+) -> None:
+    rows: list[dict[str, Any]] = []
+    theirs = None
+    try:
+        for _, more in reference.decode_entries(data, limit=BOUND):
+            rows += more
+    except reference.Corrupt as error:
+        theirs = error
+    need((theirs is None) == (damage is None), f"decode says {damage}, the reference {theirs}")
+    if damage is None:
+        wrong = difference(rows_of(table), rows)
+        need(wrong is None, f"not what the reference says: {wrong}")
+    else:
+        assert theirs is not None and damage.position is not None
+        need(theirs.position == damage.position, f"decode says {damage}, the reference {theirs}")
+        before = kts.decode(buf[: damage.position], ALL, max_decompressed_bytes=BOUND)
+        wrong = difference(rows_of(before), rows)
+        need(wrong is None, f"before the damage not what the reference says: {wrong}")
+    same_or_refused(lambda: kts.valid_bytes(buf), lambda: reference.valid_bytes(data))
+    same_or_refused(lambda: rows_of(kts.scan_batches(buf)), lambda: reference.scan_batches(data))
+
+
+def same_or_refused(ours: Callable[[], Any], theirs: Callable[[], Any]) -> None:
+    answer, damage = attempt(ours)
+    try:
+        expected = theirs()
+    except reference.Corrupt as error:
+        need(damage, f"the reference refuses ({error}), we say {answer!r:.200}")
+        return
+    need(damage is None and answer == expected, f"the reference says {expected!r:.200}, we {answer!r:.200} {damage}")
