@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import cramjam
 import crc32c
@@ -31,8 +32,12 @@ class Corpus:
     codec: str
     size: str
     data: bytes
-    records: int
-    entries: list[tuple[int, int]]  # (position, size) of every batch or outermost message of 16 KiB
+    entries: list[tuple[int, int]]  # (position, size) of every batch, wrapper or run of single messages
+    counts: list[int]  # of records in each of them
+
+    @cached_property
+    def records(self) -> int:
+        return sum(self.counts)
 
     @property
     def name(self) -> str:
@@ -41,8 +46,7 @@ class Corpus:
     def front(self, most_bytes: int) -> Corpus:
         """The whole entries within the first `most_bytes`, at least one; for slow peers."""
         kept = [entry for entry in self.entries if sum(entry) <= most_bytes] or self.entries[:1]
-        share = len(kept) / len(self.entries)
-        return Corpus(self.magic, self.codec, self.size, self.data[: sum(kept[-1])], int(self.records * share), kept)
+        return Corpus(self.magic, self.codec, self.size, self.data[: sum(kept[-1])], kept, self.counts[: len(kept)])
 
 
 def values(size: str, rng: random.Random) -> Iterator[bytes]:
@@ -126,7 +130,9 @@ def _gzip(payload: bytes) -> bytes:
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": _gzip,
     "snappy": _snappy,
-    "lz4": lambda payload: lz4.frame.compress(payload, block_size=lz4.frame.BLOCKSIZE_MAX64KB, store_size=False),
+    "lz4": lambda payload: lz4.frame.compress(
+        payload, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    ),
     # zstd-jni streams, so its frames do not say how large the content is.
     "zstd": zstandard.ZstdCompressor(level=3, write_content_size=False).compress,
 }
@@ -159,7 +165,7 @@ def corpora(
 ) -> Iterator[Corpus]:
     """The same records once for each codec."""
     batches = list(plain_batches(magic, size, total_bytes, seed, shape))
-    records = sum(count for _, _, count in batches)
+    counts = [count for _, _, count in batches]
     for codec in codecs:
         data, entries = bytearray(), []
         for batch, first, count in batches:
@@ -170,4 +176,4 @@ def corpora(
                 piece = batch if codec == "none" else bytearray(wrapper_message(batch, first, count, codec))
             entries.append((len(data), len(piece)))
             data += piece
-        yield Corpus(magic, codec, size, bytes(data), records, entries)
+        yield Corpus(magic, codec, size, bytes(data), entries, counts)

@@ -41,3 +41,11 @@ int64_t floor_crcs(const uint8_t *p, int64_t n) {
     }
     return count;
 }
+
+/* `count` pieces of `size` bytes: CRC-32C of each, or CRC-32. */
+uint32_t floor_checksums(const uint8_t *p, int64_t size, int64_t count, int castagnoli) {
+    uint32_t all = 0;
+    for (int64_t i = 0; i < count; i++, p += size)
+        all ^= castagnoli ? kts_crc32c(p, size) : kts_crc32(p, size);
+    return all;
+}

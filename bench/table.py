@@ -7,7 +7,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -86,11 +86,19 @@ class Report:
         self.console.print(line, highlight=False)
         self.markdown += [line, ""]
 
+    def once(self, line: str) -> None:
+        """A line that many rows have reason to say."""
+        if line not in self.markdown:
+            self.text(line)
+
     def progress(self, line: str) -> None:
         """Shown while it runs, not kept."""
         self.console.print(f"[dim]{line}[/dim]", highlight=False)
 
-    def table(self, title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    def table(self, title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        lines = list(rows)
+        if not lines:
+            return
         shown = Table(title=title, title_justify="left")
         for index, name in enumerate(header):
             shown.add_column(name, justify="left" if index == 0 else "right")
@@ -100,6 +108,10 @@ class Report:
         self.markdown += [f"### {title}", "", "| " + " | ".join(header) + " |"]
         self.markdown += ["|---|" + "---:|" * (len(header) - 1)]
         self.markdown += ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+    def figure(self, title: str, path: Path) -> None:
+        self.console.print(f"{title}: {path}")
+        self.markdown += [f"![{title}]({path.name})", ""]
 
     def write(self, path: Path) -> None:
         path.write_text("\n".join(self.markdown), encoding="utf-8")
