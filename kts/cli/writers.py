@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from .not_text import naming_the_record
 
-ROW_GROUP_BYTES = 64 << 20  # of decoded records in a Parquet row group
+ROW_GROUP_BYTES = 32 << 20  # of decoded records in a Parquet row group: a quarter of a million of 100 bytes
 FEW_VALUES = ("topic", "partition", "timestampType", "magic", "codec", "headers.list.element.key")
 RISING = ("offset", "timestamp", "createTimestamp", "baseOffset", "baseTimestamp", "maxTimestamp", "position")
 SAMPLED_KEYS = 1 << 14
@@ -55,8 +55,8 @@ class Table:
 
 
 class Parquet(Table):
-    """Row groups of about 64 MiB, zstd; dictionaries for what repeats, differences for what rises, least and greatest
-    of what has an order."""
+    """Row groups of about 32 MiB, zstd; dictionaries for what repeats, differences for what rises, least and greatest
+    of all but keys, values and headers."""
 
     def __init__(self, file: BinaryIO, schema: Any, keys: str | None, values: str | None) -> None:
         super().__init__(file, schema, keys, values)
