@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# cython: embedsignature=False, binding=False, always_allow_keywords=False
+# cython: embedsignature=True, embedsignature.format=clinic, binding=False, always_allow_keywords=False
 """Search, scan and check over index entries, big-endian as they lie in the file.
 
 Layout::
@@ -11,8 +11,10 @@ Relative offsets count from the segment's base offset. There is no header. A bro
 preallocated length, with zeros behind the last entry.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 
 import operator
@@ -31,44 +33,109 @@ cdef extern from *:
             | ((uint64_t)p[3] << 32) | ((uint64_t)p[4] << 24) | ((uint64_t)p[5] << 16) | ((uint64_t)p[6] << 8) | p[7]);
     }
     static inline int64_t kts_plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+    static inline double kts_distance(int64_t a, int64_t b) { return (double)((uint64_t)b - (uint64_t)a); }
     static inline int64_t kts_pick(int yes, int64_t a, int64_t b) { return yes ? a : b; }
+    static inline const uint8_t *kts_pick_entry(int yes, const uint8_t *a, const uint8_t *b) { return yes ? a : b; }
+    #if defined(__GNUC__) || defined(__clang__)
+    #define kts_prefetch(p) __builtin_prefetch(p)
+    #else
+    #define kts_prefetch(p) ((void)(p))
+    #endif
+
+    /* (a, b) as a tuple. A lookup is so short that a third of it went into making and freeing its answer: where the
+       interpreter's lock guards *kept, the last answer is filled again once nobody else holds it, as zip() does, and
+       its integers are freed first, so that the new ones get their warm memory. From 3.14 on a tuple remembers its
+       hash, so there each answer is a new one. */
+    static PyObject *kts_pair(PyObject **kept, int64_t a, int64_t b) {
+        PyObject *pair = *kept, *first, *second;
+    #if defined(Py_GIL_DISABLED) || defined(Py_LIMITED_API) || defined(PYPY_VERSION) || PY_VERSION_HEX >= 0x030E0000
+        pair = PyTuple_New(2);
+        if (pair == NULL) return NULL;
+    #else
+        if (pair != NULL && Py_REFCNT(pair) == 1) {
+            first = PyTuple_GET_ITEM(pair, 0);
+            second = PyTuple_GET_ITEM(pair, 1);
+            PyTuple_SET_ITEM(pair, 0, NULL);
+            PyTuple_SET_ITEM(pair, 1, NULL);
+            Py_XDECREF(second);
+            Py_XDECREF(first);
+        } else {
+            pair = PyTuple_New(2);
+            if (pair == NULL) return NULL;
+            PyObject_GC_UnTrack(pair);  /* two integers make no cycle, and nobody may find a half filled tuple */
+            Py_XDECREF(*kept);
+            *kept = pair;
+        }
+        Py_INCREF(pair);
+    #endif
+        first = PyLong_FromLongLong(a);
+        second = first == NULL ? NULL : PyLong_FromLongLong(b);
+        if (second == NULL) {
+            Py_XDECREF(first);
+            Py_DECREF(pair);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(pair, 0, first);
+        PyTuple_SET_ITEM(pair, 1, second);
+        return pair;
+    }
     """
     int32_t kts_be32(const uint8_t *p) noexcept nogil
     int64_t kts_be64(const uint8_t *p) noexcept nogil
     int64_t kts_plus(int64_t a, int64_t b) noexcept nogil
+    double kts_distance(int64_t a, int64_t b) noexcept nogil
     int64_t kts_pick(bint yes, int64_t a, int64_t b) noexcept nogil
+    const uint8_t *kts_pick_entry(bint yes, const uint8_t *a, const uint8_t *b) noexcept nogil
+    void kts_prefetch(const uint8_t *p) noexcept nogil
+    object kts_pair(PyObject **kept, int64_t a, int64_t b)
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int *overflow) except? -1
+    void Py_CLEAR(PyObject *o)
 
 cdef enum:
     LANES = 16  # searches in flight at once: as many cache misses as a core can have open
+    FAR = 16384  # entries from which an index no longer lies in the nearest cache
+    NEAR = 512  # entries among which keys are taken to rise evenly
+    WINDOW = 48  # entries looked at around the place where an even rise would have the target
 
 
-
-cdef int64_t int64_argument(object value, str name) except? -1:
+cdef inline int64_t int64_argument(object value, str name) except? -1:
     cdef int overflow = 0
     cdef long long number
-    if not PyLong_CheckExact(value):
-        try:
-            value = operator.index(value)
-        except TypeError:
-            raise TypeError(f"{name}: expected an int, found {type(value).__name__} {value!r}") from None
+    if PyLong_CheckExact(value):
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if not overflow:
+            return number
+    return unusual_argument(value, name)
+
+
+cdef int64_t unusual_argument(object value, str name) except? -1:
+    cdef int overflow = 0
+    cdef long long number
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an int, found {type(value).__name__}") from None
     number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow:
-        raise ValueError(f"{name}: {value} is outside the 64-bit range")
+        found = value if value.bit_length() <= 128 else f"an int of {value.bit_length()} bits"
+        raise ValueError(f"{name}: {found} is outside the 64-bit range")
     return number
 
 
 cdef object int64_queries(object values, str name):
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected one dimension ({error})") from None
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu" or array.dtype == np.uint64:
         raise TypeError(f"{name}: expected an int64 array, found {type(values).__name__} of {array.dtype}")
     if array.ndim != 1:
         raise ValueError(f"{name}: expected one dimension, found {array.ndim}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return np.require(array, np.int64, ["C", "ALIGNED"])
 
 
 # The two kinds differ in entry size and key only; `stride` is a constant at every call, so the compiler makes two
@@ -84,44 +151,102 @@ cdef inline int64_t value_at(const uint8_t *data, int64_t slot, int stride) noex
     return kts_be32(data + slot * stride + stride - 4)
 
 
-cdef inline bint is_zero(const uint8_t *entry, int stride) noexcept nogil:
-    cdef int i
-    for i in range(stride):
-        if entry[i] != 0:
-            return False
-    return True
-
-
 cdef int64_t without_zero_tail(const uint8_t *data, int64_t slots, int stride) noexcept nogil:
     """Entries before the zeros of a preallocated file; a single zero slot is the entry (0, base)."""
     cdef int64_t n = slots
-    while n > 0 and is_zero(data + (n - 1) * stride, stride):
+    while n > 0 and key_at(data, n - 1, stride) == 0 and value_at(data, n - 1, stride) == 0:
         n -= 1
     return 1 if n == 0 and slots == 1 else n
 
 
-cdef inline int64_t search(const uint8_t *data, int64_t n, int64_t target, int stride) noexcept nogil:
-    """Last slot whose key is <= target, or -1.
+cdef inline const uint8_t *quarters(
+    const uint8_t *low, int64_t *left, int64_t enough, int64_t target, int stride
+) noexcept nogil:
+    """Narrows `left` entries from `low` down to `enough`, the last one whose key is <= target among them.
 
     No branch depends on the data, and the three loads of a step do not wait for each other: half as many steps as
     halving takes, in memory that is far away as in memory that is near.
     """
-    cdef int64_t low = 0, quarter, half
-    if n == 0:
-        return -1
-    while n > 3:
+    cdef const uint8_t *first
+    cdef const uint8_t *second
+    cdef const uint8_t *third
+    cdef int64_t n = left[0], quarter, one, two, three
+    while n > enough:
         quarter = n >> 2
-        low += (
-            kts_pick(key_at(data, low + quarter, stride) <= target, quarter, 0)
-            + kts_pick(key_at(data, low + 2 * quarter, stride) <= target, quarter, 0)
-            + kts_pick(key_at(data, low + 3 * quarter, stride) <= target, quarter, 0)
-        )
         n -= 3 * quarter
-    while n > 1:
-        half = n >> 1
-        low = kts_pick(key_at(data, low + half, stride) <= target, low + half, low)
-        n -= half
-    return kts_pick(key_at(data, low, stride) <= target, low, -1)
+        quarter *= stride
+        first = low + quarter
+        second = first + quarter
+        third = second + quarter
+        one, two, three = key_at(first, 0, stride), key_at(second, 0, stride), key_at(third, 0, stride)
+        low = kts_pick_entry(one <= target, first, low)
+        low = kts_pick_entry(two <= target, second, low)
+        low = kts_pick_entry(three <= target, third, low)
+    left[0] = n
+    return low
+
+
+cdef inline const uint8_t *last_below(const uint8_t *low, int64_t n, int64_t target, int stride) noexcept nogil:
+    """Of n > 0 entries from `low` the last one whose key is <= target, else the first."""
+    cdef const uint8_t *first
+    cdef const uint8_t *second
+    cdef int64_t one, two
+    low = quarters(low, &n, 3, target, stride)
+    first, second = low + stride, low + 2 * stride
+    if n == 3:
+        one, two = key_at(first, 0, stride), key_at(second, 0, stride)
+        low = kts_pick_entry(one <= target, first, low)
+        low = kts_pick_entry(two <= target, second, low)
+    elif n == 2:
+        one = key_at(first, 0, stride)
+        low = kts_pick_entry(one <= target, first, low)
+    return low
+
+
+cdef inline const uint8_t *window_for(const uint8_t *low, int64_t n, int64_t target, int stride) noexcept nogil:
+    """Where the target lies among n > WINDOW entries if keys rise evenly: WINDOW entries, on their way to the cache."""
+    cdef const uint8_t *window
+    cdef int64_t lowest = key_at(low, 0, stride), highest = key_at(low, n - 1, stride), place = 0
+    cdef int ahead
+    if lowest <= target < highest:
+        place = <int64_t>(kts_distance(lowest, target) / kts_distance(lowest, highest) * (n - 1)) - WINDOW // 2
+    window = low + max(<int64_t>0, min(place, n - WINDOW - 1)) * stride
+    for ahead in range(0, WINDOW * stride, 64):
+        kts_prefetch(window + ahead)
+    return window
+
+
+cdef inline const uint8_t *narrow(
+    const uint8_t *low, int64_t *left, const uint8_t *window, int64_t target, int stride
+) noexcept nogil:
+    """Narrows to the window, or to what lies before or behind it."""
+    cdef int64_t before = (window - low) // stride
+    if key_at(window, 0, stride) > target:
+        left[0] = before
+        return low
+    if key_at(window, WINDOW, stride) > target:
+        left[0] = WINDOW
+        return window
+    left[0] -= before + WINDOW
+    return window + WINDOW * stride
+
+
+cdef inline const uint8_t *search(const uint8_t *data, int64_t n, int64_t target, int stride) noexcept nogil:
+    """Last entry whose key is <= target, or NULL.
+
+    In a large index a load waits long, and one window read at a time saves most of the waits; should it miss, it has
+    narrowed all the same, and a second one follows. Whatever the keys are, `last_below` does the rest.
+    """
+    cdef const uint8_t *low = data
+    cdef int turn
+    if n == 0 or key_at(data, 0, stride) > target:
+        return NULL
+    if n > FAR:
+        low = quarters(low, &n, NEAR, target, stride)
+        for turn in range(2):
+            if n > 2 * WINDOW:
+                low = narrow(low, &n, window_for(low, n, target, stride), target, stride)
+    return last_below(low, n, target, stride)
 
 
 cdef inline void search_lanes(
@@ -197,7 +322,7 @@ cdef inline void search_many(
     cdef int64_t slots[LANES]
     cdef int64_t shifted[LANES]
     cdef const int64_t *block
-    cdef int64_t done = 0, todo, known = -1, last, before = INT64_MAX
+    cdef int64_t done = 0, todo, known = -1, last, target, before = INT64_MAX
     cdef int i
     while done < count:
         todo = min(<int64_t>LANES, count - done)
@@ -205,7 +330,8 @@ cdef inline void search_many(
         if stride == 8:
             # Offsets become relative; below the base nothing matches, and the subtraction must not wrap.
             for i in range(todo):
-                shifted[i] = block[i] - base if block[i] >= base else INT64_MIN
+                target = block[i]
+                shifted[i] = target - base if target >= base else INT64_MIN
             block = shifted
         if n == 0:
             for i in range(todo):
@@ -231,7 +357,7 @@ cdef inline void search_many(
             known = slots[LANES - 1]
         else:
             for i in range(todo):
-                slots[i] = search(data, n, block[i], stride)
+                slots[i] = gallop(data, n, block[i], -1, stride)
             known = slots[todo - 1]
         before = block[todo - 1]
         for i in range(todo):
@@ -246,8 +372,10 @@ cdef class _Index:
     cdef bint held
     cdef const uint8_t *data
     cdef int64_t entries_count, slots, base
+    cdef PyObject *kept  # the last lookup's answer, for kts_pair
 
     def __dealloc__(self):
+        Py_CLEAR(self.kept)
         if self.held:
             PyBuffer_Release(&self.view)
 
@@ -265,7 +393,7 @@ cdef class _Index:
     cdef int hold(self, object buf, object base_offset, int stride) except -1:
         self.base = int64_argument(base_offset, "base_offset")
         if self.base < 0:
-            raise ValueError(f"base_offset: expected 0 or more, found {base_offset}")
+            raise ValueError(f"base_offset: expected 0 or more, found {self.base}")
         try:
             PyObject_GetBuffer(buf, &self.view, PyBUF_SIMPLE)
         except TypeError:
@@ -293,6 +421,7 @@ cdef class _Index:
         return found
 
 
+@cython.final
 cdef class TimeIndex(_Index):
     """Time index entries of one segment, over the bytes of a ``.timeindex`` file as they lie.
 
@@ -312,9 +441,7 @@ cdef class TimeIndex(_Index):
     Source: org.apache.kafka.storage.internals.log.TimeIndex, KIP-33.
     """
 
-    def __init__(self, buf, base_offset):
-        if self.held:
-            raise RuntimeError("TimeIndex: already initialised")
+    def __cinit__(self, buf, base_offset):
         self.hold(buf, base_offset, 12)
 
     def __repr__(self):
@@ -323,24 +450,23 @@ cdef class TimeIndex(_Index):
     def lookup(self, timestamp_ms, /):
         """Entry with the greatest timestamp <= timestamp_ms, as (timestamp_ms, offset); (-1, base_offset) below all."""
         cdef int64_t target = int64_argument(timestamp_ms, "timestamp_ms")
-        cdef int64_t slot = search(self.data, self.entries_count, target, 12)
-        if slot < 0:
+        cdef const uint8_t *entry = search(self.data, self.entries_count, target, 12)
+        if entry == NULL:
             return (-1, self.base)
-        return (key_at(self.data, slot, 12), kts_plus(self.base, value_at(self.data, slot, 12)))
+        return kts_pair(&self.kept, key_at(entry, 0, 12), kts_plus(self.base, value_at(entry, 0, 12)))
 
     def lookup_many(self, timestamps_ms, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: timestamps and offsets. Sorted queries are faster."""
-        queries = int64_queries(timestamps_ms, "timestamps_ms")
-        timestamps = np.empty(len(queries), np.int64)
-        offsets = np.empty(len(queries), np.int64)
-        cdef const int64_t[::1] targets = queries
-        cdef int64_t[::1] keys = timestamps
-        cdef int64_t[::1] values = offsets
-        cdef int64_t count = len(queries)
+        cdef const int64_t[::1] targets = int64_queries(timestamps_ms, "timestamps_ms")
+        cdef int64_t count = targets.shape[0]
+        answers = np.empty((2, count), np.int64)  # one piece of memory, which the allocator is likelier to have kept
+        cdef int64_t[:, ::1] found = answers
         if count:
             with nogil:
-                search_many(self.data, self.entries_count, self.base, &targets[0], count, &keys[0], &values[0], 12)
-        return timestamps, offsets
+                search_many(
+                    self.data, self.entries_count, self.base, &targets[0], count, &found[0, 0], &found[1, 0], 12
+                )
+        return answers[0], answers[1]
 
     def entries(self):
         """All entries as two int64 arrays: timestamps in ms, absolute offsets."""
@@ -361,6 +487,7 @@ cdef class TimeIndex(_Index):
         Timestamps must rise, offsets must not fall nor lie below the base, the size must be whole entries in use.
         """
         cdef list found = self.size_findings(12)
+        cdef object base = self.base  # a Python int: base + offset may be more than 64 bits hold
         cdef int64_t i, now, then = 0, offset, last = 0
         for i in range(self.entries_count):
             now = key_at(self.data, i, 12)
@@ -368,13 +495,13 @@ cdef class TimeIndex(_Index):
             if now < 0:
                 found.append(f"entry {i}: timestamp {now} is negative, and such are never indexed")
             if offset < 0:
-                found.append(f"entry {i}: offset {self.base + offset} is below the base offset {self.base}")
+                found.append(f"entry {i}: offset {base + offset} is below the base offset {base}")
             if i:
                 if now <= then:
                     found.append(f"entry {i}: timestamp {now} is not above the previous entry's {then}")
                 if offset < last:
                     found.append(
-                        f"entry {i}: offset {self.base + offset} is below the previous entry's {self.base + last}"
+                        f"entry {i}: offset {base + offset} is below the previous entry's {base + last}"
                     )
             then, last = now, offset
             if len(found) >= 100:
@@ -383,6 +510,7 @@ cdef class TimeIndex(_Index):
         return found
 
 
+@cython.final
 cdef class OffsetIndex(_Index):
     """Offset index entries of one segment, over the bytes of an ``.index`` file as they lie.
 
@@ -402,9 +530,7 @@ cdef class OffsetIndex(_Index):
     Source: org.apache.kafka.storage.internals.log.OffsetIndex.
     """
 
-    def __init__(self, buf, base_offset):
-        if self.held:
-            raise RuntimeError("OffsetIndex: already initialised")
+    def __cinit__(self, buf, base_offset):
         self.hold(buf, base_offset, 8)
 
     def __repr__(self):
@@ -413,27 +539,26 @@ cdef class OffsetIndex(_Index):
     def lookup(self, offset, /):
         """Entry with the greatest offset <= offset, as (offset, position); (base_offset, 0) below all."""
         cdef int64_t target = int64_argument(offset, "offset")
-        cdef int64_t slot
+        cdef const uint8_t *entry
         if target < self.base:
             return (self.base, 0)
-        slot = search(self.data, self.entries_count, target - self.base, 8)
-        if slot < 0:
+        entry = search(self.data, self.entries_count, target - self.base, 8)
+        if entry == NULL:
             return (self.base, 0)
-        return (kts_plus(self.base, key_at(self.data, slot, 8)), value_at(self.data, slot, 8))
+        return kts_pair(&self.kept, kts_plus(self.base, key_at(entry, 0, 8)), value_at(entry, 0, 8))
 
     def lookup_many(self, offsets, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: offsets and positions. Sorted queries are faster."""
-        queries = int64_queries(offsets, "offsets")
-        found = np.empty(len(queries), np.int64)
-        positions = np.empty(len(queries), np.int64)
-        cdef const int64_t[::1] targets = queries
-        cdef int64_t[::1] keys = found
-        cdef int64_t[::1] values = positions
-        cdef int64_t count = len(queries)
+        cdef const int64_t[::1] targets = int64_queries(offsets, "offsets")
+        cdef int64_t count = targets.shape[0]
+        answers = np.empty((2, count), np.int64)  # one piece of memory, which the allocator is likelier to have kept
+        cdef int64_t[:, ::1] found = answers
         if count:
             with nogil:
-                search_many(self.data, self.entries_count, self.base, &targets[0], count, &keys[0], &values[0], 8)
-        return found, positions
+                search_many(
+                    self.data, self.entries_count, self.base, &targets[0], count, &found[0, 0], &found[1, 0], 8
+                )
+        return answers[0], answers[1]
 
     def entries(self):
         """All entries as two int64 arrays: absolute offsets, positions."""
@@ -454,18 +579,19 @@ cdef class OffsetIndex(_Index):
         Offsets must rise and not lie below the base, positions must rise, the size must be whole entries in use.
         """
         cdef list found = self.size_findings(8)
+        cdef object base = self.base
         cdef int64_t i, offset, position, last = 0, before = 0
         for i in range(self.entries_count):
             offset = key_at(self.data, i, 8)
             position = value_at(self.data, i, 8)
             if offset < 0:
-                found.append(f"entry {i}: offset {self.base + offset} is below the base offset {self.base}")
+                found.append(f"entry {i}: offset {base + offset} is below the base offset {base}")
             if position < 0:
                 found.append(f"entry {i}: position {position} is negative")
             if i:
                 if offset <= last:
                     found.append(
-                        f"entry {i}: offset {self.base + offset} is not above the previous entry's {self.base + last}"
+                        f"entry {i}: offset {base + offset} is not above the previous entry's {base + last}"
                     )
                 if position <= before:
                     found.append(f"entry {i}: position {position} is not above the previous entry's {before}")
