@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from guard import GuardedBuffer
+
 from kts._timeindex import OffsetIndex, TimeIndex
 
 EDGES = (-(2**63), -(2**63) + 1, -(2**31), -1, 0, 1, 2**31 - 1, 2**31, 2**62, 2**63 - 2, 2**63 - 1)
