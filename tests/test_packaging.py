@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKED = ["kts", "pyspark_kts", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "CHANGES.md", "LICENSE"]
+PACKED = ["kts", "pyspark_kts", "kts_command.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
+PACKED += ["README.md", "CHANGES.md", "LICENSE"]
 GENERATED = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "build")
 
 

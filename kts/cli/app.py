@@ -69,8 +69,9 @@ class Commands(click.Group):
         from ..errors import KtsError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
         try:
-            code = super().invoke(ctx)
-            sys.stdout.flush()
+            with interruptible():
+                code = super().invoke(ctx)
+                sys.stdout.flush()
             return int(code or FINE)
         except BrokenPipeError:
             # The reader has what it wanted. Python flushes stdout once more at exit; let that go nowhere.
@@ -107,6 +108,20 @@ def told_warnings() -> Iterator[None]:
             warnings.simplefilter("ignore", category)
         warnings.showwarning = show
         yield
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end through the clean-up, and before and after as the script ``kts`` has it."""
+    before = signal.getsignal(signal.SIGINT)
+    ours = getattr(before, "__module__", None) == "kts_command"
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

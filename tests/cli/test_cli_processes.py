@@ -99,6 +99,35 @@ def test_an_interrupted_dump_leaves_nothing_behind(
     assert ("interrupted" in said) == (number == signal.SIGINT)
 
 
+INTERRUPTED_AT = """
+import os, signal, sys
+target = sys.argv.pop(1)
+class Interrupt:
+    def find_spec(self, name, path=None, module=None):
+        if name == target:
+            os.kill(os.getpid(), signal.SIGINT)
+import kts_command
+sys.meta_path.insert(0, Interrupt())
+kts_command.main()
+"""
+
+
+@pytest.mark.parametrize("module", ["kts", "numpy", "click.core", "kts.cli.app", "kts.cli.dump", "pyarrow"])
+def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AT, module, "dump", str(ORDERS), "-o", str(tmp_path / "x.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 130
+    assert done.stderr in ("", "kts: interrupted\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_that_the_caller_ignores_is_ignored(tmp_path: Path) -> None:
+    program = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN){INTERRUPTED_AT}"
+    command = [sys.executable, "-c", program, "pyarrow", "dump", str(ORDERS), "-o", str(tmp_path / "x.parquet")]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
+
+
 def test_an_interrupted_verify_ends_its_workers(long_log: Path) -> None:
     command = [*KTS, "verify", "--deep", "--jobs", "2", str(long_log)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:

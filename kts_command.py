@@ -1,0 +1,22 @@
+"""The script ``kts``. It stands outside the package, to be there first: imports take a while, and Ctrl-C may come."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+INTERRUPTED = 130
+
+
+def end_at_once(number: int, frame: object) -> None:
+    """End without a word: nothing has been opened or written yet, or all of it is done."""
+    os._exit(INTERRUPTED)
+
+
+def main() -> None:
+    """Run the command line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
+        signal.signal(signal.SIGINT, end_at_once)
+    from kts.cli import main as commands
+
+    commands(prog_name="kts")
