@@ -10,7 +10,20 @@ from pathlib import Path
 
 import click
 
-from . import checksums, columns, decode, encode, linear, memory, scan, spark, threads, timeindex
+from . import (
+    checksums,
+    columns,
+    decode,
+    dump,
+    encode,
+    kafka_source,
+    linear,
+    memory,
+    scan,
+    spark,
+    threads,
+    timeindex,
+)
 from .table import Report, pin_to_one_core
 
 HERE = Path(__file__).parent
@@ -43,7 +56,9 @@ PARTS: dict[str, Part] = {
     "encode": lambda report, s: encode.run(report, s.bytes, s.seed, s.rounds),
     "memory": lambda report, s: memory.run(report, s.bytes, s.seed, 32 * s.bytes),
     "timeindex": lambda report, s: timeindex.run(report, s.seed, s.rounds),
+    "dump": lambda report, s: dump.run(report, 3 * s.bytes, s.seed, s.rounds),
     "spark": lambda report, s: spark.run(report, 4 * s.bytes, s.seed, s.rounds),
+    "kafka": lambda report, s: kafka_source.run(report, 4 * s.bytes, s.seed, s.rounds),
 }
 
 
