@@ -22,6 +22,7 @@ from fuzz.trace import Trace, all_blocks
 
 FOLDER = corpus.LOCAL.parent
 STUCK_SECONDS = 60
+MOST_CRASHES = 50
 BROKEN, DAMAGED = 70, 86  # exit codes: the engine failed; a sanitizer reported
 OPTIONS = "detect_leaks=0:quarantine_size_mb=8:malloc_context_size=8:max_allocation_size_mb=256"
 OURS = re.compile(r"__pyx_(f|pf|pw)_3kts_|kts_")
@@ -85,14 +86,14 @@ class Worker:
         self.number, self.arguments, self.end = number, arguments, end
         self.log = FOLDER / f"log-{number}.txt"
         self.finds: list[str] = []
-        self.before = 0  # executions of the processes that ended
+        self.before = self.crashes = 0  # executions of the processes that ended, and how many did
         self.start()
 
     def start(self) -> None:
         """Begin, or go on, for the seconds that are left."""
         left = max(0.1, self.end - time.monotonic())
         command = [sys.executable, "-P", "-m", "fuzz", "--worker", str(self.number), "--seconds", str(left)]
-        command += ["--seed", str(self.arguments.seed + len(self.finds)), "--targets", self.arguments.targets]
+        command += ["--seed", str(self.arguments.seed + self.crashes), "--targets", self.arguments.targets]
         environment = os.environ | {
             "ASAN_OPTIONS": f"{OPTIONS}:exitcode={DAMAGED}",
             "UBSAN_OPTIONS": f"print_stacktrace=1:exitcode={DAMAGED}",
@@ -101,6 +102,7 @@ class Worker:
         for name in ("current", "status"):
             for path in FOLDER.glob(f"{name}-{self.number}*"):
                 path.unlink()
+        self.told = 0
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self.beat, self.beaten = -1, time.monotonic()
@@ -111,11 +113,13 @@ class Worker:
         if executions != self.beat:
             self.beat, self.beaten = executions, time.monotonic()
         code = self.process.poll()
+        self.tell()
         if code is None:
             if time.monotonic() - self.beaten < STUCK_SECONDS or not executions:
                 return True
             self.process.kill()
             self.process.wait()
+            self.crashes += 1
             self.find(target, buffer, f"no end within {STUCK_SECONDS} seconds")
         elif code == 0:
             return False
@@ -124,10 +128,11 @@ class Worker:
         else:
             lines = self.log.read_text(errors="replace").splitlines()
             reports = [line for line in lines if REPORT.search(line)]
+            self.crashes += 1
             self.find(target, buffer, reports[0] if reports else f"the process ended with {code}")
-            self.log.rename(FOLDER / f"crash-{self.number}-{len(self.finds)}.txt")
+            self.log.rename(FOLDER / f"crash-{self.number}-{self.crashes}.txt")
         self.before += executions
-        if time.monotonic() < self.end and len(self.finds) < 100:
+        if time.monotonic() < self.end and self.crashes < MOST_CRASHES:
             self.start()
             return True
         return False
@@ -141,9 +146,19 @@ class Worker:
         self.finds.append(f"find: {path}: {what}")
         print(self.finds[-1], flush=True)
 
+    def tell(self) -> None:
+        """Print what the process has found since the last time."""
+        text = self.log.read_text(errors="replace")
+        lines = text[self.told : text.rfind("\n") + 1].splitlines()
+        self.told = text.rfind("\n") + 1
+        found = [line for line in lines if line.startswith("find: ")]
+        self.finds += found
+        if found:
+            print(*found, sep="\n", flush=True)
+
     def status(self) -> dict[str, Any]:
         path = FOLDER / f"status-{self.number}.json"
-        found = json.loads(path.read_text()) if path.exists() else {"finds": {}, "inputs": {}, "blocks": {}}
+        found = json.loads(path.read_text()) if path.exists() else {"inputs": {}, "blocks": {}}
         found["executions"] = self.before + max(self.beat, 0)
         return found
 
@@ -197,10 +212,8 @@ def summary(workers: list[Worker], seconds: float, arguments: argparse.Namespace
     if arguments.functions:
         for name, (hit, many) in sorted(shares.items(), key=lambda item: item[1][0] - item[1][1]):
             print(f"{hit:5} of {many:5}  {name}")
-    lines = [line for worker in workers if worker.log.exists() for line in worker.log.read_text().splitlines()]
-    found = [line for line in lines if line.startswith("find: ")]
-    finds = sum(len(worker.finds) for worker in workers) + sum(sum(status["finds"].values()) for status in statuses)
-    print(*found, f"{finds} finds", sep="\n")
+    finds = sum(len(worker.finds) for worker in workers)
+    print(f"{finds} finds")
     return 1 if finds else 0
 
 

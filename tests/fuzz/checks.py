@@ -11,6 +11,7 @@ import pyarrow as pa
 import reference
 from decoded import difference, rows_of
 from guard import GuardedBuffer
+from verdict import disagreement
 
 import kts
 from kts.columns import record_schema
@@ -195,16 +196,12 @@ def as_the_reference_says(
             rows += more
     except reference.Corrupt as error:
         theirs = error
-    need((theirs is None) == (damage is None), f"decode says {damage}, the reference {theirs}")
-    if damage is None:
-        wrong = difference(rows_of(table), rows)
-        need(wrong is None, f"not what the reference says: {wrong}")
-    else:
-        assert theirs is not None and damage.position is not None
-        need(theirs.position == damage.position, f"decode says {damage}, the reference {theirs}")
-        before = kts.decode(buf[: damage.position], ALL, max_decompressed_bytes=BOUND)
-        wrong = difference(rows_of(before), rows)
-        need(wrong is None, f"before the damage not what the reference says: {wrong}")
+    wrong = disagreement(damage, theirs)
+    need(wrong is None, f"{wrong}")
+    if damage is not None:
+        table = kts.decode(buf[: damage.position], ALL, max_decompressed_bytes=BOUND)
+    wrong = difference(rows_of(table), rows)
+    need(wrong is None, f"not what the reference says: {wrong}")
     same_or_refused(lambda: kts.valid_bytes(buf), lambda: reference.valid_bytes(data))
     same_or_refused(lambda: rows_of(kts.scan_batches(buf)), lambda: reference.scan_batches(data))
 

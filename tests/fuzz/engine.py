@@ -63,7 +63,7 @@ class Engine:
         self.seen = folder / f"seen-{number}.npy"
         self.rng = random.Random(f"{seed} {number}")
         self.executions = 0
-        self.finds: Counter[str] = Counter()
+        self.finds: dict[str, set[bytes]] = {}
         self.reported = 0.0
 
     def run(self, state: State, buffer: bytes, full: bool = False) -> None:
@@ -91,9 +91,11 @@ class Engine:
 
     def find(self, target: str, buffer: bytes, what: str) -> None:
         kind = f"{target} {re.sub('[0-9]+', '', what)[:60]}"
-        self.finds[kind] += 1
-        if self.finds[kind] <= SAME_FINDS:
-            print(f"find: {corpus.keep_find(target, buffer, what)}: {what}", flush=True)
+        same = self.finds.setdefault(kind, set())
+        if buffer not in same and len(same) < SAME_FINDS:
+            same.add(buffer)
+            line = " ".join(what.split())
+            print(f"find: {corpus.keep_find(target, buffer, what)}: {line}", flush=True)
 
     def learn(self, state: State, data: bytes, new: bool = True) -> None:
         """Run an input and keep it if it reaches something new, and does so again when run again."""
@@ -151,7 +153,6 @@ class Engine:
             blocks.setdefault(module, []).append(at)
         status = {
             "executions": self.executions,
-            "finds": dict(self.finds),
             "inputs": {state.target.name: len(state.inputs) for state in self.states},
             "blocks": blocks,
         }
