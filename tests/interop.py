@@ -46,7 +46,7 @@ def read_by_kts(sets: Iterable[bytes]) -> Read:
         try:
             rows, scanned = kts.decode(data, RECORD_COLUMNS), kts.scan_batches(data)
         except kts.CorruptRecordError as refused:
-            error = refused.message
+            error = refused.message + (" in a batch of 0 records" if declares_none(data[refused.position :]) else "")
         errors.append(error)
         records.add(rows)
         batches.add(scanned)
@@ -56,6 +56,11 @@ def read_by_kts(sets: Iterable[bytes]) -> Read:
             valid.append(-1)
     counts = np.array(records.counts), np.array(batches.counts)
     return Read(errors, valid, *counts, records.table(), batches.table())
+
+
+def declares_none(entry: bytes) -> bool:
+    """Whether this is a batch that says that it has no records."""
+    return entry[16:17] == b"\2" and entry[57:61] == bytes(4)
 
 
 class Rows:
@@ -202,4 +207,4 @@ def _first(counts: Ints, got: pa.Table, wanted: pa.Table) -> tuple[int, str]:
 
 def _cell(scalar: pa.Scalar) -> str:
     """For people; not every time is one that Python has."""
-    return repr((scalar.cast(pa.int64()) if pa.types.is_timestamp(scalar.type) else scalar).as_py())
+    return f"{(scalar.cast(pa.int64()) if pa.types.is_timestamp(scalar.type) else scalar).as_py()!r:.300}"
