@@ -212,7 +212,7 @@ def summary(workers: list[Worker], seconds: float, arguments: argparse.Namespace
     if arguments.functions:
         for name, (hit, many) in sorted(shares.items(), key=lambda item: item[1][0] - item[1][1]):
             print(f"{hit:5} of {many:5}  {name}")
-    finds = sum(len(worker.finds) for worker in workers)
+    finds = len({line.split(": ")[1] for worker in workers for line in worker.finds})
     print(f"{finds} finds")
     return 1 if finds else 0
 
