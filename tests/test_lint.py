@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import graphlib
 import inspect
-import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -147,19 +145,3 @@ def test_every_public_name_is_there_and_documented() -> None:
         value = getattr(kts, name)
         if callable(value):
             assert (inspect.getdoc(value) or "").strip(), f"kts.{name} has no docstring"
-
-
-@pytest.mark.parametrize("path", EXTENSIONS, ids=lambda path: path.name)
-def test_the_c_compiler_has_nothing_to_say_about_our_lines(path: Path, tmp_path: Path) -> None:
-    generated = tmp_path / "generated.c"
-    switches = [f"{name}=False" for name in ("boundscheck", "wraparound")] + ["cdivision=True"]
-    directives = [word for switch in switches for word in ("-X", switch)]
-    cython = [sys.executable, "-m", "cython", "-3", "--line-directives", *directives, "-o", str(generated), str(path)]
-    subprocess.run(cython, check=True, cwd=ROOT)
-    flags = ["-fsyntax-only", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-missing-field-initializers"]
-    headers = ["-I", str(ROOT / "kts"), "-I", sysconfig.get_path("include")]
-    compiler = os.environ.get("CC", "cc")
-    done = subprocess.run([compiler, *flags, *headers, str(generated)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    ours = [line for line in done.stderr.splitlines() if re.match(r"\S*kts/\S+\.(pyx|h):\d+.* warning", line)]
-    assert not ours

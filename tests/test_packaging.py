@@ -16,8 +16,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKED = ["kts", "pyspark_kts", "kts_command.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
-PACKED += ["README.md", "CHANGES.md", "LICENSE"]
-GENERATED = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "build")
+PACKED += ["README.md", "CHANGES.md", "LICENSE", ".ci", ".github", "bench", "examples", "Makefile", "tests"]
+GENERATED = shutil.ignore_patterns("*.so", "_*.c", "__pycache__", "build", "target")
+WARNINGS = {"CFLAGS": "-O1 -Wall -Wextra -Wno-missing-field-initializers"}
 
 
 def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
@@ -29,11 +30,12 @@ def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
-def built(source: Path, into: Path, kind: str) -> Path:
-    """The one sdist or wheel that the build front end makes of `source`."""
-    run(sys.executable, "-m", "build", "-q", f"--{kind}", "--no-isolation", "--outdir", into, source, cwd=into)
+def built(source: Path, into: Path, kind: str) -> tuple[Path, list[str]]:
+    """The one sdist or wheel that the build front end makes of `source`, and what the C compiler says of our lines."""
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", into, source]
+    said = run(*command, cwd=into, env=os.environ | WARNINGS)
     [result] = into.glob("*.tar.gz" if kind == "sdist" else "*.whl")
-    return result
+    return result, re.findall(r"^\S*?(_\w+\.(?:pyx|h):\d+).* warning: (.*)", said, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +51,25 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(source, tmp_path_factory.mktemp("wheel"), "wheel")
+def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, tmp_path_factory.mktemp("sdist"), "sdist")[0]
 
 
 @pytest.fixture(scope="module")
-def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(source, tmp_path_factory.mktemp("sdist"), "sdist")
+def from_sdist(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    place = tmp_path_factory.mktemp("from-sdist")
+    return built(unpacked(sdist, place), place, "wheel")
+
+
+@pytest.fixture(scope="module")
+def wheel(from_sdist: tuple[Path, list[str]]) -> Path:
+    return from_sdist[0]
+
+
+def unpacked(sdist: Path, into: Path) -> Path:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(into, filter="data")
+    return into / sdist.name.removesuffix(".tar.gz")
 
 
 def members(wheel: Path) -> set[str]:
@@ -79,24 +93,30 @@ def test_the_wheel_has_both_packages_the_extensions_and_their_stubs(wheel: Path)
     assert modules <= names
 
 
-def test_the_sdist_carries_sources_and_stubs_but_nothing_generated(sdist: Path) -> None:
+def test_the_sdist_carries_sources_stubs_and_tests_but_nothing_generated(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {"kts/_codec.pyx", "kts/_codec.pyi", "kts/_timeindex.pyx", "kts/_crc.h", "LICENSE", "README.md"} <= names
-    assert not [name for name in names if name.endswith((".c", ".so"))]
+    assert {"Makefile", "tests/conftest.py", "tests/data/README.md", "tests/java/pom.xml", "bench/__main__.py"} <= names
+    assert not [name for name in names if re.fullmatch(r"kts/.*\.c|.*\.so|tests/java/target/.*|.*\.pyc", name)]
 
 
-def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
-    again = built(unpacked(sdist, tmp_path), tmp_path, "wheel")
+def test_the_sdist_builds_without_a_warning_of_our_lines(from_sdist: tuple[Path, list[str]]) -> None:
+    assert from_sdist[1] == []
+
+
+def test_the_repository_builds_the_same_wheel_and_its_warnings_are_seen(
+    source: Path, sdist: Path, wheel: Path, tmp_path: Path
+) -> None:
+    with (source / "kts/_slab.h").open("a", encoding="utf-8") as header:
+        header.write("static int kts_planted(unsigned a, int b) { return a < b; }\n")
+    with (source / "kts/_timeindex.pyx").open("a", encoding="utf-8") as module:
+        module.write("\ncdef int planted(unsigned int a, int b) noexcept nogil:\n    return a < b\n")
+    again, warnings = built(source, tmp_path, "wheel")
     assert again.name == wheel.name
     assert members(again) == members(wheel)
     assert texts(again) == texts(wheel)
-
-
-def unpacked(sdist: Path, into: Path) -> Path:
-    with tarfile.open(sdist) as archive:
-        archive.extractall(into, filter="data")
-    return into / sdist.name.removesuffix(".tar.gz")
+    assert {place.split(":")[0] for place, _ in warnings} == {"_slab.h", "_timeindex.pyx"}
 
 
 def test_the_wheel_installs_without_a_compiler_and_reads_a_log(wheel: Path, tmp_path: Path) -> None:
