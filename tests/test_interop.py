@@ -30,6 +30,7 @@ import kts
 BATCHES = 50_000
 BATCHES_OF_A_SET = 2  # as java/RandomSets.java builds them, before it compacts some
 STRANGER = 6_000  # damaged sets that neither would write so
+MOST_GUARDED = 1 << 16  # bytes that `check` takes
 SEED = int(os.environ["KTS_SEED"])
 REPLAY = f"replay with KTS_SEED={SEED}"
 
@@ -169,7 +170,8 @@ def test_damaged_sets_are_refused_by_both_or_read_alike(kafka: Program, by_kts: 
         refused_by, message = ("kts", our_error) if our_error else ("Kafka", f"{their_error}{empty_streams(sets[i])}")
         reasons = [d.reason for d in DIFFERENCES if d.refused_by == refused_by and re.search(d.pattern, message)]
         assert reasons, where
-        check(sets[i], where)  # the reference says the same
+        if len(sets[i]) <= MOST_GUARDED:
+            check(sets[i], where)  # the reference says what kts says
         counts[f"{refused_by} refuses: {reasons[0]}"] += 1
     found = difference(without(ours, not_read), without(theirs, not_read))
     assert found is None, f"{REPLAY}: set {found[0]}: {found[1]}; {sets[found[0]].hex()}"
