@@ -25,6 +25,7 @@ def calls(checksum: Callable[[memoryview], int], pieces: list[memoryview]) -> Ca
 
 
 def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
+    total_bytes = max(total_bytes, SIZES[-1])
     data = np.random.default_rng(seed).integers(0, 256, total_bytes, dtype=np.uint8)
     lines = []
     for size in SIZES:
