@@ -97,7 +97,8 @@ class Worker:
         environment = os.environ | {
             "ASAN_OPTIONS": f"{OPTIONS}:exitcode={DAMAGED}",
             "UBSAN_OPTIONS": f"print_stacktrace=1:exitcode={DAMAGED}",
-            "PYTHONMALLOC": "malloc",
+            # exact, but slow: short bytes objects are blocks of their own
+            "PYTHONMALLOC": "malloc" if (self.arguments.seed + self.number) % 2 else "pymalloc",
         }
         for name in ("current", "status"):
             for path in FOLDER.glob(f"{name}-{self.number}*"):

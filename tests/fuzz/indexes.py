@@ -38,7 +38,8 @@ class IndexTarget:
         if how < 0.2:
             return HEAD.pack(max(0, mutators.number(rng))) + data[8:]
         if how < 0.6:
-            return data[:8] + mutators.mutate(rng, data[8:], [other[8:] for other in others], rng.choice((1, 1, 2, 4)))
+            other = rng.choice(others)[8:] if others else b""
+            return data[:8] + mutators.mutate(rng, data[8:], [other], rng.choice((1, 1, 2, 4)))
         entries = self.entries(data[8:])
         for _ in range(rng.choice((1, 1, 3))):
             at = rng.randrange(len(entries) + 1)

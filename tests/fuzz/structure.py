@@ -8,12 +8,17 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import cramjam
 import generate
+import lz4.block
 import reference_codecs
+import zstandard
 
 from fuzz import mutators
 
 MOST_PLAIN = 20_000
+ZSTD = zstandard.ZstdCompressor(level=1)
+LZ4_HEAD = reference_codecs.LZ4_MAGIC + b"\x60\x40\x82"
 BATCH_FIELDS = (
     *((">q", 0), (">i", 12), (">h", 21), (">i", 23), (">q", 27)),
     *((">q", 35), (">q", 43), (">h", 51), (">i", 53), (">i", 57)),
@@ -97,7 +102,7 @@ def inside(rng: random.Random, entry: bytes, others: Others) -> bytes:
     count = struct.unpack_from(">i", head, 57)[0] if magic == 2 else 0
     plain, count = mutate_plain(rng, magic, payload, count, others)
     codec = rng.randrange(5) if rng.random() < 0.2 else codec
-    framed = generate.compress(rng, codec, magic, plain) if 0 < codec < 5 else plain
+    framed = frame(rng, codec, magic, plain) if 0 < codec < 5 else plain
     out = bytearray(head)
     out[22 if magic == 2 else 17] ^= (out[22 if magic == 2 else 17] ^ codec) & 7
     out[-4:] = struct.pack(">i", count if magic == 2 else len(framed))
@@ -256,6 +261,21 @@ def mutate_messages(rng: random.Random, plain: bytes, others: Others) -> bytes:
 
 
 # --- frames ----------------------------------------------------------------------------------------
+
+
+def frame(rng: random.Random, codec: int, magic: int, plain: bytes) -> bytes:
+    """The bytes compressed: with all that the format has, or (mostly) quickly."""
+    if rng.random() < 0.2:
+        return generate.compress(rng, codec, magic, plain)
+    if codec == reference_codecs.GZIP:
+        return zlib.compress(plain, 1, 31)
+    if codec == reference_codecs.ZSTD:
+        return ZSTD.compress(plain)
+    if codec == reference_codecs.SNAPPY:
+        block = bytes(cramjam.snappy.compress_raw(plain))
+        return reference_codecs.XERIAL_HEADER + struct.pack(">i", len(block)) + block
+    block = lz4.block.compress(plain, store_size=False) if plain else b""
+    return LZ4_HEAD + struct.pack("<I", len(block)) * bool(plain) + block + bytes(4)
 
 
 def repair_frame(codec: int, payload: bytes) -> bytes:

@@ -100,9 +100,10 @@ class Frames(Entries):
         elif how < 0.15:
             plain = structure.plain_of(self.codec, magic % 3, payload)
             plain, count = structure.mutate_plain(rng, magic % 3, plain, count, others)
-            payload = generate.compress(rng, self.codec, magic % 3, plain)
+            payload = structure.frame(rng, self.codec, magic % 3, plain)
         else:
-            payload = mutators.mutate(rng, payload, [other[3:] for other in others], rng.choice((1, 1, 1, 2, 4)))
+            other = rng.choice(others)[3:] if others else b""
+            payload = mutators.mutate(rng, payload, [other], rng.choice((1, 1, 1, 2, 4)))
             if rng.random() < 0.6:
                 payload = structure.repair_frame(self.codec, payload)
         return self.HEAD.pack(magic % 3, generate.wrap(count, 16)) + payload
@@ -150,7 +151,8 @@ class Plain(Entries):
             number = mutators.number(rng, bits)
             head[at] = number % 256 if at < 2 else number
         else:
-            plain, count = structure.mutate_plain(rng, magic, plain, head[3], [self.head(other)[1] for other in others])
+            other = self.head(rng.choice(others))[1] if others else b""
+            plain, count = structure.mutate_plain(rng, magic, plain, head[3], [other])
             head[3] = generate.wrap(count, 16)
         return self.HEAD.pack(*head) + plain
 
@@ -159,7 +161,7 @@ class Plain(Entries):
         magic, codec = self.KINDS[kind % len(self.KINDS)]
         attributes = attributes & ~7 | codec
         if codec:
-            plain = generate.compress(random.Random(seed), codec, magic, plain)
+            plain = structure.frame(random.Random(seed), codec, magic, plain)
         if magic < 2:
             return generate.message(offset, magic, attributes, time, None, plain)
         more = {"pid": offset, "sequence": last_delta} if attributes & 16 else {}
