@@ -33,17 +33,30 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NUMBER = int.from_bytes(CANARY, "little", signed=True)
 
 
+def recs(word: bytes, time: int, count: int) -> list[generate.Rec]:
+    """Records of a word of eight bytes over and over. Every record has the same size, whatever the word: were one more
+    than those of a short payload read, it would be a whole one of those that lay there before."""
+    text = word * 12
+    return [generate.Rec(i, time, text, text, [(word[:6] * 5, text)]) for i in range(count)]
+
+
+def records(word: bytes, count: int) -> bytes:
+    return b"".join(generate.record(rec.offset, 0, rec) for rec in recs(word, 0, count))
+
+
+def messages(magic: int, word: bytes, count: int) -> bytes:
+    return b"".join(generate.message(r.offset, magic, 0, r.timestamp, r.key, r.value) for r in recs(word, 5, count))
+
+
 @cache
 def canaries(codec: int, magic: int) -> bytes:
-    """An entry whose keys, values, headers and numbers are all canaries; large enough to fill every buffer."""
-    text = CANARY * 40
-    recs = [generate.Rec(i, NUMBER, text, text, [(b"CaNaRy!" * 5, text)]) for i in range(40)]
+    """An entry whose keys, values, headers and numbers are all canaries."""
     if magic == 2:
-        plain = b"".join(generate.record(rec.offset, 0, rec) for rec in recs)
+        plain = records(CANARY, 40)
         payload = generate.compress(random.Random(1), codec, 2, plain) if codec else plain
-        return generate.batch(payload, len(recs), attributes=codec, last_delta=39, base_time=NUMBER, max_time=NUMBER,
+        return generate.batch(payload, 40, attributes=codec, last_delta=39, base_time=NUMBER, max_time=NUMBER,
                               pid=NUMBER)  # fmt: skip
-    plain = b"".join(generate.message(rec.offset, magic, 0, NUMBER, rec.key, rec.value) for rec in recs)
+    plain = messages(magic, CANARY, 40)
     payload = generate.compress(random.Random(1), codec, magic, plain)
     return generate.message(39, magic, codec, NUMBER, None, payload)
 
@@ -78,28 +91,30 @@ def words(error: BaseException) -> str:
 
 def pairs(rng: random.Random, codec: int) -> Iterator[tuple[bytes, bytes]]:
     """(canaries, what is decoded after them)."""
-    plain = b"".join(generate.record(i, 0, generate.Rec(i, i, b"key", b"val" * 9)) for i in range(5))
+    plain = records(b"other-8.", 5)
     targets = list(short_payloads(codec, plain))
     while True:
         magic = rng.choice((2, 2, 2, 0, 1)) if codec != 4 else 2
         how = rng.randrange(4)
         if how == 0:
-            second = generate.batch(rng.choice(targets), rng.choice((1, 5, 6, 400)), attributes=codec)
+            second = generate.batch(rng.choice(targets), rng.choice((1, 5, 6, 40)), attributes=codec)
         elif how == 1:
             out = bytearray(generate.compress(rng, codec, 2, plain))
             for _ in range(rng.randrange(1, 4)):
                 out[rng.randrange(len(out))] = rng.randrange(256)
-            second = generate.batch(bytes(out[: rng.choice((len(out), rng.randrange(len(out))))]), 5, attributes=codec)
+            cut = rng.choice((len(out), rng.randrange(len(out))))
+            second = generate.batch(bytes(out[:cut]), rng.choice((1, 5, 6)), attributes=codec)
         elif how == 2:
             changed = bytearray(plain)
             changed[rng.randrange(len(changed))] = rng.choice((1, 127, 128, 255, rng.randrange(256)))
-            second = generate.batch(generate.compress(rng, codec, 2, bytes(changed)), 5, attributes=codec)
+            count = rng.choice((4, 5, 6, 40))  # more than there are, too
+            second = generate.batch(generate.compress(rng, codec, 2, bytes(changed)), count, attributes=codec)
         else:
             old = rng.randrange(2) if codec != 4 else 2
-            inner = generate.message(3, old, 0, 7, b"k", b"v" * rng.randrange(40)) if old < 2 else plain
+            inner = messages(old, b"other-8.", 5) if old < 2 else plain
             packed = generate.compress(rng, codec, old, inner[: rng.randrange(len(inner) + 1)])
             second = generate.batch(packed, 5, attributes=4) if old == 2 else generate.message(
-                3, old, codec, 7, None, packed)  # fmt: skip
+                99, old, codec, 7, None, packed)  # fmt: skip
         yield canaries(codec, magic), second
 
 
@@ -116,9 +131,10 @@ def short_payloads(codec: int, plain: bytes) -> Iterator[bytes]:
         engine = zlib.compressobj(9, zlib.DEFLATED, -15, zdict=CANARY * 40)  # leans on a dictionary of canaries
         body = engine.compress(CANARY * 20) + engine.flush()
         yield b"\x1f\x8b\x08" + bytes(7) + body + struct.pack("<II", zlib.crc32(CANARY * 20), 8 * 20)
-        yield zlib.compress(plain, wbits=31)[:-4] + struct.pack("<I", 20_000)
+        for size in (len(plain) + len(plain) // 5, 20_000):
+            yield zlib.compress(plain, wbits=31)[:-4] + struct.pack("<I", size)
     elif codec == 2:
-        for claim in (len(plain) + 1, 1000, 20 * len(plain)):
+        for claim in (len(plain) + 1, len(plain) + len(plain) // 5, 20 * len(plain)):
             block = generate.plain_varint(claim) + framings.snappy_block(plain)[2:]
             yield block
             yield reference_codecs.XERIAL_HEADER + struct.pack(">i", len(block)) + block
@@ -135,10 +151,10 @@ def short_payloads(codec: int, plain: bytes) -> Iterator[bytes]:
         for block in (leaning, b"\x1fa\xff\xff\x64\x50abcde", b"\x0f\x01\x00\x64\x50abcde", b"\x1fa\x08\x00\xff\x10"):
             yield head + struct.pack("<I", len(block)) + block + bytes(4)
             yield head + struct.pack("<I", len(block)) + block
-        for size in (len(plain) - 1, len(plain) + 1, 60_000):
+        for size in (len(plain) - 1, len(plain) + 1, len(plain) + len(plain) // 5, 60_000):
             yield head + struct.pack("<I", size | 1 << 31) + plain + bytes(4)
     else:
-        for stated in (len(plain) + 1, 5000, 60_000):
+        for stated in (len(plain) + 1, len(plain) + len(plain) // 5, 60_000):
             frame, found = framings.zstd_frame(plain)
             yield frame[:5] + struct.pack("<I", stated) + frame[9:]
             yield frame[: found[1].at] + struct.pack("<I", stated << 3 | 1)[:3] + plain
