@@ -59,7 +59,7 @@ def extension(name: str, *, depends: list[str]) -> Extension:
 setup(
     cmdclass={"build_ext": BuildExtensions},
     ext_modules=cythonize(
-        [extension("_codec", depends=["kts/_crc.h", "kts/_slab.h"]), extension("_timeindex", depends=[])],
+        [extension("_codec", depends=["kts/_crc.h", "kts/_records.h", "kts/_slab.h"]), extension("_timeindex", depends=[])],
         compiler_directives=directives,
         emit_linenums=True,  # what the compiler, the sanitizers and a profile say is said of our lines
         # One folder of C a kind of build: Cython looks at file times only, not at the directives.

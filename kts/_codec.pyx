@@ -43,12 +43,11 @@ cdef extern from "_slab.h" nogil:
         ArrowArray* dictionary
         void (*release)(ArrowArray*) noexcept nogil
         void* private_data
-    int KTS_SLACK
+    int KTS_SLACK, KTS_LEAST_BYTES, KTS_SPARES
     int kts_add(int* p, int v)
     void* kts_swap(void** p, void* v)
-    bint kts_put(void** p, void* v)
+    bint kts_offer(void** p, void* v)
     bint KTS_LIKELY(bint x)
-    void kts_copy(uint8_t* to, const uint8_t* src, int64_t n, const uint8_t* src_end)
     uint16_t kts_be16(const uint8_t* p)
     uint32_t kts_be32(const uint8_t* p)
     uint64_t kts_be64(const uint8_t* p)
@@ -56,6 +55,40 @@ cdef extern from "_slab.h" nogil:
     void kts_put16(uint8_t* p, uint16_t v)
     void kts_put32(uint8_t* p, uint32_t v)
     void kts_put64(uint8_t* p, uint64_t v)
+
+cdef extern from "_records.h" nogil:
+    struct Buf "kts_buf":
+        uint8_t* p
+        int64_t cap
+    struct Text "kts_text":
+        Buf offsets
+        Buf data
+        Buf valid
+        int64_t rows
+        int64_t size
+        int64_t nulls
+    struct Run "kts_run":
+        const uint8_t* p
+        const uint8_t* last
+        const uint8_t* until
+        uint64_t base_offset
+        uint64_t base_timestamp
+        int64_t row
+        int64_t most
+        int64_t* offsets
+        int64_t* timestamps
+        int32_t* types
+        Text* key
+        Text* value
+        const uint8_t* base
+        int32_t buffer
+        int magic
+        const uint8_t* latest
+    int KTS_OFFSETS, KTS_TIMESTAMPS, KTS_TYPES, KTS_KEYS, KTS_VALUES, KTS_REST, KTS_VIEWS, KTS_CRC
+    void text_put "kts_text_put"(Text* t, int64_t row, const uint8_t* p, int64_t n, const uint8_t* end)
+    void view_put "kts_view_put"(Text* t, int64_t row, const uint8_t* p, int64_t n, const uint8_t* base, int32_t buffer)
+    void read_records "kts_read_records"(Run* r, int want)
+    void read_messages "kts_read_messages"(Run* r, int want)
 
 kts_crc_init()
 
@@ -329,18 +362,6 @@ cdef uint32_t SHARED = (1 << C_CODEC | 1 << C_PID | 1 << C_EPOCH | 1 << C_LEADER
 
 cdef int* WIDTH = [8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1]
 
-cdef struct Buf:
-    uint8_t* p
-    int64_t cap
-
-cdef struct Text:             # a column of byte strings
-    Buf offsets               # or 16-byte views
-    Buf data
-    Buf valid                 # bitmap, written from the first null on
-    int64_t rows
-    int64_t size
-    int64_t nulls
-
 cdef struct Mark:             # where an entry began, to take its rows back
     int64_t rows
     int64_t key_size, key_nulls, value_size, value_nulls
@@ -376,11 +397,11 @@ cdef int grow(Buf* b, int64_t need) noexcept nogil:
     cdef void* p
     if need <= b.cap:
         return 0
-    cap = b.cap + (b.cap >> 1)
+    cap = b.cap + (b.cap >> 1) if KTS_SPARES else need
     if cap < need:
         cap = need
-    if cap < 4096:
-        cap = 4096
+    if cap < KTS_LEAST_BYTES:
+        cap = KTS_LEAST_BYTES
     p = realloc(b.p, <size_t> cap)
     if p == NULL:
         return -1
@@ -469,8 +490,8 @@ cdef void slab_unref(Slab* s) noexcept nogil:
         drop_kept(s)
     release_bufs(s, &held)
     if held <= SPARE_BYTES:
-        for i in range(SPARES):
-            if kts_put(&SPARE[i], s):
+        for i in range(KTS_SPARES):
+            if kts_offer(&SPARE[i], s):
                 return
     release_bufs(s, NULL)
     free(s)
@@ -524,42 +545,6 @@ cdef int text_room(Text* t, int64_t rows, int64_t size, bint views) noexcept nog
     return 0
 
 
-cdef inline void text_null(Text* t, int64_t row) noexcept nogil:
-    if t.nulls == 0:
-        memset(t.valid.p, 0xFF, <size_t> t.valid.cap)
-    t.nulls += 1
-    t.valid.p[row >> 3] &= <uint8_t> ~(1 << (row & 7))
-
-
-cdef inline void text_put(Text* t, int64_t row, const uint8_t* p, int64_t n, const uint8_t* end) noexcept nogil:
-    """String ``row``: n bytes at p (n < 0: null); ``end`` bounds what may be read."""
-    if KTS_LIKELY(n >= 0):
-        kts_copy(t.data.p + t.size, p, n, end)
-        t.size += n
-    else:
-        text_null(t, row)
-    (<int32_t*> t.offsets.p)[row + 1] = <int32_t> t.size
-
-
-cdef inline void view_put(Text* t, int64_t row, const uint8_t* p, int64_t n, const uint8_t* base, int32_t buffer) \
-        noexcept nogil:
-    """View ``row``: up to 12 bytes inline, else prefix, buffer number and offset in it."""
-    cdef uint8_t* v = t.offsets.p + 16 * row
-    cdef int32_t* words = <int32_t*> v
-    if n > 12:
-        words[0] = <int32_t> n
-        memcpy(v + 4, p, 4)
-        words[2] = buffer
-        words[3] = <int32_t> (p - base)
-    else:
-        memset(v, 0, 16)
-        if n < 0:
-            text_null(t, row)
-        else:
-            words[0] = <int32_t> n
-            memcpy(v + 4, p, <size_t> n)
-
-
 # --- what a decode pass carries ------------------------------------------------------------------------
 
 cdef struct Pass:
@@ -567,6 +552,7 @@ cdef struct Pass:
     int64_t size
     int64_t position
     uint32_t want             # bit per column
+    int run                   # the same, for the hot loops
     bint views
     bint verify
     const uint8_t* base       # start of the variadic buffer that views point into now
@@ -575,6 +561,14 @@ cdef struct Pass:
 
 cdef inline bint wants(Pass* d, int column) noexcept nogil:
     return (d.want >> column) & 1
+
+
+cdef int run_of(uint32_t want, bint views, bint verify) noexcept nogil:
+    """What the hot loops are to do."""
+    return ((KTS_OFFSETS if want & 1 << C_OFFSET else 0) | (KTS_TIMESTAMPS if want & 1 << C_TIMESTAMP else 0)
+            | (KTS_TYPES if want & 1 << C_TYPE else 0) | (KTS_KEYS if want & 1 << C_KEY else 0)
+            | (KTS_VALUES if want & 1 << C_VALUE else 0) | (KTS_REST if want & 1 << C_HEADERS else 0)
+            | (KTS_VIEWS if views else 0) | (KTS_CRC if verify else 0))
 
 
 cdef int room(Pass* d, Slab* s, int64_t rows, int64_t size) noexcept nogil:
@@ -860,22 +854,105 @@ cdef inline int32_t sequence_at(int32_t base, int32_t delta) noexcept nogil:
     return <int32_t> (<uint32_t> base + <uint32_t> delta)
 
 
-cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, Err* err) noexcept nogil:
-    """Append the records at p[0:n] of batch e: 1, or -1 with ``err`` set."""
-    cdef const uint8_t* end = p + n
+cdef int read_record(Pass* d, Slab* s, Entry* e, int64_t row, const uint8_t** at, const uint8_t* end,
+                     const uint8_t* reach, Err* err) noexcept nogil:
+    """Append the record at ``at[0]``, every step checked: 1, or -1 with ``err`` set.
+
+    What lies behind the last field that is wanted is not looked at, here and in the hot loop.
+    """
+    cdef const uint8_t* p = at[0]
     cdef const uint8_t* stop
     cdef const uint8_t* key
-    cdef int64_t row = s.rows, i, delta, headers
+    cdef int64_t delta, headers
     cdef int32_t length, offset_delta, size, key_size
-    cdef int status, fault
-    cdef bint views = d.views, keep_headers = wants(d, C_HEADERS)
-    cdef bint want_key = wants(d, C_KEY), want_value = wants(d, C_VALUE)
-    cdef int64_t* offsets
-    cdef int64_t* timestamps
-    cdef int64_t* creates
-    cdef int32_t* sequences
-    cdef int32_t* header_offsets
+    cdef int status
+    cdef bint keep_headers = wants(d, C_HEADERS)
+    status = varint(&p, end, &length)
+    if status:
+        return bad_varint(err, status, 5, end - p)
+    if length < 0 or length > end - p:
+        return fail(err, FAULT_RECORD_LENGTH, length, end - p)
+    stop = p + length
+    p += 1                                     # attributes of a record are unused; a length of 0 fails just below
+    status = varlong(&p, stop, &delta)
+    if status:
+        return bad_varint(err, status, 10, stop - p if stop > p else 0)
+    status = varint(&p, stop, &offset_delta)
+    if status:
+        return bad_varint(err, status, 5, stop - p)
+    if wants(d, C_OFFSET):
+        (<int64_t*> s.fixed[C_OFFSET].p)[row] = <int64_t> (<uint64_t> e.offset + <uint64_t> <int64_t> offset_delta)
+    if wants(d, C_TIMESTAMP):
+        (<int64_t*> s.fixed[C_TIMESTAMP].p)[row] = <int64_t> (<uint64_t> e.base_timestamp + <uint64_t> delta)
+    at[0] = stop
+    if not d.run & (KTS_KEYS | KTS_VALUES | KTS_REST):
+        return 1
+    status = varint(&p, stop, &key_size)
+    if status:
+        return bad_varint(err, status, 5, stop - p)
+    if key_size > stop - p:
+        return fail(err, FAULT_KEY, key_size, stop - p)
+    key = p
+    if key_size > 0:
+        p += key_size
+    if d.run & KTS_KEYS:
+        if d.views:
+            view_put(&s.key, row, key, key_size, d.base, d.buffer)
+        else:
+            text_put(&s.key, row, key, key_size, reach)
+    if not d.run & (KTS_VALUES | KTS_REST):
+        return 1
+    status = varint(&p, stop, &size)
+    if status:
+        return bad_varint(err, status, 5, stop - p)
+    if size > stop - p:
+        return fail(err, FAULT_VALUE, size, stop - p)
+    if d.run & KTS_VALUES:
+        if d.views:
+            view_put(&s.value, row, p, size, d.base, d.buffer)
+        else:
+            text_put(&s.value, row, p, size, reach)
+    if not d.run & KTS_REST:
+        return 1
+    if size > 0:
+        p += size
+    status = varint(&p, stop, &size)
+    if status:
+        return bad_varint(err, status, 5, stop - p)
+    headers = s.header_key.rows
+    if size != 0 and read_headers(s, keep_headers, size, &p, stop, reach, err) < 0:
+        return -1
+    if p != stop:
+        return fail(err, FAULT_RECORD_REST, length, stop - p)
+    if keep_headers:
+        (<int32_t*> s.header_offsets.p)[row + 1] = <int32_t> s.header_key.rows
+        if s.header_key.rows > headers:
+            s.header_valid.p[row >> 3] |= <uint8_t> (1 << (row & 7))
+        else:
+            s.header_nulls += 1
+    return 1
 
+
+cdef void begin_run(Pass* d, Slab* s, Run* r, const uint8_t* p, const uint8_t* last, const uint8_t* reach) noexcept nogil:
+    """A run of the hot loops over p to ``last``; up to ``reach`` memory may be read."""
+    r.p = p
+    r.last = last if reach - last >= KTS_SLACK else reach - KTS_SLACK
+    r.row = s.rows
+    r.offsets = <int64_t*> s.fixed[C_OFFSET].p
+    r.timestamps = <int64_t*> s.fixed[C_TIMESTAMP].p
+    r.types = <int32_t*> s.fixed[C_TYPE].p
+    r.key = &s.key
+    r.value = &s.value
+    r.base = d.base
+    r.buffer = d.buffer
+
+
+cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, const uint8_t* reach, Err* err) noexcept nogil:
+    """Append the records at p[0:n] of batch e: 1, or -1 with ``err`` set."""
+    cdef const uint8_t* end = p + n
+    cdef int64_t first = s.rows, row, before, careful = 0
+    cdef int fault
+    cdef Run r
     err.count = e.count
     if e.count < 0:
         return fail(err, FAULT_COUNT, e.count, 0)
@@ -884,95 +961,38 @@ cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, Err
     fault = room(d, s, e.count, n)
     if fault:
         return fail(err, fault, 0, 0)
-    offsets = <int64_t*> s.fixed[C_OFFSET].p if wants(d, C_OFFSET) else NULL
-    timestamps = <int64_t*> s.fixed[C_TIMESTAMP].p if wants(d, C_TIMESTAMP) else NULL
-    creates = <int64_t*> s.fixed[C_CREATE].p if wants(d, C_CREATE) else NULL
-    sequences = <int32_t*> s.fixed[C_SEQUENCE].p if wants(d, C_SEQUENCE) else NULL
-    header_offsets = <int32_t*> s.header_offsets.p
-
-    for i in range(e.count):
-        status = varint(&p, end, &length)
-        if status:
-            err.record = i
-            return bad_varint(err, status, 5, end - p)
-        if length < 0 or length > end - p:
-            err.record = i
-            return fail(err, FAULT_RECORD_LENGTH, length, end - p)
-        stop = p + length
-        p += 1                                 # attributes of a record are unused; a length of 0 fails just below
-        status = varlong(&p, stop, &delta)
-        if status:
-            err.record = i
-            return bad_varint(err, status, 10, stop - p if stop > p else 0)
-        status = varint(&p, stop, &offset_delta)
-        if status:
-            err.record = i
-            return bad_varint(err, status, 5, stop - p)
-        status = varint(&p, stop, &key_size)
-        if status:
-            err.record = i
-            return bad_varint(err, status, 5, stop - p)
-        if key_size > stop - p:
-            err.record = i
-            return fail(err, FAULT_KEY, key_size, stop - p)
-        key = p
-        if key_size > 0:
-            p += key_size
-        status = varint(&p, stop, &size)
-        if status:
-            err.record = i
-            return bad_varint(err, status, 5, stop - p)
-        if size > stop - p:
-            err.record = i
-            return fail(err, FAULT_VALUE, size, stop - p)
-        if views:
-            if want_key:
-                view_put(&s.key, row, key, key_size, d.base, d.buffer)
-            if want_value:
-                view_put(&s.value, row, p, size, d.base, d.buffer)
+    begin_run(d, s, &r, p, end, reach)
+    r.most = first + e.count
+    r.base_offset = <uint64_t> e.offset
+    r.base_timestamp = <uint64_t> e.base_timestamp
+    while True:
+        before = r.row
+        if careful == 0:
+            read_records(&r, d.run)
+            if wants(d, C_HEADERS):
+                fill32(s.header_offsets.p, before + 1, r.row + 1, <int32_t> s.header_key.rows)
+                s.header_nulls += r.row - before
+            if r.row == before:
+                careful = 16                   # records with headers, most likely: the next ones have some, too
         else:
-            if want_key:
-                text_put(&s.key, row, key, key_size, end)
-            if want_value:
-                text_put(&s.value, row, p, size, end)
-        if size > 0:
-            p += size
-        # the usual end: one byte that says "no headers"
-        if KTS_LIKELY(p + 1 == stop and p[0] == 0):
-            p = stop
-        else:
-            status = varint(&p, stop, &size)
-            if status:
-                err.record = i
-                return bad_varint(err, status, 5, stop - p)
-            headers = s.header_key.rows
-            if size != 0 and read_headers(s, keep_headers, size, &p, stop, end, err) < 0:
-                err.record = i
-                return -1
-            if p != stop:
-                err.record = i
-                return fail(err, FAULT_RECORD_REST, length, stop - p)
-            if keep_headers and s.header_key.rows > headers:
-                s.header_valid.p[row >> 3] |= <uint8_t> (1 << (row & 7))
-                s.header_nulls -= 1
-        if offsets != NULL:
-            offsets[row] = <int64_t> (<uint64_t> e.offset + <uint64_t> <int64_t> offset_delta)
-        if timestamps != NULL:
-            timestamps[row] = <int64_t> (<uint64_t> e.base_timestamp + <uint64_t> delta)
-        if creates != NULL:
-            creates[row] = <int64_t> (<uint64_t> e.base_timestamp + <uint64_t> delta)
-        if sequences != NULL:
-            sequences[row] = sequence_at(e.base_sequence, offset_delta) if e.base_sequence >= 0 else -1
-        if keep_headers:
-            header_offsets[row + 1] = <int32_t> s.header_key.rows
-            s.header_nulls += 1
-        row += 1
-        s.key.rows = s.value.rows = row
-    if p != end:
-        err.record = -1
-        return fail(err, FAULT_REST, e.count, end - p)
-    fill_entry(d, s, e, s.rows, row)
-    s.rows = row
+            careful -= 1
+        if r.row == r.most:
+            break
+        err.record = r.row - first
+        if read_record(d, s, e, r.row, &r.p, end, reach, err) < 0:
+            return -1
+        r.row += 1
+    err.record = -1
+    if r.p != end:
+        return fail(err, FAULT_REST, e.count, end - r.p)
+    s.rows = s.key.rows = s.value.rows = r.row
+    if wants(d, C_CREATE):
+        memcpy(s.fixed[C_CREATE].p + 8 * first, s.fixed[C_TIMESTAMP].p + 8 * first, <size_t> (8 * (r.row - first)))
+    if wants(d, C_SEQUENCE):
+        for row in range(first, r.row):
+            (<int32_t*> s.fixed[C_SEQUENCE].p)[row] = -1 if e.base_sequence < 0 else sequence_at(
+                e.base_sequence, <int32_t> (<uint64_t> r.offsets[row] - <uint64_t> e.offset))
+    fill_entry(d, s, e, first, r.row)
     return 1
 
 
@@ -1023,6 +1043,50 @@ cdef int put_message(Pass* d, Slab* s, Entry* e, Entry* outer, const uint8_t* en
     return 1
 
 
+cdef enum:
+    RUN_BYTES = 65536         # of messages, for which room is made at once
+    RUN_ROWS = 2560           # and as many as they can be
+
+
+cdef const uint8_t* run_messages(Pass* d, Slab* s, Entry* outer, const uint8_t** at, const uint8_t* end,
+                                 const uint8_t* until, const uint8_t* reach) noexcept nogil:
+    """Append uncompressed messages of one magic, as many as the hot loop takes; the last of them, or NULL.
+
+    ``outer`` is their wrapper, or NULL.
+    """
+    cdef const uint8_t* last = end if end - at[0] < RUN_BYTES else at[0] + RUN_BYTES
+    cdef int64_t first = s.rows
+    cdef int32_t kind = -1
+    cdef Run r
+    if d.views and (d.base == NULL or last - d.base > INT32_MAX) or room(d, s, RUN_ROWS, RUN_BYTES):
+        return NULL                            # one by one then; whoever reads them tells what is wrong
+    begin_run(d, s, &r, at[0], last, reach)
+    r.latest = NULL
+    r.most = first + RUN_ROWS
+    r.until = until
+    r.magic = at[0][MAGIC_POSITION]
+    read_messages(&r, d.run)
+    at[0] = r.p
+    s.rows = s.key.rows = s.value.rows = r.row
+    if wants(d, C_CREATE):
+        memcpy(s.fixed[C_CREATE].p + 8 * first, s.fixed[C_TIMESTAMP].p + 8 * first, <size_t> (8 * (r.row - first)))
+    if outer != NULL and r.magic:
+        if outer.magic:
+            kind = (outer.attributes & LOG_APPEND_TIME) != 0
+        if wants(d, C_TYPE):
+            fill32(s.fixed[C_TYPE].p, first, r.row, kind)
+        if wants(d, C_TIMESTAMP) and kind == 1:
+            fill64(s.fixed[C_TIMESTAMP].p, first, r.row, outer.max_timestamp)
+    if wants(d, C_MAGIC):
+        fill8(s.fixed[C_MAGIC].p, first, r.row, <uint8_t> r.magic)
+    if wants(d, C_SEQUENCE):
+        fill32(s.fixed[C_SEQUENCE].p, first, r.row, -1)
+    if wants(d, C_HEADERS):
+        fill32(s.header_offsets.p, first + 1, r.row + 1, <int32_t> s.header_key.rows)
+        s.header_nulls += r.row - first
+    return r.latest
+
+
 cdef int read_wrapper(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, Err* err) noexcept nogil:
     """Append the inner messages at p[0:n] of wrapper e (AbstractLegacyRecordBatch.DeepRecordsIterator)."""
     cdef Entry inner
@@ -1031,9 +1095,17 @@ cdef int read_wrapper(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, E
     cdef int32_t stated
     cdef uint8_t magic
     cdef const uint8_t* end = p + n
+    cdef const uint8_t* latest
     err.count = -1
     err.record = 0
     while n - at >= LOG_OVERHEAD:
+        inner.p = p + at
+        if n - at > MAGIC_POSITION and p[at + MAGIC_POSITION] < 2:
+            latest = run_messages(d, s, e, &inner.p, end, end, end)
+            at = inner.p - p
+            if latest != NULL:
+                last = <int64_t> kts_be64(latest)
+                continue
         err.record = s.rows - first
         stated = <int32_t> kts_be32(p + at + 8)
         if stated < V0_OVERHEAD:
@@ -1087,9 +1159,18 @@ cdef enum Walk:
 cdef int walk(Pass* d, Slab* s, int64_t stop, Entry* e, Err* err) noexcept nogil:
     """Append whole uncompressed entries until ``stop`` is passed or a compressed one comes."""
     cdef int status
+    cdef const uint8_t* p
+    cdef const uint8_t* latest
     while True:
         if d.position >= stop:
             return WALK_STOP
+        if d.size - d.position > MAGIC_POSITION and d.data[d.position + MAGIC_POSITION] < 2 and not d.want & SHARED:
+            p = d.data + d.position
+            latest = run_messages(d, s, NULL, &p, d.data + d.size, d.data + (stop if stop < d.size else d.size),
+                                  d.data + d.size)
+            d.position = p - d.data
+            if latest != NULL:
+                continue
         set_mark(s)
         status = entry_header(d.data, d.size, d.position, e, err)
         if status < 1:
@@ -1111,7 +1192,7 @@ cdef int walk(Pass* d, Slab* s, int64_t stop, Entry* e, Err* err) noexcept nogil
             d.base = e.p
             return WALK_BASE
         if e.magic == 2:
-            status = read_batch(d, s, e, e.payload, e.payload_size, err)
+            status = read_batch(d, s, e, e.payload, e.payload_size, d.data + d.size, err)
         else:
             status = put_message(d, s, e, e, e.p + e.size, err)
             if status > 0:
@@ -1145,6 +1226,11 @@ cdef uint32_t xxh32_short(const uint8_t* p, int n) noexcept nogil:
 
 cdef object damaged(str text):
     return CorruptRecordError(text)
+
+
+cdef bint out_of_memory(object error):
+    """Whether a library's error means that; each has a way of its own to say so (lz4, zstandard; cramjam panics)."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "PanicException" or "llocation" in str(error)
 
 
 cdef object beyond(int64_t limit):
@@ -1187,11 +1273,12 @@ cdef class Inflater:
                 self.lz4_frame(p, n, limit, e.magic)
             else:
                 self.zstd_frames(p, n, limit)
-        except (CorruptRecordError, MemoryError, ImportError):
+        except BaseException as error:
             self.lz4 = self.zstd = None
-            raise
-        except Exception as error:
-            self.lz4 = self.zstd = None
+            if out_of_memory(error):
+                raise MemoryError() from None
+            if isinstance(error, (CorruptRecordError, ImportError)) or not isinstance(error, Exception):
+                raise
             name = compression.CODEC_NAMES[e.codec]
             raise CorruptRecordError(f"{name} data is damaged: {error}") from error
         return 0
@@ -1529,7 +1616,7 @@ cdef const void** text_node(Slab* s, int* used, Text* t, bint views, const void*
     cdef int i
     a.buffers = at
     at[0] = t.valid.p if t.nulls else NULL
-    at[1] = address(&t.offsets)
+    at[1] = address(&t.offsets) if t.rows else NOTHING
     if not views:
         at[2] = address(&t.data)
         a.n_buffers = 3
@@ -1577,7 +1664,7 @@ cdef ArrowArray* export(Slab* s, const uint8_t* ids, int n, bint views, uint32_t
             if column == C_HEADERS:
                 a.null_count = s.header_nulls
                 at[0] = address(&s.header_valid)
-                at[1] = address(&s.header_offsets)
+                at[1] = address(&s.header_offsets) if s.rows else NOTHING
             elif column == C_TXN or column == C_CONTROL or column == C_CRC_OK:
                 if pack(s, column) < 0:
                     return NULL
@@ -1650,7 +1737,7 @@ cdef class Decoder:
     cdef int64_t limit
     cdef uint32_t nullable
     cdef object failure
-    cdef bint busy
+    cdef void* busy           # this decoder, while a thread is in ``next``
     cdef bint ended
 
     def __cinit__(self, buf, bytes ids not None, bint views, bint verify_crc, int64_t max_decompressed_bytes):
@@ -1665,6 +1752,9 @@ cdef class Decoder:
         self.d.verify = verify_crc
         for column in ids:
             self.d.want |= <uint32_t> 1 << column
+        self.d.want |= (1 << C_TIMESTAMP if wants(&self.d, C_CREATE) else 0) | (
+            1 << C_OFFSET if wants(&self.d, C_SEQUENCE) else 0)          # the one is read off the other
+        self.d.run = run_of(self.d.want, views, verify_crc)
         self.nullable = self.d.want & (1 << C_BASE | 1 << C_DELTA | 1 << C_BASE_TS | 1 << C_MAX_TS)
         if self.nullable:
             self.d.want |= 1 << C_IS_BATCH
@@ -1683,17 +1773,22 @@ cdef class Decoder:
         CorruptRecordError
             Damage; after the whole entries before it were given, unless all was asked for in one piece.
         """
+        if kts_swap(&self.busy, <void*> self) != NULL:
+            raise ValueError("this decoder is running in another thread")
+        try:
+            return self.piece(slice_bytes)
+        finally:
+            kts_swap(&self.busy, NULL)
+
+    cdef object piece(self, int64_t slice_bytes):
         cdef Slab* s
         cdef ArrowArray* array
         cdef int status
-        if self.busy:
-            raise ValueError("this decoder is running in another thread")
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
         if self.ended:
             return 0
-        self.busy = True
         s = slab_take()
         try:
             if s == NULL:
@@ -1708,8 +1803,6 @@ cdef class Decoder:
                     raise
                 self.failure = error
             if s.rows == 0 and slice_bytes:
-                slab_unref(s)
-                s = NULL
                 return 0
             array = export(s, <const uint8_t*> PyBytes_AS_STRING(self.ids), <int> PyBytes_GET_SIZE(self.ids),
                            self.d.views, self.nullable)
@@ -1718,7 +1811,6 @@ cdef class Decoder:
             s = NULL                           # the array holds it now
             return <intptr_t> array
         finally:
-            self.busy = False
             if s != NULL:
                 slab_unref(s)
 
@@ -1765,7 +1857,8 @@ cdef class Decoder:
                 self.inflate(s, &e)
                 with nogil:
                     if e.magic == 2:
-                        status = read_batch(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
+                        status = read_batch(d, s, &e, self.inflater.out, self.inflater.out_size,
+                                            self.inflater.out + self.inflater.out_size, &err)
                     else:
                         status = read_wrapper(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
                 if status < 0:
@@ -1803,6 +1896,7 @@ def max_timestamp(buf, bint verify_crc, int64_t max_decompressed_bytes):
     cdef int status = WALK_STOP
     if s == NULL:
         raise MemoryError()
+    decoder.d.run |= KTS_REST                  # as Kafka, which looks at every field on its way
     try:
         while status != WALK_END:
             s.rows = s.key.rows = s.value.rows = 0

@@ -22,16 +22,28 @@ struct ArrowArray {
 #include <intrin.h>
 #define kts_add(p, v) (_InterlockedExchangeAdd((volatile long *)(p), (v)) + (v))
 #define kts_swap(p, v) _InterlockedExchangePointer((void *volatile *)(p), (v))
-#define kts_put(p, v) (_InterlockedCompareExchangePointer((void *volatile *)(p), (v), 0) == 0)
+#define kts_offer(p, v) (_InterlockedCompareExchangePointer((void *volatile *)(p), (v), 0) == 0)
 #define KTS_LIKELY(x) (x)
+#define KTS_INLINE __forceinline
 #else
 #define kts_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_ACQ_REL)
 #define kts_swap(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
-static inline int kts_put(void **place, void *value) {
+static inline int kts_offer(void **place, void *value) {
     void *empty = 0;
     return __atomic_compare_exchange_n(place, &empty, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 #define KTS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define KTS_INLINE inline __attribute__((always_inline))
+#endif
+
+/* Buffers have at least so many bytes, and so many sets of them are kept to be used again; where a fuzzer watches, they
+ * are as large as asked for and are given back, so that it sees every byte too far. */
+#if defined(KTS_FUZZ)
+#define KTS_LEAST_BYTES 1
+#define KTS_SPARES 0
+#else
+#define KTS_LEAST_BYTES 4096
+#define KTS_SPARES 4
 #endif
 
 /* Every destination of kts_copy has this much room behind what is asked for. */
@@ -44,6 +56,16 @@ static inline void kts_copy(uint8_t *to, const uint8_t *from, int64_t n, const u
     if (n <= 32 && left >= 32)
         memcpy(to, from, 32);
     else if (n <= KTS_SLACK && left >= KTS_SLACK)
+        memcpy(to, from, KTS_SLACK);
+    else
+        memcpy(to, from, (size_t)n);
+}
+
+/* The same where the source surely has KTS_SLACK bytes to read. */
+static inline void kts_copy_wide(uint8_t *to, const uint8_t *from, int64_t n) {
+    if (n <= 32)
+        memcpy(to, from, 32);
+    else if (n <= KTS_SLACK)
         memcpy(to, from, KTS_SLACK);
     else
         memcpy(to, from, (size_t)n);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from . import _codec
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -202,7 +202,8 @@ def decode(
     Raises
     ------
     CorruptRecordError
-        Any damage, with position, offset and record index where known; DecompressionLimitError for the bound.
+        Any damage, with position, offset and record index where known; DecompressionLimitError for the bound. What
+        lies in a record behind the last field that ``columns`` needs is not looked at, but for its CRC.
     TypeError, ValueError
         A wrong argument, named; a column that would pass Arrow's 2 GiB.
 
@@ -211,8 +212,8 @@ def decode(
     Source: Kafka 3.9.2's MemoryRecords; KIP-31, KIP-32, KIP-98.
     """
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
-    decoder = _decoder(buf, names, views, verify_crc, max_decompressed_bytes)
-    return _import(decoder.next(0), record_schema(names, bool(views)))
+    decoder, schema = _decoder(buf, names, views, verify_crc, max_decompressed_bytes), record_schema(names, bool(views))
+    return _import(decoder.next(0), schema)
 
 
 def iter_decode(
@@ -249,12 +250,25 @@ def iter_decode(
         raise ValueError(f"slice_bytes: expected 1 to 2^48 - 1, found {slice_bytes}")
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
     decoder = _decoder(buf, names, views, verify_crc, max_decompressed_bytes)
-    return _pieces(decoder, record_schema(names, bool(views)), slice_bytes)
+    return _Pieces(decoder, record_schema(names, bool(views)), slice_bytes)
 
 
-def _pieces(decoder: _codec.Decoder, schema: pa.Schema, slice_bytes: int) -> Iterator[pa.RecordBatch]:
-    while address := decoder.next(slice_bytes):
-        yield _import(address, schema)
+class _Pieces:
+    """A decoder's pieces. Not a generator: the decoder itself says so when two threads are in it at once."""
+
+    def __init__(self, decoder: _codec.Decoder, schema: pa.Schema, slice_bytes: int) -> None:
+        self._decoder = decoder
+        self._schema = schema
+        self._slice_bytes = slice_bytes
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        address = self._decoder.next(self._slice_bytes)
+        if not address:
+            raise StopIteration
+        return _import(address, self._schema)
 
 
 def scan_batches(buf: Any) -> pa.RecordBatch:
@@ -270,7 +284,8 @@ def scan_batches(buf: Any) -> pa.RecordBatch:
     CorruptRecordError
         An impossible size or magic; a wrong CRC only gives ``crcOk`` false.
     """
-    return _import(_codec.scan(buf), batch_schema())
+    schema = batch_schema()
+    return _import(_codec.scan(buf), schema)
 
 
 def valid_bytes(buf: Any) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[int], None]
-_DEEP = ["offset", "timestamp", "position", "magic", "timestampType", "baseOffset", "lastOffsetDelta", "maxTimestamp"]
+_DEEP = ["headers", "offset", "timestamp", "position", "magic", "timestampType", "baseOffset", "lastOffsetDelta", "maxTimestamp"]
 NO_NEXT = 2**63 - 1
 _LONGEST = 20  # findings of one kind in one file; the rest is counted
 

@@ -201,7 +201,7 @@ def _records(
     segment: Segment, position: int, data: memoryview, verify_crc: bool = True
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     try:
-        records = decode(data, ["offset", "timestamp"], verify_crc=verify_crc)
+        records = decode(data, ["offset", "timestamp", "headers"], verify_crc=verify_crc)
     except CorruptRecordError as error:
         raise at(error, segment.path, position) from error.__cause__
     return int64(records, "offset"), int64(records, "timestamp")

@@ -292,7 +292,7 @@ def _first_offset(path: str) -> int:
             return max(first, 0)
         size = int.from_bytes(data[8:12], "big") + OVERHEAD_BYTES
         try:
-            offsets = decode(data[:size], ["offset"])
+            offsets = decode(data[:size], ["offset", "headers"])
         except CorruptRecordError:
             return 0
         return int(offsets.column(0)[0].as_py()) if offsets.num_rows else 0

@@ -221,7 +221,7 @@ def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> l
     with files.File(segment.path) as file:
         data = file.read(position, size)
     try:
-        records = decode(data, ["offset", "key"])
+        records = decode(data, ["offset", "key", "headers"])
     except CorruptRecordError as error:
         raise at(error, segment.path, position) from error.__cause__
     return [
