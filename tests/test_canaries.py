@@ -216,7 +216,6 @@ def test_the_canary_is_in_the_memory_that_is_used_again_and_would_be_found() -> 
     assert not clean(ctypes.string_at(address, size))
 
 
-@pytest.mark.xfail(reason="a piece without rows leaves the first offset as it was in the memory used again")
 def test_no_rows_show_nothing() -> None:
     """Offsets of a piece without rows begin at 0, whatever views lay in that memory before."""
     for views in (True, False):

@@ -82,7 +82,13 @@ def test_an_index_entry_at_its_extremes_is_found(kind: str, at: int, field: int)
         assert index.check() == (time_findings(entries) if kind == "time" else offset_findings(entries))
         for target in (-(2**63), -1, 0, 25, BASE, BASE + 25, 2**63 - 1):
             found = index.lookup(target)
-            assert [found] == list(zip(*(a.tolist() for a in index.lookup_many([target])), strict=True))
+            [same] = zip(*(a.tolist() for a in index.lookup_many([target])), strict=True)
+            if not index.check():
+                assert same == found
+            else:  # entries that do not rise: which one is found depends on the steps of the search
+                keys, values = index.entries()
+                known = {*zip(keys.tolist(), values.tolist(), strict=True), (-1, BASE) if kind == "time" else (BASE, 0)}
+                assert {found, same} <= known
 
 
 def time_findings(entries: list[list[int]]) -> list[str]:
