@@ -45,7 +45,7 @@ def run(report: Report, total_bytes: int, seed: int, large_bytes: int) -> None:
     for corpus in corpora(2, "100 B", ["none", "lz4"], total_bytes, seed):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"{0:020}.log")
-            repeats = max(1, large_bytes // len(corpus.data))
+            repeats = -(-large_bytes // len(corpus.data))
             with path.open("wb") as file:
                 for _ in range(repeats):
                     file.write(corpus.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from .libraries import candidates
 from .table import GIVEN_CORES, Report, Seconds, all_cores, medians, reached, wall_seconds
 
 LEAST_SECONDS = 0.1 / (32 << 20)  # for each byte of a corpus: work is repeated up to that, so that starts do not count
+QUIET = 1.7  # speed-up of plain C below which something else uses the cores
 KIB = (16, 64, 256)
 GOALS = {"none": 1.7, "lz4": 1.5, "zstd": 1.5}
 HEADER = [
@@ -105,7 +107,7 @@ def held_back_by(found: float, machine: float, library: float | None) -> str:
     return "the lock around and between calls"
 
 
-def row(corpus: Corpus, kib: int, libraries: dict[str, float], rounds: int) -> list[str]:
+def row(corpus: Corpus, kib: int, libraries: dict[str, float], rounds: int, machines: list[float]) -> list[str]:
     floors = Floor(corpus), Floor(corpus)
     work, repeats = repeated(corpus, decoding(corpus))
     one, two = both(work)
@@ -116,6 +118,7 @@ def row(corpus: Corpus, kib: int, libraries: dict[str, float], rounds: int) -> l
     contenders |= {"C one": wall_seconds(c_one), "C two": wall_seconds(c_two)}
     taken = medians(contenders, rounds)
     found, machine = taken["one"] / taken["two"], taken["C one"] / taken["C two"]
+    machines.append(machine)
     library = libraries.get(floors[0].library)
     batches = 2 * repeats * len(corpus.entries)
     goal = GOALS.get(corpus.codec) if kib >= 64 or corpus.codec == "none" else None
@@ -137,14 +140,14 @@ def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
     if len(GIVEN_CORES) < 2:
         report.text("The table of two threads is left out: this process was given one core.")
         return
-    lines, calls = [], dict[tuple[str, str], list[str]]()
+    lines, machines, calls = [], list[float](), dict[tuple[str, str], list[str]]()
     with all_cores():
         for kib in KIB:
             for corpus in corpora(2, "100 B", list(CODECS), total_bytes, seed, Shape(kib << 10)):
                 libraries = library_speed_ups(corpus, rounds)
                 for name, found in libraries.items():
                     calls.setdefault((corpus.codec, name), []).append(f"{found:.2f}x")
-                lines.append(row(corpus, kib, libraries, rounds))
+                lines.append(row(corpus, kib, libraries, rounds, machines))
                 report.progress(" ".join(lines[-1]))
     lines.sort(key=lambda line: CODECS.index(line[0].split()[1]))
     report.text(
@@ -152,6 +155,9 @@ def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
         " C without the interpreter (CRCs of the same bytes) and of the fastest decompressor called in a plain loop,"
         " and how often a thread gave up its core, for each batch."
     )
+    if statistics.median(machines) < QUIET:
+        worth = f"{statistics.median(machines):.2f}x"
+        report.text(f"The machine was busy: two threads of plain C were worth {worth}. These figures say little.")
     report.table("Two threads against one, columns copied", HEADER, lines)
     title = "Decompressors alone, two threads against one, by the size of batches"
     report.table(title, LIBRARY_HEADER, [[*names, *found] for names, found in calls.items()])
