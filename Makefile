@@ -23,7 +23,7 @@ SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
 # What `make sanitize` leaves out: other processes and libraries, and memory as it is without a sanitizer.
 SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py \
 	tests/test_bench.py tests/test_interop.py tests/test_java.py tests/test_lint.py tests/test_packaging.py \
-	tests/test_readme.py
+	tests/test_readme.py tests/test_stubs.py tests/test_workflows.py
 PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?=
 

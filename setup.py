@@ -50,8 +50,8 @@ class BuildExtensions(build_ext):
         super().build_extensions()
 
 
-# Not abi3 (one wheel for all Pythons): against the limited API of 3.11 a single index lookup costs 1.2 to 1.3 times as much
-# (decoding of 100 B records 1.0, of one-record buffers 1.03, encoding 1.02), and 5 % is what it may cost.
+# Not abi3 (one wheel for all Pythons): against the limited API of 3.11 a single index lookup costs 1.2 to 1.3 times as
+# much (decoding of 100 B records 1.0, of one-record buffers 1.03, encoding 1.02), and 5 % is what it may cost.
 def extension(name: str, *, depends: list[str]) -> Extension:
     return Extension(
         f"kts.{name}", sources=[f"kts/{name}.pyx"], depends=depends, include_dirs=["kts"], define_macros=macros
@@ -61,7 +61,10 @@ def extension(name: str, *, depends: list[str]) -> Extension:
 setup(
     cmdclass={"build_ext": BuildExtensions},
     ext_modules=cythonize(
-        [extension("_codec", depends=["kts/_crc.h", "kts/_records.h", "kts/_slab.h"]), extension("_timeindex", depends=[])],
+        [
+            extension("_codec", depends=["kts/_crc.h", "kts/_records.h", "kts/_slab.h"]),
+            extension("_timeindex", depends=[]),
+        ],
         compiler_directives=directives,
         emit_linenums=True,  # what the compiler, the sanitizers and a profile say is said of our lines
         # One folder of C a kind of build: Cython looks at file times only, not at the directives.
