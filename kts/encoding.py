@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -212,6 +213,8 @@ class _Rows:
     def __init__(self, columns: dict[str, pa.Array], base_offset: int, own_times: bool, own_batches: bool) -> None:
         self.columns = columns
         self.count = len(next(iter(columns.values()))) if columns else 0
+        import pyarrow as pa
+
         times = "createTimestamp" if own_times and "createTimestamp" in columns else "timestamp"
         if "offset" not in columns:
             if base_offset > INT64_MAX - self.count + 1:
@@ -228,8 +231,8 @@ class _Rows:
         self.encoder = _codec.Encoder()
         self.encoder.rows(
             self.count,
-            self.offsets.ctypes.data,
-            self.times.ctypes.data,
+            pa.py_buffer(self.offsets).address,
+            pa.py_buffer(self.times).address,
             self.strings(columns.get("key"), "key"),
             self.strings(columns.get("value"), "value"),
             self.headers(columns.get("headers")),
@@ -263,8 +266,11 @@ class _Rows:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(f"batch: column {name!r}: expected {_wanted(name)}: {error}") from error
         if array.null_count:
-            array = array.fill_null(-1)
-        return np.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype=np.int64)
+            array = array.fill_null(_instead_of_null("offset"))
+        if not len(array):
+            return np.empty(0, dtype=np.int64)
+        # pyarrow's to_numpy ends the process where memory is short; reading the buffer is all there is to do
+        return np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
 
     def strings(self, array: pa.Array | None, name: str) -> tuple[int, int, int, int] | None:
         import pyarrow as pa
@@ -303,7 +309,8 @@ class _Rows:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(f"batch: column 'headers': expected {_wanted('headers')}: {error}") from error
         # a null list may span entries: rebuilt without them, offsets are all there is to know
-        array = array.drop_null() if not len(array) else array.fill_null([]) if array.null_count else array
+        if array.null_count:
+            array = array.fill_null(_instead_of_null("headers"))
         entries = array.values
         keys = entries.field("key")
         used = entries.slice(array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py())
@@ -319,6 +326,14 @@ class _Rows:
             self.strings(keys.cast(pa.binary()), "headers"),
             self.strings(entries.field("value"), "headers"),
         )
+
+
+@cache
+def _instead_of_null(name: str) -> Any:
+    """The Arrow scalar, made once: pyarrow ends the process where it makes one and memory is short."""
+    import pyarrow as pa
+
+    return pa.scalar([] if name == "headers" else -1, record_schema((name,), False).field(0).type)
 
 
 def _wanted(name: str) -> str:
@@ -348,15 +363,20 @@ def _preserved(rows: _Rows, level: int | None) -> bytes:
         )
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], rows.count)
+    mixed = np.zeros(rows.count, dtype=bool)  # another magic than the row before, inside a batch
+    mixed[1:] = (data["magic"][1:] != data["magic"][:-1]) & ~begins[1:]
+    mixes = np.flatnonzero(mixed)
+    if mixes.size:
+        first = int(starts[np.searchsorted(starts, mixes[0], "right") - 1])
+        last = int(ends[np.searchsorted(ends, mixes[0], "right")])
+        raise ValueError(
+            f"preserve_batches: rows {first} to {last - 1} came from one wrapper with messages of several magics, "
+            "which is read but not written; encode them without preserve_batches"
+        )
     compressors: dict[tuple[int, int], Compress] = {}
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
         row = {name: int(values[first]) for name, values in data.items()}
         magic, codec = row["magic"], row["attributes"] & 7
-        if (data["magic"][first:last] != magic).any():
-            raise ValueError(
-                f"preserve_batches: rows {first} to {last - 1} came from one wrapper with messages of several magics, "
-                "which is read but not written; encode them without preserve_batches"
-            )
         if magic not in (0, 1, 2) or codec > (ZSTD if magic == 2 else LZ4):
             raise ValueError(f"preserve_batches: row {first} has magic {magic} and codec {codec}")
         if codec and (codec, magic) not in compressors:
