@@ -92,6 +92,11 @@ def keep_find(target: str, data: bytes, what: str) -> Path:
     return path
 
 
+def known_finds() -> set[str]:
+    """Digests of what was found and not put away yet: such inputs are not run again."""
+    return {path.stem.rpartition("-")[2] for path in REGRESSIONS.rglob("found-*.txt")}
+
+
 def index_finds() -> list[tuple[str, bytes]]:
     """(target, input) of every kept find in an index."""
     paths = sorted(INDEX_REGRESSIONS.glob("*.txt"))

@@ -63,6 +63,7 @@ class Engine:
         self.seen = folder / f"seen-{number}.npy"
         self.rng = random.Random(f"{seed} {number}")
         self.executions = 0
+        self.known = corpus.known_finds()
         self.finds: dict[str, set[bytes]] = {}
         self.reported = 0.0
 
@@ -100,7 +101,7 @@ class Engine:
     def learn(self, state: State, data: bytes, new: bool = True) -> None:
         """Run an input and keep it if it reaches something new, and does so again when run again."""
         buffer = state.target.buffer(data)
-        if len(data) > MOST_INPUT or len(buffer) > corpus.MOST_BUFFER:
+        if len(data) > MOST_INPUT or len(buffer) > corpus.MOST_BUFFER or corpus.digest(buffer) in self.known:
             return
         self.run(state, buffer)
         if not self.trace.news(state.unseen, False):
