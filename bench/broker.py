@@ -67,10 +67,11 @@ def kafka_java(*arguments: str, heap: str = "256m") -> list[str]:
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker that runs: where clients connect, and its log directory."""
+    """A broker that runs: where clients connect, its log directory, its process."""
 
     address: str
     data: Path
+    process: int
 
 
 def free_ports(count: int) -> list[int]:
@@ -110,6 +111,6 @@ def running_broker() -> Iterator[Broker]:
                     if process.poll() is not None or time.monotonic() > deadline:
                         raise RuntimeError(f"the broker did not start:\n{said.read_text(errors='replace')[-3000:]}")
                     time.sleep(0.1)
-                yield Broker(f"127.0.0.1:{client}", data)
+                yield Broker(f"127.0.0.1:{client}", data, process.pid)
             finally:
                 process.terminate()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from .corpora import Corpus, corpora
 from .java import tool
+from .ready_made import SEGMENTS, ready_made_source, write_ready_made
 from .spark_session import cpu_and_clock, session
 from .table import Report, Seconds, medians, reached
 from .time_range import INDEX_INTERVAL, most_opened, write_segments
 
-SEGMENTS = 4
 GOAL = 0.80  # of what Spark makes of batches that cost nothing
 MOST_OPENED = 0.02  # of the log, by 1 % of its time; and an index interval a segment
 
@@ -22,57 +21,6 @@ MOST_OPENED = 0.02  # of the log, by 1 % of its time; and an index interval a se
 def measured(work: Callable[[], object]) -> Seconds:
     """CPU seconds of all processes that take part."""
     return lambda: cpu_and_clock(work)[0]
-
-
-def ready_made_source() -> type[Any]:
-    """A data source whose tasks decode nothing: each yields the same prepared batch again and again."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
-    class ReadyMadeReader(DataSourceReader):
-        def __init__(self, options: dict[str, str]) -> None:
-            self.path, self.repeats = options["path"], int(options["repeats"])
-
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(index) for index in range(SEGMENTS)]
-
-        def read(self, partition: InputPartition) -> Iterator[Any]:
-            import pyarrow as pa
-
-            with pa.ipc.open_file(self.path) as file:
-                batch = file.get_batch(0)
-                for _ in range(self.repeats):
-                    yield batch
-
-    class ReadyMade(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "ready_made"
-
-        def schema(self) -> str:
-            return (
-                "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"
-                " timestampType int"
-            )
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            return ReadyMadeReader(dict(self.options))
-
-    return ReadyMade
-
-
-def write_ready_made(partition: Path, path: Path, records: int) -> int:
-    """One batch as kts would yield it, in an Arrow file; how often each task yields it."""
-    import pyarrow as pa
-
-    import kts
-
-    columns = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-    batch = next(iter(kts.scan(partition, columns=columns)))
-    micros = batch.column("timestamp").cast(pa.timestamp("us", "UTC"))  # what Spark takes
-    batch = batch.set_column(columns.index("timestamp"), "timestamp", micros)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as file:
-        file.write_batch(batch)
-    return max(1, round(records / SEGMENTS / int(batch.num_rows)))
 
 
 def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:

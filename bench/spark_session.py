@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def descendants() -> Iterator[int]:
-    """This process and all below it: the JVM and its Python workers."""
+def processes(others: Iterable[int]) -> Iterator[int]:
+    """This process, those others, and all below them: the JVM and its Python workers."""
     parents: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -24,17 +24,17 @@ def descendants() -> Iterator[int]:
         except OSError:  # it ended meanwhile
             continue
         parents.setdefault(int(fields[1]), []).append(int(status.parent.name))
-    waiting = [os.getpid()]
+    waiting = [os.getpid(), *others]
     while waiting:
         process = waiting.pop()
         yield process
         waiting += parents.get(process, [])
 
 
-def tree_cpu_seconds() -> float:
-    """CPU time of the process tree, with the children that have ended and were waited for."""
+def tree_cpu_seconds(others: Iterable[int] = ()) -> float:
+    """CPU time of the process trees, with the children that have ended and were waited for."""
     total = 0
-    for process in descendants():
+    for process in processes(others):
         try:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -43,11 +43,11 @@ def tree_cpu_seconds() -> float:
     return total / TICKS
 
 
-def cpu_and_clock(work: Callable[[], object]) -> tuple[float, float]:
-    """CPU seconds of all processes that take part, and seconds on the clock."""
-    cpu, clock = tree_cpu_seconds(), time.perf_counter()
+def cpu_and_clock(work: Callable[[], object], others: Iterable[int] = ()) -> tuple[float, float]:
+    """CPU seconds of all processes that take part, such as a broker, and seconds on the clock."""
+    cpu, clock = tree_cpu_seconds(others), time.perf_counter()
     work()
-    return tree_cpu_seconds() - cpu, time.perf_counter() - clock
+    return tree_cpu_seconds(others) - cpu, time.perf_counter() - clock
 
 
 def session(cores: int = 1, jars: str = "") -> SparkSession:
