@@ -22,7 +22,7 @@ from fuzz.trace import Trace, all_blocks
 
 FOLDER = corpus.LOCAL.parent
 STUCK_SECONDS = 60
-MOST_CRASHES = 50
+MOST_CRASHES, SAME_CRASHES = 100, 3
 BROKEN, DAMAGED = 70, 86  # exit codes: the engine failed; a sanitizer reported
 OPTIONS = "detect_leaks=0:quarantine_size_mb=8:malloc_context_size=8:max_allocation_size_mb=256"
 OURS = re.compile(r"__pyx_(f|pf|pw)_3kts_|kts_")
@@ -86,6 +86,7 @@ class Worker:
         self.number, self.arguments, self.end = number, arguments, end
         self.log = FOLDER / f"log-{number}.txt"
         self.finds: list[str] = []
+        self.kinds: dict[str, int] = {}
         self.before = self.crashes = 0  # executions of the processes that ended, and how many did
         self.start()
 
@@ -143,6 +144,11 @@ class Worker:
         return corpus.Current(path).get() if path.exists() and path.stat().st_size else (0, "", b"")
 
     def find(self, target: str, buffer: bytes, what: str) -> None:
+        kind = re.sub("[0-9a-fx]+", "", what)
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        if self.kinds[kind] > SAME_CRASHES:
+            corpus.keep_again(buffer)
+            return
         path = corpus.keep_find(target, buffer, what)
         self.finds.append(f"find: {path}: {what}")
         print(self.finds[-1], flush=True)

@@ -94,7 +94,13 @@ def keep_find(target: str, data: bytes, what: str) -> Path:
 
 def known_finds() -> set[str]:
     """Digests of what was found and not put away yet: such inputs are not run again."""
-    return {path.stem.rpartition("-")[2] for path in REGRESSIONS.rglob("found-*.txt")}
+    more = {path.name for path in LOCAL.glob("again/*")}
+    return more | {path.stem.rpartition("-")[2] for path in REGRESSIONS.rglob("found-*.txt")}
+
+
+def keep_again(data: bytes) -> None:
+    """Remember one more input for which the process ends as for others, which were kept as finds."""
+    Folder("again").add(data)
 
 
 def index_finds() -> list[tuple[str, bytes]]:
