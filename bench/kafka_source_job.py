@@ -17,6 +17,7 @@ from bench.spark_session import cpu_and_clock, session
 
 WARM_UP = 2  # rounds that do not count: the JVM is still compiling
 
+
 def main(
     address: str, topic: str, directory: str, broker: int, records: int, cores: int, rounds: int, jars: str
 ) -> None:
