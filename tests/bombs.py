@@ -155,9 +155,7 @@ def bombs() -> list[Bomb]:
             Bomb(f"snappy chunk, {name} claimed: 256 MiB", 2, lambda c=claim: chunks(claiming(c, BOMB)), few),
             Bomb(f"snappy raw, {name} claimed: 256 MiB", 2, lambda c=claim: claiming(c, BOMB), few),
             Bomb(f"lz4, {name} claimed: 256 MiB", 3, lambda c=claim: frame(BOMB, claim=c), LIMIT),
-            Bomb(
-                f"zstd, {name} claimed: 256 MiB", 4, lambda c=claim: zframe(BOMB, c), LIMIT if claim == 1 else CORRUPT
-            ),
+            Bomb(f"zstd, {name} claimed: 256 MiB", 4, lambda c=claim: zframe(BOMB, c), CORRUPT),
         ]
         if claim > 1:
             found += [
