@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 INTERRUPTED = 130
 
@@ -19,4 +20,14 @@ def main() -> None:
         signal.signal(signal.SIGINT, end_at_once)
     from kts.cli import main as commands
 
-    commands(prog_name="kts")
+    try:
+        commands(prog_name="kts")
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        # All files are closed and all workers have ended. To take the modules apart, as Python would, takes longer than
+        # many a command.
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(end.code)

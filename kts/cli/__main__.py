@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import main
+from kts_command import main
 
 if __name__ == "__main__":
-    main(prog_name="kts")
+    main()
