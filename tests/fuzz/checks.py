@@ -17,7 +17,7 @@ import kts
 from kts.columns import record_schema
 
 BOUND = 1 << 20
-MOST_BYTES = 1 << 17
+MOST_BYTES = 1 << 18
 GUARD = GuardedBuffer(MOST_BYTES)
 ALL = kts.ALL_COLUMNS
 # Sets of columns that are read in a way of their own, if any are.

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 PACKED = HERE / "corpus"
 REGRESSIONS = HERE.parent / "regressions"
 INDEX_REGRESSIONS = REGRESSIONS / "indexes"
-MOST_BUFFER = 1 << 16
+MOST_BUFFER = 1 << 18
 LOCAL = HERE.parents[1] / "build" / "fuzz" / "corpus"
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
 
