@@ -16,15 +16,19 @@ Reading follows Kafka 3.9.2 (ByteBufferLogInputStream, DefaultRecordBatch, Defau
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport (
-    INT32_MAX, int8_t, int16_t, int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t,
+    INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from . import compression
 from .errors import CorruptRecordError, DecompressionLimitError
+
+cdef extern from "Python.h":
+    PyObject* PyBytes_AllocateUninitialised "PyBytes_FromStringAndSize"(const char* p, Py_ssize_t n) except NULL
+    int _PyBytes_Resize(PyObject** made, Py_ssize_t n) except -1
 
 cdef extern from "_crc.h" nogil:
     void kts_crc_init()
@@ -48,6 +52,7 @@ cdef extern from "_slab.h" nogil:
     void* kts_swap(void** p, void* v)
     bint kts_offer(void** p, void* v)
     bint KTS_LIKELY(bint x)
+    void kts_copy(uint8_t* to, const uint8_t* src, int64_t n, const uint8_t* src_end)
     uint16_t kts_be16(const uint8_t* p)
     uint32_t kts_be32(const uint8_t* p)
     uint64_t kts_be64(const uint8_t* p)
@@ -2011,6 +2016,7 @@ def scan(buf):
 cdef struct Strings:          # an Arrow binary column
     const int32_t* offsets
     const uint8_t* data
+    const uint8_t* end        # of the memory that may be read
     const uint8_t* valid      # NULL: no nulls
     int64_t shift             # the array's offset
 
@@ -2041,6 +2047,17 @@ cdef enum:
     LARGEST_ENTRY = 2147483635
 
 
+cdef struct Sink:             # where bytes are written
+    uint8_t* p
+    int64_t cap
+    int64_t end
+
+cdef enum:
+    FULL = -1                 # the row does not fit the batch any more
+    CRAMPED = -2              # the sink is to be made larger
+    HUGE = -3                 # the row is too large for any
+
+
 cdef inline int64_t string_at(const Strings* t, int64_t row, const uint8_t** p) noexcept nogil:
     """Length of a string, -1 where null."""
     cdef int64_t i = row + t.shift
@@ -2050,21 +2067,8 @@ cdef inline int64_t string_at(const Strings* t, int64_t row, const uint8_t** p) 
     return t.offsets[i + 1] - t.offsets[i]
 
 
-cdef inline uint64_t zigzag(int64_t v) noexcept nogil:
-    return (<uint64_t> v << 1) ^ <uint64_t> (v >> 63)
-
-
-cdef inline int varint_size(int64_t v) noexcept nogil:
-    cdef uint64_t raw = zigzag(v)
-    cdef int n = 1
-    while raw >= 0x80:
-        raw >>= 7
-        n += 1
-    return n
-
-
 cdef inline uint8_t* put_varint(uint8_t* p, int64_t v) noexcept nogil:
-    cdef uint64_t raw = zigzag(v)
+    cdef uint64_t raw = (<uint64_t> v << 1) ^ <uint64_t> (v >> 63)
     while raw >= 0x80:
         p[0] = <uint8_t> (raw | 0x80)
         raw >>= 7
@@ -2073,70 +2077,67 @@ cdef inline uint8_t* put_varint(uint8_t* p, int64_t v) noexcept nogil:
     return p + 1
 
 
-cdef inline uint8_t* put_string(uint8_t* p, const uint8_t* string, int64_t n) noexcept nogil:
-    """Length and bytes; n < 0 is null."""
+cdef inline uint8_t* put_string(uint8_t* p, const uint8_t* string, int64_t n, const uint8_t* end) noexcept nogil:
+    """Length and bytes; n < 0 is null. KTS_SLACK bytes more are written to, but not counted."""
     p = put_varint(p, n)
     if n > 0:
-        memcpy(p, string, <size_t> n)
+        kts_copy(p, string, n, end)
         p += n
     return p
 
 
-cdef int64_t record_size(const Rows* r, int64_t row, int64_t time_delta, int64_t offset_delta) noexcept nogil:
-    """Bytes of a record without its length field."""
-    cdef const uint8_t* p = NULL
-    cdef int64_t n = string_at(&r.key, row, &p), size, h, first = 0, last = 0
-    size = 1 + varint_size(time_delta) + varint_size(offset_delta) + varint_size(n) + (n if n > 0 else 0)
-    n = string_at(&r.value, row, &p)
-    size += varint_size(n) + (n if n > 0 else 0)
+cdef int64_t put_record(Sink* out, const Rows* r, int64_t row, int64_t time_delta, int64_t offset_delta, int64_t most,
+                        int* prefix) noexcept nogil:
+    """Write a record behind ``out.end``: its bytes, FULL where they are more than ``most``, CRAMPED.
+
+    ``prefix`` is the width of the last record's length field, and most likely of this one's: the field is known last.
+    """
+    cdef const uint8_t* key = NULL
+    cdef const uint8_t* value = NULL
+    cdef int64_t key_size = string_at(&r.key, row, &key), size = string_at(&r.value, row, &value), h, n, first = 0, last
+    cdef int64_t count = 0, need = 48 + KTS_SLACK + key_size + size
+    cdef uint8_t* start
+    cdef uint8_t* body
+    cdef uint8_t* p
     if r.headers != NULL:
         first = r.headers[row + r.header_shift]
         last = r.headers[row + r.header_shift + 1]
-    size += varint_size(last - first)
-    for h in range(first, last):
-        n = string_at(&r.header_key, h, &p)
-        size += varint_size(n) + n
-        n = string_at(&r.header_value, h, &p)
-        size += varint_size(n) + (n if n > 0 else 0)
-    return size
-
-
-cdef int put_record(Buf* out, int64_t* end, const Rows* r, int64_t row, int64_t time_delta, int64_t offset_delta,
-                    int64_t size) noexcept nogil:
-    cdef const uint8_t* string = NULL
-    cdef int64_t h, n, first = 0, last = 0
-    cdef uint8_t* p
-    if grow(out, end[0] + size + 10):
-        return -1
-    p = put_varint(out.p + end[0], size)
-    p[0] = 0
-    p = put_varint(p + 1, time_delta)
+        count = last - first
+        for h in range(first, last):
+            need += 10 + string_at(&r.header_key, h, &value) + string_at(&r.header_value, h, &value)
+        string_at(&r.value, row, &value)
+    if need - KTS_SLACK - 48 > most:
+        return FULL
+    if out.end + need > out.cap:
+        return CRAMPED
+    start = out.p + out.end
+    body = start + prefix[0]
+    body[0] = 0
+    p = put_varint(body + 1, time_delta)
     p = put_varint(p, offset_delta)
-    n = string_at(&r.key, row, &string)
-    p = put_string(p, string, n)
-    n = string_at(&r.value, row, &string)
-    p = put_string(p, string, n)
-    if r.headers != NULL:
-        first = r.headers[row + r.header_shift]
-        last = r.headers[row + r.header_shift + 1]
-    p = put_varint(p, last - first)
-    for h in range(first, last):
-        n = string_at(&r.header_key, h, &string)
-        p = put_string(p, string, n)
-        n = string_at(&r.header_value, h, &string)
-        p = put_string(p, string, n)
-    end[0] = p - out.p
-    return 0
+    p = put_string(p, key, key_size, r.key.end)
+    p = put_string(p, value, size, r.value.end)
+    p = put_varint(p, count)
+    for h in range(first, first + count):
+        n = string_at(&r.header_key, h, &key)
+        p = put_string(p, key, n, r.header_key.end)
+        n = string_at(&r.header_value, h, &key)
+        p = put_string(p, key, n, r.header_value.end)
+    size = p - body
+    n = put_varint(start, size) - start
+    if n != prefix[0]:
+        # the length was written over the body's first bytes, or a gap is left: once more with the right width
+        prefix[0] = <int> n
+        return put_record(out, r, row, time_delta, offset_delta, most, prefix)
+    return n + size if n + size <= most else FULL
 
 
-cdef int put_batch(Buf* out, int64_t* end, const Head* h, int32_t count, const uint8_t* records, int64_t n) noexcept nogil:
-    """Append a record batch around its (compressed) records."""
-    cdef uint8_t* p
-    if grow(out, end[0] + BATCH_OVERHEAD + n):
-        return -1
-    p = out.p + end[0]
+cdef void put_head(Sink* out, int64_t at, const Head* h, int32_t count) noexcept nogil:
+    """The header of the batch that begins at ``at`` and ends where the sink does."""
+    cdef uint8_t* p = out.p + at
+    cdef int64_t size = out.end - at
     kts_put64(p, <uint64_t> h.offset)
-    kts_put32(p + 8, <uint32_t> (n + BATCH_OVERHEAD - LOG_OVERHEAD))
+    kts_put32(p + 8, <uint32_t> (size - LOG_OVERHEAD))
     kts_put32(p + 12, <uint32_t> h.leader_epoch)
     p[16] = 2
     kts_put16(p + 21, <uint16_t> h.attributes)
@@ -2147,42 +2148,67 @@ cdef int put_batch(Buf* out, int64_t* end, const Head* h, int32_t count, const u
     kts_put16(p + 51, <uint16_t> h.producer_epoch)
     kts_put32(p + 53, <uint32_t> h.base_sequence)
     kts_put32(p + 57, <uint32_t> count)
-    memcpy(p + BATCH_OVERHEAD, records, <size_t> n)
-    kts_put32(p + 17, kts_crc32c(p + 21, <size_t> (n + BATCH_OVERHEAD - 21)))
-    end[0] += BATCH_OVERHEAD + n
-    return 0
+    kts_put32(p + 17, kts_crc32c(p + 21, <size_t> (size - 21)))
 
 
-cdef int put_entry(Buf* out, int64_t* end, int magic, int attributes, int64_t offset, int64_t timestamp,
-                   const uint8_t* key, int64_t key_size, const uint8_t* value, int64_t value_size) noexcept nogil:
-    """Append a message of magic 0 or 1 with its offset and size; sizes below 0 are null."""
+cdef int put_entry(Sink* out, int magic, int attributes, int64_t offset, int64_t timestamp, const uint8_t* key,
+                   int64_t key_size, const uint8_t* key_end, const uint8_t* value, int64_t value_size,
+                   const uint8_t* value_end) noexcept nogil:
+    """Append a message of magic 0 or 1 with its offset and size; sizes below 0 are null. 0, CRAMPED or HUGE."""
     cdef int64_t size = (V1_OVERHEAD if magic else V0_OVERHEAD)
     cdef uint8_t* p
-    cdef uint8_t* start
+    cdef uint8_t* start = out.p + out.end
     size += (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
-    if grow(out, end[0] + LOG_OVERHEAD + size):
-        return -1
-    start = p = out.p + end[0]
-    kts_put64(p, <uint64_t> offset)
-    kts_put32(p + 8, <uint32_t> size)
-    p[16] = <uint8_t> magic
-    p[17] = <uint8_t> attributes
-    p += 18
+    if size > LARGEST_ENTRY:
+        return HUGE
+    if out.end + LOG_OVERHEAD + size + KTS_SLACK > out.cap:
+        return CRAMPED
+    kts_put64(start, <uint64_t> offset)
+    kts_put32(start + 8, <uint32_t> size)
+    start[16] = <uint8_t> magic
+    start[17] = <uint8_t> attributes
+    p = start + 18
     if magic:
         kts_put64(p, <uint64_t> timestamp)
         p += 8
     kts_put32(p, <uint32_t> key_size)
     p += 4
     if key_size > 0:
-        memcpy(p, key, <size_t> key_size)
+        kts_copy(p, key, key_size, key_end)
         p += key_size
     kts_put32(p, <uint32_t> value_size)
     p += 4
     if value_size > 0:
-        memcpy(p, value, <size_t> value_size)
+        kts_copy(p, value, value_size, value_end)
     kts_put32(start + 12, kts_crc32(start + 16, <size_t> (size - 4)))
-    end[0] += LOG_OVERHEAD + size
+    out.end += LOG_OVERHEAD + size
     return 0
+
+
+cdef int64_t put_rows(Sink* out, const Rows* r, int64_t row, int64_t last, int magic, int attributes, bint own,
+                      int64_t time, int64_t base, int64_t most, int64_t* top, int* status) noexcept nogil:
+    """Append messages of rows up to ``last``, one at least, while they end within ``most`` bytes; the next row.
+
+    Offsets are written relative to ``base``. ``status`` is 0, CRAMPED or HUGE; ``top`` the greatest of the rows' times.
+    """
+    cdef const uint8_t* key = NULL
+    cdef const uint8_t* value = NULL
+    cdef int64_t key_size, value_size, before, overhead = LOG_OVERHEAD + (V1_OVERHEAD if magic else V0_OVERHEAD)
+    status[0] = 0
+    while row < last:
+        key_size = string_at(&r.key, row, &key)
+        value_size = string_at(&r.value, row, &value)
+        before = out.end + overhead + (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
+        if before > most and out.end:
+            break
+        status[0] = put_entry(out, magic, attributes, r.offsets[row] - base, r.times[row] if own else time,
+                              key, key_size, r.key.end, value, value_size, r.value.end)
+        if status[0]:
+            break
+        if r.times[row] > top[0]:
+            top[0] = r.times[row]
+        row += 1
+    return row
 
 
 cdef class Encoder:
@@ -2192,17 +2218,17 @@ cdef class Encoder:
     """
 
     cdef Rows r
-    cdef Buf out
-    cdef Buf body
-    cdef int64_t end
-    cdef int64_t body_end
+    cdef Sink out             # the bytes object that will be the result
+    cdef PyObject* made
+    cdef Sink body            # what is to be compressed
 
     def __dealloc__(self):
-        free(self.out.p)
+        Py_XDECREF(self.made)
         free(self.body.p)
 
     def rows(self, int64_t count, intptr_t offsets, intptr_t times, key, value, headers):
-        """Where the rows lie: addresses of int64 columns; (offsets, data, valid, shift) of binary ones, or None."""
+        """Where the rows lie: addresses of int64 columns; (offsets, data, bytes of data, valid, shift) of binary ones,
+        or None."""
         self.r.count = count
         self.r.offsets = <const int64_t*> offsets
         self.r.times = <const int64_t*> times
@@ -2220,13 +2246,42 @@ cdef class Encoder:
             return 0
         t.offsets = <const int32_t*> <intptr_t> column[0]
         t.data = <const uint8_t*> <intptr_t> column[1]
-        t.valid = <const uint8_t*> <intptr_t> column[2]
-        t.shift = column[3]
+        t.end = t.data + <intptr_t> column[2]
+        t.valid = <const uint8_t*> <intptr_t> column[3]
+        t.shift = column[4]
         return 0
 
-    cdef int memory(self, int status) except -1:
-        if status:
-            raise MemoryError()
+    cdef int64_t data_bytes(self):
+        """About as many bytes as all rows take; memory that is not written to costs nothing."""
+        cdef int64_t total = 65536 + self.r.count * (LOG_OVERHEAD + V1_OVERHEAD)
+        if self.r.key.offsets != NULL:
+            total += self.r.key.offsets[self.r.key.shift + self.r.count] - self.r.key.offsets[self.r.key.shift]
+        if self.r.value.offsets != NULL:
+            total += self.r.value.offsets[self.r.value.shift + self.r.count] - self.r.value.offsets[self.r.value.shift]
+        return total
+
+    cdef int more(self, Sink* sink, int64_t least) except -1:
+        """Make a sink larger, by ``least`` bytes behind its end or more."""
+        cdef Buf buf
+        cdef int64_t cap = sink.cap + (sink.cap >> 1)
+        if cap < sink.end + least:
+            cap = sink.end + least
+        if sink == &self.body:
+            buf.p = sink.p
+            buf.cap = sink.cap
+            if grow(&buf, cap):
+                raise MemoryError()
+            sink.p = buf.p
+            sink.cap = buf.cap
+            return 0
+        sink.cap = 0
+        if self.made == NULL:
+            cap = max(cap, self.data_bytes())
+            self.made = PyBytes_AllocateUninitialised(NULL, cap)
+        else:
+            _PyBytes_Resize(&self.made, cap)
+        sink.p = <uint8_t*> PyBytes_AS_STRING(<object> self.made)
+        sink.cap = cap
         return 0
 
     def batch(self, int64_t first, int64_t last, int64_t most_bytes, head, compress):
@@ -2236,110 +2291,111 @@ cdef class Encoder:
         producer epoch, base sequence); None for an item that follows from the rows. Returns the first row not written.
         """
         cdef Head h
-        cdef int64_t row = first, size, time_delta, offset_delta, time, top = -1
-        cdef int status = 0
+        cdef int64_t row = first, begin = self.out.end, body = 0, size = 0, time_delta, offset_delta, time, top = -1, most
+        cdef int prefix = 1
         cdef bytes packed
+        cdef Sink* sink = &self.out if compress is None else &self.body
         h.attributes = head[0]
         h.offset = self.r.offsets[first] if head[1] is None else head[1]
         h.base_timestamp = self.r.times[first] if head[3] is None else head[3]
         h.leader_epoch, h.producer_id, h.producer_epoch, h.base_sequence = head[5:]
-        self.body_end = 0
-        with nogil:
-            while row < last:
-                time = self.r.times[row]
-                time_delta = <int64_t> (<uint64_t> time - <uint64_t> h.base_timestamp)
-                offset_delta = <int64_t> (<uint64_t> self.r.offsets[row] - <uint64_t> h.offset)
-                if offset_delta > INT32_MAX or offset_delta < -<int64_t> INT32_MAX - 1:
-                    break
-                size = record_size(&self.r, row, time_delta, offset_delta)
-                if row > first and self.body_end + size + varint_size(size) + BATCH_OVERHEAD > most_bytes:
-                    break
-                if self.body_end + size + 5 + BATCH_OVERHEAD > LARGEST_ENTRY:
-                    break
-                status = put_record(&self.body, &self.body_end, &self.r, row, time_delta, offset_delta, size)
-                if status:
-                    break
-                if time > top:
-                    top = time
-                row += 1
-        self.memory(status)
+        if self.out.cap - begin < BATCH_OVERHEAD:
+            self.more(&self.out, BATCH_OVERHEAD)
+        if compress is None:
+            self.out.end = body = begin + BATCH_OVERHEAD
+        self.body.end = 0
+        while True:
+            with nogil:
+                while row < last:
+                    time = self.r.times[row]
+                    time_delta = <int64_t> (<uint64_t> time - <uint64_t> h.base_timestamp)
+                    offset_delta = <int64_t> (<uint64_t> self.r.offsets[row] - <uint64_t> h.offset)
+                    if offset_delta > INT32_MAX or offset_delta < -<int64_t> INT32_MAX - 1:
+                        break
+                    most = LARGEST_ENTRY if row == first or most_bytes > LARGEST_ENTRY else most_bytes
+                    size = put_record(sink, &self.r, row, time_delta, offset_delta,
+                                      most - BATCH_OVERHEAD - (sink.end - body), &prefix)
+                    if size < 0:
+                        break
+                    sink.end += size
+                    if time > top:
+                        top = time
+                    row += 1
+            if row == last or size != CRAMPED:
+                break
+            self.more(sink, 65536)
+            size = 0
         if row == first:
+            self.out.end = begin
             raise ValueError(f"batch: the record at row {first} does not fit a batch")
         h.last_offset_delta = self.r.offsets[row - 1] - h.offset if head[2] is None else head[2]
         h.max_timestamp = top if head[4] is None else head[4]
-        if compress is None:
-            self.memory(put_batch(&self.out, &self.end, &h, <int32_t> (row - first), self.body.p, self.body_end))
-        else:
-            packed = compress(PyBytes_FromStringAndSize(<char*> self.body.p, self.body_end))
-            if PyBytes_GET_SIZE(packed) + BATCH_OVERHEAD > LARGEST_ENTRY:
+        if compress is not None:
+            packed = compress(PyMemoryView_FromMemory(<char*> self.body.p, self.body.end, PyBUF_READ))
+            size = PyBytes_GET_SIZE(packed)
+            if size + BATCH_OVERHEAD > LARGEST_ENTRY:
                 raise ValueError(f"batch: the compressed records of row {first} do not fit a batch")
-            self.memory(put_batch(&self.out, &self.end, &h, <int32_t> (row - first),
-                                  <const uint8_t*> PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed)))
+            if self.out.cap - begin < BATCH_OVERHEAD + size:
+                self.more(&self.out, BATCH_OVERHEAD + size)
+            memcpy(self.out.p + begin + BATCH_OVERHEAD, PyBytes_AS_STRING(packed), <size_t> size)
+            self.out.end = begin + BATCH_OVERHEAD + size
+        with nogil:
+            put_head(&self.out, begin, &h, <int32_t> (row - first))
         return row
 
     def messages(self, int64_t first, int64_t last, int magic, int attributes, append_time):
         """Append uncompressed messages of rows first to last; ``append_time`` is the time of all, None: their own."""
-        cdef int64_t time = 0 if append_time is None else append_time
+        cdef int64_t time = 0 if append_time is None else append_time, row = first, top = -1
         cdef bint own = append_time is None
-        cdef int status
-        with nogil:
-            status = self.put_rows(&self.out, &self.end, first, last, magic, attributes, own, time, 0)
-        if status < 0:
-            raise ValueError("batch: a record does not fit a message")
-        self.memory(status)
-
-    cdef int put_rows(self, Buf* out, int64_t* end, int64_t first, int64_t last, int magic, int attributes, bint own,
-                      int64_t time, int64_t base) noexcept nogil:
-        """0; 1 without memory; -1 where a row is too large. Offsets are written relative to ``base``."""
-        cdef int64_t row, key_size, value_size
-        cdef const uint8_t* key = NULL
-        cdef const uint8_t* value = NULL
-        for row in range(first, last):
-            key_size = string_at(&self.r.key, row, &key)
-            value_size = string_at(&self.r.value, row, &value)
-            if key_size + value_size > LARGEST_ENTRY - V1_OVERHEAD:
-                return -1
-            if put_entry(out, end, magic, attributes, self.r.offsets[row] - base,
-                         self.r.times[row] if own else time, key, key_size, value, value_size):
-                return 1
-        return 0
+        cdef int status = 0
+        while row < last:
+            with nogil:
+                row = put_rows(&self.out, &self.r, row, last, magic, attributes, own, time, 0, INT64_MAX, &top, &status)
+            if status == HUGE:
+                raise ValueError(f"batch: the record at row {row} does not fit a message")
+            if status == CRAMPED:
+                self.more(&self.out, 65536)
 
     def wrapper(self, int64_t first, int64_t last, int64_t most_bytes, int magic, int attributes, append_time, compress):
         """Append one compressed message around rows from ``first`` on, as ``batch``; inner offsets are absolute in
         magic 0 and relative to the first in magic 1. Returns the first row not written."""
-        cdef int64_t row = first, n, top = -1, time
-        cdef const uint8_t* p = NULL
-        cdef int status = 0, overhead = LOG_OVERHEAD + (V1_OVERHEAD if magic else V0_OVERHEAD)
+        cdef int64_t row = first, top = -1, time, most = most_bytes - LOG_OVERHEAD - (V1_OVERHEAD if magic else V0_OVERHEAD)
         cdef int64_t base = self.r.offsets[first] if magic else 0
+        cdef const uint8_t* p
+        cdef int status = CRAMPED
         cdef bytes packed
-        self.body_end = 0
-        with nogil:
-            while row < last:
-                n = overhead
-                n += max(string_at(&self.r.key, row, &p), <int64_t> 0)
-                n += max(string_at(&self.r.value, row, &p), <int64_t> 0)
-                if (row > first and self.body_end + n + overhead > most_bytes) or self.body_end + n > LARGEST_ENTRY:
-                    break
-                status = self.put_rows(&self.body, &self.body_end, row, row + 1, magic, 0, True, 0, base)
-                if status:
-                    break
-                if self.r.times[row] > top:
-                    top = self.r.times[row]
-                row += 1
-        if row == first and status <= 0:
+        self.body.end = 0
+        while status == CRAMPED:
+            with nogil:
+                row = put_rows(&self.body, &self.r, row, last, magic, 0, True, 0, base,
+                               most if most < LARGEST_ENTRY else LARGEST_ENTRY, &top, &status)
+            if status == CRAMPED:
+                self.more(&self.body, 65536)
+        if row == first:
             raise ValueError(f"batch: the record at row {first} does not fit a message")
-        self.memory(status)
-        packed = compress(PyBytes_FromStringAndSize(<char*> self.body.p, self.body_end))
-        if PyBytes_GET_SIZE(packed) > LARGEST_ENTRY - V1_OVERHEAD:
-            raise ValueError(f"batch: the compressed messages of row {first} do not fit a message")
+        packed = compress(PyMemoryView_FromMemory(<char*> self.body.p, self.body.end, PyBUF_READ))
         time = top if append_time is None else append_time
-        self.memory(put_entry(&self.out, &self.end, magic, attributes, self.r.offsets[row - 1], time, NULL, -1,
-                              <const uint8_t*> PyBytes_AS_STRING(packed), PyBytes_GET_SIZE(packed)))
-        return row
+        p = <const uint8_t*> PyBytes_AS_STRING(packed)
+        while True:
+            status = put_entry(&self.out, magic, attributes, self.r.offsets[row - 1], time, NULL, -1, NULL,
+                               p, PyBytes_GET_SIZE(packed), p + PyBytes_GET_SIZE(packed))
+            if status == 0:
+                return row
+            if status == HUGE:
+                raise ValueError(f"batch: the compressed messages of row {first} do not fit a message")
+            self.more(&self.out, LOG_OVERHEAD + V1_OVERHEAD + KTS_SLACK + PyBytes_GET_SIZE(packed))
 
     def result(self):
-        """All that was appended."""
-        return PyBytes_FromStringAndSize(<char*> self.out.p, self.end)
+        """All that was appended; the encoder is empty then."""
+        cdef object data
+        if self.made == NULL:
+            return b""
+        _PyBytes_Resize(&self.made, self.out.end)
+        self.out.cap = self.out.end = 0
+        data = <object> self.made
+        Py_DECREF(data)
+        self.made = NULL
+        return data
 
 
 def crc32c(buf):

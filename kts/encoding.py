@@ -272,7 +272,7 @@ class _Rows:
         # pyarrow's to_numpy ends the process where memory is short; reading the buffer is all there is to do
         return np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
 
-    def strings(self, array: pa.Array | None, name: str) -> tuple[int, int, int, int] | None:
+    def strings(self, array: pa.Array | None, name: str) -> tuple[int, int, int, int, int] | None:
         import pyarrow as pa
 
         if array is None or pa.types.is_null(array.type):
@@ -287,7 +287,7 @@ class _Rows:
         if offsets is None or not len(array):
             return None
         address = valid.address if valid is not None and array.null_count else 0
-        return offsets.address, data.address if data is not None else 0, address, array.offset
+        return offsets.address, data.address if data is not None else 0, data.size if data is not None else 0, address, array.offset
 
     def headers(self, array: pa.Array | None) -> tuple[int, int, Any, Any] | None:
         import pyarrow as pa
