@@ -1,7 +1,8 @@
 from collections.abc import Callable
 from typing import Any, Self, final
 
-_Strings = tuple[int, int, int, int] | None
+_Strings = tuple[int, int, int, int, int] | None
+_Compress = Callable[[bytes | memoryview], bytes]
 
 @final
 class Decoder:
@@ -29,8 +30,9 @@ class Encoder:
         last: int,
         most_bytes: int,
         head: tuple[int | None, ...],
-        compress: Callable[[bytes], bytes] | None,
+        compress: _Compress | None,
     ) -> int: ...
+    def batches(self, most_bytes: int, head: tuple[int | None, ...], compress: _Compress | None) -> None: ...
     def messages(self, first: int, last: int, magic: int, attributes: int, append_time: int | None) -> None: ...
     def wrapper(
         self,
@@ -40,7 +42,7 @@ class Encoder:
         magic: int,
         attributes: int,
         append_time: int | None,
-        compress: Callable[[bytes], bytes],
+        compress: _Compress,
     ) -> int: ...
     def result(self) -> bytes: ...
 

@@ -2042,6 +2042,13 @@ cdef struct Head:             # what a batch or wrapper says of its rows
     int64_t producer_id
     int16_t producer_epoch
     int32_t base_sequence
+    int follows               # FOLLOWS_*: what is not stated
+
+cdef enum:
+    FOLLOWS_OFFSET = 1        # from the rows
+    FOLLOWS_DELTA = 2
+    FOLLOWS_BASE = 4
+    FOLLOWS_MAX = 8
 
 cdef enum:
     LARGEST_ENTRY = 2147483635
@@ -2211,6 +2218,30 @@ cdef int64_t put_rows(Sink* out, const Rows* r, int64_t row, int64_t last, int m
     return row
 
 
+cdef Head head_of(tuple items):
+    cdef Head h
+    memset(&h, 0, sizeof(Head))
+    h.attributes = items[0]
+    if items[1] is None:
+        h.follows |= FOLLOWS_OFFSET
+    else:
+        h.offset = items[1]
+    if items[2] is None:
+        h.follows |= FOLLOWS_DELTA
+    else:
+        h.last_offset_delta = items[2]
+    if items[3] is None:
+        h.follows |= FOLLOWS_BASE
+    else:
+        h.base_timestamp = items[3]
+    if items[4] is None:
+        h.follows |= FOLLOWS_MAX
+    else:
+        h.max_timestamp = items[4]
+    h.leader_epoch, h.producer_id, h.producer_epoch, h.base_sequence = items[5:]
+    return h
+
+
 cdef class Encoder:
     """Writes rows of Arrow columns as record batches or messages.
 
@@ -2290,15 +2321,30 @@ cdef class Encoder:
         ``head`` is (attributes, base offset, last offset delta, base timestamp, max timestamp, leader epoch, producer id,
         producer epoch, base sequence); None for an item that follows from the rows. Returns the first row not written.
         """
-        cdef Head h
+        cdef Head h = head_of(head)
+        return self.append(first, last, most_bytes, &h, compress)
+
+    def batches(self, int64_t most_bytes, head, compress):
+        """Append all rows as record batches of about ``most_bytes``; sequences go on from one to the next."""
+        cdef Head h = head_of(head)
+        cdef int64_t first = 0, last
+        while first < self.r.count:
+            last = self.append(first, self.r.count, most_bytes, &h, compress)
+            if h.base_sequence >= 0:
+                h.base_sequence = <int32_t> ((h.base_sequence + self.r.offsets[last - 1] - self.r.offsets[first] + 1)
+                                             & INT32_MAX)
+            first = last
+
+    cdef int64_t append(self, int64_t first, int64_t last, int64_t most_bytes, const Head* stated, compress) except -1:
+        cdef Head h = stated[0]
         cdef int64_t row = first, begin = self.out.end, body = 0, size = 0, time_delta, offset_delta, time, top = -1, most
         cdef int prefix = 1
         cdef bytes packed
         cdef Sink* sink = &self.out if compress is None else &self.body
-        h.attributes = head[0]
-        h.offset = self.r.offsets[first] if head[1] is None else head[1]
-        h.base_timestamp = self.r.times[first] if head[3] is None else head[3]
-        h.leader_epoch, h.producer_id, h.producer_epoch, h.base_sequence = head[5:]
+        if h.follows & FOLLOWS_OFFSET:
+            h.offset = self.r.offsets[first]
+        if h.follows & FOLLOWS_BASE:
+            h.base_timestamp = self.r.times[first]
         if self.out.cap - begin < BATCH_OVERHEAD:
             self.more(&self.out, BATCH_OVERHEAD)
         if compress is None:
@@ -2328,8 +2374,10 @@ cdef class Encoder:
         if row == first:
             self.out.end = begin
             raise ValueError(f"batch: the record at row {first} does not fit a batch")
-        h.last_offset_delta = self.r.offsets[row - 1] - h.offset if head[2] is None else head[2]
-        h.max_timestamp = top if head[4] is None else head[4]
+        if h.follows & FOLLOWS_DELTA:
+            h.last_offset_delta = <int32_t> (self.r.offsets[row - 1] - h.offset)
+        if h.follows & FOLLOWS_MAX:
+            h.max_timestamp = top
         if compress is not None:
             packed = compress(PyMemoryView_FromMemory(<char*> self.body.p, self.body.end, PyBUF_READ))
             size = PyBytes_GET_SIZE(packed)

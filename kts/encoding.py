@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,12 @@ import numpy as np
 
 from . import _codec
 from .columns import ALL_COLUMNS, record_schema
-from .compression import LZ4, NONE, ZSTD, codec_id, compressor
+from .compression import LZ4, NONE, ZSTD, Compress, codec_id, compressor
 from .errors import UnsupportedForMessageFormatError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
-
-Compress = Callable[[bytes], bytes]
 
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
 INT64_MAX = 2**63 - 1
@@ -121,17 +119,11 @@ def encode(
     if magic == 2:
         attributes = codec | (LOG_APPEND_TIME if append_time is not None else 0)
         attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
-        sequence = base_sequence
-        first = 0
-        while first < rows.count:
-            head = (
-                *(attributes, None, None, None, append_time),
-                *(partition_leader_epoch, producer_id, producer_epoch, sequence),
-            )
-            last = rows.encoder.batch(first, rows.count, batch_bytes, head, compress)
-            if sequence >= 0:
-                sequence = (sequence + rows.offset_at(last - 1) - rows.offset_at(first) + 1) % 2**31
-            first = last
+        head = (
+            *(attributes, None, None, None, append_time),
+            *(partition_leader_epoch, producer_id, producer_epoch, base_sequence),
+        )
+        rows.encoder.batches(batch_bytes, head, compress)
         return rows.encoder.result()
 
     refused = {
@@ -287,7 +279,8 @@ class _Rows:
         if offsets is None or not len(array):
             return None
         address = valid.address if valid is not None and array.null_count else 0
-        return offsets.address, data.address if data is not None else 0, data.size if data is not None else 0, address, array.offset
+        start, size = (data.address, data.size) if data is not None else (0, 0)
+        return offsets.address, start, size, address, array.offset
 
     def headers(self, array: pa.Array | None) -> tuple[int, int, Any, Any] | None:
         import pyarrow as pa

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[int], None]
-_DEEP = ["headers", "offset", "timestamp", "position", "magic", "timestampType", "baseOffset", "lastOffsetDelta", "maxTimestamp"]
+# headers: so that every field of a record is looked at
+_DEEP = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
 NO_NEXT = 2**63 - 1
 _LONGEST = 20  # findings of one kind in one file; the rest is counted
 
