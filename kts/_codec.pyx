@@ -29,6 +29,7 @@ from .errors import CorruptRecordError, DecompressionLimitError
 cdef extern from "Python.h":
     PyObject* PyBytes_AllocateUninitialised "PyBytes_FromStringAndSize"(const char* p, Py_ssize_t n) except NULL
     int _PyBytes_Resize(PyObject** made, Py_ssize_t n) except -1
+    void Py_SET_SIZE(PyObject* made, Py_ssize_t n)
 
 cdef extern from "_crc.h" nogil:
     void kts_crc_init()
@@ -2282,19 +2283,10 @@ cdef class Encoder:
         t.shift = column[4]
         return 0
 
-    cdef int64_t data_bytes(self):
-        """About as many bytes as all rows take; memory that is not written to costs nothing."""
-        cdef int64_t total = 65536 + self.r.count * (LOG_OVERHEAD + V1_OVERHEAD)
-        if self.r.key.offsets != NULL:
-            total += self.r.key.offsets[self.r.key.shift + self.r.count] - self.r.key.offsets[self.r.key.shift]
-        if self.r.value.offsets != NULL:
-            total += self.r.value.offsets[self.r.value.shift + self.r.count] - self.r.value.offsets[self.r.value.shift]
-        return total
-
-    cdef int more(self, Sink* sink, int64_t least) except -1:
-        """Make a sink larger, by ``least`` bytes behind its end or more."""
+    cdef int more(self, Sink* sink, int64_t least, int64_t done) except -1:
+        """Make a sink larger, by ``least`` bytes behind its end or more; ``done`` rows lie in the result by now."""
         cdef Buf buf
-        cdef int64_t cap = sink.cap + (sink.cap >> 1)
+        cdef int64_t cap = sink.cap + (sink.cap >> 3)
         if cap < sink.end + least:
             cap = sink.end + least
         if sink == &self.body:
@@ -2305,9 +2297,10 @@ cdef class Encoder:
             sink.p = buf.p
             sink.cap = buf.cap
             return 0
+        if done:                               # and the others will take as much as they
+            cap = max(cap, <int64_t> (1.02 * sink.end / done * self.r.count))
         sink.cap = 0
         if self.made == NULL:
-            cap = max(cap, self.data_bytes())
             self.made = PyBytes_AllocateUninitialised(NULL, cap)
         else:
             _PyBytes_Resize(&self.made, cap)
@@ -2346,7 +2339,7 @@ cdef class Encoder:
         if h.follows & FOLLOWS_BASE:
             h.base_timestamp = self.r.times[first]
         if self.out.cap - begin < BATCH_OVERHEAD:
-            self.more(&self.out, BATCH_OVERHEAD)
+            self.more(&self.out, BATCH_OVERHEAD, first)
         if compress is None:
             self.out.end = body = begin + BATCH_OVERHEAD
         self.body.end = 0
@@ -2369,7 +2362,7 @@ cdef class Encoder:
                     row += 1
             if row == last or size != CRAMPED:
                 break
-            self.more(sink, 65536)
+            self.more(sink, 65536, row)
             size = 0
         if row == first:
             self.out.end = begin
@@ -2384,7 +2377,7 @@ cdef class Encoder:
             if size + BATCH_OVERHEAD > LARGEST_ENTRY:
                 raise ValueError(f"batch: the compressed records of row {first} do not fit a batch")
             if self.out.cap - begin < BATCH_OVERHEAD + size:
-                self.more(&self.out, BATCH_OVERHEAD + size)
+                self.more(&self.out, BATCH_OVERHEAD + size, row)
             memcpy(self.out.p + begin + BATCH_OVERHEAD, PyBytes_AS_STRING(packed), <size_t> size)
             self.out.end = begin + BATCH_OVERHEAD + size
         with nogil:
@@ -2402,7 +2395,7 @@ cdef class Encoder:
             if status == HUGE:
                 raise ValueError(f"batch: the record at row {row} does not fit a message")
             if status == CRAMPED:
-                self.more(&self.out, 65536)
+                self.more(&self.out, 65536, row)
 
     def wrapper(self, int64_t first, int64_t last, int64_t most_bytes, int magic, int attributes, append_time, compress):
         """Append one compressed message around rows from ``first`` on, as ``batch``; inner offsets are absolute in
@@ -2418,7 +2411,7 @@ cdef class Encoder:
                 row = put_rows(&self.body, &self.r, row, last, magic, 0, True, 0, base,
                                most if most < LARGEST_ENTRY else LARGEST_ENTRY, &top, &status)
             if status == CRAMPED:
-                self.more(&self.body, 65536)
+                self.more(&self.body, 65536, 0)
         if row == first:
             raise ValueError(f"batch: the record at row {first} does not fit a message")
         packed = compress(PyMemoryView_FromMemory(<char*> self.body.p, self.body.end, PyBUF_READ))
@@ -2431,14 +2424,20 @@ cdef class Encoder:
                 return row
             if status == HUGE:
                 raise ValueError(f"batch: the compressed messages of row {first} do not fit a message")
-            self.more(&self.out, LOG_OVERHEAD + V1_OVERHEAD + KTS_SLACK + PyBytes_GET_SIZE(packed))
+            self.more(&self.out, LOG_OVERHEAD + V1_OVERHEAD + KTS_SLACK + PyBytes_GET_SIZE(packed), row)
 
     def result(self):
         """All that was appended; the encoder is empty then."""
         cdef object data
         if self.made == NULL:
             return b""
-        _PyBytes_Resize(&self.made, self.out.end)
+        if self.out.cap - self.out.end > self.out.end >> 5:
+            _PyBytes_Resize(&self.made, self.out.end)
+        else:
+            # The few bytes too many stay: glibc hands out fresh pages, which cost more than encoding into them, for
+            # whatever is larger than the largest block it got back.
+            Py_SET_SIZE(self.made, self.out.end)
+            self.out.p[self.out.end] = 0
         self.out.cap = self.out.end = 0
         data = <object> self.made
         Py_DECREF(data)
