@@ -1208,6 +1208,19 @@ cdef int walk(Pass* d, Slab* s, int64_t stop, Entry* e, Err* err) noexcept nogil
         d.position += e.size
 
 
+cdef int read_inflated(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, Err* err) noexcept nogil:
+    """Append what entry e holds, decompressed at p[0:n], and pass over it: 1, or -1 with ``err`` set."""
+    cdef int status
+    if e.magic == 2:
+        status = read_batch(d, s, e, p, n, p + n, err)
+    else:
+        status = read_wrapper(d, s, e, p, n, err)
+    if status > 0:
+        d.base = NULL                          # views of what follows point into another buffer
+        d.position += e.size
+    return status
+
+
 # --- decompression -------------------------------------------------------------------------------------
 
 cdef uint32_t rotl(uint32_t v, int n) noexcept nogil:
@@ -1457,7 +1470,7 @@ cdef class Inflater:
             source = PyMemoryView_FromMemory(<char*> p, end + 4, PyBUF_READ)
         if self.lz4 is None:
             self.lz4 = compression.lz4_frame_decompressor()
-        data, _, ended = self.lz4(source, (bound if bound < limit else limit) + 16)
+        data, _, ended = self.lz4(source, max_length=(bound if bound < limit else limit) + 16)
         if PyBytes_GET_SIZE(data) > limit:
             raise beyond(limit)
         if not ended:
@@ -1848,32 +1861,26 @@ cdef class Decoder:
         while True:
             with nogil:
                 status = walk(d, s, stop, &e, &err)
+            while status == WALK_INFLATE:
+                self.inflate(s, &e)
+                made += self.inflater.out_size
+                if slice_bytes and made >= 8 * slice_bytes:
+                    stop = d.position          # well-compressed entries: a piece is not to become huge
+                with nogil:
+                    status = read_inflated(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
+                    if status > 0:
+                        status = walk(d, s, stop, &e, &err)
             if status == WALK_FAILED:
                 raise error_of(&err)
             elif status == WALK_END:
                 return status
-            elif status == WALK_STOP:
-                if s.rows:
-                    return status
-                stop = d.position + slice_bytes if slice_bytes < whole - d.position else whole
             elif status == WALK_BASE:
                 left = d.data + d.size - d.base
                 self.keep(s, self.source, d.base, left if left < INT32_MAX else INT32_MAX)
+            elif s.rows:
+                return status
             else:
-                self.inflate(s, &e)
-                with nogil:
-                    if e.magic == 2:
-                        status = read_batch(d, s, &e, self.inflater.out, self.inflater.out_size,
-                                            self.inflater.out + self.inflater.out_size, &err)
-                    else:
-                        status = read_wrapper(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
-                if status < 0:
-                    raise error_of(&err)
-                d.base = NULL
-                d.position += e.size
-                made += self.inflater.out_size
-                if slice_bytes and made >= 8 * slice_bytes:
-                    stop = d.position          # well-compressed entries: a piece is not to become huge
+                stop = d.position + slice_bytes if slice_bytes < whole - d.position else whole
 
     cdef int inflate(self, Slab* s, Entry* e) except -1:
         cdef bytes owner

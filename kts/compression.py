@@ -6,6 +6,7 @@ Decompression is bounded and framed in ``_codec``, which asks here for the libra
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .errors import UnsupportedCompressionTypeError
@@ -56,16 +57,11 @@ def snappy_block_decompressor() -> Callable[..., int]:
     return cramjam.snappy.decompress_raw_into
 
 
-def lz4_frame_decompressor() -> Callable[[Any, int], tuple[bytes, int, bool]]:
-    """A function (source, most bytes) that decompresses one lz4 frame: (data, bytes read, end reached)."""
+def lz4_frame_decompressor() -> Callable[..., tuple[bytes, int, bool]]:
+    """A function (source, max_length=) that decompresses one lz4 frame: (data, bytes read, end reached)."""
     import lz4.frame
 
-    context = lz4.frame.create_decompression_context()
-
-    def decompress(source: Any, most: int) -> tuple[bytes, int, bool]:
-        return lz4.frame.decompress_chunk(context, source, max_length=most)  # type: ignore[no-any-return]
-
-    return decompress
+    return partial(lz4.frame.decompress_chunk, lz4.frame.create_decompression_context())
 
 
 def zstd_reader() -> Callable[[Any], Any]:
