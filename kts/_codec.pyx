@@ -964,6 +964,9 @@ cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, con
         return fail(err, FAULT_COUNT, e.count, 0)
     if <int64_t> e.count * SMALLEST_RECORD > n:
         return fail(err, FAULT_COUNT_LEFT, e.count, n)
+    if e.count == 0:
+        err.record = -1
+        return fail(err, FAULT_REST, 0, n) if n else 1
     fault = room(d, s, e.count, n)
     if fault:
         return fail(err, fault, 0, 0)
@@ -1074,7 +1077,7 @@ cdef const uint8_t* run_messages(Pass* d, Slab* s, Entry* outer, const uint8_t**
     read_messages(&r, d.run)
     at[0] = r.p
     s.rows = s.key.rows = s.value.rows = r.row
-    if wants(d, C_CREATE):
+    if wants(d, C_CREATE):                     # there is room, so neither is NULL
         memcpy(s.fixed[C_CREATE].p + 8 * first, s.fixed[C_TIMESTAMP].p + 8 * first, <size_t> (8 * (r.row - first)))
     if outer != NULL and r.magic:
         if outer.magic:
