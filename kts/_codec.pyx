@@ -1963,7 +1963,7 @@ cdef int scan_entries(Pass* d, Slab* s, Err* err) noexcept nogil:
         status = entry_header(d.data, d.size, d.position, &e, err)
         if status < 1:
             return status
-        if room(d, s, 1, 0):
+        if s.rows == s.row_room and room(d, s, 64 + s.rows, 0):
             return fail(err, FAULT_MEMORY, 0, 0)
         row = s.rows
         batch = e.magic == 2
