@@ -88,6 +88,7 @@ cdef extern from "_records.h" nogil:
         Text* value
         const uint8_t* base
         int32_t buffer
+        int64_t ahead
         int magic
         const uint8_t* latest
     int KTS_OFFSETS, KTS_TIMESTAMPS, KTS_TYPES, KTS_KEYS, KTS_VALUES, KTS_REST, KTS_VIEWS, KTS_CRC
@@ -971,6 +972,7 @@ cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, con
     if fault:
         return fail(err, fault, 0, 0)
     begin_run(d, s, &r, p, end, reach)
+    r.ahead = e.size if p == e.payload else 0
     r.most = first + e.count
     r.base_offset = <uint64_t> e.offset
     r.base_timestamp = <uint64_t> e.base_timestamp

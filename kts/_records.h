@@ -116,6 +116,7 @@ struct kts_run { /* records or messages being read */
     struct kts_text *value;
     const uint8_t *base; /* of the views */
     int32_t buffer;
+    int64_t ahead; /* distance to the next batch, whose CRC is due then: fetched meanwhile */
     int magic; /* of messages */
     const uint8_t *latest; /* the last message that was read, or NULL */
 };
@@ -177,6 +178,11 @@ static KTS_INLINE void kts_record_loop(struct kts_run *r, const int want) {
         if (raw & 1 || (int64_t)(raw >> 1) > last - p)
             break;
         stop = p + (raw >> 1);
+        if (raw >> 1 <= KTS_SLACK) { /* longer ones the processor fetches better by itself */
+            kts_prefetch(p + r->ahead);
+            if (want & KTS_KEY_VALUE)
+                kts_prefetch(p + r->ahead + 64);
+        }
         p += 1; /* attributes of a record are unused */
         delta = kts_unzigzag(kts_quick(&p, &unusual));
         offset_delta = kts_unzigzag(kts_quick(&p, &unusual));

@@ -24,6 +24,7 @@ struct ArrowArray {
 #define kts_swap(p, v) _InterlockedExchangePointer((void *volatile *)(p), (v))
 #define kts_offer(p, v) (_InterlockedCompareExchangePointer((void *volatile *)(p), (v), 0) == 0)
 #define KTS_LIKELY(x) (x)
+#define kts_prefetch(p) ((void)(p))
 #define KTS_INLINE __forceinline
 #else
 #define kts_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_ACQ_REL)
@@ -33,6 +34,7 @@ static inline int kts_offer(void **place, void *value) {
     return __atomic_compare_exchange_n(place, &empty, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 #define KTS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define kts_prefetch(p) __builtin_prefetch(p)
 #define KTS_INLINE inline __attribute__((always_inline))
 #endif
 
