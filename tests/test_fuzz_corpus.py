@@ -47,7 +47,7 @@ def test_every_input_that_fuzzing_kept_is_read_alike_in_every_way(name: str) -> 
             raise
         counts["read" if damage is None else "refused"] += 1
     print(dict(counts))
-    assert counts["read"] > 20, counts
+    assert counts["read"] > 5, counts
     assert counts["refused"] > 20 or name.endswith("index"), counts
 
 

@@ -111,13 +111,13 @@ class Worker:
 
     def running(self) -> bool:
         """Whether it goes on; a crash, or a call without end, is a find and a new start."""
-        executions, target, buffer = self.current()
+        executions, runs, target, buffer = self.current()
         if executions != self.beat:
             self.beat, self.beaten = executions, time.monotonic()
         code = self.process.poll()
         self.tell()
         if code is None:
-            if time.monotonic() - self.beaten < STUCK_SECONDS or not executions:
+            if time.monotonic() - self.beaten < STUCK_SECONDS or not runs:
                 return True
             self.process.kill()
             self.process.wait()
@@ -139,9 +139,9 @@ class Worker:
             return True
         return False
 
-    def current(self) -> tuple[int, str, bytes]:
+    def current(self) -> tuple[int, bool, str, bytes]:
         path = FOLDER / f"current-{self.number}"
-        return corpus.Current(path).get() if path.exists() and path.stat().st_size else (0, "", b"")
+        return corpus.Current(path).get() if path.exists() and path.stat().st_size else (0, False, "", b"")
 
     def find(self, target: str, buffer: bytes, what: str) -> None:
         kind = re.sub("[0-9a-fx]+", "", what)

@@ -112,9 +112,9 @@ def index_finds() -> list[tuple[str, bytes]]:
 
 
 class Current:
-    """The input that runs now, in a file, for whoever finds the process dead: executions, target, size, bytes."""
+    """The input that runs now, or ran last, in a file, for whoever finds the process dead."""
 
-    HEAD = struct.Struct("<Q16sI")
+    HEAD = struct.Struct("<Q?16sI")  # executions, whether it runs, target, size; the bytes follow
     SIZE = HEAD.size + MOST_BUFFER
 
     def __init__(self, path: Path) -> None:
@@ -124,9 +124,13 @@ class Current:
             self._map = mmap.mmap(file.fileno(), self.SIZE)
 
     def put(self, executions: int, target: str, data: bytes) -> None:
-        self.HEAD.pack_into(self._map, 0, executions, target.encode(), len(data))
+        self.HEAD.pack_into(self._map, 0, executions, True, target.encode(), len(data))
         self._map[self.HEAD.size : self.HEAD.size + len(data)] = data
 
-    def get(self) -> tuple[int, str, bytes]:
-        executions, target, size = self.HEAD.unpack_from(self._map)
-        return executions, target.rstrip(b"\0").decode(), self._map[self.HEAD.size : self.HEAD.size + size]
+    def rest(self) -> None:
+        """It has run."""
+        self._map[8] = 0
+
+    def get(self) -> tuple[int, bool, str, bytes]:
+        executions, runs, target, size = self.HEAD.unpack_from(self._map)
+        return executions, runs, target.rstrip(b"\0").decode(), self._map[self.HEAD.size : self.HEAD.size + size]

@@ -82,6 +82,7 @@ class Engine:
             what = f"{type(error).__name__}: {error}"
         finally:
             self.trace.stop()
+            self.current.rest()
         if time.process_time() - start > MOST_SECONDS and not full:
             what = f"took {time.process_time() - start:.1f} seconds"
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -164,24 +165,29 @@ class Engine:
 
 
 def smallest_set(trace: Trace, target: Target, inputs: list[bytes]) -> list[bytes]:
-    """As few and as small inputs as reach all that these reach, greedily: small ones first, then those still needed."""
-    reached: list[tuple[bytes, set[int]]] = []
-    unseen = np.full(EDGES, 255, np.uint8)
+    """Few and small inputs that run every edge that these run, once and more than once.
+
+    Small ones come first; then those go whose edges others run, too.
+    """
+    ran: list[tuple[bytes, set[int]]] = []
+    times: Counter[int] = Counter()
     for data in sorted(set(inputs), key=lambda data: (len(data), data)):
         buffer = target.buffer(data)
-        for _ in range(2):
+        if len(buffer) > corpus.MOST_BUFFER:
+            continue
+        for _ in range(2):  # the second time without what a first call does
             trace.start()
             target.check(buffer, random.Random(zlib.crc32(buffer)), False)
             trace.stop()
-        if trace.news(unseen, True):
-            reached.append((data, set(trace.edges().tolist())))
-    times: Counter[int] = Counter()
-    for _, edges in reached:
-        times.update(edges)
+        edges = trace.edges()
+        found = set((edges >> 8 << 1 | ((edges & 255) > 1)).tolist())
+        if not found <= times.keys():
+            ran.append((data, found))
+            times.update(found)
     kept = []
-    for data, edges in reversed(reached):
-        if all(times[edge] > 1 for edge in edges):
-            times.subtract(edges)
+    for data, found in reversed(ran):
+        if all(times[edge] > 1 for edge in found):
+            times.subtract(found)
         else:
             kept.append(data)
     return kept

@@ -123,6 +123,7 @@ class Plain(Entries):
     HEAD = struct.Struct(">BBhhiqq")
     KINDS = ((2, 0), (2, 1), (2, 2), (2, 3), (2, 4), (1, 1), (1, 2), (1, 3), (0, 1), (0, 2), (0, 3))
 
+    MOST_REPEATED = 100_000
     TIMES = {20: 3, 21: 10, 22: 40, 23: 100}  # by what is left of the first byte: as much again and again
 
     def seeds(self, rng: random.Random) -> list[bytes]:
@@ -161,7 +162,7 @@ class Plain(Entries):
     def buffer(self, data: bytes) -> bytes:
         (kind, seed, attributes, count, last_delta, offset, time), plain = self.head(data)
         magic, codec = self.KINDS[kind % len(self.KINDS)]
-        times = self.TIMES.get(kind // len(self.KINDS), 1)
+        times = min(self.TIMES.get(kind // len(self.KINDS), 1), 1 + self.MOST_REPEATED // (len(plain) + 1))
         plain, count = plain * times, count * times
         attributes = attributes & ~7 | codec
         if codec:
