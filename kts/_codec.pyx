@@ -449,7 +449,7 @@ cdef void release_bufs(Slab* s, int64_t* held) noexcept nogil:
 
 
 cdef enum:
-    SPARES = 4
+    SPARES = 4                # KTS_SPARES of them are used
     SPARE_BYTES = 25165824    # larger slabs are given back at once
 
 # Dropped slabs, to be used again: freshly faulted pages cost as much as decoding into them.
@@ -824,6 +824,9 @@ cdef int read_headers(Slab* s, bint keep, int32_t count, const uint8_t** at, con
     if count < 0 or count > left:
         return fail(err, FAULT_HEADER_COUNT, count, left)
     if keep:
+        if s.header_key.rows + count > INT32_MAX:
+            return fail(err, FAULT_COLUMN_FULL, 0, 0)
+        # an ill-formed byte of a key becomes three
         fault = text_room(&s.header_key, count, 3 * left, False)
         if not fault:
             fault = text_room(&s.header_value, count, left, False)
@@ -952,6 +955,7 @@ cdef void begin_run(Pass* d, Slab* s, Run* r, const uint8_t* p, const uint8_t* l
     r.value = &s.value
     r.base = d.base
     r.buffer = d.buffer
+    r.ahead = 0
 
 
 cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, const uint8_t* reach, Err* err) noexcept nogil:
@@ -972,7 +976,8 @@ cdef int read_batch(Pass* d, Slab* s, Entry* e, const uint8_t* p, int64_t n, con
     if fault:
         return fail(err, fault, 0, 0)
     begin_run(d, s, &r, p, end, reach)
-    r.ahead = e.size if p == e.payload else 0
+    if p == e.payload:
+        r.ahead = e.size
     r.most = first + e.count
     r.base_offset = <uint64_t> e.offset
     r.base_timestamp = <uint64_t> e.base_timestamp
@@ -1252,11 +1257,6 @@ cdef object damaged(str text):
     return CorruptRecordError(text)
 
 
-cdef bint out_of_memory(object error):
-    """Whether a library's error means that; each has a way of its own to say so (lz4, zstandard; cramjam panics)."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "PanicException" or "llocation" in str(error)
-
-
 cdef object beyond(int64_t limit):
     return DecompressionLimitError(
         f"decompressing would pass the bound of {limit} bytes; raise max_decompressed_bytes if the data is trusted")
@@ -1299,7 +1299,7 @@ cdef class Inflater:
                 self.zstd_frames(p, n, limit)
         except BaseException as error:
             self.lz4 = self.zstd = None
-            if out_of_memory(error):
+            if compression.out_of_memory(error):
                 raise MemoryError() from None
             if isinstance(error, (CorruptRecordError, ImportError)) or not isinstance(error, Exception):
                 raise
@@ -1805,6 +1805,7 @@ cdef class Decoder:
             kts_swap(&self.busy, NULL)
 
     cdef object piece(self, int64_t slice_bytes):
+        cdef object address
         cdef Slab* s
         cdef ArrowArray* array
         cdef int status
@@ -1831,9 +1832,11 @@ cdef class Decoder:
             array = export(s, <const uint8_t*> PyBytes_AS_STRING(self.ids), <int> PyBytes_GET_SIZE(self.ids),
                            self.d.views, self.nullable)
             if array == NULL:
+                self.ended = True              # its rows are lost: no others may follow
                 raise MemoryError()
+            address = <intptr_t> array
             s = NULL                           # the array holds it now
-            return <intptr_t> array
+            return address
         finally:
             if s != NULL:
                 slab_unref(s)
@@ -1896,6 +1899,9 @@ cdef class Decoder:
             error.offset = e.offset
             raise
         if self.d.views:
+            if self.inflater.out_size > INT32_MAX:
+                raise ValueError(f"buf: the batch at position {e.position} decompresses to {self.inflater.out_size} bytes, "
+                                 "and a view reaches 2 GiB at most; read it with views=False")
             owner = self.inflater.owner
             if owner is None:
                 owner = PyBytes_FromStringAndSize(<char*> self.inflater.out, self.inflater.out_size)
@@ -2044,13 +2050,12 @@ cdef struct Rows:
     Strings header_key
     Strings header_value
 
-cdef struct Head:             # what a batch or wrapper says of its rows
-    int magic
+cdef struct Head:             # what a batch says of its rows
     int16_t attributes
-    int64_t offset            # base offset of a batch
+    int64_t offset            # base offset
     int32_t last_offset_delta
     int64_t base_timestamp
-    int64_t max_timestamp     # also the time of a wrapper, or of a message under LogAppendTime
+    int64_t max_timestamp
     int32_t leader_epoch
     int64_t producer_id
     int16_t producer_epoch
@@ -2071,6 +2076,7 @@ cdef struct Sink:             # where bytes are written
     uint8_t* p
     int64_t cap
     int64_t end
+    int64_t need              # room behind the end that was wanted last, and was not there
 
 cdef enum:
     FULL = -1                 # the row does not fit the batch any more
@@ -2085,6 +2091,10 @@ cdef inline int64_t string_at(const Strings* t, int64_t row, const uint8_t** p) 
         return -1
     p[0] = t.data + t.offsets[i]
     return t.offsets[i + 1] - t.offsets[i]
+
+
+cdef int64_t data_bytes(const Strings* t, int64_t first, int64_t last) noexcept nogil:
+    return 0 if t.offsets == NULL else t.offsets[last + t.shift] - t.offsets[first + t.shift]
 
 
 cdef inline uint8_t* put_varint(uint8_t* p, int64_t v) noexcept nogil:
@@ -2114,6 +2124,7 @@ cdef int64_t put_record(Sink* out, const Rows* r, int64_t row, int64_t time_delt
     """
     cdef const uint8_t* key = NULL
     cdef const uint8_t* value = NULL
+    cdef const uint8_t* string = NULL
     cdef int64_t key_size = string_at(&r.key, row, &key), size = string_at(&r.value, row, &value), h, n, first = 0, last
     cdef int64_t count = 0, need = 48 + KTS_SLACK + key_size + size
     cdef uint8_t* start
@@ -2124,11 +2135,11 @@ cdef int64_t put_record(Sink* out, const Rows* r, int64_t row, int64_t time_delt
         last = r.headers[row + r.header_shift + 1]
         count = last - first
         for h in range(first, last):
-            need += 10 + string_at(&r.header_key, h, &value) + string_at(&r.header_value, h, &value)
-        string_at(&r.value, row, &value)
-    if need - KTS_SLACK - 48 > most:
+            need += 10 + string_at(&r.header_key, h, &string) + string_at(&r.header_value, h, &string)
+    if key_size + size > most:
         return FULL
     if out.end + need > out.cap:
+        out.need = need
         return CRAMPED
     start = out.p + out.end
     body = start + prefix[0]
@@ -2139,10 +2150,10 @@ cdef int64_t put_record(Sink* out, const Rows* r, int64_t row, int64_t time_delt
     p = put_string(p, value, size, r.value.end)
     p = put_varint(p, count)
     for h in range(first, first + count):
-        n = string_at(&r.header_key, h, &key)
-        p = put_string(p, key, n, r.header_key.end)
-        n = string_at(&r.header_value, h, &key)
-        p = put_string(p, key, n, r.header_value.end)
+        n = string_at(&r.header_key, h, &string)
+        p = put_string(p, string, n, r.header_key.end)
+        n = string_at(&r.header_value, h, &string)
+        p = put_string(p, string, n, r.header_value.end)
     size = p - body
     n = put_varint(start, size) - start
     if n != prefix[0]:
@@ -2182,6 +2193,7 @@ cdef int put_entry(Sink* out, int magic, int attributes, int64_t offset, int64_t
     if size > LARGEST_ENTRY:
         return HUGE
     if out.end + LOG_OVERHEAD + size + KTS_SLACK > out.cap:
+        out.need = LOG_OVERHEAD + size + KTS_SLACK
         return CRAMPED
     kts_put64(start, <uint64_t> offset)
     kts_put32(start + 8, <uint32_t> size)
@@ -2221,7 +2233,7 @@ cdef int64_t put_rows(Sink* out, const Rows* r, int64_t row, int64_t last, int m
         before = out.end + overhead + (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
         if before > most and out.end:
             break
-        status[0] = put_entry(out, magic, attributes, r.offsets[row] - base, r.times[row] if own else time,
+        status[0] = put_entry(out, magic, attributes, <int64_t> (<uint64_t> r.offsets[row] - <uint64_t> base), r.times[row] if own else time,
                               key, key_size, r.key.end, value, value_size, r.value.end)
         if status[0]:
             break
@@ -2295,12 +2307,23 @@ cdef class Encoder:
         t.shift = column[4]
         return 0
 
-    cdef int more(self, Sink* sink, int64_t least, int64_t done) except -1:
-        """Make a sink larger, by ``least`` bytes behind its end or more; ``done`` rows lie in the result by now."""
+    cdef int64_t most_bytes(self) noexcept:
+        """More than all rows take, were nothing compressed."""
+        cdef Rows* r = &self.r
+        cdef int64_t first = 0, last = 0
+        if r.headers != NULL:
+            first = r.headers[r.header_shift]
+            last = r.headers[r.header_shift + r.count]
+        return (80 * r.count + 20 * (last - first) + data_bytes(&r.key, 0, r.count) + data_bytes(&r.value, 0, r.count)
+                + data_bytes(&r.header_key, first, last) + data_bytes(&r.header_value, first, last))
+
+    cdef int more(self, Sink* sink, int64_t done) except -1:
+        """Make a sink as large as it needs to be, or more; ``done`` rows lie in the result by now."""
         cdef Buf buf
         cdef int64_t cap = sink.cap + (sink.cap >> 3)
-        if cap < sink.end + least:
-            cap = sink.end + least
+        cdef double guess
+        if cap < sink.end + sink.need + 65536:
+            cap = sink.end + sink.need + 65536
         if sink == &self.body:
             buf.p = sink.p
             buf.cap = sink.cap
@@ -2309,8 +2332,9 @@ cdef class Encoder:
             sink.p = buf.p
             sink.cap = buf.cap
             return 0
-        if done:                               # and the others will take as much as they
-            cap = max(cap, <int64_t> (1.02 * sink.end / done * self.r.count))
+        if done:                               # the others will take about as much as they
+            guess = min(1.02 * sink.end / done * self.r.count, <double> (sink.end + self.most_bytes()))
+            cap = max(cap, <int64_t> guess)
         sink.cap = 0
         if self.made == NULL:
             self.made = PyBytes_AllocateUninitialised(NULL, cap)
@@ -2318,6 +2342,13 @@ cdef class Encoder:
             _PyBytes_Resize(&self.made, cap)
         sink.p = <uint8_t*> PyBytes_AS_STRING(<object> self.made)
         sink.cap = cap
+        return 0
+
+    cdef int room_for(self, int64_t need, int64_t done) except -1:
+        """Room in the result for so many bytes more."""
+        if self.out.cap - self.out.end < need:
+            self.out.need = need
+            self.more(&self.out, done)
         return 0
 
     def batch(self, int64_t first, int64_t last, int64_t most_bytes, head, compress):
@@ -2336,8 +2367,8 @@ cdef class Encoder:
         while first < self.r.count:
             last = self.append(first, self.r.count, most_bytes, &h, compress)
             if h.base_sequence >= 0:
-                h.base_sequence = <int32_t> ((h.base_sequence + self.r.offsets[last - 1] - self.r.offsets[first] + 1)
-                                             & INT32_MAX)
+                h.base_sequence = <int32_t> ((<uint64_t> h.base_sequence + <uint64_t> self.r.offsets[last - 1]
+                                              - <uint64_t> self.r.offsets[first] + 1) & INT32_MAX)
             first = last
 
     cdef int64_t append(self, int64_t first, int64_t last, int64_t most_bytes, const Head* stated, compress) except -1:
@@ -2350,8 +2381,7 @@ cdef class Encoder:
             h.offset = self.r.offsets[first]
         if h.follows & FOLLOWS_BASE:
             h.base_timestamp = self.r.times[first]
-        if self.out.cap - begin < BATCH_OVERHEAD:
-            self.more(&self.out, BATCH_OVERHEAD, first)
+        self.room_for(BATCH_OVERHEAD, first)
         if compress is None:
             self.out.end = body = begin + BATCH_OVERHEAD
         self.body.end = 0
@@ -2374,13 +2404,13 @@ cdef class Encoder:
                     row += 1
             if row == last or size != CRAMPED:
                 break
-            self.more(sink, 65536, row)
+            self.more(sink, row)
             size = 0
         if row == first:
             self.out.end = begin
             raise ValueError(f"batch: the record at row {first} does not fit a batch")
         if h.follows & FOLLOWS_DELTA:
-            h.last_offset_delta = <int32_t> (self.r.offsets[row - 1] - h.offset)
+            h.last_offset_delta = <int32_t> (<uint64_t> self.r.offsets[row - 1] - <uint64_t> h.offset)
         if h.follows & FOLLOWS_MAX:
             h.max_timestamp = top
         if compress is not None:
@@ -2388,8 +2418,7 @@ cdef class Encoder:
             size = PyBytes_GET_SIZE(packed)
             if size + BATCH_OVERHEAD > LARGEST_ENTRY:
                 raise ValueError(f"batch: the compressed records of row {first} do not fit a batch")
-            if self.out.cap - begin < BATCH_OVERHEAD + size:
-                self.more(&self.out, BATCH_OVERHEAD + size, row)
+            self.room_for(BATCH_OVERHEAD + size, row)
             memcpy(self.out.p + begin + BATCH_OVERHEAD, PyBytes_AS_STRING(packed), <size_t> size)
             self.out.end = begin + BATCH_OVERHEAD + size
         with nogil:
@@ -2407,7 +2436,7 @@ cdef class Encoder:
             if status == HUGE:
                 raise ValueError(f"batch: the record at row {row} does not fit a message")
             if status == CRAMPED:
-                self.more(&self.out, 65536, row)
+                self.more(&self.out, row)
 
     def wrapper(self, int64_t first, int64_t last, int64_t most_bytes, int magic, int attributes, append_time, compress):
         """Append one compressed message around rows from ``first`` on, as ``batch``; inner offsets are absolute in
@@ -2423,20 +2452,17 @@ cdef class Encoder:
                 row = put_rows(&self.body, &self.r, row, last, magic, 0, True, 0, base,
                                most if most < LARGEST_ENTRY else LARGEST_ENTRY, &top, &status)
             if status == CRAMPED:
-                self.more(&self.body, 65536, 0)
+                self.more(&self.body, 0)
         if row == first:
             raise ValueError(f"batch: the record at row {first} does not fit a message")
         packed = compress(PyMemoryView_FromMemory(<char*> self.body.p, self.body.end, PyBUF_READ))
         time = top if append_time is None else append_time
         p = <const uint8_t*> PyBytes_AS_STRING(packed)
-        while True:
-            status = put_entry(&self.out, magic, attributes, self.r.offsets[row - 1], time, NULL, -1, NULL,
-                               p, PyBytes_GET_SIZE(packed), p + PyBytes_GET_SIZE(packed))
-            if status == 0:
-                return row
-            if status == HUGE:
-                raise ValueError(f"batch: the compressed messages of row {first} do not fit a message")
-            self.more(&self.out, LOG_OVERHEAD + V1_OVERHEAD + KTS_SLACK + PyBytes_GET_SIZE(packed), row)
+        self.room_for(LOG_OVERHEAD + V1_OVERHEAD + KTS_SLACK + PyBytes_GET_SIZE(packed), row)
+        if put_entry(&self.out, magic, attributes, self.r.offsets[row - 1], time, NULL, -1, NULL,
+                     p, PyBytes_GET_SIZE(packed), p + PyBytes_GET_SIZE(packed)):
+            raise ValueError(f"batch: the compressed messages of row {first} do not fit a message")
+        return row
 
     def result(self):
         """All that was appended; the encoder is empty then."""

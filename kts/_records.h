@@ -59,6 +59,10 @@ static inline void kts_view_put(struct kts_text *t, int64_t row, const uint8_t *
     memcpy(v, words, 16);
 }
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "kts is written for little-endian processors"
+#endif
+
 /* The same where KTS_SLACK bytes at p can be read. */
 static inline void kts_view_put_wide(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *base,
                                      int32_t buffer) {
@@ -159,7 +163,8 @@ static KTS_INLINE uint32_t kts_quick(const uint8_t **at, int *unusual) {
 
 static KTS_INLINE uint64_t kts_unzigzag(uint32_t raw) { return (uint64_t)(int32_t)((raw >> 1) ^ (0 - (raw & 1))); }
 
-/* Reads records without headers; there is no test of bounds between the fields. */
+/* Reads records without headers. There is no test of bounds between the fields: five varints and the attributes take
+ * 21 bytes at most, so p is never that far behind `last` before it is looked at, and KTS_SLACK bytes can be read there. */
 static KTS_INLINE void kts_record_loop(struct kts_run *r, const int want) {
     const uint8_t *p = r->p, *start = p, *stop, *key = p, *value = p;
     const uint8_t *const last = r->last;

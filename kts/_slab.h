@@ -1,4 +1,4 @@
-/* Arrow's C data interface (its published layout), two atomic operations, and the copy of short byte strings. */
+/* Arrow's C data interface (its published layout), atomic operations, byte order, and the copy of short byte strings. */
 #ifndef KTS_SLAB_H
 #define KTS_SLAB_H
 

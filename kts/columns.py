@@ -242,7 +242,7 @@ def iter_decode(
     Raises
     ------
     CorruptRecordError
-        After the whole batches before the damage were given.
+        After the whole batches before the damage were given; as in :func:`decode`.
     """
     if not isinstance(slice_bytes, int):
         raise TypeError(f"slice_bytes: expected an int, found {slice_bytes!r}")

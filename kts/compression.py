@@ -43,6 +43,11 @@ def codec_id(name: str, magic: int = 2) -> int:
     return codec
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether a library's error means that; each has its own way to say so (lz4, zstandard; cramjam panics)."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "PanicException" or "llocation" in str(error)
+
+
 def deflate_decompressor() -> Any:
     """A new bounded decompressor of one deflate stream, without gzip's header and trailer (``isal``)."""
     from isal import isal_zlib
@@ -147,7 +152,10 @@ def _lz4(magic: int, level: int | None) -> Compress:
         parts: list[bytes | memoryview] = [head]
         for start in range(0, len(data), LZ4_BLOCK_BYTES):
             plain = data[start : start + LZ4_BLOCK_BYTES]
-            block = lz4.block.compress(plain, store_size=False, **high)
+            try:
+                block = lz4.block.compress(plain, store_size=False, **high)
+            except lz4.block.LZ4BlockError:  # it has room for whatever comes out: only memory can be missing
+                raise MemoryError() from None
             if len(block) < len(plain):
                 parts += (len(block).to_bytes(4, "little"), block)
             else:
@@ -168,7 +176,7 @@ def _zstd(level: int | None) -> Compress:
         try:
             return context.compress(data)
         except zstandard.ZstdError as error:
-            if "llocation" in str(error):
+            if out_of_memory(error):
                 raise MemoryError() from None
             raise
 

@@ -31,6 +31,9 @@ HEAD = (
     "producerEpoch",
 )
 
+# and how wide those are that are narrower than the column may be
+BITS = {"attributes": 16, "lastOffsetDelta": 32, "partitionLeaderEpoch": 32, "producerEpoch": 16, "sequence": 32}
+
 
 def encode(
     batch: pa.RecordBatch | pa.Table | Mapping[str, Any],
@@ -333,6 +336,13 @@ def _wanted(name: str) -> str:
     return str(record_schema((name,), False).field(0).type)
 
 
+def _fits(name: str, values: npt.NDArray[np.int64], bits: int) -> None:
+    outside = np.flatnonzero((values < -(2 ** (bits - 1))) | (values >= 2 ** (bits - 1)))
+    if outside.size:
+        row = int(outside[0])
+        raise ValueError(f"preserve_batches: column {name!r}: {int(values[row])} at row {row} does not fit {bits} bits")
+
+
 def _preserved(rows: _Rows, level: int | None) -> bytes:
     """The batches that the rows came from: neighbours with the same position and the same header."""
     missing = [name for name in ALL_COLUMNS if name not in rows.columns]
@@ -341,6 +351,8 @@ def _preserved(rows: _Rows, level: int | None) -> bytes:
     if not rows.count:
         return b""
     data = {name: rows.integers(name) for name in ("position", "magic", "sequence", "timestamp", *HEAD)}
+    for name, bits in BITS.items():
+        _fits(name, data[name], bits)
     begins = np.zeros(rows.count, dtype=bool)
     begins[0] = True
     for name in ("position", *HEAD):

@@ -262,3 +262,27 @@ def test_rows_repeated_or_out_of_order_are_no_batch_to_preserve() -> None:
     for wrong in (pa.Table.from_batches([rows, rows]), rows.take([2, 0])):
         with pytest.raises(ValueError, match="rise strictly"):
             kts.encode(wrong, preserve_batches=True)
+
+
+def test_one_large_row_says_nothing_of_the_others() -> None:
+    """The result's memory is guessed from what the first rows took, but never beyond what all rows can take."""
+    for rows in (10_000, 1_000_000):
+        values = pa.array([b"x" * 10_384_963] + [b""] * rows, pa.binary())
+        assert column(kts.encode({"value": values}), "value") == values.to_pylist()
+
+
+def test_headers_fill_batches_to_the_last_byte() -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[("", None)] * 1000] * 20, kind)
+    sizes = kts.scan_batches(kts.encode({"headers": headers})).column("sizeInBytes").to_pylist()
+    # a record: 2 + 1 + 1 + 1 + 1 + 1 for lengths and deltas, 2 for the count, 2 a header, and a length of 2 before it
+    assert sizes == [16133, 16133, 8097]
+
+
+@pytest.mark.parametrize("name", ["attributes", "lastOffsetDelta", "partitionLeaderEpoch", "producerEpoch", "sequence"])
+def test_what_does_not_fit_its_field_is_named(name: str) -> None:
+    table = pa.table(kts.decode(kts.encode({"value": [b"v"]}, producer_id=1, base_sequence=0), kts.ALL_COLUMNS))
+    place = table.schema.get_field_index(name)
+    wide = table.set_column(place, name, pa.array([1 << 40], pa.int64()))
+    with pytest.raises(ValueError, match=f"column '{name}': {1 << 40} at row 0 does not fit"):
+        kts.encode(wide, preserve_batches=True)

@@ -16,7 +16,7 @@ import pytest
 import kts
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted([*(ROOT / "kts").rglob("*.py"), *(ROOT / "pyspark_kts").rglob("*.py")])
+SOURCES = sorted([*(ROOT / "kts").rglob("*.py"), *(ROOT / "pyspark_kts").rglob("*.py"), ROOT / "kts_command.py"])
 EXTENSIONS = sorted((ROOT / "kts").glob("*.pyx"))
 
 # A module imports from lower floors only; inside a folder there is an order in which nothing imports what comes later.
@@ -33,6 +33,8 @@ FLOORS = {
     "kts.spark": 6,
     "pyspark_kts": 7,
     "kts.cli": 8,
+    "kts_command": 9,
+    "kts.cli.__main__": 10,
 }
 
 
@@ -50,12 +52,11 @@ def floor(module: str) -> tuple[str, float]:
 
 def imported_modules(path: Path) -> set[str]:
     """Which of our own modules a source imports, also inside functions, but not only for type hints."""
-    if path.suffix == ".pyx":
-        lines = path.read_text(encoding="utf-8").splitlines()
-        found = [re.match(r"\s*(?:from\s+(kts[\w.]*)\s+c?import|c?import\s+(kts[\w.]*))", line) for line in lines]
-        return {name for match in found if match for name in match.groups() if name}
     names: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".pyx":  # its imports are Python's own, a line each
+        text = "\n".join(line for line in text.splitlines() if re.match(r"(from [\w.]+ )?import ", line))
+    waiting: list[ast.AST] = [ast.parse(text)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -70,7 +71,7 @@ def imported_modules(path: Path) -> set[str]:
                 base = ".".join(inside[: len(inside) - node.level + 1] + ([node.module] if node.module else []))
             names |= {full if is_module(full := f"{base}.{alias.name}") else base for alias in node.names}
         waiting.extend(ast.iter_child_nodes(node))
-    return {name for name in names if name.split(".")[0] in ("kts", "pyspark_kts")}
+    return {name for name in names if name.split(".")[0] in ("kts", "kts_command", "pyspark_kts")}
 
 
 def is_module(name: str) -> bool:
@@ -123,7 +124,7 @@ def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_make_lint_passes_and_sees_what_is_wrong(tmp_path: Path) -> None:
     for name in ("kts", "pyspark_kts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__"))
-    for name in ("Makefile", "pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "kts_command.py"):
         shutil.copyfile(ROOT / name, tmp_path / name)
     done = make_lint(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -86,7 +86,8 @@ def scan(
     include_control : bool
         Control records too.
     on_error : str
-        ``raise``, or ``skip``: leave out what is damaged and say so with ``warnings``: file, position and bytes.
+        ``raise``, or ``skip``: leave out what is damaged and say so with ``warnings``: file, position and bytes. What
+        lies in a record behind the last field that ``columns`` needs is not looked at, but for its CRC.
     verify_crc : bool
         False skips CRCs only.
     log_start_offset : int or mapping, optional
