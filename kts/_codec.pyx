@@ -1022,6 +1022,8 @@ cdef int put_message(Pass* d, Slab* s, Entry* e, Entry* outer, const uint8_t* en
     if row == s.row_room or s.key.size + e.key_size > s.key_room or s.value.size + e.payload_size > s.value_room:
         size = (e.key_size if e.key_size > 0 else 0) + e.payload_size
         fault = room(d, s, 512, size if size > 65536 else 65536)
+        if fault == FAULT_COLUMN_FULL:
+            fault = room(d, s, 1, size)
         if fault:
             return fail(err, fault, 0, 0)
     if e.magic:
