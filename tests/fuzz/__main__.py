@@ -108,16 +108,19 @@ class Worker:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self.beat, self.beaten = -1, time.monotonic()
+        self.looked = self.beaten
 
     def running(self) -> bool:
         """Whether it goes on; a crash, or a call without end, is a find and a new start."""
         executions, runs, target, buffer = self.current()
-        if executions != self.beat:
-            self.beat, self.beaten = executions, time.monotonic()
+        now = time.monotonic()
+        if executions != self.beat or now - self.looked > STUCK_SECONDS / 4 or self.stopped():
+            self.beat, self.beaten = executions, now  # it goes on; or it, or this process, was stopped
+        self.looked = now
         code = self.process.poll()
         self.tell()
         if code is None:
-            if time.monotonic() - self.beaten < STUCK_SECONDS or not runs:
+            if now - self.beaten < STUCK_SECONDS or not runs:
                 return True
             self.process.kill()
             self.process.wait()
@@ -138,6 +141,11 @@ class Worker:
             self.start()
             return True
         return False
+
+    def stopped(self) -> bool:
+        """Whether somebody sent the process a SIGSTOP."""
+        status = Path(f"/proc/{self.process.pid}/stat")
+        return status.exists() and status.read_text().rpartition(") ")[2].startswith("T")
 
     def current(self) -> tuple[int, bool, str, bytes]:
         path = FOLDER / f"current-{self.number}"
