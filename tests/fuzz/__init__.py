@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of the codec and the indexes: ``make fuzz SECONDS=60 JOBS=1``.
 
-``trace.c`` and ``trace.py`` say what ran, ``mutators.py`` and ``structure.py`` make new inputs from old ones,
+``trace.c`` and ``trace.py`` say what ran, ``mutators.py``, ``structure.py`` and ``frames.py`` make new inputs,
 ``targets.py``, ``checks.py`` and ``indexes.py`` know what must hold, ``corpus.py`` keeps inputs and finds,
 ``engine.py`` is the loop, and ``__main__.py`` the processes and the report.
 

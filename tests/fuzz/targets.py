@@ -12,7 +12,7 @@ import reference_codecs
 import streams
 from support import golden_logs
 
-from fuzz import checks, mutators, structure
+from fuzz import checks, frames, mutators, structure
 from fuzz.indexes import IndexTarget
 
 Others = list[bytes]
@@ -98,14 +98,14 @@ class Frames(Entries):
         if how < 0.03:
             magic, count = rng.choice((0, 1, 2, 2)), count + rng.choice((0, 1, -1))
         elif how < 0.15:
-            plain = structure.plain_of(self.codec, magic % 3, payload)
+            plain = frames.plain_of(self.codec, magic % 3, payload)
             plain, count = structure.mutate_plain(rng, magic % 3, plain, count, others)
-            payload = structure.frame(rng, self.codec, magic % 3, plain)
+            payload = frames.frame(rng, self.codec, magic % 3, plain)
         else:
             other = rng.choice(others)[3:] if others else b""
             payload = mutators.mutate(rng, payload, [other], rng.choice((1, 1, 1, 2, 4)))
             if rng.random() < 0.6:
-                payload = structure.repair_frame(self.codec, payload)
+                payload = frames.repair_frame(self.codec, payload)
         return self.HEAD.pack(magic % 3, generate.wrap(count, 16)) + payload
 
     def buffer(self, data: bytes) -> bytes:
@@ -166,7 +166,7 @@ class Plain(Entries):
         plain, count = plain * times, count * times
         attributes = attributes & ~7 | codec
         if codec:
-            plain = structure.frame(random.Random(seed), codec, magic, plain)
+            plain = frames.frame(random.Random(seed), codec, magic, plain)
         if magic < 2:
             return generate.message(offset, magic, attributes, time, None, plain)
         more = {"pid": offset, "sequence": last_delta} if attributes & 16 else {}
