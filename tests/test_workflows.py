@@ -69,6 +69,9 @@ def test_the_wheels_tests_are_there_and_need_no_java() -> None:
     env = os.environ | {"PYTEST_ADDOPTS": "--collect-only -q"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    for name in files:  # inside functions, too
+        found = re.search(rf"^\s+(?:from|import) (?:{'|'.join(blocked)})\b", (ROOT / name).read_text(), re.MULTILINE)
+        assert found is None, f"{name}: {found}"
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
