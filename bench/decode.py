@@ -48,7 +48,7 @@ class Result:
 
     corpus: Corpus
     rates: dict[str, float]
-    library: str
+    decompressor: str
 
     def times(self, name: str, other: str = "aiokafka") -> float:
         return self.rates[name] / self.rates[other]
@@ -96,7 +96,7 @@ def measure(corpus: Corpus, rounds: int, report: Report) -> Result:
         taken = medians(contenders, rounds)
     rates = {name: corpus.records / seconds for name, seconds in taken.items()}
     rates["kafka-python"] = part_records / taken["kafka-python"]
-    return Result(corpus, rates, floor.library)
+    return Result(corpus, rates, floor.decompressor)
 
 
 def rate_row(result: Result) -> list[str]:
@@ -118,7 +118,7 @@ def goal_row(result: Result) -> list[str]:
         goal = goals.get(kind, (None, None, None))[size]
         wanted = ["-", "-"] if goal is None else [f"{goal:g}x", reached(result.times(name), goal)]
         cells += [result.cell(name), *wanted]
-    return [*cells, result.cell("copied", "java"), result.library]
+    return [*cells, result.cell("copied", "java"), result.decompressor]
 
 
 def share_rows(result: Result) -> Iterator[list[str]]:

@@ -84,7 +84,7 @@ class Floor:
         self.small = sum(self.sizes or [len(corpus.data)]) / corpus.records < SMALL_MESSAGE
 
     @property
-    def library(self) -> str:
+    def decompressor(self) -> str:
         return self.decompress.__name__ if self.decompress else "-"
 
     def slices(self) -> Iterator[int]:

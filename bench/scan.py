@@ -45,7 +45,7 @@ def max_row(corpus: Corpus, rounds: int) -> list[str]:
     return [
         corpus.name,
         f"{gib / taken['decompress']:.2f}",
-        floor.library,
+        floor.decompressor,
         f"{gib / taken['checked']:.2f}",
         f"{share:.0%}",
         f"{MAX_GOAL:.0%}",

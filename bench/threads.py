@@ -119,7 +119,7 @@ def row(corpus: Corpus, kib: int, libraries: dict[str, float], rounds: int, mach
     taken = medians(contenders, rounds)
     found, machine = taken["one"] / taken["two"], taken["C one"] / taken["C two"]
     machines.append(machine)
-    library = libraries.get(floors[0].library)
+    library = libraries.get(floors[0].decompressor)
     batches = 2 * repeats * len(corpus.entries)
     goal = GOALS.get(corpus.codec) if kib >= 64 or corpus.codec == "none" else None
     return [

@@ -57,7 +57,7 @@ class Hidden:
     name = "hidden"
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library
+        self.compiled = library
 
     def seeds(self, rng: random.Random) -> list[bytes]:
         return [bytes(4)]
@@ -69,7 +69,7 @@ class Hidden:
         return data
 
     def check(self, buffer: bytes, rng: random.Random, full: bool) -> Exception | None:
-        if self.library.hidden(buffer, len(buffer)):
+        if self.compiled.hidden(buffer, len(buffer)):
             raise ValueError("there it is")
         return None
 
