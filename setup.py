@@ -50,6 +50,10 @@ class BuildExtensions(build_ext):
         super().build_extensions()
 
 
+HEADERS = [f"kts/{name}.h" for name in ("_crc", "_records", "_slab")]
+HEADERS += [f"kts/_append{part}.h" for part in ("", "_records", "_messages", "_writer", "_set")]
+
+
 # Not abi3 (one wheel for all Pythons): against the limited API of 3.11 a single index lookup costs 1.2 to 1.3 times as
 # much (decoding of 100 B records 1.0, of one-record buffers 1.03, encoding 1.02), and 5 % is what it may cost.
 def extension(name: str, *, depends: list[str]) -> Extension:
@@ -62,7 +66,7 @@ setup(
     cmdclass={"build_ext": BuildExtensions},
     ext_modules=cythonize(
         [
-            extension("_codec", depends=["kts/_crc.h", "kts/_records.h", "kts/_slab.h"]),
+            extension("_codec", depends=HEADERS),
             extension("_timeindex", depends=[]),
         ],
         compiler_directives=directives,

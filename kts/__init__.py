@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ._timeindex import OffsetIndex, TimeIndex
 from .columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
+from .config import LogConfig
+from .convert import convert
 from .encoding import encode
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
@@ -21,14 +25,30 @@ from .storage.directory import LogDirs, PartitionLog
 from .storage.directory import open_path as open
 from .storage.scan import scan
 
+if TYPE_CHECKING:
+    from .storage.log import Log
+else:
+
+    def __getattr__(name: str) -> Any:
+        """``Log`` is loaded when it is asked for: who only reads, as most commands do, starts sooner without it."""
+        if name != "Log":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .storage.log import Log
+
+        globals()[name] = Log
+        return Log
+
+
 __version__ = "0.1.0"
 
 __all__ = [
     "ALL_COLUMNS",
     "EARLIEST",
     "LATEST",
+    "Log",
     "MAX_TIMESTAMP",
     "NO_TIMESTAMP",
+    "LogConfig",
     "LogDirs",
     "MaxTimestamp",
     "OffsetIndex",
@@ -37,6 +57,7 @@ __all__ = [
     "TimestampOffset",
     "TimestampType",
     "TopicPartition",
+    "convert",
     "decode",
     "encode",
     "iter_decode",

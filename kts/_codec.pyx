@@ -97,6 +97,53 @@ cdef extern from "_records.h" nogil:
     void read_records "kts_read_records"(Run* r, int want)
     void read_messages "kts_read_messages"(Run* r, int want)
 
+cdef extern from "_append_set.h" nogil:
+    int KTS_FINE, KTS_PAYLOAD, KTS_SKIPPED, KTS_NO_MEMORY, KTS_WRITER_TRANSACTION, KTS_PRODUCER_STATE, KTS_ZSTD_FORMAT
+    int KTS_NOTHING, KTS_BAD_FIELDS
+    int KTS_IN_PLACE, KTS_READ, KTS_CONVERT, KTS_DEEP, KTS_INFLATE
+    struct Rules "kts_rules":
+        int old, shipped, magic, append_time, compacted, client, replica, exempt, negative
+        int64_t before, after, largest
+    struct Bad "kts_bad":
+        int64_t record, offset, time, wrong
+    struct Append "kts_append":
+        Rules r
+        int64_t now
+        int32_t epoch
+        int source, target
+        int64_t first, last, first_or_last, top, top_offset, valid, entries
+        int monotonic, same, plain
+        int64_t start, next, max, max_offset, number, unwritable, unwritable_time, batches
+        int path, unwritable_why, in_place, by_fields, first_magic
+        int64_t at, size
+        int fault
+        int64_t offset, record, a, b
+        Bad* bad
+        int64_t bads
+        int bad_times
+    struct Writer "kts_writer":
+        uint8_t* out
+        int64_t size, offset, base
+        int magic, keep, stamp, append_time, own_type
+        int64_t now, top, top_offset, first_time
+    int analyse "kts_analyse"(Append* s, const uint8_t* p, int64_t n, int leader)
+    int same_magic "kts_same_magic"(Append* s, const uint8_t* p, int64_t n)
+    int refuse "kts_refuse"(Append* s, int fault, int64_t a, int64_t b)
+    void begin "kts_begin"(Append* s, int path)
+    int begin_in_place "kts_begin_in_place"(Append* s, const uint8_t* p, int64_t n)
+    void end_in_place "kts_end_in_place"(Append* s)
+    int begin_deep "kts_begin_deep"(Append* s, const uint8_t* p, int64_t n)
+    int end_deep_in_place "kts_end_deep_in_place"(Append* s, uint8_t* p, int64_t n)
+    int first_batch "kts_first_batch"(Append* s, const uint8_t* p, int64_t n, int source)
+    bint as_written "kts_as_written"(const uint8_t* p, int64_t n, int64_t count)
+    int append_plain "kts_append_plain"(Append* s, uint8_t* p, const uint8_t* source, int64_t n, int target)
+    int append_entries "kts_entries"(Append* s, uint8_t* p, int64_t n, const uint8_t* reach)
+    int append_inflated "kts_inflated"(Append* s, uint8_t* p, const uint8_t* out, int64_t n)
+    int entry_size "kts_entry_size"(Append* s, const uint8_t* p, int64_t left, int64_t* size)
+    int codec_of "kts_codec"(const Append* s, const uint8_t* e)
+    void write_entry "kts_write_entry"(Append* s, Writer* w, const uint8_t* e, int64_t size)
+    void write_inflated "kts_write_inflated"(Append* s, Writer* w, const uint8_t* e, const uint8_t* p, int64_t n)
+
 kts_crc_init()
 
 # --- what was found wrong --------------------------------------------------------------------------
@@ -2495,3 +2542,523 @@ def crc32(buf):
     """CRC-32 of a buffer, as the codec computes it."""
     cdef Source source = Source(buf)
     return kts_crc32(<const uint8_t*> source.view.buf, source.view.len)
+
+
+# --- appending -----------------------------------------------------------------------------------------
+
+cdef class Appender:
+    """The rules that a topic appends by.
+
+    Parameters
+    ----------
+    old : bool
+        As 0.10.2.2 does, else as 3.9.2.
+    shipped, append_time, compacted, client, replica, exempt, negative : bool
+        See ``kts_rules`` in ``_append.h``.
+    magic : int
+        Of the topic.
+    target : int
+        Codec of the topic; -1 is the producer's.
+    before, after : int
+        Limits of a record's time, in ms.
+    largest : int
+        Most bytes of an entry.
+    max_decompressed_bytes : int
+    """
+
+    cdef Rules rules
+    cdef int target
+    cdef int64_t limit
+    cdef void* spare          # an inflater that no set uses now
+
+    def __dealloc__(self):
+        Py_XDECREF(<PyObject*> self.spare)
+
+    cdef Inflater inflater(self):
+        cdef PyObject* kept = <PyObject*> kts_swap(&self.spare, NULL)
+        cdef Inflater inflater
+        if kept == NULL:
+            return Inflater()
+        inflater = <Inflater> <object> kept
+        Py_DECREF(inflater)
+        return inflater
+
+    cdef int give_back(self, Inflater inflater) except -1:
+        if inflater is not None:
+            inflater.owner = None
+            Py_INCREF(inflater)
+            if not kts_offer(&self.spare, <void*> inflater):
+                Py_DECREF(inflater)
+        return 0
+
+    def __cinit__(self, *, bint old, bint shipped, int magic, bint append_time, bint compacted, bint client,
+                  bint replica, bint exempt, bint negative, int target, int64_t before, int64_t after, int64_t largest,
+                  int64_t max_decompressed_bytes):
+        self.rules.old = old
+        self.rules.shipped = shipped
+        self.rules.magic = magic
+        self.rules.append_time = append_time
+        self.rules.compacted = compacted
+        self.rules.client = client
+        self.rules.replica = replica
+        self.rules.exempt = exempt
+        self.rules.negative = negative
+        self.rules.before = before
+        self.rules.after = after
+        self.rules.largest = largest
+        self.target = target
+        self.limit = max_decompressed_bytes
+
+    def set(self, buf, int64_t offset, int64_t now, int32_t epoch):
+        """A set of records to be appended by these rules; nothing is done with it yet."""
+        cdef AppendSet made = AppendSet.__new__(AppendSet)
+        cdef Source source = made.take(self, buf, offset, now, epoch)
+        with nogil:
+            memcpy(made.p, source.view.buf, <size_t> made.n)
+        return made
+
+    def append(self, buf, int64_t offset, int64_t now, int32_t epoch):
+        """Analyse a set, look at its records, and keep it in place if that can be.
+
+        Returns the fields of ``kts.validator.Validated``; or the set where it was refused, is empty or is to be written
+        anew.
+        """
+        cdef AppendSet made = AppendSet.__new__(AppendSet)
+        cdef Append* s = &made.s
+        cdef Source source = made.take(self, buf, offset, now, epoch)
+        cdef bint done
+        with nogil:
+            done = append_plain(s, made.p, <const uint8_t*> source.view.buf, made.n, self.target)
+        if s.fault or s.entries == 0:
+            return made
+        made.n = s.valid
+        if not done:
+            if made.deep() is not True:
+                return made
+            self.give_back(made.inflater)
+            made.inflater = None
+        return (made.records(), s.start, s.next - 1, s.max, s.max_offset, s.now if s.r.append_time else -1, s.entries,
+                s.valid, False, s.source, s.target, s.next)
+
+
+cdef class AppendSet:
+    """A private copy of one set of records, and what is known of it."""
+
+    cdef Append s
+    cdef Appender rules
+    cdef Inflater inflater
+    cdef PyObject* made
+    cdef uint8_t* p
+    cdef int64_t n
+    cdef list payloads        # decompressed, in the order of the compressed entries; None: still in the inflater
+    cdef int64_t inflated     # bytes of them in all
+    cdef bint looked          # at every record
+    cdef object verdict       # what ``deep`` found then
+    cdef object failure       # what decompression said
+
+    def __dealloc__(self):
+        Py_XDECREF(self.made)
+        free(self.s.bad)
+
+    cdef Source take(self, Appender rules, buf, int64_t offset, int64_t now, int32_t epoch):
+        """Room for a copy of the buffer; the buffer itself is given back."""
+        cdef Source source = Source(buf)
+        self.rules = rules
+        self.n = source.view.len
+        self.s.r = rules.rules
+        self.s.start = self.s.next = offset
+        self.s.now = now
+        self.s.epoch = epoch
+        self.s.record = -1
+        self.made = PyBytes_AllocateUninitialised(NULL, self.n + KTS_SLACK)
+        self.p = <uint8_t*> PyBytes_AS_STRING(<object> self.made)
+        return source
+
+    cdef object records(self):
+        """The copy, given away."""
+        cdef object data
+        if self.made == NULL:
+            raise ValueError("the bytes were given away before")
+        if self.n > 4096:
+            Py_SET_SIZE(self.made, self.n)     # a few bytes more than are used: cheaper than another allocation
+            self.p[self.n] = 0
+        else:
+            _PyBytes_Resize(&self.made, self.n)
+        data = <object> self.made
+        Py_DECREF(data)
+        self.made = NULL
+        return data
+
+    def analyse(self, bint leader):
+        """The shallow walk: whether it went through. The set ends behind its last whole entry then."""
+        cdef int status
+        with nogil:
+            status = analyse(&self.s, self.p, self.n, leader)
+        if status == 0:
+            self.n = self.s.valid
+        return status == 0
+
+    def choose(self, int source, int target):
+        """Take these codecs instead of those that the analysis would find, and append uncompressed sets in place.
+
+        Returns whether the set is done with, or refused.
+        """
+        cdef int status
+        self.s.source = source
+        self.s.target = target
+        if source or target:
+            return False
+        status = same_magic(&self.s, self.p, self.n)
+        if status < 0:
+            return True
+        self.s.same = status
+        if status:
+            self.in_place()
+        return status != 0
+
+    cdef int in_place(self) except -1:
+        if begin_in_place(&self.s, self.p, self.n) == 0 and self.walk():
+            end_in_place(&self.s)
+        return 0
+
+    cdef bint walk(self) except -1:
+        """All entries on the path that was begun; whether none was refused."""
+        cdef Append* s = &self.s
+        cdef int status
+        self.payloads = []
+        self.inflated = 0
+        while True:
+            with nogil:
+                status = append_entries(s, self.p, self.n, self.p + self.n + KTS_SLACK)
+            if status != KTS_INFLATE:
+                return status == 0
+            if not self.inflate():
+                return False
+            with nogil:
+                status = append_inflated(s, self.p, self.inflater.out, self.inflater.out_size)
+            if status:
+                return False
+
+    cdef bint inflate(self) except -1:
+        cdef Entry e
+        cdef Err err
+        memset(&e, 0, sizeof(Entry))
+        if self.inflater is None:
+            self.inflater = self.rules.inflater()
+        elif self.payloads and self.payloads[len(self.payloads) - 1] is None:
+            self.payloads[len(self.payloads) - 1] = self.payload()
+        e.p = self.p + self.s.at
+        e.size = self.s.size
+        e.magic = e.p[MAGIC_POSITION]
+        if e.magic == 2 and not self.s.r.old:
+            batch_header(&e)
+        else:
+            message_header(&e)
+            e.magic = 0 if e.magic == 0 else 1
+            self.value_of(&e)
+        try:
+            self.inflater.run(&e, self.rules.limit - self.inflated)
+            self.inflated += self.inflater.out_size
+        except DecompressionLimitError:
+            raise
+        except CorruptRecordError as error:
+            self.failure = error
+            refuse(&self.s, KTS_PAYLOAD, e.codec, 0)
+            return False
+        self.payloads.append(None)
+        return True
+
+    cdef int value_of(self, Entry* e) noexcept:
+        """The value of a wrapper whose lengths were found to fit; bytes behind it do not matter here."""
+        cdef const uint8_t* p = e.p + (18 if e.p[MAGIC_POSITION] == 0 else 26)
+        cdef int32_t n = <int32_t> kts_be32(p)
+        p += 4 + (n if n > 0 else 0)
+        e.payload_size = <int32_t> kts_be32(p)
+        e.payload = p + 4
+        return 0
+
+    cdef bytes payload(self):
+        """What was decompressed last."""
+        if self.inflater.owner is not None:
+            return self.inflater.owner
+        return PyBytes_FromStringAndSize(<char*> self.inflater.out, self.inflater.out_size)
+
+    def deep(self):
+        """Look at every record of a set that is compressed, will be or is to be converted.
+
+        Returns True where the set was kept in place, False where it is to be rebuilt; None is a refusal.
+        """
+        if not self.looked:
+            self.looked = True
+            self.verdict = self.look()
+        return self.verdict
+
+    cdef object look(self):
+        cdef Append* s = &self.s
+        if s.source == 0 and s.target == 0:
+            return False if self.convertible() else None
+        if begin_deep(s, self.p, self.n) or not self.walk():
+            return None
+        if s.r.old and not s.r.shipped and s.batches > 1:
+            s.in_place = 0                     # 0.10.2 would give offsets to the first wrapper only
+        if s.in_place:
+            return True if end_deep_in_place(s, self.p, self.n) == 0 else None
+        s.at = 0
+        s.record = -1
+        if s.number == 0 and (s.r.old or (s.r.append_time and (s.target or s.r.magic == 2))):
+            refuse(s, KTS_NOTHING, 0, 0)
+            return None
+        if s.by_fields:
+            refuse(s, KTS_SKIPPED, 0, 0)
+            return None
+        return False
+
+    cdef bint convertible(self) except -1:
+        cdef Append* s = &self.s
+        begin(s, KTS_READ)
+        if not self.walk():
+            return False
+        if s.r.old:
+            if s.number < 0:
+                s.at = 0
+                refuse(s, KTS_NOTHING, s.number, 0)
+                return False
+        elif first_batch(s, self.p, self.n, 0):
+            return False
+        elif self.p[MAGIC_POSITION] == 2 and self.p[22] & TRANSACTIONAL and s.r.magic < 2:
+            refuse(s, KTS_WRITER_TRANSACTION, s.r.magic, 0)
+            return False
+        begin(s, KTS_CONVERT)
+        return self.walk()
+
+    def writable(self):
+        """Whether what was looked at can be written anew; the offset counter moves as Kafka's does."""
+        cdef Append* s = &self.s
+        cdef int64_t producer
+        s.at = 0
+        s.record = -1
+        if s.target == 4 and s.r.magic < 2 and s.unwritable_why != KTS_BAD_FIELDS:
+            return refuse(s, KTS_ZSTD_FORMAT, s.r.magic, 0) == 0
+        if s.unwritable >= 0:
+            s.record = s.unwritable
+            if s.unwritable_why != KTS_BAD_FIELDS:
+                s.next = s.start + s.unwritable + 1
+            return refuse(s, s.unwritable_why, s.unwritable_time, s.r.magic) == 0
+        s.next = s.start + s.number
+        if s.r.old or self.p[MAGIC_POSITION] != 2:
+            return True
+        producer = <int64_t> kts_be64(self.p + 43)
+        if producer == -1 and self.p[22] & TRANSACTIONAL:
+            return refuse(s, KTS_PRODUCER_STATE, producer, 0) == 0
+        if producer != -1 and (s.r.magic < 2 or <int16_t> kts_be16(self.p + 51) == -1 or
+                               <int32_t> kts_be32(self.p + 53) < 0):
+            return refuse(s, KTS_PRODUCER_STATE, producer, <int32_t> kts_be32(self.p + 53)) == 0
+        return True
+
+    def messages(self, int magic, int64_t base, bint keep, bint stamp, bint append_time, bint own_type):
+        """All records as uncompressed messages of one magic: (bytes, greatest time, offset of it).
+
+        Offsets are written relative to ``base``; the others are fields of ``kts_writer`` in ``_append_writer.h``.
+        """
+        cdef Writer w
+        cdef bytes made = self.write(magic, base, keep, stamp, append_time, own_type, &w)
+        self.release()
+        return made[:w.size], w.top, w.top_offset
+
+    cdef bytes write(self, int magic, int64_t base, bint keep, bint stamp, bint append_time, bint own_type, Writer* w):
+        """Memory with ``w.size`` bytes of messages, or of the records of a batch."""
+        cdef Append* s = &self.s
+        cdef int64_t room = self.n, at = 0, size = 0, n
+        cdef Py_ssize_t i
+        cdef const uint8_t* e
+        cdef const uint8_t* p
+        cdef bytes made, payload
+        for i in range(len(self.payloads)):
+            room += self.inflater.out_size if self.payloads[i] is None else PyBytes_GET_SIZE(<bytes> self.payloads[i])
+        # a message has 8 bytes more at most than one of another magic, and 27 more than a record of 7 bytes
+        room += 4 * room if self.p[MAGIC_POSITION] == 2 and not s.r.old else 8 * (room // 26 + 1)
+        made = PyBytes_FromStringAndSize(NULL, room)
+        memset(w, 0, sizeof(Writer))
+        w.out = <uint8_t*> PyBytes_AS_STRING(made)
+        w.offset = s.start
+        w.base = base
+        w.magic = magic
+        w.keep = keep
+        w.stamp = stamp
+        w.append_time = append_time
+        w.own_type = own_type
+        w.now = s.now
+        w.top = w.top_offset = -1
+        i = 0
+        while True:
+            with nogil:
+                while entry_size(s, self.p + at, self.n - at, &size) > 0:
+                    e = self.p + at
+                    if codec_of(s, e) and not (s.r.old and s.path == KTS_CONVERT):
+                        break
+                    write_entry(s, w, e, size)
+                    at += size
+                else:
+                    e = NULL
+            if e == NULL:
+                return made
+            payload = self.payloads[i]
+            i += 1
+            if payload is None:
+                p = self.inflater.out
+                n = self.inflater.out_size
+            else:
+                p = <const uint8_t*> PyBytes_AS_STRING(payload)
+                n = PyBytes_GET_SIZE(payload)
+            with nogil:
+                write_inflated(s, w, e, p, n)
+            at += size
+
+    def recompressed(self, int attributes, int64_t max_timestamp, compress):
+        """The one record batch of the set with the same records, compressed by ``compress`` or, with None, not at all;
+        None where they are not what a writer would make of them."""
+        cdef const uint8_t* p = self.p + BATCH_OVERHEAD
+        cdef int64_t n = self.n - BATCH_OVERHEAD
+        if self.payloads:
+            p = self.inflater.out
+            n = self.inflater.out_size
+        if not as_written(p, n, self.s.number):
+            return None
+        return self.batched(p, n, <int64_t> kts_be64(self.p + 27), attributes, max_timestamp, compress)
+
+    def converted(self, int attributes, append_time, compress):
+        """All messages as one record batch: (bytes, its greatest time). ``append_time`` is that of the batch; None: its
+        records'."""
+        cdef Writer w
+        cdef bytes made = self.write(2, 0, False, False, False, False, &w)
+        cdef int64_t time = w.top if append_time is None else append_time
+        data = self.batched(<const uint8_t*> PyBytes_AS_STRING(made), w.size, w.first_time, attributes, time, compress)
+        return data, time
+
+    cdef bytes batched(self, const uint8_t* p, int64_t n, int64_t base_timestamp, int attributes, int64_t max_timestamp,
+                       compress):
+        """One record batch around p[0:n], with the first entry's producer where that is a batch."""
+        cdef bytes packed, made
+        cdef Head h
+        cdef Sink sink
+        if compress is not None:
+            packed = compress(PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ))
+            p = <const uint8_t*> PyBytes_AS_STRING(packed)
+            n = PyBytes_GET_SIZE(packed)
+        sink.cap = sink.end = BATCH_OVERHEAD + n
+        if sink.end > LARGEST_ENTRY:
+            raise ValueError(f"the {n} bytes of the records do not fit a batch")
+        made = PyBytes_FromStringAndSize(NULL, sink.end)
+        sink.p = <uint8_t*> PyBytes_AS_STRING(made)
+        memcpy(sink.p + BATCH_OVERHEAD, p, <size_t> n)
+        h.attributes = <int16_t> attributes
+        h.offset = self.s.start
+        h.last_offset_delta = <int32_t> (self.s.number - 1)
+        h.base_timestamp = base_timestamp
+        h.max_timestamp = max_timestamp
+        h.leader_epoch = self.s.epoch
+        _, _, h.producer_id, h.producer_epoch, h.base_sequence = self.producer()
+        put_head(&sink, 0, &h, <int32_t> self.s.number)
+        self.release()
+        return made
+
+    cdef int release(self) except -1:
+        """What was decompressed is not needed any more."""
+        self.rules.give_back(self.inflater)
+        self.inflater = None
+        self.payloads = []
+        return 0
+
+    def batch(self):
+        """The one record batch of the set, uncompressed; its CRC is not renewed."""
+        cdef bytes made
+        cdef uint8_t* p
+        if not self.payloads:
+            return PyBytes_FromStringAndSize(<char*> self.p, self.n)
+        made = PyBytes_FromStringAndSize(<char*> self.p, BATCH_OVERHEAD) + (self.payloads[0] or self.payload())
+        p = <uint8_t*> PyBytes_AS_STRING(made)
+        kts_put32(p + 8, <uint32_t> (PyBytes_GET_SIZE(made) - LOG_OVERHEAD))
+        p[22] &= 0xF8
+        self.release()
+        return made
+
+    def kept(self):
+        """The bytes where they were kept in place; the set is empty afterwards."""
+        return self.records()
+
+    def facts(self):
+        """(entries, source codec, target codec, first offset, first or last offset of the first entry, last offset,
+        max timestamp, offset of it, valid bytes, offsets rise), as the shallow walk found them."""
+        cdef Append* s = &self.s
+        cdef int target = s.source if self.rules.target < 0 else self.rules.target
+        return (s.entries, s.source, target, s.first, s.first_or_last, s.last, s.top, s.top_offset, s.valid,
+                s.monotonic != 0)
+
+    def result(self):
+        """(start, next offset, max timestamp, offset of it, log append time or -1), as the deep walk found them."""
+        cdef Append* s = &self.s
+        return s.start, s.next, s.max, s.max_offset, s.now if s.r.append_time else -1
+
+    def producer(self):
+        """(magic, attributes, producer id, producer epoch, base sequence) of the first entry; -1 below magic 2."""
+        cdef const uint8_t* p = self.p
+        if p[MAGIC_POSITION] != 2 or self.s.r.old:
+            return p[MAGIC_POSITION], p[17], -1, -1, -1
+        return 2, p[22], <int64_t> kts_be64(p + 43), <int16_t> kts_be16(p + 51), <int32_t> kts_be32(p + 53)
+
+    def refusal(self):
+        """None, or (number in ``kts_refusal``, position, offset, record, two numbers, records refused by policy, what
+        decompression said)."""
+        cdef Append* s = &self.s
+        cdef int64_t i
+        if s.fault == 0:
+            return None
+        if s.fault == KTS_NO_MEMORY:
+            raise MemoryError()
+        self.release()
+        bad = [(s.bad[i].record, s.bad[i].offset, s.bad[i].time, s.bad[i].wrong) for i in range(s.bads)]
+        return s.fault, s.at, s.offset, s.record, s.a, s.b, bad, self.failure
+
+
+def message(int magic, int attributes, int64_t offset, int64_t timestamp, bytes value not None):
+    """One message of magic 0 or 1 without a key."""
+    cdef Sink sink
+    cdef const uint8_t* p = <const uint8_t*> PyBytes_AS_STRING(value)
+    cdef int64_t n = PyBytes_GET_SIZE(value)
+    cdef bytes made
+    if n + V1_OVERHEAD > LARGEST_ENTRY:
+        raise ValueError(f"value: {n} bytes do not fit a message")
+    sink.cap = LOG_OVERHEAD + V1_OVERHEAD + n + KTS_SLACK
+    made = PyBytes_FromStringAndSize(NULL, sink.cap)
+    sink.p = <uint8_t*> PyBytes_AS_STRING(made)
+    sink.end = 0
+    put_entry(&sink, magic, attributes, offset, timestamp, NULL, -1, NULL, p, n, p + n)
+    return made[:sink.end]
+
+
+cdef int64_t walk_sizes(buf, int64_t* entries, int64_t* largest, int64_t* where) except -1:
+    cdef Source source = Source(buf)
+    cdef const uint8_t* p = <const uint8_t*> source.view.buf
+    cdef int64_t n = source.view.len, at = 0, size
+    while n - at >= LOG_OVERHEAD:
+        size = <int64_t> kts_be32(p + at + 8) + LOG_OVERHEAD
+        if size > largest[0]:
+            largest[0] = size
+            where[0] = at
+        entries[0] += 1
+        at += size
+    return at
+
+
+def count_entries(buf):
+    """How many entries a set of whole ones has."""
+    cdef int64_t entries = 0, largest = 0, where = 0
+    walk_sizes(buf, &entries, &largest, &where)
+    return entries
+
+
+def largest_entry(buf):
+    """(size, position) of the largest entry in a set of whole ones."""
+    cdef int64_t entries = 0, largest = 0, where = 0
+    walk_sizes(buf, &entries, &largest, &where)
+    return largest, where

@@ -17,6 +17,7 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 XERIAL_CHUNK_BYTES = 32 * 1024  # snappy-java's block size, as Kafka uses it since 0.11
+GZIP_OS = 9  # where a member names the operating system: 255, unknown, as Java since 16
 LZ4_FRAME_HEAD = b"\x04\x22\x4d\x18\x60\x40"  # version 1, independent blocks of at most 64 KiB, nothing else
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_STORED = 1 << 31  # set in the size of a block that would not become smaller
@@ -124,7 +125,9 @@ def _gzip(level: int | None) -> Compress:
 
     def compress(data: bytes | memoryview) -> bytes:
         stream = zlib.compressobj(number, zlib.DEFLATED, 31)
-        return stream.compress(data) + stream.flush()
+        member = bytearray(stream.compress(data) + stream.flush())
+        member[GZIP_OS] = 0xFF
+        return bytes(member)
 
     return compress
 
@@ -141,10 +144,8 @@ def _snappy(data: bytes | memoryview) -> bytes:
 
 def _lz4(magic: int, level: int | None) -> Compress:
     """Frames of independent blocks of 64 KiB, put together here: one library call a block costs less than a frame's."""
-    import lz4.block
-
     number = _level(level, 0, 0, 16, "lz4")
-    high = {"mode": "high_compression", "compression": number} if number >= LZ4_HIGH_LEVEL else {"mode": "default"}
+    block_of = _lz4_high_block(number) if number >= LZ4_HIGH_LEVEL else _lz4_block()
     # FLG 60, BD 40: the checksum byte is 82, or 1a where the frame's magic number is hashed with them (KAFKA-3160).
     head = LZ4_FRAME_HEAD + (b"\x82" if magic else b"\x1a")
 
@@ -152,10 +153,7 @@ def _lz4(magic: int, level: int | None) -> Compress:
         parts: list[bytes | memoryview] = [head]
         for start in range(0, len(data), LZ4_BLOCK_BYTES):
             plain = data[start : start + LZ4_BLOCK_BYTES]
-            try:
-                block = lz4.block.compress(plain, store_size=False, **high)
-            except lz4.block.LZ4BlockError:  # it has room for whatever comes out: only memory can be missing
-                raise MemoryError() from None
+            block = block_of(plain)
             if len(block) < len(plain):
                 parts += (len(block).to_bytes(4, "little"), block)
             else:
@@ -166,18 +164,41 @@ def _lz4(magic: int, level: int | None) -> Compress:
     return compress
 
 
+def _lz4_block() -> Compress:
+    """Arrow's lz4 gives the bytes that Kafka's lz4-java gives; the package lz4 finds other matches."""
+    import pyarrow as pa
+
+    return partial(pa.Codec("lz4_raw").compress, asbytes=True)
+
+
+def _lz4_high_block(level: int) -> Compress:
+    import lz4.block
+
+    def compress(plain: bytes | memoryview) -> bytes:
+        try:
+            block: bytes = lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)
+        except lz4.block.LZ4BlockError:  # it has room for whatever comes out: only memory can be missing
+            raise MemoryError() from None
+        return block
+
+    return compress
+
+
 def _zstd(level: int | None) -> Compress:
     import zstandard
 
     number = _level(level, 3, -131072, 22, "zstd")
-    context = zstandard.ZstdCompressor(level=number)
+    context = zstandard.ZstdCompressor(level=number, write_content_size=False)
 
     def compress(data: bytes | memoryview) -> bytes:
         try:
-            return context.compress(data)
+            frame = context.compressobj()
+            # Java flushes its stream before it closes it: a last block of no bytes, and no size in front.
+            parts = frame.compress(data), frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), frame.flush()
         except zstandard.ZstdError as error:
             if out_of_memory(error):
                 raise MemoryError() from None
             raise
+        return b"".join(parts)
 
     return compress

@@ -102,21 +102,21 @@ def encode(
         raise ValueError(f"timestamp_type: expected CreateTime or LogAppendTime, found {timestamp_type!r}")
     codec = codec_id(compression, magic)
     if level is not None:
-        _integer("level", level, -(2**31), 2**31 - 1)
+        integer("level", level, -(2**31), 2**31 - 1)
     compress = compressor(codec, magic, level) if codec != NONE else None
-    _integer("base_offset", base_offset, 0, INT64_MAX)
-    _integer("batch_bytes", batch_bytes, 1, 2**31 - 1)
-    _integer("producer_id", producer_id, -1, INT64_MAX)
-    _integer("producer_epoch", producer_epoch, -1, 2**15 - 1)
-    _integer("base_sequence", base_sequence, -1, 2**31 - 1)
-    _integer("partition_leader_epoch", partition_leader_epoch, -1, 2**31 - 1)
+    integer("base_offset", base_offset, 0, INT64_MAX)
+    integer("batch_bytes", batch_bytes, 1, 2**31 - 1)
+    integer("producer_id", producer_id, -1, INT64_MAX)
+    integer("producer_epoch", producer_epoch, -1, 2**15 - 1)
+    integer("base_sequence", base_sequence, -1, 2**31 - 1)
+    integer("partition_leader_epoch", partition_leader_epoch, -1, 2**31 - 1)
     append_time = None
     if timestamp_type == "LogAppendTime" and not preserve_batches:
         if log_append_time_ms is None:
             raise ValueError("log_append_time_ms: LogAppendTime needs the time, found None")
-        append_time = _integer("log_append_time_ms", log_append_time_ms, -(2**63), INT64_MAX)
+        append_time = integer("log_append_time_ms", log_append_time_ms, -(2**63), INT64_MAX)
 
-    rows = _Rows(_columns(batch), base_offset, append_time is not None or preserve_batches, preserve_batches)
+    rows = Rows(_columns(batch), base_offset, append_time is not None or preserve_batches, preserve_batches)
     if preserve_batches:
         return _preserved(rows, level)
     if magic == 2:
@@ -150,7 +150,8 @@ def encode(
     return rows.encoder.result()
 
 
-def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
+def integer(name: str, value: Any, lowest: int, highest: int) -> int:
+    """An int between two others, or TypeError and ValueError that name the argument."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected an int, found {value!r}")
     number = int(value.__index__())
@@ -202,7 +203,7 @@ def _check_dicts(rows: Any) -> None:
                 raise ValueError(f"expected headers with 'key' and 'value', found {header!r}")
 
 
-class _Rows:
+class Rows:
     """The columns of a batch as the encoder takes them; keeps the arrays whose addresses it hands out."""
 
     def __init__(self, columns: dict[str, pa.Array], base_offset: int, own_times: bool, own_batches: bool) -> None:
@@ -248,24 +249,7 @@ class _Rows:
             )
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
-        """Column ``name`` as an int64 NumPy array; timestamps in ms, nulls as -1."""
-        import pyarrow as pa
-
-        array = self.columns[name]
-        if not (pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type) or pa.types.is_null(array.type)):
-            raise ValueError(f"batch: column {name!r}: expected {_wanted(name)}, found {array.type}")
-        try:
-            if pa.types.is_timestamp(array.type):
-                array = array.cast(pa.timestamp("ms", tz=array.type.tz)).view(pa.int64())
-            array = array.cast(pa.int64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ValueError(f"batch: column {name!r}: expected {_wanted(name)}: {error}") from error
-        if array.null_count:
-            array = array.fill_null(_instead_of_null("offset"))
-        if not len(array):
-            return np.empty(0, dtype=np.int64)
-        # pyarrow's to_numpy ends the process where memory is short; reading the buffer is all there is to do
-        return np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
+        return int64s(self.columns[name], name)
 
     def strings(self, array: pa.Array | None, name: str) -> tuple[int, int, int, int, int] | None:
         import pyarrow as pa
@@ -324,6 +308,26 @@ class _Rows:
         )
 
 
+def int64s(array: pa.Array, name: str) -> npt.NDArray[np.int64]:
+    """A column as an int64 NumPy array; timestamps in ms, nulls as -1; ``name`` is for the error."""
+    import pyarrow as pa
+
+    if not (pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type) or pa.types.is_null(array.type)):
+        raise ValueError(f"batch: column {name!r}: expected {_wanted(name)}, found {array.type}")
+    try:
+        if pa.types.is_timestamp(array.type):
+            array = array.cast(pa.timestamp("ms", tz=array.type.tz)).view(pa.int64())
+        array = array.cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"batch: column {name!r}: expected {_wanted(name)}: {error}") from error
+    if array.null_count:
+        array = array.fill_null(_instead_of_null("offset"))
+    if not len(array):
+        return np.empty(0, dtype=np.int64)
+    # pyarrow's to_numpy ends the process where memory is short; reading the buffer is all there is to do
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
+
+
 @cache
 def _instead_of_null(name: str) -> Any:
     """The Arrow scalar, made once: pyarrow ends the process where it makes one and memory is short."""
@@ -343,7 +347,7 @@ def _fits(name: str, values: npt.NDArray[np.int64], bits: int) -> None:
         raise ValueError(f"preserve_batches: column {name!r}: {int(values[row])} at row {row} does not fit {bits} bits")
 
 
-def _preserved(rows: _Rows, level: int | None) -> bytes:
+def _preserved(rows: Rows, level: int | None) -> bytes:
     """The batches that the rows came from: neighbours with the same position and the same header."""
     missing = [name for name in ALL_COLUMNS if name not in rows.columns]
     if missing:

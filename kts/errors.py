@@ -8,18 +8,24 @@ __all__ = [
     "CorruptIndexError",
     "CorruptRecordError",
     "DecompressionLimitError",
+    "IndexFullError",
+    "InvalidOffsetError",
+    "InvalidProducerEpochError",
     "InvalidRecordError",
     "InvalidRequestError",
     "InvalidTimestampError",
     "InvalidTopicError",
+    "InvalidTxnStateError",
     "KtsError",
     "LogClosedError",
     "LogLockedError",
     "LogStorageError",
     "NotLeaderError",
     "OffsetOutOfRangeError",
+    "OutOfOrderSequenceError",
     "RecordBatchTooLargeError",
     "RecordTooLargeError",
+    "TransactionCoordinatorFencedError",
     "UnknownTopicOrPartitionError",
     "UnsupportedCompressionTypeError",
     "UnsupportedForMessageFormatError",
@@ -66,8 +72,7 @@ class KtsError(Exception):
         self.position = position
         self.offset = offset
         self.record_index = record_index
-        for name, value in details.items():
-            setattr(self, name, value)
+        self.__dict__.update(details)
 
     def __str__(self) -> str:
         where = []
@@ -102,6 +107,14 @@ class DecompressionLimitError(CorruptRecordError):
 
 class CorruptIndexError(KtsError):
     """An index file contradicts itself or its log. No wire code: the index is rebuilt."""
+
+
+class InvalidOffsetError(KtsError):
+    """An offset is not in order, or does not fit into its segment. No wire code."""
+
+
+class IndexFullError(KtsError):
+    """An index has no slot left; the log rolls before that. No wire code."""
 
 
 # --- refused by policy ----------------------------------------------------------------------------
@@ -148,6 +161,30 @@ class UnsupportedForMessageFormatError(KtsError):
     """The magic cannot carry what was asked for (headers, transactions, timestamps)."""
 
     code = 43
+
+
+class OutOfOrderSequenceError(KtsError):
+    """A producer's batch does not go on where its last one ended (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+
+    code = 45
+
+
+class InvalidProducerEpochError(KtsError):
+    """A producer's epoch is older than the newest one the log knows."""
+
+    code = 47
+
+
+class InvalidTxnStateError(KtsError):
+    """A batch does not fit the producer's open transaction."""
+
+    code = 48
+
+
+class TransactionCoordinatorFencedError(KtsError):
+    """A transaction marker of a coordinator that was replaced."""
+
+    code = 52
 
 
 # --- asked of something that cannot answer --------------------------------------------------------

@@ -27,7 +27,14 @@ COMMANDS = {
     "stats": "stats",
     "offset-for": "offset_for",
     "verify": "verify",
+    "append": "append",
+    "truncate": "truncate",
+    "reindex": "reindex",
+    "convert": "convert",
     "plot": "plot",
+    "retention": "retention",
+    "serve": "serve",
+    "follow": "follow",
 }
 
 
@@ -150,7 +157,7 @@ Examples (DIR is a log directory, as /var/kafka-logs):
 \b
 Exit codes:
   0  fine               2  wrong use
-  1  findings (verify)  3  damaged or unreadable input
+  1  findings           3  damaged or unreadable input
 """
 
 
@@ -160,5 +167,5 @@ def cli() -> None:
     """Kafka log directories as tables, by time, without a broker.
 
     A PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside, and
-    several may be given. Nothing is ever written there.
+    several may be given. Only append, follow and what is given --in-place change anything there.
     """

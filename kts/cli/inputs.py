@@ -26,6 +26,25 @@ def filter_options(function: Any) -> Any:
     return topic(partition(function))
 
 
+def index_options(function: Any) -> Any:
+    """The two topic settings that decide what the indexes hold, for commands that make them."""
+    interval = click.option(
+        "--index-interval-bytes",
+        type=click.IntRange(min=0),
+        default=4096,
+        show_default=True,
+        help="The topic's index.interval.bytes.",
+    )
+    most = click.option(
+        "--segment-index-bytes",
+        type=click.IntRange(min=12),
+        default=10 * 2**20,
+        show_default=True,
+        help="The topic's segment.index.bytes.",
+    )
+    return interval(most(function))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 
 
@@ -48,7 +67,7 @@ def open_logs(
     """
     import kts
 
-    from ..storage.files import INTERNAL_TOPICS
+    from ..storage.file_names import INTERNAL_TOPICS
 
     for path in paths:
         if not os.path.exists(path):

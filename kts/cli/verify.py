@@ -37,6 +37,7 @@ violation, and a last one that sums up.
 @filter_options
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="So many partitions at a time. Default 1.")
+@click.option("--allow-negative-timestamps", is_flag=True, help="Times before 1970 count; only -1 is none.")
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -44,6 +45,7 @@ def command(
     partitions: tuple[int, ...],
     deep: bool,
     jobs: int,
+    allow_negative_timestamps: bool,
     as_json: bool,
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
@@ -51,7 +53,8 @@ def command(
     size = sum(segment.size_bytes for log in logs for segment in log.segments)
     count = 0
     with progress("checked", size) as advance:
-        found = in_turn(logs, deep, advance) if jobs == 1 or len(logs) == 1 else at_once(logs, deep, jobs, advance)
+        how = deep, allow_negative_timestamps
+        found = in_turn(logs, how, advance) if jobs == 1 or len(logs) == 1 else at_once(logs, how, jobs, advance)
         for violation in chain(beside(paths, logs), found):
             count += 1
             print_violation(violation, as_json)
@@ -82,18 +85,22 @@ def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Viola
             yield from verify_checkpoints(path)
 
 
-def in_turn(logs: Sequence[PartitionLog], deep: bool, advance: Callable[[int], None]) -> Iterator[Violation]:
+def in_turn(
+    logs: Sequence[PartitionLog], how: tuple[bool, bool], advance: Callable[[int], None]
+) -> Iterator[Violation]:
     """Check the partitions one after the other."""
     from ..storage.verify import verify
 
     for log in logs:
         for path in paths_of(log):
-            yield from verify(path, deep=deep, progress=advance)
+            yield from verify(path, deep=how[0], progress=advance, allow_negative_timestamps=how[1])
 
 
-def at_once(logs: Sequence[PartitionLog], deep: bool, jobs: int, advance: Callable[[int], None]) -> Iterator[Violation]:
+def at_once(
+    logs: Sequence[PartitionLog], how: tuple[bool, bool], jobs: int, advance: Callable[[int], None]
+) -> Iterator[Violation]:
     """Check several partitions at a time, each in a process; the order of the findings stays."""
-    tasks = [(paths_of(log), deep) for log in logs]
+    tasks = [(paths_of(log), how) for log in logs]
     context = multiprocessing.get_context("spawn")
     with deaf_to_interrupts():
         pool = context.Pool(min(jobs, len(tasks)))
@@ -116,12 +123,12 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def check(task: tuple[Sequence[str], bool]) -> list[Violation]:
+def check(task: tuple[Sequence[str], tuple[bool, bool]]) -> list[Violation]:
     """One partition, in a worker."""
     from ..storage.verify import verify
 
-    paths, deep = task
-    return [violation for path in paths for violation in verify(path, deep=deep)]
+    paths, (deep, negative) = task
+    return [one for path in paths for one in verify(path, deep=deep, allow_negative_timestamps=negative)]
 
 
 def print_violation(violation: Violation, as_json: bool) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kts.columns import scan_batches
-from kts.errors import CorruptRecordError
+from kts.columns import decode, scan_batches
+from kts.errors import CorruptRecordError, LogStorageError
 from kts.storage import files
 from kts.storage.segment import OVERHEAD_BYTES, SMALLEST_SIZE, Segment
 
@@ -164,7 +164,8 @@ def header_scan(
             for batch in segment.batches(start, None, first_bytes):
                 if batch.num_rows:
                     start = int(batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py())
-                    expected_offset = max(expected_offset, batch.column("lastOffset")[-1].as_py() + 1)
+                if batch.num_rows > 1:  # not the last one's: offsets are under no CRC
+                    expected_offset = batch.column("lastOffset")[-2].as_py() + 1
                 damaged = ~np.asarray(batch.column("crcOk").to_numpy(zero_copy_only=False), bool)
                 yield batch, damaged
             return
@@ -175,3 +176,18 @@ def header_scan(
             if behind is None:
                 return
             start, first_bytes = behind, AFTER_DAMAGE_BYTES
+
+
+def last_sound_offset(segment: Segment) -> int:
+    """Last offset of a segment, without the last entry's where that is not the next one: offsets are under no CRC."""
+    before, last, position, size = segment.base_offset - 1, segment.base_offset - 1, 0, 0
+    try:
+        for batch, damaged in header_scan(segment, 0, segment.base_offset, True):
+            for i in np.flatnonzero(~damaged)[-2:].tolist():
+                before, last = last, batch.column("lastOffset")[i].as_py()
+                position, size = batch.column("position")[i].as_py(), batch.column("sizeInBytes")[i].as_py()
+        with files.File(segment.path) as file:
+            offsets = decode(file.read(position, size), ["offset"]).column(0)
+    except (CorruptRecordError, LogStorageError):  # or deleted meanwhile
+        return before
+    return last if len(offsets) and offsets[0].as_py() == before + 1 else before

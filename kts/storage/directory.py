@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.model import TimestampOffset, TopicPartition
-from kts.storage import files, pieces, search, stream, transactions
+from kts.storage import checkpoints, file_names, files, pieces, search, stream, transactions
+from kts.storage.rereading import settled
 from kts.storage.segment import Segment, segment_of_file
 
 if TYPE_CHECKING:
@@ -75,12 +76,10 @@ class PartitionLog:
         live: dict[tuple[int, str], str] = {}
         swapped: dict[tuple[int, str], str] = {}
         for entry in files.list_directory(self.path):
-            name = files.parse_file_name(entry.name)
+            name = file_names.parse_file_name(entry.name)
             if name is not None and name.suffix == ".log" and name.transition in ("", ".swap"):
                 (swapped if name.transition else live)[name.base_offset, name.tier_id] = entry.path
-        return [
-            Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())
-        ]
+        return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
 
     @property
     def log_start_offset(self) -> int:
@@ -89,7 +88,7 @@ class PartitionLog:
         first = segments[0].base_offset if segments else 0
         if self._log_start_offset is not None:
             return max(first, self._log_start_offset)
-        known = None if self.lone else self._checkpoint(files.LOG_START_OFFSETS)
+        known = None if self.lone else self._checkpoint(file_names.LOG_START_OFFSETS)
         return first if known is None else max(first, known)
 
     @property
@@ -101,31 +100,32 @@ class PartitionLog:
         CorruptRecordError
             The tail of the last segment is damaged, not just cut.
         """
-        return max(transactions.log_end_offset(self), self.log_start_offset)
+        return settled(lambda: max(transactions.log_end_offset(self), self.log_start_offset))
 
     @property
     def high_watermark(self) -> int | None:
         """The broker's last checkpoint of the high watermark, or None if there is none beside the directory."""
-        return None if self.lone else self._checkpoint(files.HIGH_WATERMARKS)
+        return None if self.lone else self._checkpoint(file_names.HIGH_WATERMARKS)
 
     @property
     def last_stable_offset(self) -> int:
         """First offset of the earliest transaction that is still open, else the log end offset."""
-        return transactions.last_stable_offset(self)
+        return settled(lambda: transactions.last_stable_offset(self))
 
     @property
     def leader_epochs(self) -> list[tuple[int, int]]:
         """(epoch, start offset) from the ``leader-epoch-checkpoint``; empty if there is none."""
-        return files.read_leader_epochs(os.path.join(self.path, files.LEADER_EPOCHS)) or [] if not self.lone else []
+        path = os.path.join(self.path, file_names.LEADER_EPOCHS)
+        return [] if self.lone else checkpoints.read_leader_epochs(path) or []
 
     @property
     def topic_id(self) -> str | None:
         """The topic's id from ``partition.metadata``, or None."""
-        return None if self.lone else files.read_topic_id(self.path)
+        return None if self.lone else checkpoints.read_topic_id(self.path)
 
     def _checkpoint(self, name: str) -> int | None:
         path = os.path.join(os.path.dirname(os.path.abspath(self.path)), name)
-        return (files.read_checkpoint(path) or {}).get((self.topic, self.partition))
+        return (checkpoints.read_checkpoint(path) or {}).get((self.topic, self.partition))
 
     def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool = False) -> TimestampOffset | None:
         """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
@@ -145,15 +145,15 @@ class PartitionLog:
 
         Source: LogSegment.findOffsetByTimestamp, KIP-79.
         """
-        return search.offset_for_timestamp(self, t_ms, shipped_search=shipped_search)
+        return settled(lambda: search.offset_for_timestamp(self, t_ms, shipped_search=shipped_search))
 
     def explain_offset_for_timestamp(self, t_ms: int) -> search.Explanation:
         """How the answer of ``offset_for_timestamp`` was found, and which later records are older."""
-        return search.explain_offset_for_timestamp(self, t_ms)
+        return settled(lambda: search.explain_offset_for_timestamp(self, t_ms))
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The greatest timestamp and the first record that has it; None when the log is empty. Control records too."""
-        return search.max_timestamp(self)
+        return settled(lambda: search.max_timestamp(self))
 
     def scan(
         self,
@@ -276,10 +276,10 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
     several = not single
     for one in paths:
         if not os.path.isdir(one):
-            name = files.parse_file_name(os.path.basename(one))
+            name = file_names.parse_file_name(os.path.basename(one))
             if name is not None and name.suffix != ".log":
                 raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
-            topic, partition = files.partition_of_file(one)
+            topic, partition = file_names.partition_of_file(one)
             lone.setdefault((os.path.dirname(os.path.abspath(one)), topic, partition), []).append(one)
             continue
         found, is_log_directory = _directory(one)
@@ -309,16 +309,16 @@ def _checked(path: object) -> str:
 def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     """The partitions in a directory, and whether it is a log directory."""
     entries = files.list_directory(path)
-    names = [files.parse_file_name(entry.name) for entry in entries]
+    names = [file_names.parse_file_name(entry.name) for entry in entries]
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
-    own = files.parse_directory_name(os.path.basename(os.path.abspath(path)))
+    own = file_names.parse_directory_name(os.path.basename(os.path.abspath(path)))
     if is_partition and own is None:
-        topic, partition = files.partition_of_file(os.path.join(path, "0.log"))
+        topic, partition = file_names.partition_of_file(os.path.join(path, "0.log"))
         return [PartitionLog(path, topic, partition)], False
     found = []
     if not is_partition:
         for entry in entries:
-            inner = files.parse_directory_name(entry.name)
+            inner = file_names.parse_directory_name(entry.name)
             if inner is not None and not inner.state and os.path.isdir(entry.path):
                 found.append(PartitionLog(entry.path, inner.topic, inner.partition))
     if own is not None and not found and not any(entry.name == "meta.properties" for entry in entries):

@@ -1,110 +1,29 @@
-"""Names and bytes of the files in a log directory: the only place that opens anything.
+"""The only door to the file system: everything that opens, reads or changes a file goes through here.
 
-Layout::
-
-    <log directory>/
-      <topic>-<partition>/                 also <topic>-<partition>.<32 hex digits>-delete | -future | -stray
-        <20 digits>.log .index .timeindex .txnindex .snapshot     suffixes .deleted .cleaned .swap: not live
-        <20 digits>-<id>.log ...                                  a copy in tiered storage
-        leader-epoch-checkpoint, partition.metadata
-      log-start-offset-checkpoint, replication-offset-checkpoint, ...
-
-Everything is opened for reading only, and read with pread: a broker may append, truncate or delete meanwhile, and a
-mapped file that shrinks would kill the process.
+Files are read with pread and written with pwrite, never mapped: a broker may append, truncate or delete meanwhile, and
+a mapped file that shrinks would kill the process. Every call of the operating system goes through this module's name
+``os``, so that a test can put another file system in its place.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import re
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple, Self
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Self
 
 from kts.errors import LogStorageError
 
-INTERNAL_TOPICS = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state", "__remote_log_metadata"}
-)
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-PARTITION_METADATA = "partition.metadata"
-LOG_START_OFFSETS = "log-start-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-
-_FILE = re.compile(
-    r"(?P<base>[0-9]{20})(?P<id>-[A-Za-z0-9_-]+)?"
-    r"(?P<suffix>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
-    r"(?P<transition>\.deleted|\.cleaned|\.swap)?"
-)
-_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
-_MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|stray)")
-_INT64 = re.compile(r"-?[0-9]{1,19}")
-_TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
+Bytes = bytes | bytearray | memoryview
 
 
-class FileName(NamedTuple):
-    """The parts of a segment file's name."""
-
-    base_offset: int
-    suffix: str  # .log .index .timeindex .txnindex .snapshot
-    tier_id: str  # what follows the base offset in tiered storage, else empty
-    transition: str  # .deleted .cleaned .swap, or empty when live
-
-
-class DirectoryName(NamedTuple):
-    """The parts of a partition directory's name."""
-
-    topic: str
-    partition: int
-    state: str  # delete, future, stray, or empty when live
-
-
-def parse_file_name(name: str) -> FileName | None:
-    """The parts of a segment file's name, or None for any other file."""
-    match = _FILE.fullmatch(name)
-    if match is None:
-        return None
-    base = int(match["base"])
-    if base >= 2**63:
-        return None
-    return FileName(base, match["suffix"], (match["id"] or "")[1:], match["transition"] or "")
-
-
-def parse_directory_name(name: str) -> DirectoryName | None:
-    """The parts of a partition directory's name (split at the last dash), or None for any other directory."""
-    state = ""
-    moved = _MOVED.fullmatch(name)
-    if moved is not None:
-        name, state = moved["name"], moved["state"]
-    match = _DIRECTORY.fullmatch(name)
-    if match is None or int(match["partition"]) >= 2**31:
-        return None
-    return DirectoryName(match["topic"], int(match["partition"]), state)
-
-
-def partition_of_file(path: str) -> tuple[str, int]:
-    """Topic and partition of a segment file, from its own name or the directories around it.
-
-    Known are ``<topic>-<p>/x.log``, tiered storage's ``<topic>-<p>-<topic id>/x.log`` and
-    ``<topic>-<topic id>/<p>/x.log``, and a file called ``<topic>-<p>.log``.
-    Anything else is partition 0 of a topic named like the directory.
-    """
-    path = os.path.abspath(path)
-    parent = os.path.basename(os.path.dirname(path))
-    stem = os.path.basename(path).split(".log")[0]
-    own = None if parse_file_name(f"{stem}.log") else parse_directory_name(stem)
-    known = own or parse_directory_name(parent)
-    if known is not None and not (known.topic.isdigit() and own):
-        return known.topic, known.partition
-    tiered = _TOPIC_ID.fullmatch(parent)
-    if tiered is not None and (known := parse_directory_name(tiered["name"])) is not None:
-        return known.topic, known.partition
-    if parent.isdigit():
-        tiered = _TOPIC_ID.fullmatch(os.path.basename(os.path.dirname(os.path.dirname(path))))
-        if tiered is not None:
-            return tiered["name"], int(parent)
-    return parent or "unnamed", 0
+def failure(error: OSError, path: str, doing: str) -> LogStorageError:
+    """An operating system's error as LogStorageError with its errno."""
+    return LogStorageError(f"{doing} failed: {error.strerror or error}", path=path, errno=error.errno)
 
 
 @contextmanager
@@ -113,7 +32,21 @@ def storage_errors(path: str, doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LogStorageError(f"{doing} failed: {error.strerror or error}", path=path, errno=error.errno) from error
+        raise failure(error, path, doing) from error
+
+
+def again(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call until no signal interrupts it."""
+    while True:
+        try:
+            return call(*arguments)
+        except InterruptedError:
+            continue
+
+
+def _close(fd: int) -> None:
+    with suppress(InterruptedError):  # it is closed all the same
+        os.close(fd)
 
 
 class File:
@@ -125,15 +58,25 @@ class File:
         It cannot be opened, is not a regular file, or a read failed.
     """
 
+    _fd = -1
+
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = -1
         with storage_errors(path, "opening"):
             # Without O_NONBLOCK a FIFO with a segment's name would hang the program.
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
-            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            flags = self._flags() | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+            self._fd = again(os.open, path, flags, 0o666)
+            try:
+                regular = stat.S_ISREG(again(os.fstat, self._fd).st_mode)
+            except OSError:
+                self.close()
+                raise
+            if not regular:
                 self.close()
                 raise LogStorageError("expected a regular file, found something else", path=path)
+
+    def _flags(self) -> int:
+        return os.O_RDONLY
 
     def __enter__(self) -> Self:
         return self
@@ -145,19 +88,28 @@ class File:
         """Close it; a second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            with storage_errors(self.path, "closing"):
+                _close(fd)
+
+    def __del__(self) -> None:
+        with suppress(LogStorageError):
+            self.close()
+
+    def fileno(self) -> int:
+        """The descriptor, for a lock."""
+        return self._fd
 
     def size(self) -> int:
         """Length now, in bytes."""
         with storage_errors(self.path, "reading the size"):
-            return os.fstat(self._fd).st_size
+            return int(again(os.fstat, self._fd).st_size)
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Fill the buffer from a position; fewer bytes only where the file ends."""
         done = 0
         with storage_errors(self.path, "reading"):
             while done < len(buffer):
-                count = os.preadv(self._fd, [buffer[done:]], position + done)
+                count = again(os.preadv, self._fd, [buffer[done:]], position + done)
                 if count == 0:
                     break
                 done += count
@@ -166,13 +118,149 @@ class File:
     def read(self, position: int, count: int) -> bytes:
         """Up to count bytes from a position; fewer only where the file ends."""
         with storage_errors(self.path, "reading"):
-            data = os.pread(self._fd, count, position)
+            data: bytes = again(os.pread, self._fd, count, position)
         if len(data) == count or not data:
             return data
         rest = bytearray(count)
         rest[: len(data)] = data
         done = len(data) + self.read_into(memoryview(rest)[len(data) :], position + len(data))
         return bytes(memoryview(rest)[:done])
+
+    def share(self) -> File:
+        """The same open file with a descriptor of its own, which lives on when this one is closed."""
+        shared = object.__new__(File)
+        shared.path = self.path
+        with storage_errors(self.path, "sharing the descriptor"):
+            shared._fd = again(os.dup, self._fd)
+        return shared
+
+
+class FileRange:
+    """Bytes of an open file, to be sent as they lie or read later; ``len`` is how many.
+
+    Parameters
+    ----------
+    file : File, optional
+        Its own: nobody else closes it. None for no bytes.
+    position, count : int
+        Where they begin, and how many they are.
+
+    Notes
+    -----
+    They stay when the file is renamed or deleted. When they are cut off meanwhile they are never others: ``read``
+    raises, and ``fileno`` is that of an empty file, of which ``sendfile`` sends nothing.
+    """
+
+    __slots__ = ("__weakref__", "_closing", "_gone", "count", "file", "position")
+
+    def __init__(self, file: File | None, position: int, count: int) -> None:
+        self.file = file
+        self.position = position
+        self.count = count
+        self._gone = False
+        self._closing = threading.Lock()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __repr__(self) -> str:
+        path = None if self.file is None else self.file.path
+        return f"FileRange({path!r}, position={self.position}, count={self.count})"
+
+    def fileno(self) -> int:
+        """The descriptor for ``sendfile``, -1 without a file; it lives as long as this object does."""
+        return -1 if self.file is None else self.file.fileno()
+
+    def read(self, start: int = 0, count: int | None = None) -> bytes:
+        """The bytes, or some of them from ``start`` on.
+
+        Raises
+        ------
+        LogStorageError
+            They are not all there: the file was cut meanwhile.
+        """
+        count = self.count - start if count is None else min(count, self.count - start)
+        if self.file is None or count <= 0:
+            return b""
+        data = self.file.read(self.position + start, count)
+        if self._gone or len(data) != count:
+            message = f"expected {count} bytes at {self.position + start}, found a file that was cut meanwhile"
+            raise LogStorageError(message, path=self.file.path, position=self.position + start)
+        return data
+
+    def revoke(self) -> None:
+        """What it stands for is about to be cut off: from now on its descriptor is one of nothing."""
+        with self._closing:  # else the number could be another file's by then
+            self._gone = True
+            if self.file is None or self.file.fileno() < 0:
+                return
+            with storage_errors(self.file.path, "taking the descriptor away"):
+                nothing = again(os.open, os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+                try:
+                    again(partial(os.dup2, nothing, self.file.fileno(), inheritable=False))
+                finally:
+                    _close(nothing)
+
+    def close(self) -> None:
+        """Give the descriptor back at once."""
+        with self._closing:
+            if self.file is not None:
+                self.file.close()
+
+
+class WritableFile(File):
+    """A file opened for reading and writing at positions; a context manager.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    create : bool
+        Make it if it is missing.
+    new : bool
+        Make it, and fail if it is there.
+
+    Raises
+    ------
+    LogStorageError
+        From every method that the operating system refuses; ``errno`` says why.
+    """
+
+    def __init__(self, path: str, *, create: bool = False, new: bool = False) -> None:
+        self._create = (os.O_CREAT | os.O_EXCL) if new else os.O_CREAT if create else 0
+        super().__init__(path)
+
+    def _flags(self) -> int:
+        return os.O_RDWR | self._create
+
+    def write(self, data: Bytes, position: int) -> None:
+        """Write all of it at a position, or raise: then any part of it may be there."""
+        try:
+            done = os.pwrite(self._fd, data, position)
+        except InterruptedError:
+            done = 0
+        except OSError as error:
+            raise failure(error, self.path, f"writing {len(data)} bytes at {position}") from error
+        if done != len(data):
+            self._write_rest(memoryview(data), position, done)
+
+    def _write_rest(self, data: memoryview, position: int, done: int) -> None:
+        with storage_errors(self.path, f"writing {len(data)} bytes at {position}"):
+            while done < len(data):
+                count = again(os.pwrite, self._fd, data[done:], position + done)
+                if count == 0:
+                    raise OSError(errno.EIO, f"no byte after {done} was taken")
+                done += count
+
+    def truncate(self, size: int) -> None:
+        """Cut it, or make it longer with zeros that take no space."""
+        with storage_errors(self.path, f"truncating to {size} bytes"):
+            again(os.ftruncate, self._fd, size)
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk. After a failure nobody knows what is: close the log."""
+        with storage_errors(self.path, "syncing"):
+            again(os.fsync, self._fd)
 
 
 def read_bytes(path: str) -> bytes:
@@ -196,77 +284,118 @@ def read_used(path: str, entry_bytes: int) -> bytes:
 def modified_ms(path: str) -> int:
     """Modification time in ms since the epoch, cut as Java does."""
     with storage_errors(path, "reading the modification time"):
-        return os.stat(path).st_mtime_ns // 1_000_000
+        return int(again(os.stat, path).st_mtime_ns) // 1_000_000
 
 
 def size_of(path: str) -> int:
     """Length now, in bytes."""
     with storage_errors(path, "reading the size"):
-        status = os.stat(path)
+        status = again(os.stat, path)
     if not stat.S_ISREG(status.st_mode):
         raise LogStorageError("expected a regular file, found something else", path=path)
-    return status.st_size
+    return int(status.st_size)
 
 
 def list_directory(path: str) -> list[os.DirEntry[str]]:
     """Entries of a directory in name order."""
-    with storage_errors(path, "listing"), os.scandir(path) as entries:
+    with storage_errors(path, "listing"), again(os.scandir, path) as entries:
         return sorted(entries, key=lambda entry: entry.name)
 
 
+def is_directory(entry: os.DirEntry[str]) -> bool:
+    """True for a directory and for a link that leads to one; a link that leads in circles does not."""
+    with storage_errors(entry.path, "looking at it"):
+        try:
+            return entry.is_dir()
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+    return False
+
+
 def exists(path: str) -> bool:
-    """True if something lies there."""
-    return os.path.exists(path)
+    """True if something lies there; an error if nobody can say."""
+    with storage_errors(path, "looking for it"):
+        try:
+            again(os.stat, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return True
 
 
-# --- small text files -----------------------------------------------------------------------------
+# --- what changes directories ---------------------------------------------------------------------
 
 
-def read_checkpoint(path: str) -> dict[tuple[str, int], int] | None:
-    """Offsets of a checkpoint file by topic and partition; None if missing or malformed, as a broker treats it."""
-    lines = _checkpoint_lines(path)
-    if lines is None:
-        return None
-    offsets: dict[tuple[str, int], int] = {}
-    for fields in lines:
-        if len(fields) != 3 or not fields[1].isdigit() or not _INT64.fullmatch(fields[2]):
-            return None
-        offsets[fields[0], int(fields[1])] = int(fields[2])
-        if not -(2**63) <= offsets[fields[0], int(fields[1])] < 2**63:
-            return None
-    return offsets
+def write_atomically(path: str, data: Bytes) -> None:
+    """Put a whole file in place of another: written beside it, synced, renamed, and the directory synced.
+
+    Until then its name ends in ``.tmp``, as Kafka's checkpoints do: a broker leaves such a file alone.
+    """
+    beside = path + ".tmp"
+    try:
+        with WritableFile(beside, create=True) as file:
+            file.truncate(0)
+            file.write(data, 0)
+            file.sync()
+        rename(beside, path)
+    except LogStorageError:
+        with suppress(LogStorageError):
+            remove(beside, missing_ok=True)
+        raise
+    sync_directory(os.path.dirname(path))
 
 
-def read_leader_epochs(path: str) -> list[tuple[int, int]] | None:
-    """(epoch, start offset) of a leader-epoch-checkpoint; None if missing or malformed."""
-    lines = _checkpoint_lines(path)
-    if lines is None:
-        return None
-    epochs = []
-    for fields in lines:
-        if len(fields) != 2 or not all(_INT64.fullmatch(field) and int(field) < 2**63 for field in fields):
-            return None
-        epochs.append((int(fields[0]), int(fields[1])))
-    return epochs
+def rename(source: str, target: str) -> None:
+    """Give a file or directory another name; a file of that name is replaced in one step."""
+    with storage_errors(source, f"renaming to {os.path.basename(target)}"):
+        again(os.replace, source, target)
 
 
-def _checkpoint_lines(path: str) -> list[list[str]] | None:
-    if not exists(path):
-        return None
-    lines = read_bytes(path).decode("utf-8", "replace").split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
-    if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit() or int(lines[1]) != len(lines) - 2:
-        return None
-    return [line.split(" ") for line in lines[2:]]
+def remove(path: str, *, missing_ok: bool = False) -> None:
+    """Delete a file."""
+    with storage_errors(path, "deleting"):
+        try:
+            again(os.unlink, path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
 
 
-def read_topic_id(directory: str) -> str | None:
-    """Topic id of a partition.metadata file, 22 characters of URL-safe base64; None if there is none."""
-    path = os.path.join(directory, PARTITION_METADATA)
-    if not exists(path):
-        return None
-    for line in read_bytes(path).decode("utf-8", "replace").splitlines():
-        if line.startswith("topic_id: "):
-            return line.removeprefix("topic_id: ")
-    return None
+def remove_directory(path: str) -> None:
+    """Delete an empty directory."""
+    with storage_errors(path, "deleting"):
+        again(os.rmdir, path)
+
+
+def make_directory(path: str) -> None:
+    """Make a directory and those above it; nothing happens if it is there."""
+    with storage_errors(path, "making the directory"):
+        if os.path.isdir(path):
+            return
+        above = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(above):
+            make_directory(above)
+        again(os.mkdir, path)
+
+
+def sync_directory(path: str) -> None:
+    """Wait until the names in a directory are on the disk."""
+    with storage_errors(path or ".", "syncing the directory"):
+        fd = again(os.open, path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        try:
+            again(os.fsync, fd)
+        finally:
+            _close(fd)
+
+
+def copy_mode(source: str, target: str) -> None:
+    """Give a file another one's permissions."""
+    with storage_errors(target, "setting the permissions"):
+        again(os.chmod, target, stat.S_IMODE(os.stat(source).st_mode))
+
+
+def set_modified_ms(path: str, time_ms: int) -> None:
+    """Set the modification time of a file, ms since the epoch."""
+    with storage_errors(path, "setting the modification time"):
+        accessed = again(os.stat, path).st_atime_ns
+        again(partial(os.utime, path, ns=(accessed, time_ms * 1_000_000)))

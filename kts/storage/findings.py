@@ -22,6 +22,7 @@ Progress = Callable[[int], None]
 # headers: so that every field of a record is looked at
 _DEEP = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
 NO_NEXT = 2**63 - 1
+NO_TIME = -(2**63)  # below all times
 _LONGEST = 20  # findings of one kind in one file; the rest is counted
 
 
@@ -81,6 +82,8 @@ class SegmentFacts:
     """What the pass over a segment's headers learned."""
 
     last_offset: int
+    allow_negative: bool = False  # times before 1970 count, and are no time only if they are -1
+    reached: int = 0  # behind the last but one batch: offsets are under no CRC
     max_timestamp: int = -1
     filled_max: int = -1
     wrappers: bool = False
@@ -88,6 +91,10 @@ class SegmentFacts:
     magics: set[int] = field(default_factory=set)
     damaged: bool = False
     gaps: bool = False
+
+    def __post_init__(self) -> None:
+        if self.allow_negative:
+            self.max_timestamp = self.filled_max = NO_TIME
 
 
 def limited(findings: Iterator[Violation]) -> Iterator[Violation]:
@@ -130,13 +137,13 @@ def walk(
                 yield Violation(segment.path, start, None, "zero-tail", f"{zeros} zero bytes behind the last batch")
                 return
             yield Violation(segment.path, start, error.offset, "batch", error.message)
-            behind = next_sound_entry(segment, start, segment.size_bytes, max(facts.last_offset + 1, 0), effort)
+            behind = next_sound_entry(segment, start, segment.size_bytes, facts.reached, effort)
         else:
             size = segment.size_bytes
             if start >= size:
                 return
             facts.damaged = True
-            behind = next_sound_entry(segment, start, size, max(facts.last_offset + 1, 0), effort)
+            behind = next_sound_entry(segment, start, size, facts.reached, effort)
             message = f"{size - start} bytes behind the last whole batch: it was cut, or its size is wrong"
             yield Violation(segment.path, start, None, "cut-tail" if behind is None else "batch", message)
         if behind is None:
@@ -166,7 +173,7 @@ def _slice(
     found: pa.RecordBatch,
     deep: bool,
 ) -> Iterator[Violation | Headers]:
-    headers = _headers(segment, found, start, facts, next_base)
+    headers = _headers(segment, found, start, facts, next_base, data)
     yield from _check_headers(segment, facts, next_base, headers)
     # What was named is not compared any further.
     headers.sound &= headers.last < min(segment.base_offset + 2**31, NO_NEXT if next_base is None else next_base)
@@ -176,6 +183,7 @@ def _slice(
         yield from _check_records(segment, start, data, headers)
     good = headers.sound
     if good.any():
+        facts.reached = max(int(headers.last[good][-2]) + 1, 0) if good.sum() > 1 else facts.reached
         facts.last_offset = max(facts.last_offset, int(headers.last[good].max()))
         facts.max_timestamp = max(facts.max_timestamp, int(headers.running_max[-1]))
         facts.filled_max = max(facts.filled_max, int(headers.filled_max[-1]))
@@ -190,8 +198,22 @@ def bools(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), bool)
 
 
+def _times(found: pa.RecordBatch, data: memoryview) -> npt.NDArray[np.int64]:
+    """The greatest times of batches where those before 1970 count; ``NO_TIME`` where there is none."""
+    times = int64(found, "maxTimestamp").copy()
+    places, sizes = int64(found, "position"), int64(found, "sizeInBytes")
+    for i in np.flatnonzero((times == -1) & bools(found, "crcOk")).tolist():  # a client's header may hide them
+        try:
+            inside = int64(decode(data[places[i] : places[i] + sizes[i]], ["timestamp"]), "timestamp")
+        except CorruptRecordError:  # named by the deep check
+            continue
+        times[i] = max(inside[inside != -1].tolist(), default=-1)
+    times[times == -1] = NO_TIME
+    return times
+
+
 def _headers(
-    segment: Segment, found: pa.RecordBatch, start: int, facts: SegmentFacts, next_base: int | None
+    segment: Segment, found: pa.RecordBatch, start: int, facts: SegmentFacts, next_base: int | None, data: memoryview
 ) -> Headers:
     last = int64(found, "lastOffset")
     sound = bools(found, "crcOk")
@@ -201,7 +223,8 @@ def _headers(
     lasts = np.where(sound_places >= 0, last[sound_places], facts.last_offset)
     previous = np.concatenate([[facts.last_offset], lasts[:-1]]).astype(np.int64)
     wrapper = (int64(found, "magic") < 2) & (int64(found, "codec") > 0)
-    times = int64(found, "maxTimestamp")
+    times = _times(found, data) if facts.allow_negative else int64(found, "maxTimestamp")
+    none = NO_TIME if facts.allow_negative else -1
     filled = sound & (int64(found, "count") != 0)
     return Headers(
         position=int64(found, "position") + start,
@@ -211,8 +234,8 @@ def _headers(
         last=last,
         wrapper=wrapper,
         max_timestamp=times,
-        running_max=np.maximum(np.maximum.accumulate(np.where(sound, times, -1)), facts.max_timestamp),
-        filled_max=np.maximum(np.maximum.accumulate(np.where(filled, times, -1)), facts.filled_max),
+        running_max=np.maximum(np.maximum.accumulate(np.where(sound, times, none)), facts.max_timestamp),
+        filled_max=np.maximum(np.maximum.accumulate(np.where(filled, times, none)), facts.filled_max),
         leader_epoch=int64(found, "partitionLeaderEpoch"),
         sound=sound,
         previous_last=previous,
@@ -261,7 +284,8 @@ def _check_headers(
         lambda i: f"offset {last[i]} is more than 2147483647 above the base offset {segment.base_offset}",
     )
     exact = good & ~headers.wrapper
-    facts.gaps |= bool((exact & (first > headers.previous_last + 1) & (headers.previous_last >= 0)).any())
+    between = (first > headers.previous_last + 1) & (headers.previous_last >= 0)
+    facts.gaps |= bool((exact & (between | (headers.count < last - first + 1))).any())
 
 
 def _check_records(segment: Segment, start: int, data: memoryview, headers: Headers) -> Iterator[Violation]:
@@ -298,7 +322,9 @@ def _compare_records(segment: Segment, start: int, records: pa.RecordBatch, head
         yield Violation(segment.path, int(position[i] + start), int(offsets[i]), "records", message)
     lowest, highest = np.minimum.reduceat(offsets, starts), np.maximum.reduceat(offsets, starts)
     latest = np.maximum.reduceat(times, starts)
+    latest_time = np.maximum.reduceat(np.where(times == -1, NO_TIME, times), starts)
     stated_last, stated_max = headers.last[batches], headers.max_timestamp[batches]
+    stated_max = np.where(stated_max == NO_TIME, -1, stated_max)
     wrapper, magic = headers.wrapper[batches], headers.magic[batches]
     outside = (highest > stated_last) | (~wrapper & (lowest < headers.first[batches]))
     outside |= wrapper & ((highest != stated_last) | (lowest <= headers.previous_last[batches]))
@@ -309,6 +335,7 @@ def _compare_records(segment: Segment, start: int, records: pa.RecordBatch, head
     whole = (ends - starts) == stated_last - headers.first[batches] + 1
     wrong = (magic == 2) & ((latest > stated_max) | (whole & (np.maximum(latest, -1) != stated_max)))
     wrong &= int64(records, "timestampType")[starts] == 0
+    wrong &= (stated_max >= -1) | (latest_time > stated_max) | (whole & (latest_time != stated_max))  # KIP-228
     for i in np.flatnonzero(wrong).tolist():
         message = f"the greatest record timestamp is {latest[i]}, the header says {stated_max[i]}"
         yield Violation(segment.path, int(position[starts[i]] + start), int(lowest[i]), "timestamp", message)

@@ -8,8 +8,10 @@ import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.storage import files
-from kts.storage.findings import Headers, SegmentFacts, Violation
+from kts.storage.findings import NO_TIME, Headers, SegmentFacts, Violation
 from kts.storage.segment import Segment
+
+NEGATIVE = "is negative, and such are never indexed"  # what an index's own check says of times before 1970
 
 
 class OffsetIndexCheck:
@@ -87,11 +89,12 @@ class TimeIndexCheck:
     that it decompressed without giving it to the messages: then all entries of a file are later than its messages.
     """
 
-    def __init__(self, segment: Segment, path: str) -> None:
+    def __init__(self, segment: Segment, path: str, allow_negative: bool = False) -> None:
         self.path = path
         self.base_offset = segment.base_offset
+        self.none = NO_TIME if allow_negative else -1
         self.index = TimeIndex(files.read_bytes(path), segment.base_offset)
-        self.lines = self.index.check()
+        self.lines = [line for line in self.index.check() if not (allow_negative and line.endswith(NEGATIVE))]
         self.preallocated = any(line.startswith("preallocated") for line in self.lines)
         self.usable = not any(line.startswith("entry ") for line in self.lines)
         self.timestamps, self.offsets = self.index.entries()
@@ -135,11 +138,12 @@ class TimeIndexCheck:
             yield self.violation(n, int(self.offsets[n]), f"the log ends with offset {facts.last_offset}")
         if len(self.larger) < len(self.offsets):
             yield from self.larger
-        largest = int(self.timestamps[-1]) if len(self.timestamps) else -1
+        largest = int(self.timestamps[-1]) if len(self.timestamps) else self.none
         # A file of full length is still in use. One without entries may be older than time indexes (before 0.10.1).
-        upgraded = largest < 0 and facts.magics <= {0, 1}
+        upgraded = largest == self.none and facts.magics <= {0, 1}
         if facts.filled_max > largest and not self.preallocated and not upgraded and self.done == len(self.offsets):
-            message = f"the last entry has {largest}, but the log's greatest timestamp is {facts.filled_max}"
+            last = "there is no entry" if largest == NO_TIME else f"the last entry has {largest}"
+            message = f"{last}, but the log's greatest timestamp is {facts.filled_max}"
             yield Violation(self.path, 12 * len(self.timestamps), None, "time-index", message)
 
 

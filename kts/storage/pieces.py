@@ -14,7 +14,6 @@ from kts.storage import search, transactions
 from kts.storage.segment import Segment
 
 if TYPE_CHECKING:
-
     from kts.storage.directory import PartitionLog
 
 NO_END = 2**63 - 1
@@ -41,7 +40,8 @@ class Piece:
     aborted : tuple of (producer id, first offset, last offset)
         Whose transactional batches a read_committed reader drops.
     closed : int
-        1 where the segment is complete, so that a cut tail is damage; 0 where a writer may have been cut off.
+        1 where the segment is complete, so that a cut tail is damage, 2 where the piece ends before it does; 0 where a
+        writer may have been cut off.
     by_markers : int
         1 where the segment has no sound ``.txnindex``, so that a read_committed reader must look for abort markers.
     """
@@ -109,9 +109,7 @@ def resolve_range(
     """
     start = log.log_start_offset
     if starting_timestamp is not None:
-        found = search.offset_for_timestamp(
-            log, starting_timestamp, skip_damage=skip_damage, verify_crc=verify_crc
-        )
+        found = search.offset_for_timestamp(log, starting_timestamp, skip_damage=skip_damage, verify_crc=verify_crc)
         start = NO_END if found is None else found.offset
     elif starting_offset == -1:
         start = log.log_end_offset
@@ -121,9 +119,7 @@ def resolve_range(
     if ending_timestamp is not None:
         found = None
         if not strict_time_range:
-            found = search.offset_for_timestamp(
-                log, ending_timestamp, skip_damage=skip_damage, verify_crc=verify_crc
-            )
+            found = search.offset_for_timestamp(log, ending_timestamp, skip_damage=skip_damage, verify_crc=verify_crc)
         end = NO_END if found is None else found.offset
     elif ending_offset is not None and ending_offset >= 0:
         end = ending_offset
@@ -231,14 +227,12 @@ def _cut(segment: Segment, whole: Piece, piece_bytes: int | None) -> list[Piece]
                 cuts.append(int(positions[i]))
     cuts.append(end)
     return [
-        replace(whole, start_position=a, end_position=b, closed=whole.closed or int(b < whole.end_position))
+        replace(whole, start_position=a, end_position=b, closed=2 if b < whole.end_position else whole.closed)
         for a, b in zip(cuts, cuts[1:], strict=False)
     ]
 
 
-def _with_aborted(
-    piece: Piece, aborted: list[transactions.AbortedTransaction], segments: list[Segment]
-) -> Piece:
+def _with_aborted(piece: Piece, aborted: list[transactions.AbortedTransaction], segments: list[Segment]) -> Piece:
     following = min((s.base_offset for s in segments if s.base_offset > piece.base_offset), default=NO_END)
     low, high = max(piece.base_offset, piece.start_offset), min(following, piece.end_offset)
     overlapping = [one[:] for one in aborted if one.last_offset >= low and one.first_offset < high]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kts.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, decode, record_schema
-from kts.errors import CorruptIndexError, CorruptRecordError
+from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.storage import transactions
 from kts.storage.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
 from kts.storage.pieces import BATCH_BYTES, MAX_DECOMPRESSED_BYTES, STREAM_COLUMNS, Piece, Range, warn
+from kts.storage.rereading import Reread
 from kts.storage.segment import Segment, at, rebase
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ class PieceReader:
         self.effort = Effort()
         self.open_producers: set[int] = set()
         self.markers: transactions.Markers | None = None
+        self.reread = Reread(self.piece.path)
         self.last_offset = -1
+        self.reached = self.piece.base_offset
         self.segment = Segment(self.piece.path, self.piece.topic, self.piece.partition, self.piece.base_offset)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -111,6 +114,9 @@ class PieceReader:
                     position = start + len(data)
                 except CorruptRecordError as error:
                     # What lies before the damage is good, and comes first.
+                    if self.reread.differs(start, data):
+                        position, expected = self.restart(expected)
+                        break
                     relative = error.position or 0
                     rows = self.decode(start, data[:relative])
                     if self.is_past(rows):
@@ -119,11 +125,15 @@ class PieceReader:
                     if not self.skip:
                         yield from self.finished(rows)
                         raise at(error, self.piece.path, start) from error.__cause__
-                    expected = _next_offset(rows, expected)
-                    position = self.skipped(start + relative, end, expected, error.message)
+                    expected = self.seen(rows, expected)
+                    position = self.skipped(start + relative, end, error.message)
                     first_bytes = AFTER_DAMAGE_BYTES
                     yield from self.finished(rows)
                     break
+                if rows.num_rows and rows.column("offset")[0].as_py() != expected and self.reread.differs():
+                    position, expected = self.restart(expected)
+                    break
+                self.reread.note(start, data)
                 self.look_at_order(rows, expected)
                 if self.committed and not self.piece.by_markers:
                     self.look_at_markers(rows)
@@ -138,8 +148,18 @@ class PieceReader:
                 if not read_bytes // 2 <= fitting <= read_bytes * 2:
                     read_bytes = fitting
                     break
-            if not progress:
-                position = self.tail(position, end, expected)
+            if not progress and self.reread.differs():
+                position, expected = self.restart(expected)
+            elif not progress:
+                position = self.tail(position, end)
+
+    def restart(self, expected: int) -> tuple[int, int]:
+        """Read the piece again for what was not given: a writer truncated the segment. Its position and offset."""
+        self.piece = replace(self.piece, start_offset=max(self.piece.start_offset, expected))
+        self.reached = self.piece.base_offset
+        self.reread.forget()
+        self.reread.again += 1
+        return self.piece.start_position, self.piece.base_offset
 
     def decode(self, start: int, data: memoryview) -> pa.RecordBatch:
         rows = decode(
@@ -152,11 +172,21 @@ class PieceReader:
         return rebase(rows, start)
 
     def seen(self, rows: pa.RecordBatch, expected: int) -> int:
-        """Note the last offset, if it is one that this segment can hold."""
-        following = _next_offset(rows, expected)
-        if following <= self.piece.base_offset + 2**31:
-            self.last_offset = max(self.last_offset, min(following, self.piece.end_offset) - 1)
-        return following
+        """The offset behind the last one; ``reached`` is one that no damaged offset is the reason for.
+
+        Offsets are under no CRC: an entry whose offset does not follow is believed once others follow it.
+        """
+        if rows.num_rows == 0:
+            return expected
+        offsets = rows.column("offset").to_numpy()
+        last, jumps = int(offsets[-1]), np.flatnonzero(np.diff(offsets) != 1)
+        if len(jumps):
+            self.reached = min(int(offsets[jumps[-1]]) + 1, int(offsets[jumps[-1] + 1]))
+        else:
+            self.reached = last + 1 if offsets[0] == expected else min(expected, int(offsets[0]))
+        if last < self.piece.base_offset + 2**31:
+            self.last_offset = min(last, self.piece.end_offset - 1)
+        return last + 1
 
     def is_past(self, rows: pa.RecordBatch) -> bool:
         """True if the last of these rows is the last that can be wanted: what follows needs no reading."""
@@ -220,13 +250,14 @@ class PieceReader:
             warn(f"{self.piece.path}: {message}")
         self.open_producers.update(producers[begun:][data[begun:]].tolist())
 
-    def tail(self, position: int, end: int, expected: int) -> int:
+    def tail(self, position: int, end: int) -> int:
         """What to do with bytes that reach beyond the end: a dead writer's are normal, a wrong size is damage."""
         size = self.segment.size_bytes
+        # Complete segments do not change, but by truncation: then this one is written to again.
+        if position >= size or self.reread.again or size < end or (size > end and self.piece.closed == 1):
+            return self.piece.end_position
         end = min(end, size)
-        if position >= end:
-            return self.piece.end_position  # the file was cut meanwhile
-        behind = next_sound_entry(self.segment, position, end, expected, self.effort)
+        behind = next_sound_entry(self.segment, position, end, self.reached, self.effort)
         if behind is None and not self.piece.closed:
             return self.piece.end_position
         what = "an entry reaches past the end of its closed segment"
@@ -235,12 +266,12 @@ class PieceReader:
         if not self.skip:
             raise CorruptRecordError(f"{what}; its size is wrong or bytes are missing", path=self.piece.path,
                                      position=position)  # fmt: skip
-        return self.skipped(position, end, expected, what)
+        return self.skipped(position, end, what)
 
-    def skipped(self, position: int, end: int, expected: int, why: str) -> int:
+    def skipped(self, position: int, end: int, why: str) -> int:
         """Where reading goes on behind damage; warns."""
         end = min(end, self.segment.size_bytes)
-        behind = next_sound_entry(self.segment, position, end, expected, self.effort)
+        behind = next_sound_entry(self.segment, position, end, self.reached, self.effort)
         stop = end if behind is None else behind
         warn(f"{self.piece.path}: {stop - position} bytes at position {position} are damaged and left out: {why}")
         return self.piece.end_position if behind is None else behind
@@ -336,7 +367,7 @@ class PieceReader:
                 edges = [batch.num_rows * i // parts for i in range(parts + 1)]
                 for a, b in zip(edges, edges[1:], strict=False):
                     yield batch.slice(a, b - a) if parts > 1 else batch
-        except CorruptRecordError:
+        except (CorruptRecordError, LogStorageError):
             if waiting:
                 yield pa.concat_batches(waiting)
             raise
@@ -369,7 +400,3 @@ def _rises(offsets: npt.NDArray[np.int64]) -> bool:
 
 def _bools(rows: pa.RecordBatch, name: str) -> Mask:
     return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), bool)
-
-
-def _next_offset(rows: pa.RecordBatch, expected: int) -> int:
-    return max(expected, rows.column("offset")[-1].as_py() + 1) if rows.num_rows else expected

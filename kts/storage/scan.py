@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kts.errors import UnknownTopicOrPartitionError
-from kts.storage import files
+from kts.storage import file_names
 from kts.storage.directory import LogStartOffsets, PartitionLog, Path, open_path
 from kts.storage.pieces import (
     BATCH_BYTES,
@@ -159,7 +159,7 @@ def select(
     if names is None:
         named = set(wanted) if isinstance(wanted, dict) else set()
         if not isinstance(opened, PartitionLog):
-            logs = [log for log in logs if log.topic not in files.INTERNAL_TOPICS or log.topic in named]
+            logs = [log for log in logs if log.topic not in file_names.INTERNAL_TOPICS or log.topic in named]
     else:
         logs = [log for log in logs if log.topic in names]
     for topic in [*(names or []), *(wanted if isinstance(wanted, dict) else [])]:

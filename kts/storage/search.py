@@ -2,6 +2,9 @@
 
 An entry (t0, o0) of the time index promises that nothing up to its place is younger than t0, so the records before o0
 need not be read for a target of t0 or more. Segments whose closing entry is older than the target need not be opened.
+
+Targets below 0 are compared as numbers too, with -1 for records without a timestamp. Of those neither indexes nor the
+headers of batches know anything, least where negative times are allowed (KIP-228), so for them the records are read.
 """
 
 from __future__ import annotations
@@ -134,6 +137,8 @@ def _search(log: PartitionLog, target: int, skip_damage: bool = False, verify_cr
             continue
         # A closing entry is written at the roll, so that only closed segments are known by their last entry.
         index = segment.closed_time_index() if closed else segment.time_index()
+        if target < 0:
+            index = TimeIndex(b"", segment.base_offset)
         if closed and len(index) and index.lookup(2**63 - 1)[0] < target:
             story = replace(story, segments_skipped=story.segments_skipped + 1)
             continue
@@ -160,13 +165,13 @@ def _search_segment(
         segment=segment.path,
         segment_base_offset=segment.base_offset,
         segments_read=story.segments_read + 1,
-        time_index_entry=entry if entry[0] >= 0 else None,
+        time_index_entry=entry if entry != (-1, segment.base_offset) else None,
         start_position=start,
         end_position=start,
     )
     for batch, damaged in header_scan(segment, start, log_start, skip_damage, FIRST_BYTES):
         maxima = int64(batch, "maxTimestamp")
-        likely = (maxima >= target) & (int64(batch, "lastOffset") >= log_start)
+        likely = ((maxima >= target) | (target < 0)) & (int64(batch, "lastOffset") >= log_start)
         positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
         stop = len(positions)
         if not verify_crc:
@@ -213,7 +218,7 @@ def _records(
 def _shipped(log: PartitionLog, target: int) -> TimestampOffset | None:
     segments = log.segments
     for segment in segments:
-        largest = _max_so_far(segment, segment is segments[-1])
+        largest = max_so_far(segment, segment is segments[-1])
         if largest < 0:
             largest = segment.modified_ms
         if largest >= target:
@@ -222,7 +227,7 @@ def _shipped(log: PartitionLog, target: int) -> TimestampOffset | None:
     return None
 
 
-def _max_so_far(segment: Segment, active: bool) -> int:
+def max_so_far(segment: Segment, active: bool) -> int:
     """Largest timestamp as a broker has it in memory: the last index entry, and in the active segment what follows.
 
     A broker rebuilds a missing or damaged index, which reads the log. It believes a file of no bytes.
@@ -251,6 +256,8 @@ def max_timestamp(log: PartitionLog) -> TimestampOffset | None:
             claims.append((-(2**63), None))
             continue
         index = segment.closed_time_index() if closed else segment.time_index()
+        if index.lookup(2**63 - 1)[0] < 0:
+            index = TimeIndex(b"", segment.base_offset)
         if closed and len(index) and segment.base_offset >= log_start:
             claims.append((index.lookup(2**63 - 1)[0], None))
             continue
@@ -290,7 +297,7 @@ def _segment_max(
         positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
         for i in np.flatnonzero(damaged).tolist():
             _read(segment, int(positions[i]), int(sizes[i]))  # raises, saying what is wrong
-        claims = int64(batch, "maxTimestamp")
+        claims = np.maximum(int64(batch, "maxTimestamp"), -1)
         left = int64(batch, "lastOffset") >= log_start
         # A header may promise more than the records that are left in its batch keep: read until it is kept.
         while left.any():

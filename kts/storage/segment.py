@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.columns import decode, scan_batches, valid_bytes
 from kts.errors import CorruptRecordError
-from kts.storage import files
+from kts.storage import file_names, files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,10 +129,18 @@ class Segment:
             first, size, magic, _, delta = _V2_HEADER.unpack(header)
             if size < SMALLEST_SIZE or position + OVERHEAD_BYTES + size > file.size():
                 return False
-        if magic == 2:
-            return bool(first <= offset <= first + delta)
-        # The offset field of a wrapper message is that of its last message, and an index of up to 1.1 has its first.
-        return magic in (0, 1) and bool(self.base_offset <= offset <= first)
+            if magic == 2:
+                return bool(first <= offset <= first + delta)
+            if magic not in (0, 1) or not self.base_offset < offset <= first:
+                return False
+            if offset == first or header[17] & 7 == 0:
+                return bool(offset == first)
+            # A wrapper message shows the offset of its last message, and an index of up to 1.1 has that of its first.
+            data = file.read(position, OVERHEAD_BYTES + size)
+        try:
+            return bool(int64(decode(data, ["offset"]), "offset")[0] <= offset)
+        except CorruptRecordError:
+            return False
 
     def first_offset_at(self, position: int) -> int | None:
         """First offset of the shallow entry at a position, from its header; None if a header cannot tell."""
@@ -277,8 +285,8 @@ def at(error: CorruptRecordError, path: str, start: int) -> CorruptRecordError:
 
 def segment_of_file(path: str) -> Segment:
     """A lone segment file under any name, topic and partition guessed from the names around it."""
-    topic, partition = files.partition_of_file(path)
-    name = files.parse_file_name(os.path.basename(path))
+    topic, partition = file_names.partition_of_file(path)
+    name = file_names.parse_file_name(os.path.basename(path))
     if name is not None and name.suffix == ".log":
         return Segment(path, topic, partition, name.base_offset)
     return Segment(path, topic, partition, _first_offset(path), indexed=False)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kts.columns import SCAN_COLUMNS, batch_schema, check_columns, record_schema
-from kts.storage import pieces, reading
+from kts.errors import LogStorageError
+from kts.storage import files, pieces, reading
+from kts.storage.damage import last_sound_offset
+from kts.storage.rereading import settled
 from kts.storage.search import check_timestamp
+from kts.storage.segment import Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,18 +157,10 @@ def scan_logs(logs: Sequence[PartitionLog], **given: Any) -> pa.RecordBatchReade
 def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.RecordBatch]:
     strict = (asked.starting_timestamp, asked.ending_timestamp) if asked.strict_time_range else (None, None)
     for log in logs:
-        start, end = pieces.resolve_range(
-            log,
-            starting_timestamp=asked.starting_timestamp,
-            ending_timestamp=asked.ending_timestamp,
-            starting_offset=_offset_of(log, asked.starting_offsets),
-            ending_offset=_offset_of(log, asked.ending_offsets),
-            strict_time_range=asked.strict_time_range,
-            skip_damage=asked.on_error == "skip",
-            verify_crc=asked.verify_crc,
-        )
-        last_offset = -1
-        for piece in pieces.plan(log, start, end, isolation=asked.isolation, on_error=asked.on_error):
+        last_offset, before = -1, Segment(log.path, log.topic, log.partition, 0)
+        for piece in settled(partial(_pieces, log, asked)):
+            if piece.start_position == 0 and last_offset >= piece.base_offset:
+                last_offset = min(last_offset, last_sound_offset(before))
             if piece.start_position == 0 and last_offset >= piece.base_offset:
                 pieces.warn(
                     f"{piece.path}: the segment starts at offset {piece.base_offset}, but the one before it ends with"
@@ -182,8 +180,27 @@ def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.Record
                 asked.batch_bytes,
                 asked.max_decompressed_bytes,
             )
-            yield from reader.batches()
-            last_offset = max(last_offset, reader.last_offset)
+            try:
+                yield from reader.batches()
+            except LogStorageError as error:
+                if error.errno != errno.ENOENT or files.exists(piece.path):
+                    raise
+                pieces.warn(f"{piece.path}: the segment was deleted while it was read; its records are left out")
+            last_offset, before = max(last_offset, reader.last_offset), reader.segment
+
+
+def _pieces(log: PartitionLog, asked: Options) -> list[pieces.Piece]:
+    start, end = pieces.resolve_range(
+        log,
+        starting_timestamp=asked.starting_timestamp,
+        ending_timestamp=asked.ending_timestamp,
+        starting_offset=_offset_of(log, asked.starting_offsets),
+        ending_offset=_offset_of(log, asked.ending_offsets),
+        strict_time_range=asked.strict_time_range,
+        skip_damage=asked.on_error == "skip",
+        verify_crc=asked.verify_crc,
+    )
+    return pieces.plan(log, start, end, isolation=asked.isolation, on_error=asked.on_error)
 
 
 def _offset_of(log: PartitionLog, given: Any) -> int | None:

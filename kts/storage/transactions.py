@@ -20,7 +20,7 @@ import numpy as np
 from kts._codec import crc32c
 from kts.columns import decode
 from kts.errors import CorruptIndexError, CorruptRecordError
-from kts.storage import files
+from kts.storage import file_names, files
 from kts.storage.damage import header_scan
 from kts.storage.segment import OVERHEAD_BYTES, Segment, at
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kts.storage.directory import PartitionLog
 
 TXN_ENTRY = struct.Struct(">hqqqq")
-_SNAPSHOT_HEAD = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+SNAPSHOT_HEAD = struct.Struct(">hIi")
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 ABORT, COMMIT = 0, 1
 
 
@@ -88,7 +88,14 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
 
 
 def read_snapshot(path: str) -> Snapshot:
-    """The open transactions of a producer snapshot.
+    """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
+    name = file_names.parse_file_name(os.path.basename(path))
+    entries = read_snapshot_entries(path)
+    return Snapshot(name.base_offset if name else 0, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
+
+
+def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int, int, int]]:
+    """The entries of a producer snapshot, fields as in the layout above.
 
     Raises
     ------
@@ -96,25 +103,22 @@ def read_snapshot(path: str) -> Snapshot:
         Version, CRC or size is wrong.
     """
     data = files.read_bytes(path)
-    name = files.parse_file_name(os.path.basename(path))
-    offset = name.base_offset if name else 0
-    if len(data) < _SNAPSHOT_HEAD.size:
+    if len(data) < SNAPSHOT_HEAD.size:
         raise CorruptIndexError(
-            f"expected at least {_SNAPSHOT_HEAD.size} bytes, found {len(data)}", path=path, position=0
+            f"expected at least {SNAPSHOT_HEAD.size} bytes, found {len(data)}", path=path, position=0
         )
-    version, stored, count = _SNAPSHOT_HEAD.unpack_from(data)
+    version, stored, count = SNAPSHOT_HEAD.unpack_from(data)
     if version != 1:
         raise CorruptIndexError(f"expected snapshot version 1, found {version}", path=path, position=0)
     computed = crc32c(data[6:])
     if computed != stored:
         raise CorruptIndexError(f"CRC is {computed:08x}, expected the stored {stored:08x}", path=path, position=2)
-    body = data[_SNAPSHOT_HEAD.size :]
-    if count < 0 or count * _SNAPSHOT_ENTRY.size != len(body):
+    body = data[SNAPSHOT_HEAD.size :]
+    if count < 0 or count * SNAPSHOT_ENTRY.size != len(body):
         raise CorruptIndexError(
-            f"expected {count} entries of {_SNAPSHOT_ENTRY.size} bytes, found {len(body)} bytes", path=path, position=6
+            f"expected {count} entries of {SNAPSHOT_ENTRY.size} bytes, found {len(body)} bytes", path=path, position=6
         )
-    entries = _SNAPSHOT_ENTRY.iter_unpack(body)
-    return Snapshot(offset, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
+    return list(SNAPSHOT_ENTRY.iter_unpack(body))
 
 
 def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
@@ -123,7 +127,7 @@ def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
         return []
     found = []
     for entry in files.list_directory(log.path):
-        name = files.parse_file_name(entry.name)
+        name = file_names.parse_file_name(entry.name)
         if name is not None and name.suffix == ".snapshot" and not name.transition:
             found.append((name.base_offset, entry.path))
     return sorted(found, reverse=True)
@@ -193,11 +197,11 @@ class Markers:
 
 def _following(segment: Segment) -> list[Segment]:
     """The live segments behind one in its directory."""
-    if not segment.indexed or files.parse_file_name(os.path.basename(segment.path)) is None:
+    if not segment.indexed or file_names.parse_file_name(os.path.basename(segment.path)) is None:
         return []
     found = []
     for entry in files.list_directory(os.path.dirname(os.path.abspath(segment.path))):
-        name = files.parse_file_name(entry.name)
+        name = file_names.parse_file_name(entry.name)
         if name and name.suffix == ".log" and not name.transition and name.base_offset > segment.base_offset:
             found.append(Segment(entry.path, segment.topic, segment.partition, name.base_offset))
     return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
-from kts.storage import files, transactions
+from kts.storage import checkpoints, file_names, files, transactions
 from kts.storage.directory import LogDirs, PartitionLog, Path, open_path
 from kts.storage.findings import Headers, Progress, SegmentFacts, Violation, limited, walk
 from kts.storage.index_checks import OffsetIndexCheck, TimeIndexCheck
@@ -21,14 +21,16 @@ __all__ = ["Violation", "verify", "verify_checkpoints"]
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _METADATA = re.compile(r"version: 0\ntopic_id: [A-Za-z0-9_-]{22}\n?")
 _CHECKPOINTS = (
-    files.LOG_START_OFFSETS,
-    files.HIGH_WATERMARKS,
+    file_names.LOG_START_OFFSETS,
+    file_names.HIGH_WATERMARKS,
     "recovery-point-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
 
 
-def verify(path: Path, *, deep: bool = False, progress: Progress | None = None) -> Iterator[Violation]:
+def verify(
+    path: Path, *, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
+) -> Iterator[Violation]:
     """Everything that is wrong under a path; nothing comes out of a sound one.
 
     Parameters
@@ -39,6 +41,8 @@ def verify(path: Path, *, deep: bool = False, progress: Progress | None = None) 
         Also decode every record: counts, lengths, inner CRCs, offsets and times against the headers.
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just read.
+    allow_negative_timestamps : bool
+        Times before 1970 count and may be in time indexes, as with ``allow.negative.timestamps``.
 
     Returns
     -------
@@ -55,16 +59,16 @@ def verify(path: Path, *, deep: bool = False, progress: Progress | None = None) 
     if isinstance(opened, LogDirs):
         yield from _readable(verify_checkpoints(os.fspath(path)))
         for log in opened.values():
-            yield from limited(_partition(log, deep, progress))
+            yield from limited(_partition(log, deep, progress, allow_negative_timestamps))
     else:
-        yield from limited(_partition(opened, deep, progress))
+        yield from limited(_partition(opened, deep, progress, allow_negative_timestamps))
 
 
 def verify_checkpoints(directory: str) -> Iterator[Violation]:
     """The checkpoint files of a log directory."""
     for name in _CHECKPOINTS:
         path = os.path.join(directory, name)
-        if files.exists(path) and files.size_of(path) and files.read_checkpoint(path) is None:
+        if files.exists(path) and files.size_of(path) and checkpoints.read_checkpoint(path) is None:
             message = "expected `0`, a count, and lines `<topic> <partition> <offset>`"
             yield Violation(path, None, None, "checkpoint", message)
 
@@ -75,6 +79,7 @@ class _Partition:
 
     log: PartitionLog
     epochs: list[tuple[int, int]]
+    allow_negative: bool = False
     last_offset: int = -1
     seams: list[tuple[str, int, int]] = field(default_factory=list)
     gaps: bool = False
@@ -89,7 +94,7 @@ def _readable(findings: Iterator[Violation]) -> Iterator[Violation]:
         yield Violation(error.path or "", None, None, "unreadable", error.message)
 
 
-def _partition(log: PartitionLog, deep: bool, progress: Progress | None) -> Iterator[Violation]:
+def _partition(log: PartitionLog, deep: bool, progress: Progress | None, allow_negative: bool) -> Iterator[Violation]:
     try:
         segments = log.segments
     except LogStorageError as error:
@@ -100,7 +105,7 @@ def _partition(log: PartitionLog, deep: bool, progress: Progress | None) -> Iter
     except LogStorageError as error:
         epochs, problems = [], [Violation(error.path or log.path, None, None, "unreadable", error.message)]
     yield from problems
-    state = _Partition(log, epochs)
+    state = _Partition(log, epochs, allow_negative)
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
         yield from _readable(_segment(segment, following, state, deep, progress))
@@ -118,10 +123,10 @@ def _partition(log: PartitionLog, deep: bool, progress: Progress | None) -> Iter
 def _segment(
     segment: Segment, following: int | None, state: _Partition, deep: bool, progress: Progress | None
 ) -> Iterator[Violation]:
-    facts = SegmentFacts(last_offset=-1)
+    facts = SegmentFacts(last_offset=-1, allow_negative=state.allow_negative)
     offset_path, time_path, txn_path = segment.offset_index_path, segment.time_index_path, segment.txn_index_path
     offset_check = None if offset_path is None else OffsetIndexCheck(segment, offset_path)
-    time_check = None if time_path is None else TimeIndexCheck(segment, time_path)
+    time_check = None if time_path is None else TimeIndexCheck(segment, time_path, state.allow_negative)
     ended: list[transactions.AbortedTransaction] = []
     markers_seen: set[tuple[int, int]] = set()
     for found in walk(segment, facts, following, progress, deep):
@@ -153,10 +158,10 @@ def _segment(
 
 
 def _leader_epochs(log: PartitionLog) -> tuple[list[tuple[int, int]], list[Violation]]:
-    path = os.path.join(log.path, files.LEADER_EPOCHS)
+    path = os.path.join(log.path, file_names.LEADER_EPOCHS)
     if log.lone or not files.exists(path) or files.size_of(path) == 0:
         return [], []
-    epochs = files.read_leader_epochs(path)
+    epochs = checkpoints.read_leader_epochs(path)
     if epochs is None:
         return [], [Violation(path, None, None, "leader-epoch", "expected `0`, a count, and lines `<epoch> <offset>`")]
     problems = [
@@ -249,10 +254,10 @@ def _small_files(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
     end = state.last_offset + 1
     for epoch, start in state.epochs:
         if start > end:
-            path = os.path.join(log.path, files.LEADER_EPOCHS)
+            path = os.path.join(log.path, file_names.LEADER_EPOCHS)
             message = f"epoch {epoch} starts at offset {start}, the log ends at {end}"
             yield Violation(path, None, start, "leader-epoch", message)
-    path = os.path.join(log.path, files.PARTITION_METADATA)
+    path = os.path.join(log.path, file_names.PARTITION_METADATA)
     if files.exists(path) and not _METADATA.fullmatch(files.read_bytes(path).decode("utf-8", "replace")):
         yield Violation(path, None, None, "partition-metadata", "expected `version: 0` and a topic id of 22 characters")
 
@@ -261,7 +266,7 @@ def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator
     names: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
     for entry in files.list_directory(log.path):
-        name = files.parse_file_name(entry.name)
+        name = file_names.parse_file_name(entry.name)
         if name is not None and not name.transition:
             names.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
             paths[name.base_offset, name.tier_id, name.suffix] = entry.path
@@ -273,7 +278,7 @@ def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator
     # directory has no time index at all.
     indexed = names.get(".index", set()) | names.get(".timeindex", set())
     for segment in segments:
-        name = files.parse_file_name(os.path.basename(segment.path))
+        name = file_names.parse_file_name(os.path.basename(segment.path))
         if name is None or name.transition:
             continue
         key = name.base_offset, name.tier_id

@@ -1,0 +1,109 @@
+"""A broker without sockets: topics, groups, producer ids, and the handlers that answer requests about them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Self
+
+from kts.broker.codes import ApiKey
+from kts.broker.groups import Coordinator, GroupSettings
+from kts.broker.handlers import HANDLERS
+from kts.broker.metrics import Metrics
+from kts.broker.producer_ids import ProducerIds, largest_producer_id
+from kts.broker.request import ConnectionClose, Peer, Request
+from kts.broker.topics import Topics
+from kts.broker.topics.settings import BrokerConfig
+from kts.errors import UnsupportedVersionError
+from kts.storage.log_base import wall_clock
+
+__all__ = ["Broker", "ConnectionClose", "Peer", "Request"]
+
+
+class Broker:
+    """One broker over a log directory; a context manager.
+
+    Parameters
+    ----------
+    directory : path
+        A log directory, Kafka's own or a new one; it is locked while it is open.
+    config : mapping, optional
+        Settings by Kafka's names.
+    clock : function, optional
+        Now in ms since the epoch, for everything that goes into logs or judges them.
+
+    Raises
+    ------
+    KtsError
+        The directory cannot be served.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        config: Mapping[str, Any] | BrokerConfig | None = None,
+        *,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self.config = BrokerConfig.of(config)
+        self.clock = wall_clock if clock is None else clock
+        self.metrics = Metrics()
+        self.listener: tuple[str, int] | None = None
+        self.closed = False
+        self.topics = Topics(directory, self.config, self.clock)
+        try:
+            self.coordinator = Coordinator(self.topics, GroupSettings.of(self.config), self.clock)
+            self.producer_ids = ProducerIds(self.topics.directory, self._largest_producer_id)
+        except BaseException:
+            self.topics.abandon()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def node_id(self) -> int:
+        """Its number in the cluster of one."""
+        return self.topics.node_id
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's name, as ``meta.properties`` has it."""
+        return self.topics.cluster_id
+
+    def advertised(self, request: Request) -> tuple[str, int]:
+        """Host and port that a client is told to connect to: ``advertised.listeners``, else where it came in."""
+        return self.config.advertised_listener or request.connection.local or self.listener or ("127.0.0.1", 9092)
+
+    def handle(self, request: Request) -> Coroutine[Any, Any, dict[str, Any] | None]:
+        """The response's body; None where none is wanted.
+
+        Raises
+        ------
+        ConnectionClose
+            The client is to be cut off.
+        KtsError
+            The request is refused as a whole.
+        """
+        handler = HANDLERS.get(request.api_key)
+        if handler is None:
+            raise UnsupportedVersionError(f"expected an API that is served, found {ApiKey(request.api_key).name}")
+        return handler(self, request)
+
+    def close(self) -> None:
+        """Close all logs cleanly; a second call does nothing.
+
+        Raises
+        ------
+        LogStorageError
+            Some log could not be written: the next start recovers it.
+        """
+        self.closed = True
+        self.coordinator.close()
+        self.topics.close()
+
+    def _largest_producer_id(self) -> int:
+        return largest_producer_id(self.topics)

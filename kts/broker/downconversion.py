@@ -1,0 +1,137 @@
+"""Record sets for clients that do not know their magic: converted while they are fetched."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from kts.columns import decode, scan_batches
+from kts.convert import convert
+from kts.encoding import int64s
+from kts.errors import CorruptRecordError, KtsError
+
+CHUNK_BYTES = 128 * 1024
+# Offset -1 and a size that no response holds: clients take it for an entry that was cut.
+PSEUDO_ENTRY = struct.pack(">qi", -1, 61)
+
+
+class Converted(NamedTuple):
+    """What a client gets instead of the bytes of the log; ``messages`` is 0 if they are those of the log."""
+
+    records: bytes
+    messages: int = 0
+    bytes_in: int = 0
+    cpu_ns: int = 0
+
+
+def newest_magic(version: int) -> int:
+    """The newest magic that a client of a Fetch version reads."""
+    return 0 if version <= 1 else 1 if version <= 3 else 2
+
+
+class _Scanned:
+    """Where the whole entries end, and their magics; an entry with a damaged header ends it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.error: KtsError | None = None
+        try:
+            table = scan_batches(data)
+        except CorruptRecordError as error:
+            self.error = error
+            table = scan_batches(memoryview(data)[: error.position])
+        self.magics = int64s(table.column("magic"), "magic")
+        self.stops = int64s(table.column("position"), "position") + int64s(table.column("sizeInBytes"), "position")
+        self.counts = table.column("count")
+
+    def stop(self, start: int, size: int) -> int:
+        """Where the whole entries from ``start`` on end that fit into a size; at least one is taken."""
+        first = int(np.searchsorted(self.stops, start, side="right"))
+        last = int(np.searchsorted(self.stops, start + size, side="right")) - 1
+        return int(self.stops[max(first, last)])
+
+
+def needs_conversion(data: bytes, magic: int) -> bool:
+    """Whether some entry has a newer magic; decided by the data, whatever the topic's setting is by now."""
+    return bool((_Scanned(data).magics > magic).any())
+
+
+def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str = "3.9") -> Converted:
+    """A set that a client of an older magic can read; offsets stay, times as far as the magic has them.
+
+    Parameters
+    ----------
+    data : bytes
+        As they lie in the log, from the entry that holds ``fetch_offset`` on; the last entry may be cut.
+    magic : int
+        0 or 1: entries up to it stay as they are.
+    fetch_offset : int
+        Uncompressed records below it are left out where a batch or message is converted by itself.
+    generation : str
+        "0.10.2" makes one set of everything, with the codec of the first entry, as long as there is no magic 2.
+
+    Returns
+    -------
+    Converted
+        As much as fits into the size of ``data``, but the first entry in any case; where nothing of it can be sent
+        (control batches), a pseudo entry that clients take for a cut one. A cut entry alone stays as it is: the client
+        sees that it has to ask for more.
+
+    Raises
+    ------
+    KtsError
+        The first entry cannot be converted: 76 for zstd, 2 for damage, -1 for times before 1970. Behind the first one
+        an error ends the set, and the client meets it when it fetches from there.
+
+    Notes
+    -----
+    Source: AbstractRecords.toMessageFormat (0.10.2), LazyDownConversionRecords, RecordsUtil.downConvert (3.9).
+    """
+    scanned = _Scanned(data)
+    if scanned.error is not None and not len(scanned.stops):
+        raise scanned.error
+    if not (scanned.magics > magic).any():
+        return Converted(data)
+    begun = time.thread_time_ns()
+    if generation == "3.9" or (scanned.magics == 2).any():
+        records, taken = _in_pieces(data, scanned, magic, fetch_offset)
+    else:
+        taken = int(scanned.stops[-1])
+        records = convert(memoryview(data)[:taken], magic, generation=generation, down_only=True)
+    messages = _messages(data, scanned, magic, taken)
+    return Converted(records, messages, taken, time.thread_time_ns() - begun)
+
+
+def _in_pieces(data: bytes, scanned: _Scanned, magic: int, fetch_offset: int) -> tuple[bytes, int]:
+    """Converted entries up to the size of the data, and how many bytes of it they come from."""
+    whole, out = memoryview(data), bytearray()
+    taken, end, limit = 0, int(scanned.stops[-1]), 0
+    while taken < end and not (out and len(out) >= limit):
+        stop = scanned.stop(taken, CHUNK_BYTES if out else 0)
+        try:
+            piece = convert(whole[taken:stop], magic, generation="3.9", down_only=True, first_offset=fetch_offset)
+        except KtsError:
+            if not out:
+                raise
+            break
+        if not out:
+            limit = max(len(data), len(piece))
+        out += piece
+        taken = stop
+    return bytes(out[:limit]) or PSEUDO_ENTRY, taken
+
+
+def _messages(data: bytes, scanned: _Scanned, magic: int, taken: int) -> int:
+    """Records in the converted entries of the first ``taken`` bytes."""
+    import pyarrow.compute as pc
+
+    those = (scanned.magics > magic) & (scanned.stops <= taken)
+    counted = int(int64s(pc.fill_null(scanned.counts, 0), "offset")[those].sum())
+    starts = np.concatenate([[0], scanned.stops[:-1]])
+    unknown = those & scanned.counts.is_null().to_numpy(zero_copy_only=False)
+    for at in np.flatnonzero(unknown).tolist():  # wrappers of magic 1
+        wrapper = memoryview(data)[int(starts[at]) : int(scanned.stops[at])]
+        counted += decode(wrapper, ["offset"], verify_crc=False).num_rows
+    return counted

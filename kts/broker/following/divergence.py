@@ -1,0 +1,132 @@
+"""Where a copy and its leader part: by leader epochs (KIP-101, KIP-279), or by records where there are none.
+
+Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor (3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kts.columns import decode
+from kts.errors import InvalidRequestError
+
+UNDEFINED = -1
+_RECORD = ["offset", "timestamp", "timestampType", "key", "value", "headers"]
+
+Record = tuple[Any, ...]
+Reader = Callable[[int], bytes | memoryview]  # entries from the one that holds an offset on
+
+
+class Truncation(NamedTuple):
+    """Where to cut, and whether that is the end of it: else the leader is asked again, for an earlier epoch."""
+
+    offset: int
+    completed: bool
+
+
+def end_of_epoch(entries: Sequence[tuple[int, int]], epoch: int, end_offset: int) -> tuple[int, int]:
+    """The largest known epoch up to one, and where it ends; (-1, -1) for an epoch above all.
+
+    Parameters
+    ----------
+    entries : sequence of (epoch, start offset)
+        Oldest first.
+    end_offset : int
+        Of the log.
+    """
+    if not entries or epoch > entries[-1][0]:
+        return UNDEFINED, UNDEFINED
+    if epoch == entries[-1][0]:
+        return epoch, end_offset
+    above = next(number for number, entry in enumerate(entries) if entry[0] > epoch)
+    if above == 0:  # what it had is gone from the log: the first one left begins behind it
+        return epoch, entries[0][1]
+    return entries[above - 1][0], entries[above][1]
+
+
+def truncation(
+    entries: Sequence[tuple[int, int]], asked: int, leader_epoch: int, leader_end_offset: int, end_offset: int
+) -> Truncation | None:
+    """Where a copy is cut after its leader was asked for the end of an epoch; None if the leader knows nothing of it.
+
+    Parameters
+    ----------
+    entries : sequence of (epoch, start offset)
+        What the copy knows.
+    asked, leader_epoch, leader_end_offset : int
+        The question and the answer.
+    end_offset : int
+        Of the copy.
+
+    Raises
+    ------
+    InvalidRequestError
+        An answer that no leader gives.
+    """
+    if leader_end_offset == UNDEFINED:
+        return None
+    if leader_end_offset < 0 or leader_epoch > asked:
+        raise InvalidRequestError(
+            f"OffsetForLeaderEpoch: expected an epoch up to {asked} and where it ends, "
+            f"found epoch {leader_epoch} that ends at {leader_end_offset}"
+        )
+    if leader_epoch == UNDEFINED:  # Kafka before 2.0 does not say which
+        return Truncation(min(leader_end_offset, end_offset), True)
+    epoch, end = end_of_epoch(entries, leader_epoch, end_offset)
+    if epoch != leader_epoch:
+        return Truncation(min(end, end_offset), False)
+    return Truncation(min(end, leader_end_offset, end_offset), True)
+
+
+def first_difference(ours: Reader, theirs: Reader, start_offset: int, end_offset: int) -> int | None:
+    """Where two logs part: behind their last common record that is the same; None if no common record differs.
+
+    Parameters
+    ----------
+    ours, theirs : callable
+        Give whole entries from the one that holds an offset on.
+    start_offset, end_offset : int
+        Of what both have.
+
+    Notes
+    -----
+    Logs that part never meet again, so that halving finds the place: O(log n) questions. Offsets that one side has no
+    record for, as after compaction, are passed over.
+    """
+
+    def same(offset: int) -> bool | None:
+        """Whether the first common record from an offset on is the same; None if there is none."""
+        while offset < end_offset:
+            mine = record_from(ours(offset), offset)
+            other = record_from(theirs(mine[0]), mine[0]) if mine is not None else None
+            if mine is None or other is None or other[0] >= end_offset:
+                return None
+            if other[0] == mine[0]:
+                return mine == other
+            offset = other[0]
+        return None
+
+    if end_offset <= start_offset or same(end_offset - 1):
+        return None
+    low, high = start_offset, end_offset - 1
+    while low < high:
+        middle = (low + high) // 2
+        if same(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return high if same(high) is False else None
+
+
+def record_from(entries: bytes | memoryview, offset: int) -> Record | None:
+    """The first record at or behind an offset, with all that a producer gave it; None if there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pa.table(decode(entries, _RECORD))
+    found = found.filter(pc.greater_equal(found["offset"], offset)).slice(0, 1)
+    if not found.num_rows:
+        return None
+    columns = found.set_column(1, "timestamp", found["timestamp"].cast(pa.int64()))
+    return tuple(column[0].as_py() for column in columns.columns)

@@ -1,0 +1,158 @@
+"""The copy of a topic in a log directory: its partitions, which may become more, and its settings, which may change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Self
+
+from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.following.client import Client, TopicMetadata
+from kts.broker.following.follower import Follower
+from kts.broker.following.leader_settings import keep_settings, log_settings, newest_magic
+from kts.broker.following.replica import topic_id_text
+from kts.config import LogConfig
+from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
+from kts.storage.log import Log
+
+
+class TopicCopy:
+    """Followers of a topic's partitions. A context manager, which closes their logs.
+
+    Parameters
+    ----------
+    client : Client
+    directory : str
+        The log directory, made if it is missing.
+    topic : str
+    partitions : sequence of int
+        Only these; empty is all there are.
+    settings : mapping
+        The topic's settings that are not to be the leader's.
+    tell : callable
+        Gets a sentence for everything that is not plain copying.
+
+    Attributes
+    ----------
+    followers : list of Follower
+    config : LogConfig
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        directory: str,
+        topic: str,
+        *,
+        partitions: Sequence[int] = (),
+        settings: Mapping[str, str] | None = None,
+        tell: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.topic = topic
+        self.followers: list[Follower] = []
+        self.config = LogConfig()
+        self._client = client
+        self._directory = directory
+        self._partitions = partitions
+        self._settings = settings or {}
+        self._tell = tell
+        self._told: set[str] = set()
+        self._metadata: TopicMetadata | None = None
+        self._stack = ExitStack()
+
+    def find(self) -> None:
+        """Ask what there is, and how it is set; may be tried again.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            Not what is wanted.
+        ApiError
+            The leader cannot say.
+        ValueError
+            The settings given are wrong.
+        """
+        metadata = self._known_topic()
+        described = self._client.topic_configs(self.topic)
+        magic = None if described else newest_magic(self._client, self.topic)
+        found = log_settings(described, magic, self._tell_once)
+        # Whoever describes settings is 0.11 or later, and indexes as it does whatever the format.
+        self.config = LogConfig.of({**found, **self._settings}, generation="3.9" if described else None)
+        self._metadata = metadata
+
+    def _known_topic(self) -> TopicMetadata:
+        try:
+            found = self._client.metadata(self.topic)
+        except ApiError as error:
+            if error.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UnknownTopicOrPartitionError(str(error)) from error
+            raise
+        missing = sorted(set(self._partitions) - set(found.partitions))
+        if missing or not found.partitions:
+            count = len(found.partitions)
+            raise UnknownTopicOrPartitionError(f"topic {self.topic} has {count} partitions, no {missing}")
+        return found
+
+    def _tell_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            self._tell(message)
+
+    def open(self) -> list[Follower]:
+        """Open what was found and is not open yet.
+
+        Returns
+        -------
+        list of Follower
+            The new ones.
+
+        Raises
+        ------
+        InvalidRequestError
+            The copy is of another topic of that name.
+        LogLockedError, LogStorageError
+            As of ``Log``.
+        """
+        if self._metadata is None:
+            raise ValueError("find first")
+        wanted = sorted(set(self._partitions) or self._metadata.partitions)
+        topic_id = topic_id_text(self._metadata.topic_id)
+        known = {each.log.topic_id for each in self.followers} - {None}
+        if topic_id is not None and known - {topic_id}:
+            raise InvalidRequestError(f"{self.topic}: expected topic id {known.pop()}, found {topic_id}")
+        new = []
+        for partition in wanted:
+            if all(each.partition != partition for each in self.followers):
+                path = os.path.join(self._directory, f"{self.topic}-{partition}")
+                log = self._stack.enter_context(Log(path, self.config, topic_id=topic_id))
+                new.append(Follower(log, self._client, tell=self._tell))
+                self.followers.append(new[-1])
+        keep_settings(self._directory, self.topic, topic_id, wanted, self.config)
+        return new
+
+    def refresh(self) -> list[Follower]:
+        """Take over new partitions and settings, if the leader tells; the followers of the new ones."""
+        before = self.config
+        try:
+            self.find()
+            new = self.open()
+            if self.config != before:
+                for follower in self.followers:
+                    follower.log.reconfigure(self.config)
+                self._tell(f"{self.topic}: the leader's settings have changed, and the copy's with them")
+        except (KtsError, ValueError):  # it is asked again, and the fetches say what is wrong
+            return []
+        for follower in new:
+            self._tell(f"{follower}: the topic has a new partition")
+        return new
+
+    def close(self) -> None:
+        """Close all logs cleanly."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

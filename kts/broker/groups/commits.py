@@ -1,0 +1,176 @@
+"""Committed offsets: taken, told, deleted, and forgotten when nobody has needed them for long.
+
+Source: GroupCoordinator, GroupMetadataManager, GroupMetadata.removeExpiredOffsets (3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kts.broker.codes import ErrorCode
+from kts.broker.groups.group import GROUP_BYTES, OFFSET_BYTES, Group, State
+from kts.broker.groups.journal import Journal, Row
+from kts.broker.groups.membership import check_generation, check_member
+from kts.broker.groups.rebalance import Rebalancing
+from kts.broker.groups.records import Committed, group_key, offset_key, offset_value
+from kts.broker.groups.registry import Registry
+
+Partition = tuple[str, int]
+ABSENT = Committed(-1, -1, "", -1)
+RECORD_BYTES = 40  # that a committed offset takes at least, besides texts
+# How an append's failure is told to who commits.
+COMMIT_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Commits:
+    """The offsets of all groups."""
+
+    def __init__(self, registry: Registry, rebalancing: Rebalancing, journal: Journal) -> None:
+        self.registry = registry
+        self.rebalancing = rebalancing
+        self.journal = journal
+
+    def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation_id: int,
+        offsets: Mapping[Partition, Committed],
+    ) -> dict[Partition, ErrorCode]:
+        """Commit offsets; those whose metadata is too large are refused, the others are kept."""
+        most = self.registry.settings.max_metadata_size
+        errors = {
+            each: ErrorCode.OFFSET_METADATA_TOO_LARGE if utf16_length(found.metadata) > most else ErrorCode.NONE
+            for each, found in offsets.items()
+        }
+        kept = {each: found for each, found in offsets.items() if not errors[each]}
+        group = self.registry.groups.get(group_id)
+        if group is None:
+            error = ErrorCode.ILLEGAL_GENERATION if generation_id >= 0 else ErrorCode.NONE
+        else:
+            error = self._check(group, member_id, instance_id, generation_id)
+        if error:
+            return dict.fromkeys(offsets, error)
+        if kept:
+            if len(kept) * (len(group_id) + RECORD_BYTES) > self.journal.max_batch_bytes:
+                return dict.fromkeys(offsets, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)  # long before it is encoded
+            if not self.registry.has_room_for(self._growth(group, group_id, kept)):
+                return dict.fromkeys(offsets, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            if group is not None and member_id in group.members:
+                self.rebalancing.heard_of(group, group.members[member_id])
+            error = self._store(group, group_id, kept)
+            errors |= dict.fromkeys(kept, error)
+        elif group is None and self.registry.has_room_for(2 * len(group_id) + 5000):
+            self.registry.create(group_id)  # Kafka's is there from the first commit on, whatever becomes of that
+        return errors
+
+    @staticmethod
+    def _growth(group: Group | None, group_id: str, offsets: Mapping[Partition, Committed]) -> int:
+        """How many more bytes these take than those that they replace."""
+        known = {} if group is None else group.offsets
+        growth = 0 if group is not None else GROUP_BYTES + len(group_id)
+        for place, found in offsets.items():
+            old = known.get(place)
+            growth += OFFSET_BYTES + len(place[0]) if old is None else -len(old.metadata)
+            growth += len(found.metadata)
+        return growth
+
+    def _check(self, group: Group, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
+        if generation_id < 0 and group.state is State.EMPTY:
+            return ErrorCode.NONE  # an administrator, or a consumer that is in no group
+        if generation_id < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = check_member(group, member_id, instance_id) or check_generation(group, generation_id)
+        if not error and group.state is State.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return error
+
+    def _store(self, group: Group | None, group_id: str, offsets: Mapping[Partition, Committed]) -> ErrorCode:
+        rows = [(offset_key(group_id, *each), offset_value(found)) for each, found in offsets.items()]
+        error = self.journal.append(group_id, rows)
+        if error:
+            return COMMIT_ERRORS.get(error, error)
+        if group is None:
+            group = self.registry.create(group_id)
+        for (topic, partition), found in offsets.items():
+            group.put_offset(topic, partition, found)
+        return ErrorCode.NONE
+
+    def fetch(self, group_id: str, partitions: Iterable[Partition] | None) -> dict[Partition, Committed]:
+        """The committed offsets, of all partitions or of those; -1 where there is none."""
+        group = self.registry.groups.get(group_id)
+        known = group.offsets if group is not None else {}
+        return dict(known) if partitions is None else {each: known.get(each, ABSENT) for each in partitions}
+
+    def delete(self, group_id: str, partitions: Iterable[Partition]) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
+        """Delete committed offsets of topics that no member reads."""
+        group = self.registry.groups.get(group_id)
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, {}
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        if group.state is not State.EMPTY and not group.is_consumer_group:
+            return ErrorCode.NON_EMPTY_GROUP, {}
+        used = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        busy = group.state is not State.EMPTY
+        errors = {each: used if busy and group.is_subscribed(each[0]) else ErrorCode.NONE for each in partitions}
+        self.clean([group], lambda _: [each for each, error in errors.items() if not error])
+        return ErrorCode.NONE, errors
+
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """The offsets of deleted topics go."""
+        gone = frozenset(names)
+        self.clean(self.registry.groups.values(), lambda group: [each for each in group.offsets if each[0] in gone])
+
+    def expire(self) -> int:
+        """Forget offsets that nobody has needed for the retention time; how many."""
+        now = self.registry.clock()
+        return self.clean(self.registry.groups.values(), lambda group: self._expired(group, now))
+
+    def _expired(self, group: Group, now_ms: int) -> list[Partition]:
+        """Those of an empty group count from when it became empty, of a stable one only where nobody reads them."""
+        since: int | None = None
+        if group.protocol_type is not None:
+            if group.state is State.EMPTY:
+                since = group.state_ms if group.state_ms != -1 else None
+            elif not group.is_consumer_group or group.topics is None or group.state is not State.STABLE:
+                return []
+        subscribed = group.topics if group.state is State.STABLE and group.topics is not None else ()
+        retention = self.registry.settings.retention_ms
+        return [
+            each
+            for each, found in group.offsets.items()
+            if each[0] not in subscribed
+            and (
+                now_ms - (found.commit_ms if since is None else since) >= retention
+                if found.expire_ms is None
+                else now_ms >= found.expire_ms
+            )
+        ]
+
+    def clean(self, groups: Iterable[Group], choose: Callable[[Group], list[Partition]]) -> int:
+        """Delete the chosen offsets, and groups that are left with nothing; how many offsets."""
+        count = 0
+        for group in list(groups):
+            gone = [each for each in choose(group) if each in group.offsets]
+            dies = group.state is State.EMPTY and len(gone) == len(group.offsets) and not group.pending
+            rows: list[Row] = [(offset_key(group.group_id, *each), None) for each in gone]
+            if dies and group.generation_id > 0:
+                rows.append((group_key(group.group_id), None))
+            if rows and self.journal.append_many(group.group_id, rows):
+                continue  # not on the disk: tried again the next time
+            count += len(group.remove_offsets(gone))
+            if dies:
+                group.move_to(State.DEAD, self.registry.clock())
+                self.registry.remove(group.group_id)
+        return count
+
+
+def utf16_length(text: str) -> int:
+    """The length of a text as Java counts it."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2

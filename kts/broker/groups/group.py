@@ -1,0 +1,296 @@
+"""A group: its members, its generation and its state; it decides nothing about when.
+
+::
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable; from each of these back to PreparingRebalance,
+    from PreparingRebalance to Empty when no member is left, and from Empty to Dead.
+
+Source: GroupMetadata (3.9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from enum import StrEnum
+
+from kts.broker.codes import ErrorCode
+from kts.broker.groups.member import JoinResult, Member, Protocols, SyncResult
+from kts.broker.groups.records import Committed, subscribed_topics
+from kts.errors import KtsError
+
+CONSUMER = "consumer"  # the protocol type of consumer groups
+GROUP_BYTES, PENDING_BYTES, OFFSET_BYTES = 2000, 1500, 500  # what one costs besides its texts
+
+
+class State(StrEnum):
+    """Where a group stands, in Kafka's words."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+BEFORE = {
+    State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
+    State.COMPLETING_REBALANCE: (State.PREPARING_REBALANCE,),
+    State.STABLE: (State.COMPLETING_REBALANCE,),
+    State.EMPTY: (State.PREPARING_REBALANCE,),
+    State.DEAD: tuple(State),
+}
+
+
+class Usage:
+    """About how many bytes all groups together take, and what of that members do, present and expected ones."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.member_bytes = 0
+
+    def of_members(self, change: int) -> None:
+        """Members take so many bytes more, or less."""
+        self.bytes += change
+        self.member_bytes += change
+
+
+class Group:
+    """One group.
+
+    Parameters
+    ----------
+    now_ms : int
+        When it came to be.
+    usage : Usage
+        Is told what the group takes.
+    """
+
+    def __init__(self, group_id: str, now_ms: int, usage: Usage) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_ms = now_ms  # since when it is in this state; -1 is not known
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation_id = 0
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}  # instance id -> member id
+        self.unsynced: set[str] = set()  # members of this generation that have not asked for their assignment
+        self.topics: frozenset[str] | None = None  # that its consumers subscribe to; None is not known
+        self.offsets: dict[tuple[str, int], Committed] = {}
+        self.pending: dict[str, asyncio.TimerHandle] = {}  # member ids that were given out and not used yet
+        self.new_member_added = False
+        self.join_timer: asyncio.TimerHandle | None = None
+        self.sync_timer: asyncio.TimerHandle | None = None
+        self.waits_for_first = False  # members that come to an empty group are waited for, whoever has joined
+        self._supported: Counter[str] = Counter()
+        self._usage = usage
+        usage.bytes += GROUP_BYTES + len(group_id)
+
+    def forget(self) -> None:
+        """It is dead and gone."""
+        self.stop_timers()
+        self._usage.bytes -= GROUP_BYTES + len(self.group_id)
+        self.remove_offsets(list(self.offsets))
+
+    def stop_timers(self) -> None:
+        """Nothing is waited for any more."""
+        for timer in (self.join_timer, self.sync_timer):
+            if timer is not None:
+                timer.cancel()
+        self.join_timer = self.sync_timer = None
+        for member_id in list(self.pending):
+            self.remove_pending(member_id)
+        for member in self.members.values():
+            member.stop_timer()
+
+    # --- members ----------------------------------------------------------------------------------
+
+    @property
+    def is_consumer_group(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    @property
+    def awaiting(self) -> int:
+        """How many members wait for the rebalance to end."""
+        return sum(member.joining is not None for member in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending and all(member.joining is not None for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of its members'."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def add(self, member: Member) -> None:
+        """Take a member in."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._supported.update(name for name, _ in member.protocols)
+        self._usage.of_members(member.cost)
+        self.remove_pending(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Strike a member, if it is one; a leader's place goes to the next."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._supported.subtract(name for name, _ in member.protocols)
+            self._supported = +self._supported
+            self._usage.of_members(-member.cost)
+            member.stop_timer()
+            if member.instance_id is not None:
+                self.static.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.remove_pending(member_id)
+        self.unsynced.discard(member_id)
+
+    def add_pending(self, member_id: str, timer: asyncio.TimerHandle) -> None:
+        """A member id was given out; the timer ends its time."""
+        self.pending[member_id] = timer
+        self._usage.of_members(PENDING_BYTES + len(member_id))
+
+    def remove_pending(self, member_id: str) -> None:
+        """The member id was used, or its time is over."""
+        timer = self.pending.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+            self._usage.of_members(-PENDING_BYTES - len(member_id))
+
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        """A member says anew what it supports."""
+        self._usage.of_members(-member.cost)
+        self._supported.subtract(name for name, _ in member.protocols)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        self._supported.update(name for name, _ in member.protocols)
+        self._supported = +self._supported
+        self._usage.of_members(member.cost)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Give a member its part."""
+        self._usage.of_members(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def replace_static(self, instance_id: str, new_member_id: str) -> Member:
+        """The static member came back under a new id; requests under the old one are fenced off."""
+        old_member_id = self.static[instance_id]
+        member = self.members.pop(old_member_id)
+        member.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
+        member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
+        self._usage.of_members(len(new_member_id) - len(old_member_id))
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        self.static[instance_id] = new_member_id
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        return member
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols has one in common with all others."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type and protocols)
+        everyone = len(self.members)
+        return self.protocol_type == protocol_type and any(self._supported[name] == everyone for name, _ in protocols)
+
+    def select_protocol(self) -> str | None:
+        """The protocol that most members prefer, of those that all support."""
+        everyone = len(self.members)
+        candidates = {name for name, count in self._supported.items() if count == everyone}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def elect_joined_leader(self) -> bool:
+        """Whether a leader takes part in this rebalance; another one if the old leader does not."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].joining is None:
+            joined = next((key for key, member in self.members.items() if member.joining is not None), None)
+            if joined is None:
+                return False
+            self.leader_id = joined
+        return True
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether members may read a topic; true where that is not known."""
+        return self.topics is None or topic in self.topics
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def move_to(self, state: State, now_ms: int) -> None:
+        """Change the state.
+
+        Raises
+        ------
+        KtsError
+            That state cannot follow; a bug.
+        """
+        if self.state not in BEFORE[state]:
+            before = [str(each) for each in BEFORE[state]]
+            raise KtsError(f"group {self.group_id!r}: expected one of {before} before {state}, found {self.state}")
+        self.state = state
+        self.state_ms = now_ms
+
+    def next_generation(self, now_ms: int) -> None:
+        """Those who joined are the members of a new generation."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.topics = self.subscriptions()
+        self.move_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.unsynced.clear()
+
+    def subscriptions(self) -> frozenset[str] | None:
+        """The topics that the members subscribe to; None where it is no consumer group, or they do not say it so."""
+        if not self.is_consumer_group or (self.members and self.protocol_name is None):
+            return None
+        found: frozenset[str] = frozenset()
+        for member in self.members.values():
+            topics = subscribed_topics(member.metadata(self.protocol_name))
+            if topics is None:
+                return None
+            found |= topics
+        return found
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def joined(self, member_id: str, *, as_leader: bool | None = None, leader_id: str | None = None) -> JoinResult:
+        """The answer to a member that is in the current generation; the leader gets all members."""
+        leads = self.leader_id == member_id if as_leader is None else as_leader
+        name = self.protocol_name
+        members = [(each.member_id, each.instance_id, each.metadata(name)) for each in self.members.values()]
+        return JoinResult(
+            ErrorCode.NONE,
+            member_id,
+            self.generation_id,
+            self.protocol_type,
+            self.protocol_name,
+            (self.leader_id if leader_id is None else leader_id) or "",
+            members=tuple(members) if leads else (),
+        )
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    def put_offset(self, topic: str, partition: int, committed: Committed) -> None:
+        """Remember a committed offset."""
+        self.remove_offsets([(topic, partition)])
+        self.offsets[topic, partition] = committed
+        self._usage.bytes += OFFSET_BYTES + len(topic) + len(committed.metadata)
+
+    def remove_offsets(self, partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Forget committed offsets; those that were there."""
+        gone = []
+        for topic, partition in partitions:
+            found = self.offsets.pop((topic, partition), None)
+            if found is not None:
+                self._usage.bytes -= OFFSET_BYTES + len(topic) + len(found.metadata)
+                gone.append((topic, partition))
+        return gone

@@ -1,0 +1,210 @@
+"""ApiVersions, Metadata, DescribeCluster: what there is, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kts.broker import wire
+from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.handlers.types import Handler
+from kts.broker.request import Request
+from kts.errors import InvalidTopicError, KtsError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from kts.broker.broker import Broker
+    from kts.broker.topics import Topic
+
+NO_ID = bytes(16)
+AT_ONCE = 200  # topics that are looked up before others get their turn
+CREATED_AT_ONCE = 16  # topics that a request without end asks for are made so many at a time
+BROKERS, CONTROLLERS = 1, 2  # endpoint types
+# Which operations there are, as bits: everybody may do everything.
+TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+# What a broker of 0.10 has: its clients must not send what its logs cannot keep.
+_BEFORE_MAGIC_2 = {
+    ApiKey.PRODUCE: 2,
+    ApiKey.FETCH: 3,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.INIT_PRODUCER_ID: -1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: -1,
+}
+
+
+def _api_keys(most: dict[ApiKey, int]) -> list[dict[str, int]]:
+    served = [(key, low, min(high, most.get(key, high))) for key, (low, high) in sorted(wire.SERVED.items())]
+    return [{"api_key": key, "min_version": low, "max_version": high} for key, low, high in served if high >= low]
+
+
+_API_KEYS = {"3.9": _api_keys({}), "0.10.2": _api_keys(_BEFORE_MAGIC_2)}
+
+
+async def handle_api_versions(broker: Broker, request: Request) -> dict[str, Any]:
+    """Which versions are served; of features that brokers agree on there are none.
+
+    Source: ApiVersionsRequest, DefaultApiVersionManager.
+    """
+    if request.version >= 3:
+        names = (request.body["client_software_name"], request.body["client_software_version"])
+        if not all(map(_SOFTWARE.fullmatch, names)):
+            return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []}
+    return {"error_code": ErrorCode.NONE, "api_keys": _API_KEYS[broker.config.generation]}
+
+
+async def handle_metadata(broker: Broker, request: Request) -> dict[str, Any]:
+    """The one broker, and the topics that were asked for; unknown ones are made where that is set.
+
+    Source: KafkaApis.handleTopicMetadataRequest, DefaultAutoTopicCreationManager.
+    """
+    body, version = request.body, request.version
+    asked = body["topics"]
+    if asked is None or (version == 0 and not asked):
+        topics = await _described_all(broker, broker.topics.names())
+    elif version < 12 and any(each["name"] is None or each["topic_id"] != NO_ID for each in asked):
+        topics = [_refused(ErrorCode.INVALID_REQUEST, each["name"] or "", each["topic_id"]) for each in asked]
+        return {"brokers": [], "topics": topics}  # as Kafka: of the cluster nothing either
+    else:
+        ids = dict.fromkeys(each["topic_id"] for each in asked if each["topic_id"] != NO_ID)
+        topics = _by_id(broker, ids) if ids else await _by_name(broker, request, asked)
+    if version >= 8 and body["include_topic_authorized_operations"]:
+        for topic in topics:
+            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+    return _metadata(broker, request, topics)
+
+
+def _metadata(broker: Broker, request: Request, topics: list[dict[str, Any]]) -> dict[str, Any]:
+    host, port = broker.advertised(request)
+    found: dict[str, Any] = {
+        "brokers": [{"node_id": broker.node_id, "host": host, "port": port}],
+        "cluster_id": broker.cluster_id,
+        "controller_id": broker.node_id,
+        "topics": topics,
+    }
+    if request.version in (8, 9, 10) and request.body["include_cluster_authorized_operations"]:
+        found["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+    return found
+
+
+def _by_id(broker: Broker, ids: Iterable[bytes]) -> list[dict[str, Any]]:
+    known = [(topic_id, broker.topics.by_id(topic_id)) for topic_id in ids]
+    unknown = [_refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id, topic in known if topic is None]
+    return unknown + [_described(broker, topic) for _, topic in known if topic is not None]
+
+
+async def _by_name(broker: Broker, request: Request, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = list(dict.fromkeys(each["name"] for each in asked if each["name"] is not None))
+    found = [_refused(ErrorCode.INVALID_REQUEST, None) for each in asked if each["name"] is None]
+    found += await _described_all(broker, names)
+    missing = [name for name in names if broker.topics.get(name) is None]
+    if not missing:
+        return found
+    if broker.config.auto_create_topics_enable and request.body["allow_auto_topic_creation"]:
+        for start in range(0, len(missing), CREATED_AT_ONCE):
+            found += await asyncio.to_thread(_created, broker, missing[start : start + CREATED_AT_ONCE])
+        return found
+    for start in range(0, len(missing), AT_ONCE):
+        found += [_refused(_why_not(broker, name), name) for name in missing[start : start + AT_ONCE]]
+        await asyncio.sleep(0)  # others' requests
+    return found
+
+
+def _created(broker: Broker, names: list[str]) -> list[dict[str, Any]]:
+    """New topics: as in Kafka there is no leader yet in the answer that says so."""
+    made = []
+    for name in names:
+        error = _why_not(broker, name)
+        if error != ErrorCode.INVALID_TOPIC_EXCEPTION:
+            try:
+                broker.topics.create(name)
+                error = ErrorCode.LEADER_NOT_AVAILABLE
+            except KtsError as refused:
+                already = refused.code == ErrorCode.TOPIC_ALREADY_EXISTS
+                error = ErrorCode.LEADER_NOT_AVAILABLE if already else ErrorCode(refused.code)
+        made.append(_refused(error, name, is_internal=broker.topics.is_internal(name)))
+    return made
+
+
+def _why_not(broker: Broker, name: str) -> ErrorCode:
+    try:
+        broker.topics.check_name(name)
+    except InvalidTopicError:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    except UnknownTopicOrPartitionError:
+        pass
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refused(
+    error: ErrorCode, name: str | None, topic_id: bytes = NO_ID, *, is_internal: bool = False
+) -> dict[str, Any]:
+    return {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": is_internal, "partitions": []}
+
+
+async def _described_all(broker: Broker, names: list[str]) -> list[dict[str, Any]]:
+    """Those that are there."""
+    found: list[dict[str, Any]] = []
+    for number, name in enumerate(names, 1):
+        topic = broker.topics.get(name)
+        if topic is not None:
+            found.append(_described(broker, topic))
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)  # others' requests
+    return found
+
+
+def _described(broker: Broker, topic: Topic) -> dict[str, Any]:
+    node = [broker.node_id]
+    partitions = []
+    for index, partition in topic.partitions.items():
+        offline = partition.is_offline
+        partitions.append(
+            {
+                "error_code": ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+                "partition_index": index,
+                "leader_id": -1 if offline else broker.node_id,
+                "leader_epoch": partition.leader_epoch,
+                "replica_nodes": node,
+                "isr_nodes": node,
+                "offline_replicas": node if offline else [],
+            }
+        )
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": partitions,
+    }
+
+
+async def handle_describe_cluster(broker: Broker, request: Request) -> dict[str, Any]:
+    """The one broker, which is its own controller.
+
+    Source: AuthHelper.computeDescribeClusterResponse.
+    """
+    endpoint = request.body["endpoint_type"]
+    if endpoint != BROKERS:
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if endpoint == CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"expected endpoint type {BROKERS} (brokers), found {endpoint}"
+        return {"error_code": error, "error_message": message, "cluster_id": broker.cluster_id, "brokers": []}
+    host, port = broker.advertised(request)
+    found: dict[str, Any] = {
+        "error_code": ErrorCode.NONE,
+        "endpoint_type": BROKERS,
+        "cluster_id": broker.cluster_id,
+        "controller_id": broker.node_id,
+        "brokers": [{"broker_id": broker.node_id, "host": host, "port": port}],
+    }
+    if request.body["include_cluster_authorized_operations"]:
+        found["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+    return found
+
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.API_VERSIONS: handle_api_versions,
+    ApiKey.METADATA: handle_metadata,
+    ApiKey.DESCRIBE_CLUSTER: handle_describe_cluster,
+}

@@ -1,0 +1,211 @@
+"""Fetch: records of many partitions as they lie, or converted for old clients; waits for more where asked.
+
+Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch (3.9); KIP-74, KIP-227, KIP-516.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.downconversion import Converted, down_convert, needs_conversion, newest_magic
+from kts.broker.fetching import SMALL_BYTES, FetchParams, Read, Wanted, read_partitions
+from kts.broker.handlers.types import Handler
+from kts.broker.metrics import FETCH
+from kts.broker.purgatory import Watch
+from kts.broker.threads import in_thread, opened
+from kts.broker.turns import Turns
+from kts.errors import KtsError
+
+if TYPE_CHECKING:
+    from kts.broker.broker import Broker
+    from kts.broker.request import Request
+    from kts.storage.files import FileRange
+
+logger = logging.getLogger(__name__)
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of a fetch session: a full fetch
+READ_BYTES = 1 << 24  # of one request, for a version that may need a conversion
+OVERHEAD_BYTES = 12  # offset and size, before what the size counts
+ZSTD_FROM, TOPIC_IDS_FROM, STORAGE_ERROR_FROM, ENDPOINTS_FROM = 10, 13, 6, 16
+
+
+async def handle_fetch(broker: Broker, request: Request) -> dict[str, Any] | None:
+    """Answer a fetch, at once or when there is enough.
+
+    Notes
+    -----
+    There are no sessions: every full fetch is answered with session 0, which tells the client to go on without one,
+    and a fetch of a session is refused, after which clients begin anew.
+    """
+    body, version = request.body, request.version
+    if body["session_epoch"] not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0, "responses": []}
+    replica_id = body["replica_state"]["replica_id"] if version >= 15 else body["replica_id"]
+    max_bytes = min(body["max_bytes"], broker.config.fetch_max_bytes)
+    params = FetchParams(replica_id, max_bytes, version <= 2, body["isolation_level"] == 1)
+    wanted = await _wanted_once(broker, request)
+    found = await _read_or_wait(broker, params, wanted, body["max_wait_ms"], min(body["min_bytes"], max_bytes))
+    found = await _fit_version(broker, wanted, found, version, replica_id)
+    return await _response(broker, request, wanted, found)
+
+
+async def _wanted_once(broker: Broker, request: Request) -> list[Wanted]:
+    """The partitions of a request; of one that it names twice only what it says last, as Kafka's map has it."""
+    by_id, turns = request.version >= TOPIC_IDS_FROM, Turns()
+    found: dict[tuple[Any, int], Wanted] = {}
+    for topic in request.body["topics"]:
+        name = topic["topic_id"] if by_id else topic["topic"]
+        for one in topic["partitions"]:
+            await turns.next()
+            found[name, one["partition"]] = _wanted(broker, topic, one, by_id)
+    return list(found.values())
+
+
+def _wanted(broker: Broker, topic: dict[str, Any], body: dict[str, Any], by_id: bool) -> Wanted:
+    known = broker.topics.by_id(topic["topic_id"]) if by_id else broker.topics.get(topic["topic"])
+    if known is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Wanted(None, topic, body, unknown)
+    partition = known.partitions.get(body["partition"])
+    if partition is None:
+        return Wanted(None, topic, body, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return Wanted(partition, topic, body)
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+async def _read_or_wait(
+    broker: Broker, params: FetchParams, wanted: list[Wanted], max_wait_ms: int, min_bytes: int
+) -> list[Read]:
+    """Read until there are ``min_bytes``, an error, or the time is over."""
+    partitions = [one.partition for one in wanted if one.partition is not None]
+    await opened(partitions)
+    if max_wait_ms <= 0 or not partitions:
+        return await read_partitions(broker.topics, params, wanted)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + max_wait_ms / 1000
+    with Watch(partitions) as watch:
+        while True:
+            found = await read_partitions(broker.topics, params, wanted)
+            left = deadline - loop.time()
+            if _is_enough(found, min_bytes) or left <= 0 or broker.closed:
+                return found
+            del found  # ranges of files keep descriptors
+            await watch.wait(left)
+
+
+def _is_enough(found: list[Read], min_bytes: int) -> bool:
+    return any(read.ends_wait for read in found) or sum(len(read.records) for read in found) >= min_bytes
+
+
+# --- what the version can read --------------------------------------------------------------------
+
+
+async def _fit_version(
+    broker: Broker, wanted: list[Wanted], found: list[Read], version: int, replica_id: int
+) -> list[Read]:
+    """Convert records for versions below 4; refuse what a version cannot read."""
+    magic, turns = newest_magic(version), Turns()
+    share = READ_BYTES // max(len(wanted), 1)
+    fitted = []
+    for one, read in zip(wanted, found, strict=True):
+        await turns.next()
+        if read.error == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+            read = Read(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif one.partition is not None and not read.ends_wait:
+            config = one.partition.config
+            if config.compression_type == "zstd" and version < ZSTD_FROM:
+                read = Read(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, aborted=[])
+            elif magic < 2:
+                allowed = replica_id >= 0 or config.message_downconversion_enable
+                read = await _converted(broker, one, read, magic, allowed, share)
+        fitted.append(read)
+    return fitted
+
+
+async def _converted(broker: Broker, wanted: Wanted, read: Read, magic: int, allowed: bool, most: int) -> Read:
+    """The same for a client that knows no newer magic, if some entry is newer."""
+    partition = wanted.partition
+    if partition is None:
+        return read
+    if partition.config.magic > magic and not allowed:
+        return Read(ErrorCode.UNSUPPORTED_VERSION)
+    if not len(read.records):
+        return read
+    offset, generation = wanted.body["fetch_offset"], partition.config.generation
+    try:
+        data = await _beginning(read.records, most)
+        if len(data) <= SMALL_BYTES and not needs_conversion(data, magic):
+            return read._replace(records=data)
+        if not allowed and await in_thread(needs_conversion, data, magic):
+            return Read(ErrorCode.UNSUPPORTED_VERSION)
+        done = await in_thread(down_convert, data, magic, offset, generation=generation)
+    except KtsError as error:
+        logger.warning("converting records of %s to magic %d: %s", partition, magic, error)
+        return Read(error.code)
+    except Exception:  # one partition's trouble is not the others'
+        logger.exception("converting records of %s to magic %d", partition, magic)
+        return Read(ErrorCode.UNKNOWN_SERVER_ERROR)
+    _count(broker, partition.topic, done)
+    return read._replace(records=done.records)
+
+
+async def _beginning(records: bytes | FileRange, most: int) -> bytes:
+    """So many bytes of it, but the first entry in any case: what is converted waits in memory for a slow reader."""
+    if isinstance(records, bytes):
+        return records
+    first = OVERHEAD_BYTES + int.from_bytes(records.read(0, OVERHEAD_BYTES)[8:], "big", signed=True)
+    return await in_thread(records.read, 0, min(max(most, first), len(records)))
+
+
+def _count(broker: Broker, topic: str, done: Converted) -> None:
+    if done.messages:
+        sizes = {"bytes_in": done.bytes_in, "bytes_out": len(done.records)}
+        broker.metrics.add(FETCH, topic, messages=done.messages, cpu_ns=done.cpu_ns, **sizes)
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+async def _response(broker: Broker, request: Request, wanted: list[Wanted], found: list[Read]) -> dict[str, Any]:
+    responses: list[dict[str, Any]] = []
+    endpoints: list[dict[str, Any]] = []
+    turns, last = Turns(), None
+    for one, read in zip(wanted, found, strict=True):
+        await turns.next()
+        row = _row(one, read)
+        if request.version >= ENDPOINTS_FROM and one.partition is not None and _has_new_leader(read):
+            row["current_leader"] = {"leader_id": broker.node_id, "leader_epoch": one.partition.leader_epoch}
+            host, port = broker.advertised(request)
+            endpoints = [{"node_id": broker.node_id, "host": host, "port": port, "rack": None}]
+        if one.topic is not last:
+            last = one.topic
+            responses.append({"topic": last["topic"], "topic_id": last["topic_id"], "partitions": []})
+        responses[-1]["partitions"].append(row)
+    return {"error_code": 0, "session_id": 0, "responses": responses, "node_endpoints": endpoints}
+
+
+def _has_new_leader(read: Read) -> bool:
+    return read.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _row(wanted: Wanted, read: Read) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "partition_index": wanted.body["partition"],
+        "error_code": int(read.error),
+        "high_watermark": read.high_watermark,
+        "last_stable_offset": read.last_stable_offset,
+        "log_start_offset": read.log_start_offset,
+        "aborted_transactions": read.aborted if wanted.partition is not None else [],  # Kafka's default is not null
+        "records": read.records,
+    }
+    if read.diverging is not None:
+        row["diverging_epoch"] = {"epoch": read.diverging[0], "end_offset": read.diverging[1]}
+    return row
+
+
+HANDLERS: dict[int, Handler] = {ApiKey.FETCH: handle_fetch}

@@ -1,0 +1,147 @@
+"""ListOffsets for one partition: the offsets that special times mean, and the search by timestamp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.epochs import check_leader_epoch, epoch_of
+from kts.errors import UnsupportedForMessageFormatError
+from kts.model import EARLIEST, LATEST, MAX_TIMESTAMP, NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from kts import Log
+    from kts.broker.topics.partitions import Partition
+
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+# The first version that knows each.
+SPECIAL = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+__all__ = ["EARLIEST", "LATEST", "Asked", "Found", "check_time", "check_time_of_version_0", "find", "offsets_before"]
+
+
+class Asked(NamedTuple):
+    """What is asked of a partition, and by whom."""
+
+    timestamp_ms: int
+    version: int
+    consumer: bool
+    read_committed: bool
+
+
+class Found(NamedTuple):
+    """The answer; all -1 where there is none."""
+
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+def check_time(timestamp_ms: int, version: int) -> None:
+    """Go on only with a time that the version knows.
+
+    Raises
+    ------
+    ApiError
+        UNSUPPORTED_VERSION.
+    """
+    if timestamp_ms < 0 and not (timestamp_ms in SPECIAL and version >= SPECIAL[timestamp_ms]):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {version} has no time {timestamp_ms}")
+
+
+def check_time_of_version_0(timestamp_ms: int) -> None:
+    """The same for version 0.
+
+    Raises
+    ------
+    ApiError
+        UNSUPPORTED_VERSION.
+    """
+    if timestamp_ms < EARLIEST:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version 0 has no time {timestamp_ms}")
+
+
+def find(partition: Partition, asked: Asked, current_leader_epoch: int = -1, *, shipped: bool = False) -> Found:
+    """The answer from version 1 on.
+
+    Parameters
+    ----------
+    shipped : bool
+        Search as Kafka's brokers do, in one segment.
+
+    Raises
+    ------
+    ApiError
+        UNSUPPORTED_VERSION for times below 0 that mean nothing in this version, unless the topic allows such times;
+        fenced and unknown leader epochs.
+    UnsupportedForMessageFormatError
+        A time, and a topic whose format has none.
+
+    Notes
+    -----
+    Source: Partition.fetchOffsetForTimestamp, UnifiedLog.fetchOffsetByTimestamp (3.9).
+    """
+    log, target = partition.log, asked.timestamp_ms
+    if not (log.config.allow_negative_timestamps and target not in SPECIAL):
+        check_time(target, asked.version)
+    check_leader_epoch(partition, current_leader_epoch)
+    end = log.log_end_offset
+    if asked.consumer:
+        end = log.last_stable_offset if asked.read_committed else log.high_watermark
+    if target == LATEST:
+        return Found(NO_TIMESTAMP, end, partition.leader_epoch)
+    if log.config.magic == 0 and target != EARLIEST:
+        raise UnsupportedForMessageFormatError("a search by timestamp needs format 0.10.0 or later, found magic 0")
+    if target in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return Found(NO_TIMESTAMP, start, epoch_of(log, start))
+    if target in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return Found()  # no tier: as Kafka without one
+    if target == MAX_TIMESTAMP:
+        found = log.max_timestamp()
+    else:
+        found = log.offset_for_timestamp(target, shipped_search=shipped or None)
+    # 0.10.2 lets an offset pass that is the high watermark
+    if found is None or found.offset >= end + (log.generation == "0.10.2"):
+        return Found()
+    return Found(found.timestamp_ms, found.offset, epoch_of(log, found.offset))
+
+
+def offsets_before(log: Log, time_ms: int, count: int, now_ms: int, consumer: bool) -> list[int]:
+    """The answer of version 0: where segments begin that were modified up to a time, newest first.
+
+    Parameters
+    ----------
+    count : int
+        Most offsets.
+    now_ms : int
+        The time of the log end offset.
+    consumer : bool
+        See no further than the high watermark.
+
+    Raises
+    ------
+    ApiError
+        UNSUPPORTED_VERSION for times below -2.
+
+    Notes
+    -----
+    Times are those of the files, so the answer is as coarse as segments are. Source:
+    UnifiedLog.legacyFetchOffsetsBefore (3.9).
+    """
+    check_time_of_version_0(time_ms)
+    start, segments = log.log_start_offset, log.segments
+    known = [(max(segment.base_offset, start), segment.modified_ms) for segment in segments]
+    if segments[-1].size:
+        known.append((log.log_end_offset, now_ms))
+    if time_ms == LATEST:
+        last = len(known) - 1
+    elif time_ms == EARLIEST:
+        last = 0
+    else:
+        last = max((at for at, (_, modified) in enumerate(known) if modified <= time_ms), default=-1)
+    found = sorted((offset for offset, _ in known[max(last + 1 - max(count, 0), 0) : last + 1]), reverse=True)
+    mark = log.high_watermark
+    if consumer and found and found[0] > mark:
+        return [mark, *(offset for offset in found if offset <= mark)]
+    return found

@@ -1,0 +1,66 @@
+"""What a running broker does from time to time: retention, flushing, checkpoints, and what groups wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kts.broker.threads import in_thread
+from kts.errors import KtsError
+
+if TYPE_CHECKING:
+    from kts.broker.broker import Broker
+
+log = logging.getLogger("kts.broker")
+
+TICK_S = 1.0
+DELETION_CHECK_MS = 30_000
+
+
+class Chore:
+    """Work that is done in a thread each time an interval has passed."""
+
+    def __init__(self, name: str, interval_ms: int, work: Callable[[], object], now: float) -> None:
+        self.name = name
+        self._interval_s = interval_ms / 1000
+        self._work = work
+        self._due = now + self._interval_s
+
+    async def do_when_due(self, now: float) -> None:
+        """Do it if it is time; what fails is logged and tried again the next time."""
+        if now < self._due:
+            return
+        try:
+            await in_thread(self._work)
+        except KtsError as error:
+            log.error("%s failed: %s", self.name, error)
+        except Exception:  # a fault of ours: the other chores go on
+            log.exception("%s failed", self.name)
+        self._due = asyncio.get_running_loop().time() + self._interval_s
+
+
+async def tend(broker: Broker) -> None:
+    """Do all of it until cancelled."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    config, topics = broker.config, broker.topics
+    chores = [
+        Chore("retention", config.log_retention_check_interval_ms, topics.run_retention, now),
+        Chore("flushing", config.log_flush_scheduler_interval_ms, topics.flush_due, now),
+        Chore("checkpoint", config.log_flush_offset_checkpoint_interval_ms, topics.checkpoint, now),
+        Chore(
+            "expiring producers", config.producer_id_expiration_check_interval_ms, topics.remove_expired_producers, now
+        ),
+        Chore("deleting", DELETION_CHECK_MS, topics.delete_due, now),
+    ]
+    broker.coordinator.start()
+    while True:
+        await asyncio.sleep(TICK_S)
+        try:
+            broker.coordinator.tick()
+        except Exception:
+            log.exception("expiring offsets failed")
+        for chore in chores:
+            await chore.do_when_due(loop.time())

@@ -1,0 +1,94 @@
+"""Ids for idempotent producers: never given twice, also after a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kts.broker.codes import ApiError, ErrorCode
+from kts.errors import KtsError, LogStorageError
+from kts.storage import files
+
+if TYPE_CHECKING:
+    from kts.broker.topics import Topics
+
+FILE = "producer-id-block"
+BLOCK = 1000
+LARGEST = 2**63 - 1
+
+
+def largest_producer_id(topics: Topics) -> int:
+    """The greatest id that a log knows, -1 if none does; all logs are opened for it, and those offline passed over."""
+    largest = -1
+    for partition in topics.partitions():
+        with suppress(KtsError):
+            largest = max(largest, partition.log.largest_producer_id)
+    return largest
+
+
+class ProducerIds:
+    """Gives out producer ids, from blocks that are written down before the first of each is given.
+
+    Parameters
+    ----------
+    directory : str
+        The log directory; ``producer-id-block`` in it says what was given out at most, as Kafka writes it down.
+    largest_known : callable, optional
+        The greatest id that a log of the directory knows; asked once, when there is no such file or a damaged one: the
+        directory may be a real broker's.
+
+    Notes
+    -----
+    Any thread may ask. Source: ZkProducerIdManager, ProducerIdsBlock (3.9).
+    """
+
+    def __init__(self, directory: str, largest_known: Callable[[], int] | None = None) -> None:
+        self.path = os.path.join(directory, FILE)
+        self._largest_known = largest_known
+        self._lock = threading.Lock()
+        self._next = self._end = 0
+
+    @property
+    def left(self) -> int:
+        """Ids that can be given out without writing a block."""
+        return self._end - self._next
+
+    def next(self) -> int:
+        """An id that nobody has.
+
+        Raises
+        ------
+        LogStorageError
+            The next block could not be written.
+        """
+        with self._lock:
+            if self._next >= self._end:
+                self._take_block()
+            self._next += 1
+            return self._next - 1
+
+    def _take_block(self) -> None:
+        start = self._end or self._first()
+        end = start + BLOCK
+        if end > LARGEST:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"expected an id below 2^63-1, found {start} given out")
+        block = {"version": 1, "broker": 0, "block_start": str(start), "block_end": str(end - 1)}
+        files.write_atomically(self.path, json.dumps(block).encode())
+        self._next, self._end = start, end
+
+    def _first(self) -> int:
+        """Behind the last block, and behind all ids that the logs know."""
+        written = 0
+        if files.exists(self.path):
+            try:
+                written = int(json.loads(files.read_bytes(self.path))["block_end"]) + 1
+            except LogStorageError:
+                raise
+            except (ValueError, KeyError, TypeError):
+                written = 0  # not ours, or damaged: the logs say what is in use
+        known = self._largest_known() + 1 if self._largest_known is not None else 0
+        return max(written, known, 0)

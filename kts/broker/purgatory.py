@@ -1,0 +1,63 @@
+"""Requests that wait for something to happen to partitions: long polls."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from kts.broker.topics.partitions import Partition
+
+
+class Watch:
+    """Waits until one of some partitions changes: an append, a high watermark, a deletion. A context manager.
+
+    Notes
+    -----
+    Whoever changes a partition may be in any thread; the watch lies in the event loop that made it. A change between
+    two calls of ``wait`` is not lost: the second one returns at once.
+
+    Source: DelayedOperationPurgatory, DelayedFetch (3.9).
+    """
+
+    def __init__(self, partitions: Iterable[Partition]) -> None:
+        self._partitions = list(partitions)
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._changed = asyncio.Event()
+        self._told = False
+
+    def __enter__(self) -> Self:
+        for partition in self._partitions:
+            partition.on_change.add(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for partition in self._partitions:
+            partition.on_change.discard(self._note)
+
+    def _note(self) -> None:
+        """Called by the partitions; a loop that has ended meanwhile has nobody waiting."""
+        if self._told:
+            return
+        self._told = True
+        if threading.get_ident() == self._thread:
+            self._changed.set()
+        elif not self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(self._changed.set)
+            except RuntimeError:  # closed in between
+                return
+
+    async def wait(self, seconds: float) -> bool:
+        """Until something changes, or the time is over; False if it was the time."""
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        self._changed.clear()
+        self._told = False
+        return True

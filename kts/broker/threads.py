@@ -1,0 +1,87 @@
+"""Work that takes long, done in a thread while the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from kts.errors import KtsError
+
+if TYPE_CHECKING:
+    from kts.broker.topics.partitions import Partition
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a thread; when the caller is cancelled, it still waits for the end.
+
+    Notes
+    -----
+    A thread cannot be stopped, and it may look at a buffer that its caller gives back as soon as this returns.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError as error:
+            if work.cancelled():
+                raise
+            cancelled = error
+        except Exception:
+            if cancelled is None:
+                raise
+    if cancelled is not None:
+        if not work.cancelled():
+            work.exception()  # it was looked at: nobody else will
+        raise cancelled
+    return work.result()
+
+
+async def opened(partitions: Iterable[Partition]) -> None:
+    """Open the logs of partitions that nobody has used yet, in a thread: some have to be recovered.
+
+    Notes
+    -----
+    What cannot be opened is offline, and says so to whoever asks it.
+    """
+    closed = [one for one in partitions if not (one.is_open or one.is_offline)]
+    if closed:
+        await in_thread(_open, closed)
+
+
+def _open(partitions: list[Partition]) -> None:
+    for one in partitions:
+        with suppress(KtsError):
+            _ = one.log
+
+
+class InThreads:
+    """Counts what is under way in threads, by what it works on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count: Counter[int] = Counter()
+
+    def __contains__(self, thing: object) -> bool:
+        return id(thing) in self._count
+
+    @contextmanager
+    def one(self, thing: object) -> Iterator[None]:
+        """One more, as long as this lasts."""
+        key = id(thing)
+        with self._lock:
+            self._count[key] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count[key] -= 1
+                if not self._count[key]:
+                    del self._count[key]

@@ -1,0 +1,183 @@
+"""Settings as a broker describes them: the value that holds, where it comes from, and what it would be without that.
+
+Source: ConfigHelper, DynamicBrokerConfig (3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kts.broker.topics.settings import SETTINGS, BrokerConfig
+from kts.broker.topics.topic_settings import (
+    BROKER_NAMES,
+    DYNAMIC,
+    OWN_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    TopicSetting,
+    static_defaults,
+)
+
+
+class ConfigSource(IntEnum):
+    """Where a value was set."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Levels(NamedTuple):
+    """A broker's settings, those that count most first; all by the broker's names.
+
+    Attributes
+    ----------
+    node, cluster : mapping
+        Changed while it runs, for this node and for all.
+    static : mapping
+        Given when it was started.
+    """
+
+    node: Mapping[str, str]
+    cluster: Mapping[str, str]
+    static: Mapping[str, str]
+
+
+def levels(config: BrokerConfig, node: Mapping[str, str], cluster: Mapping[str, str]) -> Levels:
+    """The levels of a broker; a message format that follows from the protocol of the brokers counts as given."""
+    static = dict(config.static)
+    implied = config.implied_format
+    if implied is not None:
+        static.setdefault("log.message.format.version", implied)
+    return Levels(node, cluster, static)
+
+
+def topic_entries(
+    own: Mapping[str, str], of_broker: Levels, keys: list[str] | None, *, synonyms: bool
+) -> list[dict[str, Any]]:
+    """The settings of a topic.
+
+    Parameters
+    ----------
+    own : mapping
+        Set for the topic.
+    keys : list of str, optional
+        Only these; None or an empty list is all.
+    synonyms : bool
+        Also say what else would have set each.
+    """
+    shown = {**TOPIC_SETTINGS, **{name: OWN_SETTINGS[name] for name in OWN_SETTINGS if name in own}}
+    wanted = shown if not keys else {name: shown[name] for name in dict.fromkeys(keys) if name in shown}
+    entries = []
+    for name, setting in wanted.items():
+        first = setting.synonyms[0][0] if setting.synonyms else None
+        all_synonyms = [] if first is None else _synonyms(first, [one for one, _ in setting.synonyms], of_broker)
+        if name in own:
+            all_synonyms.insert(0, _synonym(name, _normal(setting.type, own[name]), ConfigSource.TOPIC_CONFIG))
+        value = _topic_value(setting, own, of_broker)
+        entries.append(_entry(name, value, setting.type, all_synonyms, synonyms, read_only=False))
+    return entries
+
+
+def broker_entries(
+    config: BrokerConfig, of_broker: Levels, keys: list[str] | None, *, synonyms: bool, cluster_only: bool = False
+) -> list[dict[str, Any]]:
+    """The settings of the broker, or with ``cluster_only`` those that were changed for all brokers."""
+    everything = {*SETTINGS, *BROKER_NAMES, *of_broker.static} - _NOT_TOLD
+    names = sorted(of_broker.cluster if cluster_only else everything)
+    entries = []
+    for name in names:
+        if keys and name not in keys:
+            continue
+        topic_setting = BROKER_NAMES.get(name)
+        alike = [one for one, _ in topic_setting.synonyms] if topic_setting else [name]
+        found = _synonyms(name, alike, of_broker)
+        if cluster_only:
+            found = [one for one in found if one["source"] == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
+        kind = _broker_type(name)
+        value = found[0]["value"] if found and found[0]["name"] == name else None
+        if name in SETTINGS and not found:
+            value = _normal(kind, SETTINGS[name].default) or None
+        if name == "node.id":
+            value = str(config.node_id)
+        entries.append(_entry(name, value, kind, found, synonyms, read_only=name not in DYNAMIC))
+    return entries
+
+
+def _broker_type(name: str) -> int:
+    if name in SETTINGS:
+        return SETTINGS[name].type
+    setting = BROKER_NAMES.get(name)
+    if setting is None:
+        return ConfigType.STRING
+    return ConfigType.INT if name.endswith((".hours", ".minutes")) else setting.type
+
+
+def _entry(
+    name: str, value: str | None, kind: int, all_synonyms: list[dict[str, Any]], synonyms: bool, *, read_only: bool
+) -> dict[str, Any]:
+    source = all_synonyms[0]["source"] if all_synonyms else int(ConfigSource.DEFAULT_CONFIG)
+    return {
+        "name": name,
+        "value": value,
+        "read_only": read_only,
+        "is_default": False,  # version 0 alone has it, and 3.9 never sets it
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": all_synonyms if synonyms else [],
+        "config_type": int(kind),
+        "documentation": None,
+    }
+
+
+def _synonym(name: str, value: str, source: ConfigSource) -> dict[str, Any]:
+    return {"name": name, "value": value, "source": int(source)}
+
+
+def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, Any]]:
+    """All that sets one of the names, what counts most first; what comes before the name itself is not told."""
+    found = []
+    ranked = (
+        (of_broker.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (of_broker.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (of_broker.static, ConfigSource.STATIC_BROKER_CONFIG),
+        (_DEFAULTS, ConfigSource.DEFAULT_CONFIG),
+    )
+    for values, source in ranked:
+        found += [_synonym(one, values[one], source) for one in alike if one in values]
+    first = next((number for number, one in enumerate(found) if one["name"] == name), len(found))
+    return found[first:]
+
+
+_NOT_TOLD = {"producer.id.expiration.check.interval.ms"}  # internal in Kafka
+_DEFAULTS = {
+    **{one.name: one.default for one in SETTINGS.values() if one.default},
+    **static_defaults(),
+}
+
+
+def _topic_value(setting: TopicSetting, own: Mapping[str, str], of_broker: Levels) -> str:
+    if setting.name in own:
+        return _normal(setting.type, own[setting.name])
+    merged = {**of_broker.static, **of_broker.cluster, **of_broker.node}
+    for name, unit in setting.synonyms:
+        if name in merged:
+            value = _normal(setting.type, merged[name])
+            return str(max(int(value), -1) * unit if int(value) > 0 else value) if unit > 1 else value
+    return setting.default
+
+
+def _normal(kind: int, value: str) -> str:
+    """A value as Kafka writes it after reading it."""
+    text = value.strip()
+    if kind == ConfigType.BOOLEAN:
+        return text.lower()
+    if kind in (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT) and text:
+        return str(int(text))
+    if kind == ConfigType.LIST:
+        return ",".join(part.strip() for part in text.split(",")) if text else ""
+    return text

@@ -1,0 +1,118 @@
+"""What lies in a log directory: the partitions that can be served, what is to be deleted, what is left alone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from kts.errors import LogStorageError
+from kts.storage import checkpoints, files
+from kts.storage.file_names import LEADER_EPOCHS, parse_directory_name, parse_file_name
+from kts.storage.log_directory import CONTROLLER
+
+LONGEST_NAME = 255
+_MAGIC_AT, _ATTRIBUTES_AT, _HEAD_BYTES = 16, 22, 23  # the low byte of a batch's attributes
+_LOG_APPEND_TIME = 8
+
+
+@dataclass
+class Found:
+    """A log directory as it was found.
+
+    Attributes
+    ----------
+    partitions : dict of str to dict of int to (str or None)
+        Topic -> partition -> the topic id of its ``partition.metadata``.
+    doomed : list of str
+        Directories that were renamed to be deleted.
+    left_alone : list of (str, str)
+        Names, and why they are not served.
+    leader_epoch : int
+        The newest that any partition knows, -1 if none does.
+    """
+
+    partitions: dict[str, dict[int, str | None]] = field(default_factory=dict)
+    doomed: list[str] = field(default_factory=list)
+    left_alone: list[tuple[str, str]] = field(default_factory=list)
+    leader_epoch: int = -1
+
+
+def find(directory: str) -> Found:
+    """Look through a log directory, following no link.
+
+    Raises
+    ------
+    LogStorageError
+        A file of the directory itself is a link: writing it would change what lies elsewhere.
+    """
+    found = Found()
+    for entry in files.list_directory(directory):
+        name = parse_directory_name(entry.name)
+        if name is None:
+            if entry.is_symlink() and not entry.is_dir():
+                raise LogStorageError("expected a regular file, found a symbolic link", path=entry.path)
+            continue
+        whole = entry.name == f"{name.topic}-{name.partition}"
+        if entry.is_symlink():
+            found.left_alone.append((entry.name, "a symbolic link"))
+        elif not entry.is_dir(follow_symlinks=False):
+            found.left_alone.append((entry.name, "no directory"))
+        elif name.topic == CONTROLLER:
+            found.left_alone.append((entry.name, "the log of a controller"))
+        elif name.state == "delete":
+            found.doomed.append(entry.path)
+        elif name.state:
+            found.left_alone.append((entry.name, f"state {name.state}"))
+        elif not whole or name.topic in (".", ".."):
+            found.left_alone.append((entry.name, "no name of a partition"))
+        else:
+            _add(found, entry.path, name.topic, name.partition)
+    return found
+
+
+def _add(found: Found, path: str, topic: str, partition: int) -> None:
+    try:
+        topic_id = checkpoints.read_topic_id(path)
+        epochs = checkpoints.read_leader_epochs(os.path.join(path, LEADER_EPOCHS)) or []
+    except LogStorageError as error:
+        found.left_alone.append((f"{topic}-{partition}", str(error)))
+        return
+    found.partitions.setdefault(topic, {})[partition] = topic_id
+    found.leader_epoch = max(found.leader_epoch, *(epoch for epoch, _ in epochs if epoch < 2**31), -1)
+
+
+def newest_entry(path: str) -> tuple[int, bool] | None:
+    """Magic of the first entry of a partition's last segment that has one, and whether the leader stamped it.
+
+    Raises
+    ------
+    LogStorageError
+        A file cannot be read.
+    """
+    for entry in reversed(files.list_directory(path)):
+        name = parse_file_name(entry.name)
+        whole = name is not None and name.suffix == ".log" and not (name.transition or name.tier_id)
+        if whole and entry.is_file(follow_symlinks=False):
+            with files.File(entry.path) as file:
+                head = file.read(0, _HEAD_BYTES)
+            if len(head) == _HEAD_BYTES and head[_MAGIC_AT] <= 2:
+                magic = head[_MAGIC_AT]
+                attributes = head[_ATTRIBUTES_AT if magic == 2 else _MAGIC_AT + 1]
+                return magic, magic > 0 and bool(attributes & _LOG_APPEND_TIME)
+    return None
+
+
+def doomed_name(topic: str, partition: int, unique: str) -> str:
+    """The name of a partition's directory that is to be deleted, cut as Kafka cuts it."""
+    behind = f"-{partition}.{unique}-delete"
+    return topic[: LONGEST_NAME - len(behind)] + behind
+
+
+def delete_directory(path: str) -> list[tuple[str, str]]:
+    """Remove a partition's directory with its files; what has other directories inside is left, and said."""
+    for entry in files.list_directory(path):
+        if entry.is_dir(follow_symlinks=False):
+            return [(os.path.basename(path), f"{entry.name} inside it is a directory")]
+        files.remove(entry.path, missing_ok=True)
+    files.remove_directory(path)
+    return []

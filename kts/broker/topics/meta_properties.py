@@ -1,0 +1,64 @@
+"""``meta.properties`` of a log directory: which node of which cluster it belongs to, as a broker writes it.
+
+Layout: lines ``key=value`` of a Java properties file; version 1 (KRaft) has ``cluster.id``, ``node.id`` and, from 3.7
+on, ``directory.id``; version 0 (ZooKeeper) has ``broker.id`` and, from 0.10.1 on, ``cluster.id``.
+
+Source: MetaProperties, PropertiesUtils (3.9).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import uuid
+from typing import NamedTuple
+
+from kts.errors import LogStorageError
+from kts.storage import files
+
+FILE = "meta.properties"
+_NODE = re.compile(r"[0-9]{1,10}")
+
+
+class MetaProperties(NamedTuple):
+    """What the file says; None for what it does not."""
+
+    node_id: int | None
+    cluster_id: str | None
+
+
+def random_id() -> str:
+    """22 characters of URL-safe base64 that begin with no dash, as Kafka's ids."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
+
+
+def read(directory: str) -> MetaProperties | None:
+    """The file of a log directory; None if there is none.
+
+    Raises
+    ------
+    LogStorageError
+        It is there and says nothing that can be understood.
+    """
+    path = os.path.join(directory, FILE)
+    if not files.exists(path):
+        return None
+    found: dict[str, str] = {}
+    for line in files.read_bytes(path).decode("utf-8", "replace").splitlines():
+        key, mark, value = line.partition("=")
+        if mark and not key.lstrip().startswith(("#", "!")):
+            found[key.strip()] = value.strip().replace("\\", "")
+    node = found.get("node.id", found.get("broker.id"))
+    if found.get("version") not in ("0", "1") or (node is not None and not _NODE.fullmatch(node)):
+        raise LogStorageError("expected version 0 or 1 and a node.id or broker.id that is a number", path=path)
+    return MetaProperties(None if node is None else int(node), found.get("cluster.id") or None)
+
+
+def write(directory: str, node_id: int, cluster_id: str) -> None:
+    """A file as 3.7 and later write it."""
+    lines = [f"cluster.id={cluster_id}", f"directory.id={random_id()}", f"node.id={node_id}", "version=1"]
+    files.write_atomically(os.path.join(directory, FILE), "".join(f"{line}\n" for line in ["#", *lines]).encode())

@@ -1,0 +1,193 @@
+"""A partition that a broker serves: its log, opened when it is first needed, and who waits for news of it."""
+
+from __future__ import annotations
+
+import errno
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kts.config import LogConfig
+from kts.errors import KtsError, LogClosedError, LogStorageError
+from kts.storage import files
+from kts.storage.log import Log
+from kts.validator import Validated
+
+_INT64 = struct.Struct(">q")
+_MAGIC_AT = 16
+_GREATEST_TIMESTAMP_AT = {1: 18, 2: 35}  # by magic: in a message or wrapper, in a batch
+_HEAD_BYTES = 43
+
+
+class Partition:
+    """One partition of a topic, led by this broker.
+
+    Parameters
+    ----------
+    path : str
+        Its directory.
+    topic : str
+    index : int
+    config : LogConfig
+    leader_epoch : int
+        At least; it is raised above all that the log knows when that is opened.
+    options : dict
+        What ``Log`` is opened with besides.
+    in_use : callable
+        Told each time that the log was written to.
+
+    Attributes
+    ----------
+    on_change : set of callables
+        Called without arguments after appends, deletions of records, and when it goes, from whatever thread did it.
+    failure : KtsError, optional
+        Why it is offline; it stays so until the next start.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        topic: str,
+        index: int,
+        *,
+        config: LogConfig,
+        leader_epoch: int,
+        options: dict[str, Any],
+        in_use: Callable[[Partition], None],
+    ) -> None:
+        self.path = path
+        self.topic = topic
+        self.index = index
+        self.config = config
+        self.leader_epoch = leader_epoch
+        self.on_change: set[Callable[[], None]] = set()
+        self.failure: KtsError | None = None
+        self._options = options
+        self._in_use = in_use
+        self._opening = threading.RLock()
+        self._log: Log | None = None
+        self._gone: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic!r}, {self.index})"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether ``log`` answers at once."""
+        return self._log is not None
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether its log failed: requests get KAFKA_STORAGE_ERROR."""
+        log = self._log
+        return self.failure is not None or (log is not None and log.closed and self._gone is None)
+
+    @property
+    def log(self) -> Log:
+        """The log, which is opened now if nobody did: after a kill that takes as long as reading what was not flushed.
+
+        Raises
+        ------
+        LogStorageError
+            It is damaged, fails, or went with its topic; or no descriptor is left, which is tried again the next time.
+        """
+        return self._log or self._open()
+
+    def _open(self) -> Log:
+        with self._opening:
+            if self._log is not None:
+                return self._log
+            if self.failure is not None:
+                raise LogStorageError(f"the partition is offline: {self.failure}", path=self.path) from self.failure
+            if self._gone is not None:
+                raise LogStorageError(f"the partition was {self._gone}", path=self.path)
+            try:
+                _check_files(self.path)
+                log = Log(self.path, self.config, **self._options)
+                known = log.leader_epochs
+                if known and known[-1][0] >= self.leader_epoch:
+                    self.leader_epoch = min(known[-1][0] + 1, 2**31 - 1)
+                log.begin_leader_epoch(self.leader_epoch)
+            except (KtsError, OSError, ValueError) as error:
+                number = getattr(error, "errno", None)
+                failure = LogStorageError(f"{type(error).__name__}: {error}", path=self.path, errno=number)
+                if number not in (errno.EMFILE, errno.ENFILE):  # that passes: the log itself may be as good as ever
+                    self.failure = failure
+                raise failure from error
+            self._log = log
+            return log
+
+    def is_quick(self, records: bytes | memoryview) -> bool:
+        """Whether a set can be appended where nothing may wait; see ``Log.appends_at_once``."""
+        log = self._log
+        if log is None:
+            return False
+        at = _GREATEST_TIMESTAMP_AT.get(records[_MAGIC_AT]) if len(records) >= _HEAD_BYTES else None
+        return log.appends_at_once(len(records), None if at is None else _INT64.unpack_from(records, at)[0])
+
+    def append(self, records: bytes | bytearray | memoryview, *, origin: str = "client") -> Validated:
+        """Append a set as the leader; see ``Log.append``.
+
+        Raises
+        ------
+        LogStorageError
+            It is offline.
+        """
+        try:
+            done = self.log.append(records, leader_epoch=self.leader_epoch, origin=origin)
+        except LogClosedError as error:
+            raise LogStorageError(f"the partition is offline: {error.message}", path=self.path) from error
+        if done.entries:
+            self._in_use(self)
+            self.changed()
+        return done
+
+    def changed(self) -> None:
+        """Wake up who waits for news."""
+        for callback in tuple(self.on_change):
+            callback()
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Follow other settings from now on."""
+        with self._opening:
+            if self._log is not None and not self._log.closed:
+                self._log.reconfigure(config)
+                self._log.begin_leader_epoch(self.leader_epoch)
+            self.config = config
+        self.changed()
+
+    def close(self, why: str = "closed") -> None:
+        """Close the log, and tell who waits; a second call does nothing.
+
+        Raises
+        ------
+        LogStorageError
+            Something could not be written: the next start recovers.
+        """
+        with self._opening:
+            if self._gone is not None:
+                return
+            self._gone = why
+            log, self._log = self._log, None
+        try:
+            if log is not None:
+                log.close()
+        finally:
+            self.changed()
+
+    def abandon(self, why: str = "abandoned") -> None:
+        """Let go of it without writing, as a process does that dies, and tell who waits."""
+        with self._opening:
+            self._gone = self._gone or why
+            log, self._log = self._log, None
+        if log is not None:
+            log.abandon()
+        self.changed()
+
+
+def _check_files(path: str) -> None:
+    """Links are not followed: what they lead to is not the broker's to write."""
+    for entry in files.list_directory(path):
+        if entry.is_symlink():
+            raise LogStorageError("expected regular files, found a symbolic link", path=entry.path)

@@ -1,0 +1,247 @@
+"""What a broker is set to: Kafka's names, units and defaults, as ``BrokerConfig``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from kts.broker.topics.topic_settings import BROKER_NAMES, MINUTE_MS, ConfigType, check_without_effect, log_config
+from kts.config import FORMAT_VERSIONS, INT32_MAX, INT64_MAX, LogConfig
+
+
+class BrokerSetting(NamedTuple):
+    """A setting of the broker itself."""
+
+    name: str
+    type: ConfigType
+    default: str
+    least: int | None = None
+    greatest: int | None = None
+
+
+# Name, type, default, least value. Not Kafka's are the defaults of `queued.max.request.bytes` (-1 there),
+# `offsets.topic.num.partitions` (50) and `group.initial.rebalance.delay.ms` (3000). The last two names are kts's own.
+_TABLE = """\
+node.id                                          INT      1                     0
+broker.id                                        INT      -1                   -1
+cluster.id                                       STRING   -
+advertised.listeners                             STRING   -
+auto.create.topics.enable                        BOOLEAN  true
+delete.topic.enable                              BOOLEAN  true
+num.partitions                                   INT      1                     1
+default.replication.factor                       INT      1                     1
+inter.broker.protocol.version                    STRING   3.9
+socket.request.max.bytes                         INT      104857600             1
+max.connections                                  INT      2147483647            0
+max.connections.per.ip                           INT      2147483647            0
+connections.max.idle.ms                          LONG     600000
+queued.max.request.bytes                         LONG     268435456            -1
+request.timeout.ms                               INT      30000
+fetch.max.bytes                                  INT      57671680           1024
+log.retention.check.interval.ms                  LONG     300000                1
+log.flush.scheduler.interval.ms                  LONG     9223372036854775807
+log.flush.offset.checkpoint.interval.ms          INT      60000                 0
+log.flush.start.offset.checkpoint.interval.ms    INT      60000                 0
+producer.id.expiration.ms                        INT      86400000              1
+producer.id.expiration.check.interval.ms         INT      600000                1
+group.min.session.timeout.ms                     INT      6000
+group.max.session.timeout.ms                     INT      1800000
+group.max.size                                   INT      2147483647            1
+group.initial.rebalance.delay.ms                 INT      0
+offset.metadata.max.bytes                        INT      4096
+offsets.retention.minutes                        INT      10080                 1
+offsets.retention.check.interval.ms              LONG     600000                1
+offsets.topic.num.partitions                     INT      1                     1
+offsets.topic.replication.factor                 SHORT    1                     1
+offsets.topic.segment.bytes                      INT      104857600             1
+offsets.topic.compression.codec                  INT      0
+offsets.load.buffer.size                         INT      5242880               1
+offsets.commit.timeout.ms                        INT      5000                  1
+transaction.max.timeout.ms                       INT      900000                1
+max.open.logs                                    INT      0                     0
+shipped.search                                   BOOLEAN  false
+"""
+
+
+def _parsed(line: str) -> BrokerSetting:
+    name, kind, default, *least = line.split()
+    greatest = {"INT": INT32_MAX, "LONG": INT64_MAX, "SHORT": 32767}.get(kind)
+    low = int(least[0]) if least else None if greatest is None else -greatest - 1
+    return BrokerSetting(name, ConfigType[kind], "" if default == "-" else default, low, greatest)
+
+
+SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
+# What servers have in their properties that has no meaning here: other nodes, security, threads, cleaning, tiers.
+_ELSEWHERE = re.compile(
+    r"(advertised|alter\.config|authorizer|auto|background|broker|client|compression|confluent|connection|control|controller"
+    r"|controlled|create\.topic|delegation|delete\.records|early|eligible|fetch|group|host|initial|inter|kafka|leader"
+    r"|listener|log\.cleaner|log\.dir\.failure|log\.initial|max\.connection|max\.incremental|max\.request|metadata|metric"
+    r"|num\.io|num\.network|num\.recovery|num\.replica|password|principal|producer\.purgatory|quota|queued|remote|replica"
+    r"|replication|request|reserved|rack|sasl|security|server|share|socket|ssl|super|telemetry|transaction|transactional"
+    r"|unclean|unstable|zookeeper)s?\.[a-z0-9.]+|listeners|log\.dirs?|port|process\.roles"
+)
+
+
+class BrokerConfig:
+    """Settings of a broker; attributes are Kafka's names with underscores, in ms and bytes.
+
+    Attributes
+    ----------
+    static : dict of str to str
+        What was given, by Kafka's names.
+    topic_defaults : dict of str to str
+        Of that, what topics have that do not say otherwise.
+    generation : str
+        Whose rules the logs follow: "0.10.2" where ``inter.broker.protocol.version`` is below 0.11, else "3.9".
+
+    Notes
+    -----
+    Names of a server's properties that have no meaning here are passed over, unknown ones refused.
+
+    Source: KafkaConfig, ServerLogConfigs, GroupCoordinatorConfig (3.9).
+    """
+
+    def __init__(self, values: Mapping[str, Any], static: dict[str, str], topic_defaults: dict[str, str]) -> None:
+        self._values = dict(values)
+        self.static = static
+        self.topic_defaults = topic_defaults
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name.replace("_", ".")]
+        except KeyError:
+            raise AttributeError(f"BrokerConfig has no setting {name!r}") from None
+
+    def __repr__(self) -> str:
+        return f"BrokerConfig({self.static!r})"
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any] | BrokerConfig | None = None) -> BrokerConfig:
+        """Settings by Kafka's dotted names, as text or as Python values; None is "not set".
+
+        Raises
+        ------
+        TypeError, ValueError
+            An unknown name (with the nearest known one) or a bad value.
+        """
+        if isinstance(config, BrokerConfig):
+            return config
+        if not isinstance(config, Mapping | None):
+            raise TypeError(f"config: expected a mapping of settings, found {type(config).__name__}")
+        static = {key: _text(key, value) for key, value in (config or {}).items() if value is not None}
+        values = {setting.name: _value(setting, setting.default) for setting in SETTINGS.values()}
+        topic_defaults: dict[str, str] = {}
+        for name, text in static.items():
+            if name in BROKER_NAMES:
+                topic_defaults[name] = text
+            if name in SETTINGS:
+                values[name] = _value(SETTINGS[name], text)
+            elif name not in BROKER_NAMES and not _ELSEWHERE.fullmatch(name):
+                near = get_close_matches(name, [*SETTINGS, *BROKER_NAMES], n=1, cutoff=0)
+                raise ValueError(f"config: unknown setting {name!r}; the nearest name is {near[0]}")
+        if "node.id" not in static and values["broker.id"] >= 0:
+            values["node.id"] = values["broker.id"]
+        made = cls(values, static, topic_defaults)
+        check_without_effect(topic_defaults)
+        made.log_config({})  # says what is wrong with them
+        _ = made.advertised_listener
+        return made
+
+    @property
+    def node_id_is_given(self) -> bool:
+        """Whether the node's id was chosen here, not by the directory."""
+        return "node.id" in self.static or int(self.static.get("broker.id", -1)) >= 0
+
+    @cached_property
+    def generation(self) -> str:
+        """Whose rules the logs follow."""
+        return "0.10.2" if _release(self.inter_broker_protocol_version) < _release("0.11.0") else "3.9"
+
+    @cached_property
+    def advertised_listener(self) -> tuple[str, int] | None:
+        """Host and port that clients are told, from ``advertised.listeners``; None to tell them what they reached."""
+        given = self.advertised_listeners.split(",")[0].strip()
+        if not given:
+            return None
+        match = re.fullmatch(r"(?:[A-Za-z0-9_]+://)?(.+):([0-9]{1,5})", given)
+        if match is None or int(match[2]) > 65535:
+            raise ValueError(f"advertised.listeners: expected [NAME://]HOST:PORT, found {given!r}")
+        return match[1].strip("[]"), int(match[2])
+
+    @cached_property
+    def implied_format(self) -> str | None:
+        """The message format that an old ``inter.broker.protocol.version`` brings with it if none is given."""
+        spoken: str = self.inter_broker_protocol_version
+        given = "log.message.format.version" in self.topic_defaults
+        return None if given or _release(spoken) >= _release("3.0") else spoken
+
+    def log_config(self, topic: Mapping[str, str], dynamic: Mapping[str, str] | None = None) -> LogConfig:
+        """What the log of a topic with these own settings is set to.
+
+        Parameters
+        ----------
+        topic : mapping
+            The topic's own settings.
+        dynamic : mapping, optional
+            The broker's settings that were changed since it was made.
+
+        Raises
+        ------
+        ValueError
+            An unknown name or a bad value, or a message format that ``inter.broker.protocol.version`` does not know.
+        """
+        defaults = {**self.topic_defaults, **(dynamic or {})}
+        spoken = self.inter_broker_protocol_version
+        if self.implied_format is not None:
+            defaults.setdefault("log.message.format.version", self.implied_format)
+        config = log_config(defaults, topic, self.generation)
+        if _release(config.message_format_version) > _release(spoken):
+            found = f"found {config.message_format_version}"
+            raise ValueError(
+                f"message.format.version: expected at most inter.broker.protocol.version {spoken}, {found}"
+            )
+        return config
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """``offsets.retention.minutes`` in ms."""
+        return int(self.offsets_retention_minutes) * MINUTE_MS
+
+
+def _release(version: str) -> int:
+    """Where a release stands among all that are known; those that are newer stand behind all."""
+    parts = version.strip().split("-IV")[0].split(".")
+    stem = ".".join(parts[: 3 if parts[0] == "0" else 2])
+    if stem in FORMAT_VERSIONS:
+        return FORMAT_VERSIONS.index(stem)
+    if re.fullmatch(r"[4-9]\.[0-9]+", stem):
+        return len(FORMAT_VERSIONS)
+    raise ValueError(f"inter.broker.protocol.version: expected a release from 0.8.0 on, found {version!r}")
+
+
+def _text(key: Any, value: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"config: expected settings named by str, found {key!r}")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    if not isinstance(value, (str, int, float)):
+        raise TypeError(f"{key}: expected text or a number, found {value!r}")
+    return str(value).strip()
+
+
+def _value(setting: BrokerSetting, text: str) -> Any:
+    if setting.type is ConfigType.STRING:
+        return text
+    if setting.type is ConfigType.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{setting.name}: expected true or false, found {text!r}")
+        return text.lower() == "true"
+    least, greatest = setting.least or 0, setting.greatest or INT64_MAX
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not least <= int(text) <= greatest:
+        raise ValueError(f"{setting.name}: expected an integer from {least} to {greatest}, found {text!r}")
+    return int(text)

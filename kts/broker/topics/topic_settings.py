@@ -1,0 +1,177 @@
+"""The settings of topics as a broker describes and checks them: type, default, and the broker's names for the default.
+
+Source: LogConfig, ServerTopicConfigSynonyms, TopicConfig (3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import NamedTuple
+
+from kts.config import WITHOUT_EFFECT, LogConfig
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+
+
+class ConfigType(IntEnum):
+    """Of a value, as DescribeConfigs says it."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class TopicSetting(NamedTuple):
+    """A setting that a topic may have.
+
+    Attributes
+    ----------
+    synonyms : tuple of (str, int)
+        The broker's names, the one that counts most first, and how many of the topic's unit are one of theirs.
+    least, greatest : float, optional
+        For those that a log does not check because they have no effect on it.
+    """
+
+    name: str
+    type: ConfigType
+    default: str
+    synonyms: tuple[tuple[str, int], ...] = ()
+    least: float | None = None
+    greatest: float | None = None
+
+
+_TABLE = """\
+cleanup.policy                           LIST    delete        log.cleanup.policy
+compression.gzip.level                   INT     -1            compression.gzip.level                     -1 9
+compression.lz4.level                    INT     9             compression.lz4.level                       1 17
+compression.type                         STRING  producer      compression.type
+compression.zstd.level                   INT     3             compression.zstd.level                -131072 22
+delete.retention.ms                      LONG    86400000      log.cleaner.delete.retention.ms
+file.delete.delay.ms                     LONG    60000         log.segment.delete.delay.ms
+flush.messages                           LONG    MAX           log.flush.interval.messages
+flush.ms                                 LONG    MAX           log.flush.interval.ms,log.flush.scheduler.interval.ms
+follower.replication.throttled.replicas  LIST    -             -
+index.interval.bytes                     INT     4096          log.index.interval.bytes
+leader.replication.throttled.replicas    LIST    -             -
+local.retention.bytes                    LONG    -2            log.local.retention.bytes                  -2
+local.retention.ms                       LONG    -2            log.local.retention.ms                     -2
+max.compaction.lag.ms                    LONG    MAX           log.cleaner.max.compaction.lag.ms
+max.message.bytes                        INT     1048588       message.max.bytes
+message.downconversion.enable            BOOLEAN true          log.message.downconversion.enable
+message.format.version                   STRING  3.0-IV1       log.message.format.version
+message.timestamp.after.max.ms           LONG    MAX           log.message.timestamp.after.max.ms
+message.timestamp.before.max.ms          LONG    MAX           log.message.timestamp.before.max.ms
+message.timestamp.difference.max.ms      LONG    MAX           log.message.timestamp.difference.max.ms
+message.timestamp.type                   STRING  CreateTime    log.message.timestamp.type
+min.cleanable.dirty.ratio                DOUBLE  0.5           log.cleaner.min.cleanable.ratio             0 1
+min.compaction.lag.ms                    LONG    0             log.cleaner.min.compaction.lag.ms           0
+min.insync.replicas                      INT     1             min.insync.replicas
+preallocate                              BOOLEAN false         log.preallocate
+remote.log.copy.disable                  BOOLEAN false         -
+remote.log.delete.on.disable             BOOLEAN false         -
+remote.storage.enable                    BOOLEAN false         -
+retention.bytes                          LONG    -1            log.retention.bytes
+retention.ms                             LONG    604800000    log.retention.ms,log.retention.minutes,log.retention.hours
+segment.bytes                            INT     1073741824    log.segment.bytes
+segment.index.bytes                      INT     10485760      log.index.size.max.bytes
+segment.jitter.ms                        LONG    0             log.roll.jitter.ms,log.roll.jitter.hours
+segment.ms                               LONG    604800000     log.roll.ms,log.roll.hours
+unclean.leader.election.enable           BOOLEAN false         unclean.leader.election.enable
+"""
+# What the proposals and Kafka 4 name besides.
+OWN_SETTINGS = {
+    "internal.segment.bytes": TopicSetting("internal.segment.bytes", ConfigType.INT, ""),
+    "allow.negative.timestamps": TopicSetting("allow.negative.timestamps", ConfigType.BOOLEAN, "false"),
+}
+
+
+def _unit_ms(name: str) -> int:
+    return HOUR_MS if name.endswith(".hours") else MINUTE_MS if name.endswith(".minutes") else 1
+
+
+def _parsed(line: str) -> TopicSetting:
+    name, kind, default, synonyms, *limits = line.split()
+    named = () if synonyms == "-" else tuple((one, _unit_ms(one)) for one in synonyms.split(","))
+    value = {"MAX": str(2**63 - 1), "-": ""}.get(default, default)
+    return TopicSetting(name, ConfigType[kind], value, named, *map(float, limits))
+
+
+TOPIC_SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
+BROKER_NAMES = {name: setting for setting in TOPIC_SETTINGS.values() for name, _ in setting.synonyms}
+DYNAMIC = frozenset(setting.synonyms[0][0] for setting in TOPIC_SETTINGS.values() if setting.synonyms)
+DYNAMIC -= {"log.message.format.version"}
+
+
+def static_defaults() -> dict[str, str]:
+    """What brokers have by default, by their names; a name whose default is none is not among them."""
+    made = {}
+    for setting in TOPIC_SETTINGS.values():
+        if setting.synonyms:
+            name, unit = setting.synonyms[-1]
+            made[name] = setting.default if unit == 1 else str(int(setting.default) // unit)
+    return made
+
+
+def check_without_effect(configs: Mapping[str, str]) -> None:
+    """Refuse bad values of the settings that a log takes no notice of.
+
+    Raises
+    ------
+    ValueError
+        The setting, what is valid, what was found.
+    """
+    for name in WITHOUT_EFFECT & configs.keys():
+        setting = TOPIC_SETTINGS.get(name) or BROKER_NAMES.get(name)
+        value = configs[name].strip()
+        if setting is None:
+            continue
+        if setting.type is ConfigType.BOOLEAN and value.lower() not in ("true", "false"):
+            raise ValueError(f"{name}: expected true or false, found {value!r}")
+        if setting.type in (ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE):
+            _check_number(setting, name, value)
+
+
+def _check_number(setting: TopicSetting, name: str, value: str) -> None:
+    try:
+        number = float(value) if setting.type is ConfigType.DOUBLE else int(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected a number, found {value!r}") from error
+    low, high = setting.least, setting.greatest
+    if (low is not None and not number >= low) or (high is not None and not number <= high):
+        raise ValueError(f"{name}: expected {low:g} to {'any' if high is None else f'{high:g}'}, found {value!r}")
+
+
+def log_config(broker: Mapping[str, str], topic: Mapping[str, str], generation: str) -> LogConfig:
+    """What a topic's log is set to.
+
+    Parameters
+    ----------
+    broker : mapping
+        The broker's settings by its own names.
+    topic : mapping
+        The topic's own.
+    generation : str
+        "0.10.2" or "3.9".
+
+    Raises
+    ------
+    ValueError
+        An unknown name or a bad value.
+    """
+    for name in topic:
+        if name not in TOPIC_SETTINGS and name not in OWN_SETTINGS:
+            near = get_close_matches(name, [*TOPIC_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0)
+            raise ValueError(f"unknown topic setting {name!r}; the nearest name is {near[0]}")
+    check_without_effect(topic)
+    config = LogConfig.of({**broker, **topic}, generation=generation)
+    if config.segment_index_bytes < 12:
+        raise ValueError(f"segment.index.bytes: expected at least 12, found {config.segment_index_bytes}")
+    return config

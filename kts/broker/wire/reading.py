@@ -1,0 +1,255 @@
+"""Bytes to dicts: the readers of one version of one message, made once from its fields.
+
+Every struct becomes a dict with all fields of the table, those that the version lacks with their defaults. ``records``
+stay views of the frame.
+
+Source: the readers that Kafka generates (MessageDataGenerator), ByteBufferAccessor, ByteUtils.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kts.broker.wire.cursor import Cursor, read_uvarint
+from kts.broker.wire.messages import Field
+from kts.errors import InvalidRequestError
+
+Read = Callable[[Cursor], Any]
+Step = Callable[[Cursor, dict[str, Any]], None]
+FIXED = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uuid": "16s"}
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+def _read_compact_length(cursor: Cursor) -> int:
+    """The length plus one; 0 is null, -1 here."""
+    position = cursor.position
+    if position < cursor.end and (byte := cursor.buffer[position]) < 0x80:
+        cursor.position = position + 1
+        return byte - 1
+    return read_uvarint(cursor) - 1
+
+
+def _read_int16(cursor: Cursor) -> int:
+    cursor.need(2, "a length")
+    value: int = _INT16.unpack_from(cursor.buffer, cursor.position)[0]
+    cursor.position += 2
+    return value
+
+
+def _read_int32(cursor: Cursor) -> int:
+    cursor.need(4, "a length")
+    value: int = _INT32.unpack_from(cursor.buffer, cursor.position)[0]
+    cursor.position += 4
+    return value
+
+
+def _sized(type_: str, read_length: Read, nullable: bool) -> Read:
+    """A string, bytes or records behind its length; any negative one is null, as it is for Kafka."""
+
+    def read(cursor: Cursor) -> Any:
+        length = read_length(cursor)
+        start = cursor.position
+        if length < 0:
+            if not nullable:
+                cursor.fail(f"a length of {type_}", f"{length}, null")
+            return None
+        end = start + length
+        if end > cursor.end:
+            cursor.need(length, type_)
+        if type_ == "string":
+            if length > 0x7FFF:
+                cursor.fail("a string of at most 32767 bytes", f"{length}")
+            try:
+                value: Any = str(cursor.buffer[start:end], "utf-8")
+            except UnicodeDecodeError as error:
+                raise InvalidRequestError(f"expected UTF-8, found {error.reason}", position=start) from error
+        else:
+            value = cursor.buffer[start:end] if type_ == "records" else bytes(cursor.buffer[start:end])
+        cursor.position = end
+        return value
+
+    return read
+
+
+def _array(read_length: Read, nullable: bool, read_elements: Callable[[Cursor, int], list[Any]], least: int) -> Read:
+    def read(cursor: Cursor) -> list[Any] | None:
+        count = read_length(cursor)
+        if count < 0:
+            if not nullable:
+                cursor.fail("a number of elements", f"{count}, null")
+            return None
+        cursor.charge(count, least, "elements")
+        return read_elements(cursor, count)
+
+    return read
+
+
+def _elements(read: Read) -> Callable[[Cursor, int], list[Any]]:
+    def read_elements(cursor: Cursor, count: int) -> list[Any]:
+        found: list[Any] = []
+        try:
+            for _ in range(count):
+                found.append(read(cursor))
+        except InvalidRequestError:
+            cursor.trail.append(f"[{len(found)}]")
+            raise
+        return found
+
+    return read_elements
+
+
+def _fixed_elements(type_: str) -> Callable[[Cursor, int], list[Any]]:
+    code, size = FIXED[type_], struct.calcsize(">" + FIXED[type_])
+
+    def read_elements(cursor: Cursor, count: int) -> list[Any]:
+        found = list(struct.unpack_from(f">{count}{code}", cursor.buffer, cursor.position))
+        cursor.position += count * size
+        return found
+
+    return read_elements
+
+
+def _run(fields: Sequence[Field]) -> Step:
+    """Neighbours of fixed size, read at once."""
+    names = [field.name for field in fields]
+    layout = struct.Struct(">" + "".join(FIXED[field.type] for field in fields))
+    size, unpack = layout.size, layout.unpack_from
+
+    def step(cursor: Cursor, found: dict[str, Any]) -> None:
+        end = cursor.position + size
+        if end > cursor.end:
+            _short_run(cursor, fields)
+        found.update(zip(names, unpack(cursor.buffer, cursor.position), strict=True))
+        cursor.position = end
+
+    return step
+
+
+def _short_run(cursor: Cursor, fields: Sequence[Field]) -> None:
+    """Says which of the fields is cut."""
+    for field in fields:
+        size = struct.calcsize(">" + FIXED[field.type])
+        if size > cursor.end - cursor.position:
+            cursor.trail.append(field.name)
+            cursor.need(size, field.type)
+        cursor.position += size
+
+
+def _field(name: str, read: Read) -> Step:
+    def step(cursor: Cursor, found: dict[str, Any]) -> None:
+        try:
+            found[name] = read(cursor)
+        except InvalidRequestError:
+            cursor.trail.append(name)
+            raise
+
+    return step
+
+
+def _tagged(steps: dict[int, Step]) -> Step:
+    """The tagged fields; those that this version does not know are skipped. Order and repetition are free."""
+
+    def step(cursor: Cursor, found: dict[str, Any]) -> None:
+        count = _read_compact_length(cursor) + 1
+        if not count:
+            return
+        cursor.charge(count, 2, "tagged fields")
+        for _ in range(count):
+            tag, size = read_uvarint(cursor), read_uvarint(cursor)
+            cursor.need(size, f"tagged field {tag}")
+            end = cursor.position + size
+            if tag in steps:
+                steps[tag](cursor, found)
+                if cursor.position != end:
+                    cursor.fail(f"tagged field {tag} to end at {end}", f"{cursor.position}")
+            cursor.position = end
+
+    return step
+
+
+def _reader(field: Field, version: int, flexible: bool) -> tuple[Read, int]:
+    """What reads a field, and the fewest bytes it takes."""
+    read_long = _read_compact_length if flexible else _read_int32
+    nullable = version in field.null
+    if field.is_array:
+        if field.type in FIXED:
+            least = struct.calcsize(">" + FIXED[field.type])
+            return _array(read_long, nullable, _fixed_elements(field.type), least), 1 if flexible else 4
+        element = field._replace(is_array=False, null=range(0))
+        read, least = _reader(element, version, flexible)
+        return _array(read_long, nullable, _elements(read), max(least, 1)), 1 if flexible else 4
+    if field.type == "{}":
+        return struct_reader(field.fields, version, flexible)
+    if field.type in FIXED:
+        layout = struct.Struct(">" + FIXED[field.type])
+
+        def read_fixed(cursor: Cursor) -> Any:
+            cursor.need(layout.size, field.type)
+            value = layout.unpack_from(cursor.buffer, cursor.position)[0]
+            cursor.position += layout.size
+            return value
+
+        return read_fixed, layout.size
+    if field.type == "string":
+        return _sized("string", _read_compact_length if flexible else _read_int16, nullable), 1 if flexible else 2
+    return _sized(field.type, read_long, nullable), 1 if flexible else 4
+
+
+def fresh(field: Field) -> Any:
+    """The field's default, a new one where it could be changed."""
+    if isinstance(field.default, list):
+        return []
+    if isinstance(field.default, dict):
+        return {inner.name: fresh(inner) for inner in field.fields}
+    return field.default
+
+
+def struct_reader(fields: Sequence[Field], version: int, flexible: bool) -> tuple[Read, int]:
+    """What reads a struct into a dict that has every field of the table, and the fewest bytes it takes.
+
+    Parameters
+    ----------
+    fields : of the message or of a field of type ``{}``
+    version : of the API
+    flexible : whether the version is
+    """
+    steps: list[Step] = []
+    tagged: dict[int, Step] = {}
+    run: list[Field] = []
+    least = int(flexible)
+    for field in fields:
+        if version not in field.versions:
+            continue
+        if field.tag is None and field.type in FIXED and not field.is_array:
+            run.append(field)
+            least += struct.calcsize(">" + FIXED[field.type])
+            continue
+        read, smallest = _reader(field, version, flexible)
+        if field.tag is not None:
+            tagged[field.tag] = _field(field.name, read)
+            continue
+        if run:
+            steps.append(_run(tuple(run)))
+            run.clear()
+        steps.append(_field(field.name, read))
+        least += smallest
+    if run:
+        steps.append(_run(tuple(run)))
+    if flexible:
+        steps.append(_tagged(tagged))
+    always = [field for field in fields if version not in field.versions or field.tag is not None]
+    kept = {field.name: field.default for field in fields if not isinstance(field.default, list | dict)}
+    kept = {field.name: kept[field.name] for field in always if field.name in kept}
+    renewed = [field for field in always if field.name not in kept]
+
+    def read_struct(cursor: Cursor) -> dict[str, Any]:
+        found = kept.copy()
+        for field in renewed:
+            found[field.name] = fresh(field)
+        for step in steps:
+            step(cursor, found)
+        return found
+
+    return read_struct, least

@@ -1,0 +1,238 @@
+"""Dicts to bytes: the writers of one version of one message, made once from its fields.
+
+A key that the dict lacks is written with its default; what the version lacks is left out; tagged fields are written
+only if they differ from their default. Records are not copied: they stay chunks of their own between the bytes around
+them.
+
+Source: the writers that Kafka generates (MessageDataGenerator), SendBuilder.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kts.broker.wire.messages import Field
+from kts.broker.wire.reading import FIXED
+from kts.errors import InvalidRequestError
+
+SMALL = 1024  # bytes that are cheaper copied than sent as a chunk of their own
+REFUSED = (AttributeError, KeyError, OverflowError, TypeError, ValueError, struct.error)
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+
+
+class Output:
+    """What is written: chunks, and the bytes that follow them."""
+
+    __slots__ = ("buffer", "chunks", "trail")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.chunks: list[Any] = []
+        self.trail: list[str] = []  # the fields around an error, the innermost first
+
+    def append(self, data: Any) -> None:
+        """Bytes, a view or a file range, copied only if small."""
+        if len(data) <= SMALL and isinstance(data, bytes | bytearray | memoryview):
+            self.buffer += data
+        elif len(data):
+            self.flush()
+            self.chunks.append(data)
+
+    def flush(self) -> list[Any]:
+        """The chunks, with all bytes in them."""
+        if self.buffer:
+            self.chunks.append(bytes(self.buffer))
+            self.buffer.clear()
+        return self.chunks
+
+
+Write = Callable[[Output, Any], None]
+Step = Callable[[Output, Mapping[str, Any]], None]
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _compact_length(length: int) -> bytes:
+    return uvarint(length + 1)
+
+
+def _sized(type_: str, pack_length: Callable[[int], bytes], nullable: bool) -> Write:
+    def write(output: Output, value: Any) -> None:
+        if value is None:
+            if not nullable:
+                raise TypeError(f"expected {type_}, found None")
+            output.buffer += pack_length(-1)
+        elif type_ == "string":
+            data = value.encode()
+            if len(data) > 0x7FFF:
+                raise ValueError(f"expected a string of at most 32767 bytes, found {len(data)}")
+            output.buffer += pack_length(len(data))
+            output.buffer += data
+        else:
+            output.buffer += pack_length(len(value))
+            output.append(value)
+
+    return write
+
+
+def _array(pack_length: Callable[[int], bytes], nullable: bool, write: Write) -> Write:
+    def write_array(output: Output, values: Sequence[Any] | None) -> None:
+        if values is None:
+            if not nullable:
+                raise TypeError("expected a list, found None")
+            output.buffer += pack_length(-1)
+            return
+        output.buffer += pack_length(len(values))
+        index = -1
+        try:
+            for index, value in enumerate(values):  # noqa: B007 - an error says which
+                write(output, value)
+        except REFUSED:
+            output.trail.append(f"[{index}]")
+            raise
+
+    return write_array
+
+
+def _run(fields: Sequence[Field]) -> Step:
+    """Neighbours of fixed size, written at once."""
+    named = [(field.name, field.default) for field in fields]
+    layout = struct.Struct(">" + "".join(FIXED[field.type] for field in fields))
+    uuids = [field.name for field in fields if field.type == "uuid"]
+
+    def step(output: Output, body: Mapping[str, Any]) -> None:
+        for name in uuids:
+            _check_uuid(body.get(name, bytes(16)))
+        try:
+            output.buffer += layout.pack(*[body.get(name, default) for name, default in named])
+        except struct.error as error:
+            found = {name: body.get(name, default) for name, default in named}
+            raise ValueError(f"{error}: {found}") from error
+
+    return step
+
+
+def _check_uuid(value: bytes) -> None:
+    if len(value) != 16:
+        raise ValueError(f"expected a uuid of 16 bytes, found {len(value)}")
+
+
+def _field(field: Field, write: Write) -> Step:
+    name, default = field.name, field.default
+
+    def step(output: Output, body: Mapping[str, Any]) -> None:
+        try:
+            write(output, body.get(name, default))
+        except REFUSED:
+            output.trail.append(name)
+            raise
+
+    return step
+
+
+def _filled(field: Field, value: Any) -> Any:
+    """A struct with its defaults where it has nothing, to compare with the default."""
+    if isinstance(value, Mapping) and isinstance(field.default, dict):
+        return field.default | {key: value[key] for key in field.default if key in value}
+    return value
+
+
+def _tagged(fields: list[tuple[Field, Write]]) -> Step:
+    fields.sort(key=lambda pair: pair[0].tag or 0)
+
+    def step(output: Output, body: Mapping[str, Any]) -> None:
+        written = []
+        for field, write in fields:
+            value = body.get(field.name, field.default)
+            if _filled(field, value) != field.default:
+                inner = Output()
+                try:
+                    write(inner, value)
+                except REFUSED:
+                    output.trail += [*inner.trail, field.name]
+                    raise
+                written.append((field.tag or 0, b"".join(inner.flush())))
+        output.buffer += uvarint(len(written))
+        for tag, data in written:
+            output.buffer += uvarint(tag) + uvarint(len(data)) + data
+
+    return step
+
+
+def _writer(field: Field, version: int, flexible: bool) -> Write:
+    pack_long = _compact_length if flexible else _INT32.pack
+    nullable = version in field.null
+    if field.is_array:
+        element = _writer(field._replace(is_array=False, null=range(0)), version, flexible)
+        return _array(pack_long, nullable, element)
+    if field.type == "{}":
+        return struct_writer(field.fields, version, flexible)
+    if field.type in FIXED:
+        layout = struct.Struct(">" + FIXED[field.type])
+
+        def write_fixed(output: Output, value: Any) -> None:
+            if field.type == "uuid":
+                _check_uuid(value)
+            output.buffer += layout.pack(value)
+
+        return write_fixed
+    if field.type == "string":
+        return _sized("string", _compact_length if flexible else _INT16.pack, nullable)
+    return _sized(field.type, pack_long, nullable)
+
+
+def struct_writer(fields: Sequence[Field], version: int, flexible: bool) -> Write:
+    """What writes a dict as a struct.
+
+    Parameters
+    ----------
+    fields : of the message or of a field of type ``{}``
+    version : of the API
+    flexible : whether the version is
+    """
+    steps: list[Step] = []
+    tagged: list[tuple[Field, Write]] = []
+    run: list[Field] = []
+    for field in fields:
+        if version not in field.versions:
+            continue
+        if field.tag is None and field.type in FIXED and not field.is_array:
+            run.append(field)
+            continue
+        write = _writer(field, version, flexible)
+        if field.tag is not None:
+            tagged.append((field, write))
+            continue
+        if run:
+            steps.append(_run(tuple(run)))
+            run.clear()
+        steps.append(_field(field, write))
+    if run:
+        steps.append(_run(tuple(run)))
+    if flexible:
+        steps.append(_tagged(tagged))
+
+    def write_struct(output: Output, body: Mapping[str, Any]) -> None:
+        for step in steps:
+            step(output, body)
+
+    return write_struct
+
+
+def refused(output: Output, error: Exception, what: str) -> InvalidRequestError:
+    """The error for a body that does not fit its layout."""
+    where = ".".join(reversed(output.trail)).replace(".[", "[") or "its fields"
+    return InvalidRequestError(f"{what} cannot be written: {where}: {error}")

@@ -1,0 +1,268 @@
+"""``kts append``: lines of JSON become record batches at the end of a partition."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+import numpy as np
+
+from ..errors import KtsError
+from .codes import FINE, UNREADABLE
+from .inputs import json_option
+from .output import counted, note, print_json, progress, say
+from .times import resolve
+from .writing import config_option, directory_argument, make_config, partition, writable_log
+
+if TYPE_CHECKING:
+    from ..storage.log import Log
+
+ENCODINGS = ("base64", "utf8", "hex")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+RECORD_OVERHEAD_BYTES = 21  # the most that a record's own fields take
+
+EPILOG = """\b
+Examples:
+  kts append DIR/orders-0 --jsonl -i more.jsonl
+  kts append DIR/orders-0 --jsonl --values utf8 --compression lz4
+  kts append DIR/returns-0 --jsonl --create --config segment.bytes=1048576 --json
+
+\b
+A line, as kts dump --format jsonl prints it; every field may be left out:
+  {"timestamp":1756720800000,"key":"b3JkZXI=","value":"MTA=","headers":[["source","dGlsbA=="]]}
+
+The timestamp is in ms since 1970; without one it is now, and -1 is none. Topic, partition and offset are not looked at
+unless --check is given; what else dump can print is left alone. Unknown fields are refused. A bad line ends the
+command: nothing of its batch is appended, the batches before it are. In the log directory around the partition, .lock,
+the checkpoints and the clean-shutdown marker are kept as a broker keeps them.
+"""
+
+
+@click.command("append", short_help="Append records from JSON lines, with chosen timestamps.", epilog=EPILOG)
+@directory_argument
+@click.option("--jsonl", is_flag=True, help="The input is JSON lines, as it always is.")
+@click.option("-i", "--input", "source", type=click.File("rb"), default="-", help="Read here instead of stdin.")
+@click.option("--keys", type=click.Choice(ENCODINGS), default="base64", help="How keys are written. Default base64.")
+@click.option("--values", type=click.Choice(ENCODINGS), default="base64", help="How values are. Default base64.")
+@click.option("--compression", type=click.Choice(CODECS), default="none", help="Codec of the batches. Default none.")
+@click.option("--batch-records", type=click.IntRange(1), help="At most so many records a batch. Default no limit.")
+@click.option(
+    "--batch-bytes", type=click.IntRange(1, 2**30), default=16384, help="About so many bytes a batch. Default 16384."
+)
+@click.option("--create", is_flag=True, help="Make the partition directory if it is missing.")
+@click.option("--check", is_flag=True, help="Refuse a line whose topic, partition or offset is not what it gets.")
+@click.option("--now", metavar="TIME", help="The time of lines without one, and the log's clock. Default: the clock.")
+@config_option
+@json_option
+def command(
+    directory: str,
+    jsonl: bool,
+    source: BinaryIO,
+    keys: str,
+    values: str,
+    compression: str,
+    batch_records: int | None,
+    batch_bytes: int,
+    create: bool,
+    check: bool,
+    now: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Append the records of JSON lines to a partition, as a broker without replicas would.
+
+    The log is opened as a broker does at start-up: locked, and recovered where it was not closed cleanly. Offsets count
+    on from its end. Its message format stays what it is (3.9 for a new one), unless --config message.format.version
+    says otherwise.
+    """
+    from .jsonl_in import BadLineError, pieces_of_lines, records_of
+
+    now_ms = resolve(now, "--now", None, None)
+    if not create and not os.path.exists(directory):
+        return say(f"{directory}: no such file or directory; --create makes a partition", UNREADABLE)
+    if os.path.exists(directory):
+        partition(directory)
+    config = make_config(settings, directory)
+    clock = None if now_ms is None else lambda: now_ms
+    if source.isatty():
+        note("reading JSON lines from the terminal; Ctrl-D ends them")
+    code = FINE
+    with writable_log(directory, config, create=create, clock=clock) as log:
+        appender = Appender(log, compression, batch_records or 2**31 - 1, batch_bytes, check, now_ms)
+        try:
+            with progress("appended", input_bytes(source)) as advance:
+                for first_line, lines in pieces_of_lines(source):
+                    try:
+                        appender.add(records_of(lines, first_line, keys=keys, values=values))
+                    except BadLineError as error:
+                        appender.add(error.good)
+                        raise
+                    advance(len(lines))
+                appender.finish()
+        except (BadLineError, RefusedError) as error:
+            code = say(f"{error}; {appender.so_far()}", UNREADABLE)
+        except (KeyboardInterrupt, SystemExit):  # so that one can go on where it was stopped
+            note(f"stopped: {appender.so_far()}")
+            raise
+        if not log.closed:  # as it is after a disk's error
+            log.flush()
+        report(log, appender, as_json, code)
+    return code
+
+
+class RefusedError(ValueError):
+    """The log takes a batch not, and of which lines it is."""
+
+
+class Appender:
+    """Cuts records into batches and appends each as a whole."""
+
+    def __init__(
+        self, log: Log, compression: str, batch_records: int, batch_bytes: int, check: bool, now_ms: int | None
+    ) -> None:
+        self.records = self.batches = self.size_bytes = 0
+        self.first_offset: int | None = None
+        self._log = log
+        self._compression = compression
+        self._most, self._most_bytes = batch_records, batch_bytes
+        self._check = check
+        self._now_ms = now_ms
+        self._waiting: Any = None
+        self._last_line = 0
+
+    def add(self, records: Any) -> None:
+        """Append those that fill batches; the rest waits for more."""
+        import pyarrow as pa
+
+        if self._waiting is not None and self._waiting.num_rows:
+            records = pa.concat_batches([self._waiting, records])
+        for start, end, full in cuts(records, self._most, self._most_bytes):
+            if not full:
+                self._waiting = records.slice(start)
+                return
+            self._append(records.slice(start, end - start))
+        self._waiting = None
+
+    def finish(self) -> None:
+        """Append what waits."""
+        if self._waiting is not None and self._waiting.num_rows:
+            self._append(self._waiting)
+        self._waiting = None
+
+    def so_far(self) -> str:
+        """What was appended before an error."""
+        if not self.records:
+            return "nothing was appended"
+        return f"{counted(self.records, 'record')} up to line {self._last_line} were appended, nothing behind it"
+
+    def _append(self, records: Any) -> None:
+        import kts
+
+        first = self._log.log_end_offset
+        if self._check:
+            self._compare(records, first)
+        times = records["timestamp"].fill_null(self._time())
+        columns = {"timestamp": times, "key": records["key"], "value": records["value"]}
+        if len(records["headers"].flatten()):
+            columns["headers"] = records["headers"]
+        lines = f"lines {records['line'][0]} to {records['line'][-1]}"
+        try:
+            data = kts.encode(
+                columns,
+                magic=self._log.config.magic,
+                compression=self._compression,
+                base_offset=0,
+                batch_bytes=2**31 - 1,
+            )
+            appended = self._log.append(data)
+        except KtsError as error:
+            if error.record_index is not None and error.record_index < records.num_rows:
+                lines = f"line {records['line'][error.record_index]}"
+            raise RefusedError(f"{lines}: {error}") from error
+        if self.first_offset is None:
+            self.first_offset = appended.first_offset
+        self.records += records.num_rows
+        self.batches += 1
+        self.size_bytes += len(appended.records)
+        self._last_line = records["line"][-1].as_py()
+
+    def _time(self) -> int:
+        from .times import parse_time
+
+        return parse_time("now") if self._now_ms is None else self._now_ms
+
+    def _compare(self, records: Any, first: int) -> None:
+        """``--check``: every line where it says it belongs."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        wanted = {
+            "topic": pa.repeat(self._log.topic, records.num_rows),
+            "partition": pa.repeat(pa.scalar(self._log.partition, pa.int64()), records.num_rows),
+            "offset": pa.array(np.arange(first, first + records.num_rows)),
+        }
+        for name, expected in wanted.items():
+            given = records[name]
+            row = pc.index(pc.fill_null(pc.equal(given, expected), True), False).as_py()
+            if row >= 0:
+                raise RefusedError(f"line {records['line'][row]}: expected {name} {expected[row]}, found {given[row]}")
+
+
+def cuts(records: Any, most: int, most_bytes: int) -> Iterator[tuple[int, int, bool]]:
+    """Where batches begin and end, and whether each is full; only the last one may not be."""
+    import pyarrow.compute as pc
+
+    sizes = np.full(records.num_rows, RECORD_OVERHEAD_BYTES, np.int64)
+    for name in ("key", "value"):
+        sizes += np.asarray(pc.fill_null(pc.binary_length(records[name]), 0))
+    headers = records["headers"]
+    pairs = headers.flatten()
+    if len(pairs):
+        inner = np.asarray(pc.binary_length(pairs.field("key").cast("binary"))).astype(np.int64)
+        inner += np.asarray(pc.fill_null(pc.binary_length(pairs.field("value")), 0)) + 2
+        starts = np.concatenate([[0], np.cumsum(inner)])
+        offsets = np.asarray(headers.offsets) - headers.offsets[0].as_py()
+        sizes += np.diff(starts[offsets])
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        end = int(np.searchsorted(ends, before + most_bytes, "right"))
+        end = min(max(end, start + 1), start + most)
+        yield start, end, end < len(sizes) or end - start == most
+        start = end
+
+
+def input_bytes(source: BinaryIO) -> int | None:
+    """The size of a file; None for a pipe."""
+    try:
+        status = os.fstat(source.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def report(log: Log, appender: Appender, as_json: bool, code: int) -> None:
+    """Say what was appended."""
+    first = appender.first_offset
+    if as_json:
+        print_json(
+            {
+                "topic": log.topic,
+                "partition": log.partition,
+                "baseOffset": first,
+                "lastOffset": None if first is None else log.log_end_offset - 1,
+                "records": appender.records,
+                "batches": appender.batches,
+                "sizeInBytes": appender.size_bytes,
+                "logEndOffset": log.log_end_offset,
+                "complete": code == FINE,
+            }
+        )
+        return
+    where = "" if first is None else f": offsets {first} to {log.log_end_offset - 1}"
+    what = f"{counted(appender.records, 'record')} in {counted(appender.batches, 'batch')}"
+    click.echo(f"appended {what} to {log.topic}-{log.partition}{where}")

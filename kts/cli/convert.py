@@ -1,0 +1,177 @@
+"""``kts convert``: partitions in another message format, written beside the ones that are read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from ..compression import CODEC_NAMES
+from .inputs import filter_options, index_options, json_option, open_logs
+from .output import counted, note, print_json, print_table, progress, show_bytes
+
+if TYPE_CHECKING:
+    from ..storage.converting import Converted
+    from ..storage.directory import PartitionLog
+
+EPILOG = """\b
+Examples:
+  kts convert DIR --to-magic 2 --out converted
+  kts convert DIR/orders-0 --to-magic 2 --compression zstd --out packed --json
+
+\b
+To get rid of messages of magic 0 and 1 before an upgrade to Kafka 4: stop the broker, convert each of its log
+directories to magic 2, check the result (kts verify --deep), and put it in the old one's place. Offsets, timestamps,
+keys, values, codecs and file times stay; the indexes are made anew. SRC is never changed.
+
+\b
+Below magic 2 there is no place for control batches and transactions (refused), for zstd (name another codec) and for
+record headers (refused, or left out with --drop-headers). Magic 0 has no timestamps.
+"""
+
+
+@click.command("convert", short_help="Write partitions in another message format.", epilog=EPILOG)
+@click.argument("src", metavar="SRC")
+@filter_options
+@click.option("--to-magic", type=click.Choice(["0", "1", "2"]), required=True, help="The message format wanted.")
+@click.option("--out", metavar="DIR", required=True, help="A directory that is missing or empty; appears when whole.")
+@click.option("--compression", type=click.Choice(CODEC_NAMES), help="Another codec for all. Default: as it is.")
+@click.option("--level", type=int, help="Of the codec.")
+@click.option(
+    "--batch-bytes",
+    type=click.IntRange(min=1, max=2**31 - 1),
+    default=16384,
+    show_default=True,
+    help="About how many bytes of uncompressed messages become one batch.",
+)
+@click.option("--drop-headers", is_flag=True, help="Leave record headers out where magic 0 and 1 have none.")
+@click.option("--allow-negative-timestamps", is_flag=True, help="Convert times before 1970, which Kafka refuses.")
+@index_options
+@json_option
+def command(
+    src: str,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    to_magic: str,
+    out: str,
+    compression: str | None,
+    level: int | None,
+    batch_bytes: int,
+    drop_headers: bool,
+    allow_negative_timestamps: bool,
+    index_interval_bytes: int,
+    segment_index_bytes: int,
+    as_json: bool,
+) -> int:
+    """Convert a partition directory, a segment file, or all partitions of a log directory."""
+    from ..storage.converting import Format, aside, convert_partition, copy_beside
+    from ..storage.files import make_directory
+
+    if level is not None and compression in (None, "none"):
+        raise click.UsageError("--level needs a --compression")
+    to = Format(
+        int(to_magic),
+        compression,
+        level,
+        batch_bytes,
+        drop_headers,
+        allow_negative_timestamps,
+        index_interval_bytes,
+        segment_index_bytes,
+    )
+    check_codec(to.magic, compression, level)
+    logs = open_logs([src], topics=topics, partitions=partitions)
+    refuse_inside(out, src)
+    report = Report(as_json, to.magic)
+    size = sum(segment.size_bytes for log in logs for segment in log.segments)
+    try:
+        with aside(out) as directory, progress("converted", size) as advance:
+            for log in logs:
+                target = target_directory(directory, log)
+                make_directory(target)
+                for segment in convert_partition(log, target, to, advance):
+                    report.add(segment)
+            is_log_dir = not logs[0].lone and os.path.realpath(logs[0].path) != os.path.realpath(src)
+            if is_log_dir and not topics and not partitions:
+                copy_beside(src, directory)
+    except FileExistsError as error:
+        raise click.BadParameter(f"{error}; name another", param_hint="--out") from error
+    report.end(len(logs))
+    return 0
+
+
+def check_codec(magic: int, compression: str | None, level: int | None) -> None:
+    """Refuse a codec or a level that there is not, before anything is read."""
+    from ..compression import codec_id, compressor
+    from ..errors import UnsupportedCompressionTypeError
+
+    try:
+        if compression not in (None, "none"):
+            compressor(codec_id(compression or "none", magic), magic, level)
+    except (UnsupportedCompressionTypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def target_directory(out: str, log: PartitionLog) -> str:
+    """Where a partition goes: under its own name, a segment file right into the directory."""
+    return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
+
+
+def refuse_inside(out: str, src: str) -> None:
+    """Keep ``--out`` out of what is read, and what is read out of it."""
+    source, target = os.path.realpath(src), os.path.realpath(out)
+    if target == source or target.startswith(source + os.sep) or source.startswith(target + os.sep):
+        raise click.BadParameter(f"{out} lies in {src}, or around it; name another", param_hint="--out")
+
+
+class Report:
+    """What is printed."""
+
+    def __init__(self, as_json: bool, magic: int) -> None:
+        self.as_json = as_json
+        self.magic = magic
+        self.rows: list[list[str]] = []
+        self.segments: list[Converted] = []
+
+    def add(self, segment: Converted) -> None:
+        """One segment."""
+        self.segments.append(segment)
+        if segment.left_out:
+            where = segment.size_bytes - segment.left_out
+            note(f"{segment.path}: left out {counted(segment.left_out, 'byte')} of a cut tail at position {where}")
+
+    def end(self, partitions: int) -> None:
+        """All of it, now that it is there under its name."""
+        for one in self.segments:
+            if self.as_json:
+                print_json(
+                    {
+                        "topic": one.topic,
+                        "partition": one.partition,
+                        "segment": one.base_offset,
+                        "nextOffset": one.next_offset,
+                        "magics": one.magics,
+                        "records": one.records,
+                        "batches": one.batches,
+                        "sizeInBytes": one.size_bytes,
+                        "convertedBatches": one.converted_batches,
+                        "convertedSizeInBytes": one.converted_bytes,
+                        "leftOutBytes": one.left_out,
+                    }
+                )
+            else:
+                change = f"{show_bytes(one.size_bytes)} -> {show_bytes(one.converted_bytes)}"
+                batches = f"{one.batches:,} -> {one.converted_batches:,}"
+                name = f"{one.topic}-{one.partition}"
+                self.rows.append([name, str(one.base_offset), f"{one.records:,}", batches, change])
+        names = ("records", "batches", "size_bytes", "converted_batches", "converted_bytes", "left_out")
+        keys = ("records", "batches", "sizeInBytes", "convertedBatches", "convertedSizeInBytes", "leftOutBytes")
+        sums = {key: sum(getattr(one, name) for one in self.segments) for key, name in zip(keys, names, strict=True)}
+        if self.as_json:
+            print_json({"toMagic": self.magic, "partitions": partitions, "segments": len(self.segments), **sums})
+            return
+        print_table(["partition", "segment", "records", "batches", "size"], self.rows, right=[1, 2, 3, 4])
+        of = f"{counted(partitions, 'partition')}, {counted(len(self.segments), 'segment')}"
+        size = f"{show_bytes(sums['sizeInBytes'])} -> {show_bytes(sums['convertedSizeInBytes'])}"
+        click.echo(f"{of}: {counted(sums['records'], 'record')} as magic {self.magic}, {size}")

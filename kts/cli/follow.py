@@ -1,0 +1,189 @@
+"""``kts follow``: a live copy of a topic's partitions, from any Kafka."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from .codes import FINE, UNREADABLE
+from .inputs import json_option
+from .output import counted, note, print_json, progress, say, show_bytes
+from .stopping import Stop
+from .writing import advice_on_locks, config_option, parse_settings, say_what_was_recovered
+
+if TYPE_CHECKING:
+    from ..broker.following.client import Client
+    from ..broker.following.fetcher import Fetcher
+    from ..broker.following.follower import Follower
+    from ..broker.following.topic_copy import TopicCopy
+
+ONCE_PATIENCE_S = 30.0
+BETWEEN_TRIES_S = 0.5
+REFRESH_S = 60.0  # new partitions and settings are seen after that
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+EPILOG = """\b
+Examples:
+  kts follow --from localhost:9092 --topic orders --once DIR
+  kts follow --from localhost:9092 --topic orders --partition 0 --once --json DIR
+  kts follow --from localhost:9092 --topic orders --topic returns --once --config retention.ms=-1 DIR
+
+\b
+DIR is a log directory: orders-0, orders-1 ... are made in it, or gone on with. Offsets, times, leader epochs and bytes
+are the leader's; so are the segments, where its settings are taken (Kafka 0.11 and later tell them) and unchanged.
+Without --once it goes on until it is stopped: Ctrl-C closes the copy cleanly, and after a kill the next run goes on
+where the whole batches end. What the leader does not have any more is cut off, as in a replica; that, and whatever
+else is not plain copying, is said on stderr.
+"""
+
+
+@click.command("follow", short_help="Copy a topic from a broker, live, batch for batch.", epilog=EPILOG)
+@click.argument("directory", metavar="DIR")
+@click.option("--from", "leader", metavar="HOST:PORT", required=True, help="A broker of the cluster; more with commas.")
+@click.option("--topic", "topics", metavar="NAME", multiple=True, required=True, help="What to copy; repeatable.")
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
+@click.option("--once", is_flag=True, help="End when everything up to the high watermark is there.")
+@click.option(
+    "--patience",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    help="How long to try a leader that is away. Default 30 with --once, else for ever.",
+)
+@click.option("--no-retention", is_flag=True, help="Leave old segments, also those that the leader has deleted.")
+@config_option
+@json_option
+def command(
+    directory: str,
+    leader: str,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    once: bool,
+    patience: float | None,
+    no_retention: bool,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Copy partitions of a topic from their leaders, kts or Apache Kafka from 0.9 on, as a replica does.
+
+    All partitions of the topic are copied, or those that --partition names. The leader's topic settings decide over
+    segment size, format and retention; --config overrides them. Kafka 0.9 and 0.10 do not tell them: the copy deletes
+    nothing then, unless --config says so.
+    """
+    from ..broker.following.client import Client
+    from ..broker.following.fetcher import Fetcher
+    from ..broker.following.topic_copy import TopicCopy
+
+    for topic in topics:
+        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            raise click.BadParameter(f"expected 1 to 249 of a-z A-Z 0-9 . _ -, found {topic!r}", param_hint="'--topic'")
+    try:
+        client = Client(leader)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--from'") from error
+    given = parse_settings(settings)
+    patience_s = ONCE_PATIENCE_S if once and patience is None else patience
+    stop = Stop(lambda: client.waiting)
+    fetcher = Fetcher(client, [], patience_s=patience_s, retention=not no_retention, tell=note, sleep=stop.sleep)
+    code = FINE
+    with ExitStack() as stack:
+        stack.enter_context(client)
+        stack.enter_context(stop.instead_of_interrupting())
+        try:
+            copies = []
+            for topic in dict.fromkeys(topics):
+                copy = TopicCopy(client, directory, topic, partitions=partitions, settings=given, tell=note)
+                copies.append(stack.enter_context(copy))
+                patiently(partial(find, copy, client), patience_s, stop)
+                with advice_on_locks():
+                    fetcher.followers += copy.open()
+            for follower in fetcher.followers:
+                say_what_was_recovered(follower.log)
+            follow(fetcher, copies, once, stop)
+        except (KeyboardInterrupt, SystemExit):
+            if stop.code is None:
+                raise
+    for follower in fetcher.followers:
+        report(follower, as_json)
+    for failure in fetcher.failed.values():
+        code = say(str(failure), UNREADABLE)
+    return code if stop.code is None else stop.code
+
+
+def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop) -> None:
+    """Go on until there is nothing left to do."""
+    refreshed = time.monotonic()
+    with progress("copied", None) as advance:
+        while not done(fetcher, once) and stop.code is None:
+            advance(fetcher.step())
+            if time.monotonic() - refreshed >= REFRESH_S:
+                for copy in copies:
+                    fetcher.followers += copy.refresh()
+                refreshed = time.monotonic()
+
+
+def find(copy: TopicCopy, client: Client) -> None:
+    """What there is to copy; wrong settings are wrong use."""
+    try:
+        copy.find()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--config'") from error
+    if client.any_broker().is_0_9:
+        note(f"{client.any_broker()} answers as Kafka 0.9 does, and is taken for one")
+
+
+def patiently(ask: Callable[[], None], patience_s: float | None, stop: Stop) -> None:
+    """Ask a leader that may be away for a while."""
+    from ..broker.codes import ApiError
+    from ..broker.following.fetcher import PASSING
+
+    since = time.monotonic()
+    told = False
+    while True:
+        try:
+            ask()
+            return
+        except ApiError as error:
+            if error.error not in PASSING or (patience_s is not None and time.monotonic() - since >= patience_s):
+                raise
+            if not told:
+                note(f"{error}; trying again")
+                told = True
+        stop.sleep(BETWEEN_TRIES_S)
+        if stop.code is not None:
+            raise SystemExit(stop.code)
+
+
+def done(fetcher: Fetcher, once: bool) -> bool:
+    """Whether nothing is left to do."""
+    going = [each for each in fetcher.followers if each not in fetcher.failed]
+    return not going or (once and all(each.caught_up for each in going))
+
+
+def report(follower: Follower, as_json: bool) -> None:
+    """What there is now, and what of it is new."""
+    log = follower.log
+    if as_json:
+        print_json(
+            {
+                "topic": log.topic,
+                "partition": log.partition,
+                "topicId": log.topic_id,
+                "logStartOffset": log.log_start_offset,
+                "logEndOffset": log.log_end_offset,
+                "highWatermark": follower.high_watermark,
+                "leaderEpoch": follower.leader_epoch,
+                "copiedBatches": follower.copied_batches,
+                "copiedBytes": follower.copied_bytes,
+                "truncations": follower.truncations,
+                "complete": follower.caught_up,
+            }
+        )
+        return
+    copied = f"{counted(follower.copied_batches, 'batch')}, {show_bytes(follower.copied_bytes)}"
+    click.echo(f"{follower}: offsets {log.log_start_offset} to {log.log_end_offset}: copied {copied}")

@@ -1,0 +1,171 @@
+"""``kts reindex``: index files made anew from their logs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from .codes import FINDINGS
+from .inputs import filter_options, index_options, json_option, open_logs, paths_argument
+from .output import counted, note, print_json, print_table, progress
+from .writing import advice_on_locks
+
+if TYPE_CHECKING:
+    from ..storage.directory import PartitionLog
+    from ..storage.reindex import IndexFinding, SegmentFinding
+
+EPILOG = """\b
+Examples:
+  kts reindex DIR --out new
+  kts reindex DIR/orders-0 --dry-run --json
+
+Without --out and --in-place nothing is written; exit code 1 if an index is missing, empty or contradicts its log.
+Indexes that are sound but other ones (a broker enters sets as they came, a rebuild cannot see them) are left alone
+unless --all is given. With the broker stopped, kts reindex DIR --in-place puts the new files in the old ones' places.
+"""
+STATES = {
+    "equal": "as it would be rebuilt",
+    "missing": "missing",
+    "empty": "empty, the log has timestamps",
+    "differs": "contradicts the log",
+    "sound": "sound, a rebuild is another one",
+}
+
+
+@click.command("reindex", short_help="Make .index, .timeindex and .txnindex anew from the logs.", epilog=EPILOG)
+@paths_argument
+@filter_options
+@click.option("--dry-run", is_flag=True, help="Say what would change. This is the default.")
+@click.option("--out", metavar="DIR", help="Write all rebuilt files into this directory.")
+@click.option("--in-place", is_flag=True, help="Replace what is missing, empty or wrong, each file in one step.")
+@click.option("--all", "everything", is_flag=True, help="With --in-place: also replace what is sound but another one.")
+@index_options
+@click.option(
+    "--generation",
+    type=click.Choice(["0.10.2", "3.9"]),
+    help="Whose entries: first (0.10.2) or last (3.9) offsets. Default: by the log's magic.",
+)
+@click.option("--allow-negative-timestamps", is_flag=True, help="Times before 1970 count; only -1 is none.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    dry_run: bool,
+    out: str | None,
+    in_place: bool,
+    everything: bool,
+    index_interval_bytes: int,
+    segment_index_bytes: int,
+    generation: str | None,
+    allow_negative_timestamps: bool,
+    as_json: bool,
+) -> int:
+    """Rebuild the indexes of closed and last segments from their logs, also those that never had a time index."""
+    from ..storage.recovery import Rules
+    from ..storage.reindex import generation_of, locked, reindex
+
+    if dry_run + in_place + (out is not None) > 1:
+        raise click.UsageError("--dry-run, --out and --in-place exclude each other")
+    if everything and not in_place:
+        raise click.UsageError("--all needs --in-place")
+    logs = open_logs(paths, topics=topics, partitions=partitions)
+    refuse_inputs(out, logs)
+    size = sum(segment.size_bytes for log in logs for segment in log.segments)
+    report = Report(as_json)
+    with progress("rebuilt", size) as advance:
+        for log in logs:
+            rules = Rules(
+                index_interval_bytes,
+                segment_index_bytes,
+                generation or generation_of(log),
+                allow_negative=allow_negative_timestamps,
+            )
+            with advice_on_locks(), locked(log) if in_place else nullcontext():
+                for segment in reindex(log, rules, advance):
+                    written = write(log, segment, out, in_place, everything)
+                    report.add(segment, written)
+    return report.end(bool(out) or in_place)
+
+
+def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
+    """Keep ``--out`` away from the files that are read."""
+    if out is None:
+        return
+    for log in logs:
+        inside = os.path.dirname(log.path) if log.lone else log.path
+        targets = {os.path.realpath(out), os.path.realpath(target_directory(out, log))}
+        if os.path.realpath(inside) in targets:
+            message = f"{out} is where the logs are; name another, or use --in-place"
+            raise click.BadParameter(message, param_hint="--out")
+
+
+def target_directory(out: str, log: PartitionLog) -> str:
+    """Where a partition's new files go."""
+    return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
+
+
+def write(
+    log: PartitionLog, segment: SegmentFinding, out: str | None, in_place: bool, everything: bool
+) -> list[IndexFinding]:
+    """Write the files of a segment that are to be written; returns those."""
+    from ..storage.files import make_directory
+    from ..storage.reindex import EQUAL, replace, write_aside
+
+    if out is not None:
+        directory = target_directory(out, log)
+        make_directory(directory)
+        for one in segment.indexes:
+            write_aside(one, directory)
+        return list(segment.indexes)
+    written = []
+    for one in segment.indexes if in_place else ():
+        if one.is_finding or (everything and one.state != EQUAL):
+            replace(one)
+            written.append(one)
+    return written
+
+
+class Report:
+    """What is printed."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.rows: list[list[str]] = []
+        self.counts = dict.fromkeys(STATES, 0)
+        self.written = 0
+        self.segments = 0
+        self.damaged = 0
+
+    def add(self, segment: SegmentFinding, written: Sequence[IndexFinding]) -> None:
+        """One segment."""
+        self.segments += 1
+        self.written += len(written)
+        if segment.reason is not None:
+            self.damaged += 1
+            sound = f"sound up to position {segment.valid_bytes} of {segment.size_bytes}"
+            note(f"{segment.path}: {sound}: {segment.reason}; its indexes are those of that part")
+        for one in segment.indexes:
+            self.counts[one.state] += 1
+            if self.as_json:
+                facts = {"path": one.path, "state": one.state, "entries": one.entries}
+                print_json(facts | {"rebuiltEntries": one.rebuilt_entries, "written": one in written})
+            elif one.state != "equal":
+                entries = "-" if one.entries is None else f"{one.entries:,}"
+                self.rows.append([one.path, entries, f"{one.rebuilt_entries:,}", STATES[one.state]])
+
+    def end(self, writes: bool) -> int:
+        """The sum; returns the exit code."""
+        findings = self.counts["missing"] + self.counts["empty"] + self.counts["differs"]
+        if self.as_json:
+            print_json({"segments": self.segments, **self.counts, "written": self.written, "damaged": self.damaged})
+        else:
+            if self.rows:
+                print_table(["file", "entries", "rebuilt", "state"], self.rows, right=[1, 2], shrink=[0])
+            known = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
+            click.echo(f"{counted(self.segments, 'segment')}: {known or 'no indexes'}; {self.written} written")
+        return 0 if writes or not findings + self.damaged else FINDINGS

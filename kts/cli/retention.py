@@ -1,0 +1,173 @@
+"""``kts retention``: which segments would be deleted, when, and what keeps them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import KtsError
+from .codes import UNREADABLE
+from .inputs import filter_options, json_option, open_logs, paths_argument
+from .output import counted, note, print_json, print_table, say, show_bytes
+from .times import UNITS, parse_length, resolve, show_length, show_time
+
+if TYPE_CHECKING:
+    from ..storage.directory import PartitionLog
+    from ..storage.retention import Outlook, Policy
+
+DEFAULT_MS = "7d"
+EPILOG = """\b
+Examples:
+  kts retention DIR
+  kts retention DIR/orders-0 --now 2026-09-20 --retention-ms 7d
+  kts retention DIR/orders-0 --retention-ms -1 --retention-bytes 1000000
+  kts retention DIR --topic orders --log-start-offset 500 --partition 0 --json
+
+Nothing is deleted: this reads only. A segment goes when its largest timestamp, or its file's modification time where no
+record has one, is more than retention.ms ago, and all before it go too: one timestamp from the future keeps everything
+behind it. All records count as replicated; an empty active segment stays.
+"""
+
+
+def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Turn ms, ``7d`` or -1 into ms."""
+    try:
+        return int(value)
+    except ValueError:
+        pass
+    try:
+        return parse_length(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, a number of ms, or -1 for no limit", ctx, param) from error
+
+
+@click.command("retention", short_help="What retention would delete, when, and why not.", epilog=EPILOG)
+@paths_argument
+@filter_options
+@click.option("--now", metavar="TIME", help="The broker's clock, in any spelling of a time. Default: the clock.")
+@click.option("--unit", type=click.Choice(list(UNITS)), help="What an integer given as --now counts. Default ms.")
+@click.option(
+    "--retention-ms",
+    metavar="MS",
+    default=DEFAULT_MS,
+    callback=ms_callback,
+    help="retention.ms: ms, or 12h, 7d; -1 is no limit. Default 7d, as in Kafka.",
+)
+@click.option(
+    "--retention-bytes", metavar="BYTES", type=int, default=-1, help="retention.bytes; -1, the default: none."
+)
+@click.option("--log-start-offset", metavar="N", type=click.IntRange(min=0), help="As if it were there; one partition.")
+@click.option("--cleanup-policy", default="delete", help="delete, compact or both, with a comma. Default delete.")
+@click.option(
+    "--generation", type=click.Choice(["0.10.2", "3.9"]), default="3.9", help="Whose order of rules. Default 3.9."
+)
+@json_option
+def command(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    now: str | None,
+    unit: str | None,
+    retention_ms: int,
+    retention_bytes: int,
+    log_start_offset: int | None,
+    cleanup_policy: str,
+    generation: str,
+    as_json: bool,
+) -> int:
+    """Say for each segment whether retention takes it now, from when on, and what keeps it."""
+    from ..config import LogConfig
+    from ..storage.retention import Policy
+
+    now_ms = resolve(now, "--now", unit, None)
+    if now_ms is None:
+        now_ms = time.time_ns() // 1_000_000
+    try:
+        settings: dict[str, Any] = {"retention.bytes": retention_bytes, "cleanup.policy": cleanup_policy}
+        config = LogConfig.of({"retention.ms": retention_ms, **settings}, generation=generation)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    policy = Policy(config.retention_ms, config.retention_bytes, config.deletes, generation)
+    logs = open_logs(paths, topics=topics, partitions=partitions)
+    if log_start_offset is not None and len(logs) != 1:
+        raise click.UsageError(f"--log-start-offset is of one partition, found {len(logs)}")
+    rows, code = [], 0
+    for log in logs:
+        try:
+            rows += partition_rows(log, policy, now_ms, log_start_offset)
+        except KtsError as error:
+            code = say(f"{log.topic}-{log.partition} is left out: {error}", UNREADABLE)
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return code
+    print_table(
+        ["topic", "partition", "segment", "size", "largest time", "deleted", "why"],
+        [cells(row, now_ms) for row in rows],
+        right=(1, 2, 3),
+        shrink=(6,),
+    )
+    gone = [row for row in rows if row["rule"] is not None]
+    size = sum(row["sizeInBytes"] for row in gone)
+    note(f"at {show_time(now_ms)}: {counted(len(gone), 'segment')} of {len(rows):,} would go, {show_bytes(size)}")
+    return code
+
+
+def partition_rows(
+    log: PartitionLog, policy: Policy, now_ms: int, log_start_offset: int | None
+) -> list[dict[str, Any]]:
+    """The segments of a partition for ``--json``."""
+    from ..storage import retention
+    from ..storage.retained import facts_of
+
+    facts = facts_of(log)
+    if log_start_offset is not None:
+        facts = facts._replace(log_start_offset=max(log_start_offset, facts.log_start_offset))
+    paths = [segment.path for segment in log.segments]
+    told = retention.outlook(facts, policy, now_ms)
+    return [
+        row_of(log, paths[number], one, now_ms, None if one.rule else retention.bytes_missing(facts, policy, number))
+        for number, one in enumerate(told)
+    ]
+
+
+def row_of(log: PartitionLog, path: str, one: Outlook, now_ms: int, bytes_missing: int | None) -> dict[str, Any]:
+    """One segment."""
+    return {
+        "topic": log.topic,
+        "partition": log.partition,
+        "segment": one.segment.base_offset,
+        "sizeInBytes": one.segment.size_bytes,
+        "largestTimestamp": one.segment.largest_timestamp_ms,
+        "fromFileTime": one.segment.from_file,
+        "fromFuture": one.segment.largest_timestamp_ms > now_ms,
+        "rule": one.rule,
+        "deletableAt": one.expires_ms,
+        "bytesMissing": bytes_missing,
+        "keptBy": None if one.rule or one.kept_by is None else one.kept_by.base_offset,
+        "why": one.why,
+        "path": path,
+    }
+
+
+def cells(row: dict[str, Any], now_ms: int) -> list[object]:
+    """A row of the table."""
+    if row["rule"] is not None:
+        when = "now"
+    elif row["deletableAt"] is None:
+        when = "never"
+    else:
+        away = row["deletableAt"] - now_ms
+        when = f"{show_time(row['deletableAt'])}, in {show_length(away)}" if away > 0 else show_time(row["deletableAt"])
+    source = " (file)" if row["fromFileTime"] else ""
+    return [
+        row["topic"],
+        row["partition"],
+        f"{row['segment']:,}",
+        show_bytes(row["sizeInBytes"]),
+        f"{show_time(row['largestTimestamp'])}{source}",
+        when,
+        row["why"],
+    ]

@@ -1,0 +1,120 @@
+"""``kts serve``: a log directory behind a socket, for Kafka's clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .codes import FINE, UNREADABLE
+from .inputs import json_option
+from .output import counted, note, print_json, remark, say
+from .writing import advice_on_locks, parse_settings
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+
+SWITCH_S = 0.001  # how long a thread that computes may make the one that answers wait
+
+EPILOG = """\b
+Examples:
+  kts serve DIR
+  kts serve DIR --listen 127.0.0.1:0 --config num.partitions=3
+  kts serve DIR --config log.message.timestamp.type=LogAppendTime --config auto.create.topics.enable=false
+
+\b
+DIR is a new or empty directory, one that kts served before, or Kafka's own log directory (its broker stopped). The
+address it listens on is the one line on stdout. SIGTERM and Ctrl-C answer what is in work and close the logs cleanly.
+"""
+
+
+@click.command("serve", short_help="Serve a log directory to Kafka's clients.", epilog=EPILOG)
+@click.argument("directory", metavar="DIR")
+@click.option(
+    "--listen", default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT", help="Port 0 is any free one."
+)
+@click.option(
+    "--config", "settings", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
+)
+@click.option("--insecure", is_flag=True, help="Allow an address that other machines reach: there is no password.")
+@json_option
+def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bool, as_json: bool) -> int:
+    """Serve the topics of a log directory: a broker of one, for tests, replicas and migration.
+
+    Producers, consumers, groups and admin clients of every Kafka version from 0.9 on may connect, from this machine
+    only. Transactions are refused.
+    """
+    from ..broker.broker import Broker
+    from ..broker.network.listening import check_address, parse_address
+    from ..broker.topics.settings import BrokerConfig
+    from ..errors import InvalidRequestError
+
+    parsed = parse_settings(settings)
+    try:
+        host, port = parse_address(listen)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--listen'") from error
+    try:
+        check_address(host, insecure)
+    except InvalidRequestError as error:
+        raise click.BadParameter(f"{error}; --insecure allows it", param_hint="'--listen'") from error
+    try:
+        config = BrokerConfig.of(parsed)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--config'") from error
+    logging.basicConfig(level=logging.WARNING, format="kts: %(message)s", stream=sys.stderr)
+    with advice_on_locks():
+        broker = Broker(directory, config)
+    with broker:
+        return serve(broker, host, port, insecure, as_json)
+
+
+def tell_what_was_found(broker: Broker) -> None:
+    """What is in the directory and not served as it was."""
+    for name, why in broker.topics.left_alone:
+        note(f"{name} is left alone: {why}")
+    for problem in broker.coordinator.journal.problems:
+        note(problem)
+    if adopted := broker.topics.adopted:
+        found = counted(len(adopted), "topic")
+        note(f"{found} found whose settings are not known: nothing of them expires until retention.ms is set")
+
+
+def serve(broker: Broker, host: str, port: int, insecure: bool, as_json: bool) -> int:
+    """Serve until a signal comes."""
+    from ..broker.network.listening import show_address
+    from ..broker.network.server import Server, run_until
+
+    async def until_signal() -> None:
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        tell_what_was_found(broker)
+        async with Server(broker, host, port, insecure=insecure) as server:
+            address, topics = show_address(*server.address), len(broker.topics.names())
+            if as_json:
+                node = {"node_id": broker.node_id, "cluster_id": broker.cluster_id}
+                print_json({"listen": address, **node, "topics": topics})
+            else:
+                click.echo(address)
+            sys.stdout.flush()
+            remark(f"serving {counted(topics, 'topic')}; clients connect to {address}")
+            remark("Ctrl-C stops it")
+            await stop.wait()
+            remark("closing the logs")
+        await asyncio.to_thread(broker.close)  # as long as a second signal only asks for what is being done
+
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        run_until(until_signal())
+    except OSError as error:
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        return say(f"{show_address(host, port)}: {why}", UNREADABLE)
+    return FINE

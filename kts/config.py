@@ -1,0 +1,324 @@
+"""Topic and broker configuration: Kafka's names, units, defaults and limits, as ``LogConfig``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from .compression import CODEC_NAMES
+
+GENERATIONS = ("0.10.2", "3.9")
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+MAX_MESSAGE_BYTES = {"0.10.2": 1_000_012, "3.9": 1_048_588}
+COMPRESSION_TYPES = ("producer", "uncompressed", *CODEC_NAMES[1:])
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+POLICIES = ("compact", "delete")
+
+# Every message format version, oldest first: its name, the highest internal version ("-IV") of it, its magic.
+_FORMATS = {name: (-1, 0) for name in ("0.8.0", "0.8.1", "0.8.2", "0.9.0")}
+_FORMATS |= {"0.10.0": (1, 1), "0.10.1": (2, 1), "0.10.2": (0, 1)}
+_NEWER = "0.11.0:2 1.0:0 1.1:0 2.0:1 2.1:2 2.2:1 2.3:1 2.4:1 2.5:0 2.6:0 2.7:2 2.8:1 "
+_NEWER += "3.0:1 3.1:0 3.2:0 3.3:3 3.4:0 3.5:2 3.6:2 3.7:4 3.8:0 3.9:0"
+_FORMATS |= {name: (int(highest), 2) for name, _, highest in (entry.partition(":") for entry in _NEWER.split())}
+
+FORMAT_VERSIONS = tuple(_FORMATS)
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class _Limits(NamedTuple):
+    """Least value in 0.10.2 and in 3.9, greatest value."""
+
+    least_0_10: int = 0
+    least: int = 0
+    greatest: int = INT64_MAX
+
+
+_INTEGERS = {
+    "message_timestamp_difference_max_ms": _Limits(),
+    "message_timestamp_before_max_ms": _Limits(),
+    "message_timestamp_after_max_ms": _Limits(),
+    "segment_bytes": _Limits(14, 14, INT32_MAX),
+    "segment_ms": _Limits(0, 1),
+    "segment_jitter_ms": _Limits(),
+    "segment_index_bytes": _Limits(0, 4, INT32_MAX),
+    "index_interval_bytes": _Limits(0, 0, INT32_MAX),
+    "retention_ms": _Limits(-INT64_MAX - 1, -1),
+    "retention_bytes": _Limits(-INT64_MAX - 1, -INT64_MAX - 1),
+    "max_message_bytes": _Limits(0, 0, INT32_MAX),
+    "file_delete_delay_ms": _Limits(),
+    "delete_retention_ms": _Limits(),
+    "flush_messages": _Limits(0, 1),
+    "flush_ms": _Limits(),
+    "min_insync_replicas": _Limits(1, 1, INT32_MAX),
+    "max_compaction_lag_ms": _Limits(1, 1),
+}
+_BOOLEANS = ("preallocate", "message_downconversion_enable", "allow_negative_timestamps")
+
+
+class _Other(NamedTuple):
+    """Another name of a setting: a broker's, or the one of KIP-32."""
+
+    field: str
+    limits: _Limits = _Limits()
+    unit_ms: int = 1
+    unlimited: bool = False  # every negative number means -1
+
+
+# In Kafka's order of precedence; a topic's own name comes before all of them.
+_OTHER_NAMES = {
+    "max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
+    "internal.segment.bytes": _Other("segment_bytes", _INTEGERS["segment_bytes"]),
+    "log.roll.ms": _Other("segment_ms", _Limits(1, 1)),
+    "log.roll.hours": _Other("segment_ms", _Limits(1, 1, INT32_MAX), HOUR_MS),
+    "log.roll.jitter.ms": _Other("segment_jitter_ms"),
+    "log.roll.jitter.hours": _Other("segment_jitter_ms", _Limits(0, 0, INT32_MAX), HOUR_MS),
+    "log.retention.ms": _Other("retention_ms", _INTEGERS["retention_bytes"], 1, True),
+    "log.retention.minutes": _Other("retention_ms", _Limits(-INT32_MAX - 1, -INT32_MAX - 1, INT32_MAX), 60_000, True),
+    "log.retention.hours": _Other("retention_ms", _Limits(-INT32_MAX - 1, -INT32_MAX - 1, INT32_MAX), HOUR_MS, True),
+    "log.flush.interval.ms": _Other("flush_ms"),
+    "log.flush.scheduler.interval.ms": _Other("flush_ms"),
+    "log.index.size.max.bytes": _Other("segment_index_bytes", _Limits(4, 4, INT32_MAX)),
+    "log.flush.interval.messages": _Other("flush_messages", _Limits(1, 1)),
+    "log.segment.delete.delay.ms": _Other("file_delete_delay_ms"),
+    "log.cleaner.delete.retention.ms": _Other("delete_retention_ms"),
+    "log.cleaner.max.compaction.lag.ms": _Other("max_compaction_lag_ms", _Limits(1, 1)),
+    "message.max.bytes": _Other("max_message_bytes", _INTEGERS["max_message_bytes"]),
+}
+for _name in (
+    "segment_bytes retention_bytes index_interval_bytes cleanup_policy preallocate message_format_version "
+    "message_timestamp_type message_timestamp_difference_max_ms message_timestamp_before_max_ms "
+    "message_timestamp_after_max_ms message_downconversion_enable"
+).split():
+    _OTHER_NAMES["log." + _name.replace("_", ".")] = _Other(_name, _INTEGERS.get(_name, _Limits()))
+
+
+# Settings of topics that a log does not ask for which is not cleaned, replicated or tiered.
+WITHOUT_EFFECT = frozenset(
+    "min.compaction.lag.ms min.cleanable.dirty.ratio unclean.leader.election.enable compression.gzip.level "
+    "compression.lz4.level compression.zstd.level leader.replication.throttled.replicas remote.log.copy.disable "
+    "follower.replication.throttled.replicas remote.storage.enable remote.log.delete.on.disable local.retention.ms "
+    "local.retention.bytes log.cleaner.min.compaction.lag.ms log.cleaner.min.cleanable.ratio log.local.retention.ms "
+    "log.local.retention.bytes".split()
+)
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What a topic is set to; fields are Kafka's topic settings with underscores, in ms and bytes.
+
+    Attributes
+    ----------
+    generation : str
+        "0.10.2" or "3.9", whose limits and defaults hold; by default that of the message format.
+    max_message_bytes : int
+        -1 stands for the generation's default: 1000012 or 1048588.
+    message_timestamp_before_max_ms, message_timestamp_after_max_ms : int
+        Take the value of ``message_timestamp_difference_max_ms`` while they are 2^63-1 (KIP-937).
+    allow_negative_timestamps : bool
+        Not Kafka's: times before 1970 as KIP-228 proposed them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The setting, what is valid, what was found.
+
+    Notes
+    -----
+    Source: LogConfig, KafkaConfig, ServerTopicConfigSynonyms; ApiVersion and MetadataVersion for the formats.
+    """
+
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_difference_max_ms: int = INT64_MAX
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = INT64_MAX
+    message_format_version: str = ""
+    segment_bytes: int = 2**30
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 2**20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    max_message_bytes: int = -1
+    compression_type: str = "producer"
+    cleanup_policy: str = "delete"
+    file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = DAY_MS
+    preallocate: bool = False
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    min_insync_replicas: int = 1
+    message_downconversion_enable: bool = True
+    max_compaction_lag_ms: int = INT64_MAX
+    allow_negative_timestamps: bool = False
+    generation: str = ""
+
+    def __post_init__(self) -> None:
+        if self.generation not in ("", *GENERATIONS):
+            raise ValueError(f"generation: expected {' or '.join(GENERATIONS)}, found {self.generation!r}")
+        version = self.message_format_version or self.generation or GENERATIONS[-1]
+        generation = self.generation or GENERATIONS[_magic(version, GENERATIONS[-1]) == 2]
+        _magic(version, generation)
+        made: dict[str, Any] = {"generation": generation, "message_format_version": version}
+        if self.max_message_bytes == -1:
+            made["max_message_bytes"] = MAX_MESSAGE_BYTES[generation]
+        for field in fields(self):
+            if field.name not in made:
+                name, value = field.name, getattr(self, field.name)
+                made[name] = _parsed(name, _dotted(name), value, generation, _INTEGERS.get(name))
+        for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+            if made[name] == INT64_MAX:
+                made[name] = made["message_timestamp_difference_max_ms"]
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any] | LogConfig | None = None, *, generation: str | None = None) -> LogConfig:
+        """Settings by Kafka's dotted names, a topic's or a broker's.
+
+        Parameters
+        ----------
+        config : mapping, LogConfig or None
+            Values as text or as Python values; None is "not set". A topic's name beats a broker's, and ms beat minutes,
+            which beat hours. ``max.message.time.difference.ms`` is KIP-32's name of the difference limit,
+            ``internal.segment.bytes`` that of Kafka 4 for small segments. What brokers have for cleaning, replication,
+            tiers and codec levels is passed over.
+        generation : str, optional
+            "0.10.2" or "3.9"; None is that of ``message.format.version``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An unknown name (with the nearest known one) or a bad value.
+        """
+        if generation is not None and generation not in GENERATIONS:
+            raise ValueError(f"generation: expected {' or '.join(GENERATIONS)}, found {generation!r}")
+        if isinstance(config, LogConfig):
+            return config if generation in (None, config.generation) else replace(config, generation=generation)
+        if not isinstance(config, Mapping | None):
+            raise TypeError(f"config: expected a mapping of settings or a LogConfig, found {type(config).__name__}")
+        items = [(key, value) for key, value in (config or {}).items() if key not in WITHOUT_EFFECT]
+        given = {_known(key): value for key, value in items if value is not None}
+        version = given.get("message.format.version", given.get("log.message.format.version"))
+        if version is not None:
+            version = _text("message.format.version", version)
+            _magic(version, generation or GENERATIONS[-1])
+        shell = cls(message_format_version=version or "", generation=generation or "")
+        values: dict[str, Any] = {}
+        ranked = [*_TOPIC_NAMES, *_OTHER_NAMES]
+        for key in sorted(given, key=ranked.index, reverse=True):
+            name = _TOPIC_NAMES.get(key)
+            if name is not None:
+                values[name] = _parsed(name, key, given[key], shell.generation, _INTEGERS.get(name))
+            else:
+                other = _OTHER_NAMES[key]
+                value = _parsed(other.field, key, given[key], shell.generation, other.limits)
+                if other.unlimited and not (value := max(value, -1)):
+                    raise ValueError(f"{key}: expected 1 or more, or -1 for no limit, found {given[key]!r}")
+                values[other.field] = value * other.unit_ms if other.unit_ms > 1 and value > 0 else value
+        return cls(**values | {"generation": shell.generation})
+
+    @cached_property
+    def magic(self) -> int:
+        """Magic of the topic's format: 0, 1 or 2."""
+        return _magic(self.message_format_version, self.generation)
+
+    @cached_property
+    def compacted(self) -> bool:
+        """Whether the policy contains ``compact``, so that records need keys."""
+        return "compact" in self.cleanup_policy.split(",")
+
+    @cached_property
+    def deletes(self) -> bool:
+        """Whether the policy contains ``delete``, so that time and size limits hold."""
+        return "delete" in self.cleanup_policy.split(",")
+
+    @cached_property
+    def max_segment_ms(self) -> int:
+        """``segment.ms``; where the topic is compacted, 3.9 rolls by ``max.compaction.lag.ms`` if that is less."""
+        by_lag = self.compacted and self.generation != "0.10.2"
+        return min(self.segment_ms, self.max_compaction_lag_ms) if by_lag else self.segment_ms
+
+    def to_properties(self) -> dict[str, str]:
+        """All settings by their dotted names as text, as ``of`` takes them."""
+        values = {name: getattr(self, field) for name, field in _TOPIC_NAMES.items()}
+        return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
+
+
+def _dotted(name: str) -> str:
+    return name.replace("_", ".")
+
+
+_TOPIC_NAMES = {_dotted(field.name): field.name for field in fields(LogConfig) if field.name != "generation"}
+
+
+def _known(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"config: expected settings named by str, found {key!r}")
+    if key not in _TOPIC_NAMES and key not in _OTHER_NAMES:
+        near = get_close_matches(key.replace("_", "."), [*_TOPIC_NAMES, *_OTHER_NAMES], n=1, cutoff=0)
+        raise ValueError(f"config: unknown setting {key!r}; the nearest name is {near[0]}")
+    return key
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{key}: expected text, found {value!r}")
+    return value.strip()
+
+
+def _magic(version: str, generation: str) -> int:
+    """Magic of a message format version (its first two parts count, three below 1.0)."""
+    parts = version.split(".")
+    stem, _, internal = ".".join(parts[: 3 if parts[0] == "0" else 2]).partition("-IV")
+    highest, magic = _FORMATS.get(stem, (-1, 9))
+    known = "-IV" not in version or internal in map(str, range(highest + 1))
+    if not known or magic > (1 if generation == "0.10.2" else 2):
+        raise ValueError(f"message.format.version: expected a release from 0.8.0 to {generation}, found {version!r}")
+    return magic
+
+
+def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | None) -> Any:
+    """A value as its field has it; ``key`` is what it was called."""
+    if name in _INTEGERS and limits is not None:
+        return _integer(key, value, limits.least_0_10 if generation == "0.10.2" else limits.least, limits.greatest)
+    if name in _BOOLEANS:
+        if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        if not isinstance(value, bool):
+            raise ValueError(f"{key}: expected true or false, found {value!r}")
+        return value
+    if name == "cleanup_policy" and isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
+    text = _text(key, value)
+    if name == "cleanup_policy":
+        policies = [policy.strip() for policy in text.split(",")] if text else []
+        if any(policy not in POLICIES for policy in policies):
+            raise ValueError(f"{key}: expected {', '.join(POLICIES)} or both, found {value!r}")
+        return ",".join(policies)
+    choices = {"message_timestamp_type": TIMESTAMP_TYPES, "compression_type": COMPRESSION_TYPES}.get(name)
+    if name == "compression_type" and generation == "0.10.2":
+        choices = COMPRESSION_TYPES[:-1]  # zstd came with 2.1
+    if choices is not None and text not in choices:
+        raise ValueError(f"{key}: expected one of {', '.join(choices)}, found {value!r}")
+    return text
+
+
+def _integer(key: str, value: Any, least: int, greatest: int) -> int:
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        number = int(value)
+    elif isinstance(value, (bool, float, str)) or not hasattr(value, "__index__"):
+        raise ValueError(f"{key}: expected an integer, found {value!r}")
+    else:
+        number = int(value.__index__())
+    if not least <= number <= greatest:
+        names = {INT32_MAX: "2^31-1", INT64_MAX: "2^63-1", -INT32_MAX - 1: "-2^31", -INT64_MAX - 1: "-2^63"}
+        least_name, greatest_name = names.get(least, least), names.get(greatest, greatest)
+        raise ValueError(f"{key}: expected {least_name} to {greatest_name}, found {value!r}")
+    return number

@@ -1,0 +1,98 @@
+"""Names of the files and directories in a log directory.
+
+Layout::
+
+    <log directory>/
+      <topic>-<partition>/                 also <topic>-<partition>.<32 hex digits>-delete | -future | -stray
+        <20 digits>.log .index .timeindex .txnindex .snapshot     suffixes .deleted .cleaned .swap: not live
+        <20 digits>-<id>.log ...                                  a copy in tiered storage
+        leader-epoch-checkpoint, partition.metadata
+      log-start-offset-checkpoint, replication-offset-checkpoint, ...
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state", "__remote_log_metadata"}
+)
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+_FILE = re.compile(
+    r"(?P<base>[0-9]{20})(?P<id>-[A-Za-z0-9_-]+)?"
+    r"(?P<suffix>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
+    r"(?P<transition>\.deleted|\.cleaned|\.swap)?"
+)
+_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|stray)")
+_TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
+
+
+class FileName(NamedTuple):
+    """The parts of a segment file's name."""
+
+    base_offset: int
+    suffix: str  # .log .index .timeindex .txnindex .snapshot
+    tier_id: str  # what follows the base offset in tiered storage, else empty
+    transition: str  # .deleted .cleaned .swap, or empty when live
+
+
+class DirectoryName(NamedTuple):
+    """The parts of a partition directory's name."""
+
+    topic: str
+    partition: int
+    state: str  # delete, future, stray, or empty when live
+
+
+def parse_file_name(name: str) -> FileName | None:
+    """The parts of a segment file's name, or None for any other file."""
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    base = int(match["base"])
+    if base >= 2**63:
+        return None
+    return FileName(base, match["suffix"], (match["id"] or "")[1:], match["transition"] or "")
+
+
+def parse_directory_name(name: str) -> DirectoryName | None:
+    """The parts of a partition directory's name (split at the last dash), or None for any other directory."""
+    state = ""
+    moved = _MOVED.fullmatch(name)
+    if moved is not None:
+        name, state = moved["name"], moved["state"]
+    match = _DIRECTORY.fullmatch(name)
+    if match is None or int(match["partition"]) >= 2**31:
+        return None
+    return DirectoryName(match["topic"], int(match["partition"]), state)
+
+
+def partition_of_file(path: str) -> tuple[str, int]:
+    """Topic and partition of a segment file, from its own name or the directories around it.
+
+    Known are ``<topic>-<p>/x.log``, tiered storage's ``<topic>-<p>-<topic id>/x.log`` and
+    ``<topic>-<topic id>/<p>/x.log``, and a file called ``<topic>-<p>.log``.
+    Anything else is partition 0 of a topic named like the directory.
+    """
+    path = os.path.abspath(path)
+    parent = os.path.basename(os.path.dirname(path))
+    stem = os.path.basename(path).split(".log")[0]
+    own = None if parse_file_name(f"{stem}.log") else parse_directory_name(stem)
+    known = own or parse_directory_name(parent)
+    if known is not None and not (known.topic.isdigit() and own):
+        return known.topic, known.partition
+    tiered = _TOPIC_ID.fullmatch(parent)
+    if tiered is not None and (known := parse_directory_name(tiered["name"])) is not None:
+        return known.topic, known.partition
+    if parent.isdigit():
+        tiered = _TOPIC_ID.fullmatch(os.path.basename(os.path.dirname(os.path.dirname(path))))
+        if tiered is not None:
+            return tiered["name"], int(parent)
+    return parent or "unnamed", 0

@@ -1,0 +1,219 @@
+"""One segment that is written to: its log and both indexes, appended, truncated, closed and searched as Kafka does."""
+
+from __future__ import annotations
+
+from kts.errors import (
+    CorruptRecordError,
+    IndexFullError,
+    InvalidOffsetError,
+    LogStorageError,
+)
+from kts.model import NO_TIMESTAMP
+from kts.storage.index_file import GREATEST_RELATIVE_OFFSET
+from kts.storage.rebuilding import Rebuilt
+from kts.storage.segment_reading import SegmentReading
+from kts.storage.shallow import Slices, header
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+
+
+class LogSegment(SegmentReading):
+    """A writable segment; see ``SegmentFiles`` for how it is made.
+
+    Notes
+    -----
+    Written to by one thread; others may read at the same time, up to ``size``. Only a segment that is written to holds
+    descriptors. Source: LogSegment of 0.10.2.2 and 3.9.2.
+    """
+
+    # --- appending --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: bytes | bytearray | memoryview,
+        first_offset: int,
+        largest_offset: int,
+        largest_timestamp_ms: int,
+        offset_of_largest_timestamp: int,
+        entries: int = 1,
+    ) -> None:
+        """Write a set of whole entries behind the others, and what the indexes get of it.
+
+        Parameters
+        ----------
+        records : buffer
+            Validated bytes.
+        first_offset, largest_offset : int
+            Of the set.
+        largest_timestamp_ms, offset_of_largest_timestamp : int
+            Of the set, the offset is shallow. The 3.9 generation reads them from each batch's header.
+        entries : int
+            Shallow entries in the set.
+
+        Raises
+        ------
+        InvalidOffsetError
+            An offset does not fit, or is not in order.
+        LogStorageError
+            Writing failed; everything is as before, or ``failed`` is set.
+        """
+        count = len(records)
+        if not count:
+            return
+        log = self._log if self._log is not None and self.failed is None else self._writable()
+        if not self.fits(largest_offset):
+            most = self.base_offset + GREATEST_RELATIVE_OFFSET
+            message = f"expected an offset from {self.base_offset} to {most}, found {largest_offset}"
+            raise InvalidOffsetError(message, path=self.path, offset=largest_offset)
+        position = self.size
+        before = self._largest, self._offset_of_largest, self._since_last_entry, self._rolling_base
+        marks = self.offset_index.entries, self.time_index.entries
+        self._log_dirty = True
+        try:
+            log.write(records, position)
+            if self._batches_are_indexed:
+                self._index_batches(records, count, position, largest_timestamp_ms, entries)
+            else:
+                self._index_set(count, position, first_offset, largest_timestamp_ms, offset_of_largest_timestamp)
+            self.size = position + count
+        except BaseException as error:
+            if self.shipped and isinstance(error, (IndexFullError, InvalidOffsetError)):
+                self.size = position + count
+                raise
+            self._largest, self._offset_of_largest, self._since_last_entry, self._rolling_base = before
+            self._put_back(position, *marks)
+            raise
+
+    @property
+    def entry_is_due(self) -> bool:
+        """Whether the next set gets an index entry, if it is appended here."""
+        return self._since_last_entry > self._interval
+
+    def _index_set(
+        self, count: int, position: int, first_offset: int, timestamp_ms: int, timestamp_offset: int
+    ) -> None:
+        """0.10.2: at most one index entry for a set, with its first offset."""
+        if position == 0:
+            self._rolling_base = timestamp_ms
+        if timestamp_ms > self._largest and (timestamp_ms != NO_TIMESTAMP or not self._allow_negative):
+            self._largest, self._offset_of_largest = timestamp_ms, timestamp_offset
+        if self._since_last_entry > self._interval:
+            self._add_entry(first_offset, position)
+        self._since_last_entry += count
+
+    def _index_batches(
+        self, records: bytes | bytearray | memoryview, count: int, position: int, timestamp_ms: int, entries: int
+    ) -> None:
+        """3.9: an index entry for each batch that passes the interval, with its last offset."""
+        at = 0
+        while at + 26 <= count:
+            _, size, _, last_offset, largest, _ = header(records, at)
+            if self._allow_negative and largest == NO_TIMESTAMP:
+                largest = timestamp_ms if entries == 1 else self._hidden_timestamp(records[at : at + size])
+            if position == 0:
+                self._rolling_base = largest
+            if largest > self._largest and (largest != NO_TIMESTAMP or not self._allow_negative):
+                self._largest, self._offset_of_largest = largest, last_offset
+            if self._since_last_entry > self._interval:
+                self._add_entry(last_offset, position)
+            self._since_last_entry += size
+            position += size
+            at += size
+
+    def _add_entry(self, offset: int, position: int) -> None:
+        if not self.shipped and self.indexes_are_full:
+            return  # it stops growing; the log rolls before
+        self.offset_index.append(offset, position)
+        self.time_index.maybe_append(self._largest, self._offset_of_largest)
+        self._since_last_entry = 0
+
+    def _put_back(self, size: int, entries: int, time_entries: int) -> None:
+        """Make files as they were before a failed append."""
+        try:
+            log = self._writable()
+            log.truncate(size)
+            if self.config.preallocate:
+                log.truncate(max(size, self.config.segment_bytes))
+            if self.offset_index.entries != entries or self.offset_index.dirty:
+                self.offset_index.cut(entries)
+            if self.time_index.entries != time_entries or self.time_index.dirty:
+                self.time_index.cut(time_entries)
+        except LogStorageError as error:
+            self._fail(error)
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop every entry that reaches an offset, and those behind it.
+
+        Returns
+        -------
+        int
+            Bytes that were cut off the log.
+
+        Notes
+        -----
+        Where no entry reaches the offset, 0.10.2 leaves the indexes as they are; 3.9 enlarges them.
+        """
+        entry = self.translate_offset(offset)
+        if entry is None and not self._batches_are_indexed:
+            return 0
+        log = self._writable()
+        self.offset_index.truncate_to(offset)
+        if entry is not None and not self.shipped:  # 0.10.2 keeps that of an entry which the offset lies inside of
+            self.offset_index.truncate_to_position(entry.position)
+        self.time_index.truncate_to(offset)
+        self.resize_indexes()
+        cut = 0
+        if entry is not None:
+            cut = self.size - entry.position
+            self.size = entry.position
+            self._log_dirty = True
+            self._take_back(self.size)
+            log.truncate(entry.position)
+        if self.size == 0:
+            self.created_ms = now_ms
+            self._rolling_base = None
+        self._since_last_entry = 0
+        if self._largest >= 0 or self._allow_negative:
+            self._load_largest()
+        return cut
+
+    def _load_largest(self) -> None:
+        """Greatest timestamp from the last time-index entry, and from the entries behind its place."""
+        self._largest, self._offset_of_largest = self._last_time_entry()
+        start = self.offset_index.lookup(self._offset_of_largest)[1]
+        slices = Slices(self.log_file(), start, self.size)
+        for batches in slices:
+            times = batches.column("maxTimestamp")
+            for row in (times == NO_TIMESTAMP).nonzero()[0].tolist() if self._allow_negative else []:
+                hidden = self._hidden_timestamp(batches.entry(row))
+                if hidden != NO_TIMESTAMP and hidden > self._largest:
+                    self._largest, self._offset_of_largest = hidden, int(batches.column("lastOffset")[row])
+            row = int(times.argmax())
+            if times[row] > self._largest and times[row] != NO_TIMESTAMP:
+                self._largest, self._offset_of_largest = int(times[row]), int(batches.column("lastOffset")[row])
+        if slices.reason is not None and slices.position < self.size:
+            raise CorruptRecordError(slices.reason, path=self.path, position=slices.position)
+
+    def adopt(self, rebuilt: Rebuilt) -> None:
+        """Take what a rebuild found: write both indexes, and cut the log."""
+        try:
+            log = self._writable()
+            self.offset_index.reset(rebuilt.offset_index)
+            self.time_index.reset(rebuilt.time_index)
+            self._largest, self._offset_of_largest = rebuilt.largest_timestamp_ms, rebuilt.offset_of_largest
+            if self._largest == NO_TIMESTAMP:
+                self._largest = self._least
+            if rebuilt.error is not None:
+                return
+            if rebuilt.valid_bytes < self.size:
+                self.size = rebuilt.valid_bytes
+                self._log_dirty = True
+                self._take_back(self.size)
+                log.truncate(rebuilt.valid_bytes)
+            self.offset_index.trim()
+            self.time_index.trim()
+        except LogStorageError as error:
+            self._fail(error)
+            raise
