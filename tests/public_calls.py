@@ -12,9 +12,23 @@ import pyarrow as pa
 
 import kts
 from kts.compression import CODEC_NAMES
+from kts.config import LogConfig
+from kts.validator import validate, validate_follower
 
 Call = Callable[[], Any]
 KINDS = [(magic, name) for magic in (0, 1, 2) for name in CODEC_NAMES if magic == 2 or name != "zstd"]
+# magic and codec of a set, format and compression.type of the topic
+APPENDS = [
+    (2, "none", 2, "producer"),
+    (1, "none", 1, "producer"),
+    (2, "lz4", 2, "producer"),
+    (2, "none", 2, "gzip"),
+    (2, "snappy", 2, "zstd"),
+    (2, "none", 1, "producer"),
+    (1, "gzip", 2, "producer"),
+    (1, "lz4", 1, "uncompressed"),
+    (0, "none", 1, "lz4"),
+]
 
 
 def rows(count: int, headers: bool) -> pa.RecordBatch:
@@ -107,6 +121,28 @@ def index_calls(count: int) -> dict[str, Call]:
     return calls
 
 
+def append_calls(count: int) -> dict[str, Call]:
+    """What a leader and a follower do with sets: kept in place, decompressed to be looked at, written anew, refused."""
+    formats = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
+    calls: dict[str, Call] = {}
+    for magic, codec, to, compression in APPENDS:
+        batch = rows(count, headers=magic == to == 2)
+        data = kts.encode(batch, magic=magic, compression=codec, batch_bytes=2**20)
+        keys = {"message.format.version": formats[to], "compression.type": compression}
+        sound, strict = (LogConfig.of(keys | more, generation="3.9") for more in ({}, {"cleanup.policy": "compact"}))
+        name = f"magic {magic} {codec} to {to} {compression}"
+        calls[f"{name}: append"] = lambda data=data, config=sound: validate(data, offset=7, now_ms=5, config=config)
+        calls[f"{name}: append, no key"] = lambda data=data, config=strict: validate(
+            data, offset=7, now_ms=5, config=config
+        )
+        calls[f"{name}: follow"] = lambda data=data, config=sound: validate_follower(data, end_offset=0, config=config)
+        broken = data[:-1] + bytes([data[-1] ^ 1])
+        calls[f"{name}: follow, wrong CRC"] = lambda data=broken, config=sound: validate_follower(
+            data, end_offset=0, config=config
+        )
+    return calls
+
+
 def argument_calls() -> dict[str, Call]:
     """Arguments that are refused."""
     return {
@@ -130,7 +166,7 @@ def groups(count: int) -> dict[str, dict[str, Call]]:
         if magic == max(m for m, name in KINDS if name == codec):
             calls |= damaged_calls(magic, codec, count)
         found[codec] |= {f"magic {magic} {codec}: {name}": run for name, run in calls.items()}
-    return found | {"indexes": index_calls(count), "arguments": argument_calls()}
+    return found | {"indexes": index_calls(count), "arguments": argument_calls(), "appending": append_calls(count)}
 
 
 def plain(value: Any) -> Any:

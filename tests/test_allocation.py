@@ -17,7 +17,9 @@ HERE = Path(__file__).parent / "allocation"
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # A failed malloc in snappy's library, which is written in Rust, ends the process: nothing that a caller could handle.
-C_RUNS = [("kts", group) for group in CODECS] + [("libraries", group) for group in ("gzip", "lz4", "zstd")]
+C_RUNS = [("kts", group) for group in (*CODECS, "appending")] + [
+    ("libraries", group) for group in ("gzip", "lz4", "zstd")
+]
 READ = {"decode", "decode views", "iter_decode", "iter_decode views", "iter_decode abandoned", "max_timestamp"}
 MAKERS = {
     "kts": READ | {"scan_batches", "encode", "encode, preserve_batches"},
@@ -26,6 +28,8 @@ MAKERS = {
     ("libraries", "gzip"): {"encode", "encode, preserve_batches"},
     "libraries": READ,
     ("python", "indexes"): {"TimeIndex.lookup_many", "TimeIndex.entries", "OffsetIndex.lookup_many"},
+    ("kts", "appending"): {"append, no key"},  # decompressors and their memory are kept
+    ("python", "appending"): {"append", "follow"},
     ("python", "arguments"): {"decode, no buffer", "encode, no rows"},
 }  # fmt: skip
 
@@ -77,7 +81,7 @@ def test_c_memory_that_is_refused_is_a_memory_error(kind: str, group: str, faili
     check(kind, group, run(kind, group, {"LD_PRELOAD": str(failing_malloc)}))
 
 
-@pytest.mark.parametrize("group", [*CODECS, "indexes", "arguments"])
+@pytest.mark.parametrize("group", [*CODECS, "indexes", "arguments", "appending"])
 def test_memory_for_objects_that_is_refused_is_a_memory_error(group: str) -> None:
     if importlib.util.find_spec("_testcapi") is None:
         pytest.skip("this Python has no _testcapi, whose hook refuses memory")

@@ -42,12 +42,29 @@ TABLES = {
         "Greatest timestamp": [f"v1 {codec} {size}" for size in ("100 B", "1 KB") for codec in LEGACY[1:]]
         + [f"v2 {codec} {size}" for size in ("100 B", "1 KB") for codec in CODECS[1:]],
     },
+    "rebuild": {"Rebuild of both indexes": ["v2 none 100 B", "v2 lz4 100 B", "v1 none 100 B", "v1 lz4 100 B"]},
     "checksums": {"Checksums": ["50", "130", "1,100", "16,384", "1,048,576"]},
     "encode": {
         "Encode": ["v2 none", "v2 lz4 level 0", "v1 none", "v1 lz4 level 0", "v2 lz4 level 9", "v2 zstd level 3"]
     },
+    "append": {
+        "Leader append through kts.Log": [
+            f"v{magic} none {size}" for magic in (2, 1) for size in ("100 B", "1 KB") for _ in range(2)
+        ],
+        "The validator, against Kafka": None,
+    },
     "memory": {"Memory of a stream": [f"v2 {codec} 100 B" for codec in ("none", "lz4") for _ in range(3)]},
     "timeindex": {"Time index lookups": None},
+    "broker": {
+        "A broker on the wire": ["kafka-python", "librdkafka"],
+        "One small request after the other": [
+            "ApiVersions",
+            "Metadata",
+            "Produce, 1 record",
+            "Fetch, 1 record",
+            "ListOffsets",
+        ],
+    },
 }
 
 

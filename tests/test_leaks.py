@@ -17,7 +17,7 @@ DIRECTORY_LOOPS = 500
 SLACK = {"kib": 128, "blocks": 1000, "arrow": 0, "descriptors": 0, "threads": 0}
 DIRECTORY_SLACK = SLACK | {"kib": 512, "blocks": 400}
 READ = ["decode", "decode views", "iter_decode", "iter_decode views", "iter_decode abandoned", "max_timestamp"]
-CALLS = [*READ, "scan_batches", "valid_bytes", "encode"]
+CALLS = [*READ, "scan_batches", "valid_bytes", "encode", "append", "follow"]
 INDEX = ["", ".lookup", ".lookup_many", ".entries", ".check"]
 
 pytestmark = pytest.mark.skipif(

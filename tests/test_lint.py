@@ -16,7 +16,9 @@ import pytest
 import kts
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted([*(ROOT / "kts").rglob("*.py"), *(ROOT / "pyspark_kts").rglob("*.py"), ROOT / "kts_command.py"])
+SINGLE = ["kts_command.py", "kts_pytest.py"]
+FOLDERS = ["kts", "pyspark_kts"]
+SOURCES = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.py")) + [ROOT / name for name in SINGLE]
 EXTENSIONS = sorted((ROOT / "kts").glob("*.pyx"))
 
 # A module imports from lower floors only; inside a folder there is an order in which nothing imports what comes later.
@@ -24,15 +26,24 @@ FLOORS = {
     "kts.errors": 0,
     "kts.model": 0,
     "kts.compression": 1,
+    "kts.shipped": 1,
+    "kts.config": 1.5,
     "kts._timeindex": 1,
     "kts._codec": 2,
     "kts.columns": 3,
     "kts.encoding": 4,
+    "kts.conversion": 4.1,
+    "kts.convert": 4.2,
+    "kts.validation": 4.4,
+    "kts.validator": 4.5,
     "kts.storage": 5,
     "kts": 5.5,  # the table of contents
+    "kts.broker": 6,
     "kts.spark": 6,
+    "kts.testing": 7,
     "pyspark_kts": 7,
     "kts.cli": 8,
+    "kts_pytest": 8,
     "kts_command": 9,
     "kts.cli.__main__": 10,
 }
@@ -71,7 +82,7 @@ def imported_modules(path: Path) -> set[str]:
                 base = ".".join(inside[: len(inside) - node.level + 1] + ([node.module] if node.module else []))
             names |= {full if is_module(full := f"{base}.{alias.name}") else base for alias in node.names}
         waiting.extend(ast.iter_child_nodes(node))
-    return {name for name in names if name.split(".")[0] in ("kts", "kts_command", "pyspark_kts")}
+    return {name for name in names if name.split(".")[0] in ("kts", "kts_command", "kts_pytest", "pyspark_kts")}
 
 
 def is_module(name: str) -> bool:
@@ -91,7 +102,7 @@ def test_a_module_imports_from_lower_floors_only(path: Path) -> None:
             assert other_height < height, f"{module} (floor {height}) imports {other} (floor {other_height})"
 
 
-@pytest.mark.parametrize("folder", ["kts.cli", "kts.spark", "kts.storage"])
+@pytest.mark.parametrize("folder", ["kts.broker", "kts.cli", "kts.spark", "kts.storage", "kts.testing"])
 def test_no_module_of_a_folder_imports_itself_through_others(folder: str) -> None:
     graph = {
         name: {other for other in imported_modules(path) if other.startswith(folder + ".") and other != name}
@@ -99,6 +110,25 @@ def test_no_module_of_a_folder_imports_itself_through_others(folder: str) -> Non
         if (name := module_name(path)).startswith(folder + ".")
     }
     assert list(graphlib.TopologicalSorter(graph).static_order())
+
+
+BROKER = [["codes"], ["wire"], ["topics"], ["groups"], [], ["handlers"], ["broker"], ["network"]]  # [] is all others
+
+
+def test_the_broker_has_one_direction() -> None:
+    heights = {name: height for height, names in enumerate(BROKER) for name in names}
+    others = BROKER.index([])
+    for path in SOURCES:
+        module = module_name(path)
+        for other in imported_modules(path):
+            if not (module.startswith("kts.broker.") and other.startswith("kts.broker.")):
+                continue
+            here, there = (name.split(".")[2] for name in (module, other))
+            if "following" in (here, there):
+                right = here == "following" and there in ("following", "codes", "wire", "topics")
+            else:
+                right = heights.get(there, others) <= heights.get(here, others)
+            assert right, f"{module} imports {other}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
@@ -124,7 +154,7 @@ def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_make_lint_passes_and_sees_what_is_wrong(tmp_path: Path) -> None:
     for name in ("kts", "pyspark_kts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__"))
-    for name in ("Makefile", "pyproject.toml", "kts_command.py"):
+    for name in ("Makefile", "pyproject.toml", *SINGLE):
         shutil.copyfile(ROOT / name, tmp_path / name)
     done = make_lint(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKED = ["kts", "pyspark_kts", "kts_command.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
+PACKED = ["kts", "pyspark_kts", "kts_command.py", "kts_pytest.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
 PACKED += ["README.md", "CHANGES.md", "LICENSE", ".ci", ".github", "bench", "examples", "Makefile", "tests"]
 GENERATED = shutil.ignore_patterns("*.so", "_*.c", "__pycache__", "build", "target")
 WARNINGS = {"CFLAGS": "-O1 -Wall -Wextra -Wno-missing-field-initializers"}
@@ -86,7 +86,7 @@ def test_the_wheel_has_both_packages_the_extensions_and_their_stubs(wheel: Path)
     names = members(wheel)
     extensions = {re.sub(r"\.(cpython|abi3)[^/]*", "", name) for name in names if name.endswith(".so")}
     assert extensions == {"kts/_codec", "kts/_timeindex"}
-    assert {"kts/_codec.pyi", "kts/_timeindex.pyi", "kts/py.typed", "pyspark_kts/__init__.py"} <= names
+    assert {"kts/_codec.pyi", "kts/_timeindex.pyi", "kts/py.typed", "pyspark_kts/__init__.py", "kts_pytest.py"} <= names
     suffixes = {Path(name).suffix for name in names if not name.split("/")[0].endswith(".dist-info")}
     assert suffixes <= {".py", ".pyi", ".so", ".typed"}, "sources of the extensions do not belong in the wheel"
     modules = {str(path.relative_to(ROOT)) for name in ("kts", "pyspark_kts") for path in (ROOT / name).rglob("*.py")}
@@ -120,18 +120,21 @@ def test_the_repository_builds_the_same_wheel_and_its_warnings_are_seen(
     assert {place.split(":")[0] for place, _ in warnings} == {"_slab.h", "_timeindex.pyx"}
 
 
-def test_the_wheel_installs_without_a_compiler_and_reads_a_log(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_installs_without_a_compiler_reads_a_log_and_brings_its_fixtures(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "empty"
     venv.create(place, with_pip=True)
     kept = {name: os.environ[name] for name in os.environ if name.startswith(("PIP_", "SSL_", "HTTP", "http", "HOME"))}
     env = kept | {"PATH": str(place / "bin")}
     assert shutil.which("cc", path=env["PATH"]) is None
     assert shutil.which("gcc", path=env["PATH"]) is None
-    run(place / "bin" / "pip", "install", "-q", "--only-binary=:all:", wheel, cwd=tmp_path, env=env)
+    run(place / "bin" / "pip", "install", "-q", "--only-binary=:all:", wheel, "pytest", cwd=tmp_path, env=env)
     log = Path(__file__).parent / "data/golden/3.9.2/ct-zstd/ct-zstd-0/00000000000000000000.log"
     program = f"import kts, pathlib; print(kts.decode(pathlib.Path({str(log)!r}).read_bytes()).num_rows)"
     assert int(run(place / "bin" / "python", "-c", program, cwd=tmp_path, env=env)) > 10
     assert "offset-for" in run(place / "bin" / "kts", "--help", cwd=tmp_path, env=env)
+    test = "def test_it(kts_broker):\n    assert kts_broker.produce('orders', 'paid').offset == 0\n"
+    (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
+    assert "1 passed" in run(place / "bin" / "python", "-m", "pytest", "test_it.py", cwd=tmp_path, env=env)
 
 
 def test_importing_kts_imports_neither_arrow_nor_spark_nor_the_command_lines_libraries(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,12 @@ def tour(*arguments: object, **environment: str) -> subprocess.CompletedProcess[
 
 def check(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
-    for number in range(1, 7):
+    for number in range(1, 8):
         assert f"== {number}. " in done.stdout
     assert "2026-09-08 13:00    63  " in done.stdout
     assert "offset 1,375, its own time is 2036-09-04T10:20:21.245Z" in done.stdout
+    assert re.search(r"A broker serves a copy of \S+ on 127\.0\.0\.1:\d+\.", done.stdout)
+    assert '1375  2036-09-04 10:20:21  b\'{"order_id":504000' in done.stdout
     last = done.stdout.split("Three commands to try next:")[1].splitlines()
     assert [word in line for word, line in zip(("dump", "stats", "verify"), last[1:4], strict=True)] == [True] * 3
 

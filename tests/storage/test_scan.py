@@ -23,9 +23,7 @@ from kts.storage.verify import verify
 
 PARTITIONS = golden_partitions()
 TRANSACTIONAL = [
-    (scenario, name)
-    for scenario, name in PARTITIONS
-    if "readCommittedOffsets" in scenario.meta["partitions"][name]
+    (scenario, name) for scenario, name in PARTITIONS if "readCommittedOffsets" in scenario.meta["partitions"][name]
 ]
 
 LESS = [".index", ".timeindex", ".txnindex", ".snapshot"]
@@ -47,9 +45,7 @@ def everything(path: Any, log_start: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("scenario", "name"), PARTITIONS, ids=str)
-def test_every_range_is_what_a_filter_of_the_whole_log_gives(
-    scenario: Golden, name: str, rng: random.Random
-) -> None:
+def test_every_range_is_what_a_filter_of_the_whole_log_gives(scenario: Golden, name: str, rng: random.Random) -> None:
     path, log_start = scenario.partition_dir(name), scenario.log_start_offset(name)
     expected = scenario.expected(name)
     assert scanned(path, log_start_offset=log_start) == expected
@@ -294,9 +290,7 @@ def flip(path: Path, position: int, value: int = 0xFF) -> None:
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-@pytest.mark.parametrize(
-    ("field", "value"), [(30, 1), (16, 0x40), (8, 0x7F), (10, 0x11), (9, 0x80), (8, 0x80)]
-)
+@pytest.mark.parametrize(("field", "value"), [(30, 1), (16, 0x40), (8, 0x7F), (10, 0x11), (9, 0x80), (8, 0x80)])
 def test_damage_in_the_middle_costs_that_batch_only_and_is_named(
     field: int, value: int, on_error: str, tmp_path: Path
 ) -> None:
@@ -664,9 +658,7 @@ def hostile(kind: str) -> bytes:
     }[kind]
 
 
-@pytest.mark.parametrize(
-    "kind", ["zeros", "ones", "noise", "batches that claim much", "messages that claim much"]
-)
+@pytest.mark.parametrize("kind", ["zeros", "ones", "noise", "batches that claim much", "messages that claim much"])
 def test_no_damage_costs_more_than_its_length(kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(hostile(kind) + kts.encode({"value": [b"ok"]}, base_offset=7))

@@ -1,0 +1,23 @@
+"""Fixtures of the tests of real clients: see tests/client_suite.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from client_all import Clients
+from client_places import Place
+
+
+@pytest.fixture(scope="class")
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The broker that the class of tests names by `place`."""
+    with request.cls.place(tmp_path_factory.mktemp("broker")) as found:
+        yield found
+
+
+@pytest.fixture(scope="class")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    """Real clients, each made when it is first asked for."""
+    with Clients(tmp_path_factory.mktemp("clients")) as found:
+        yield found

@@ -1,0 +1,13 @@
+"""What each client wrote through `kts serve`, read by all, in every message format."""
+
+from __future__ import annotations
+
+from client_all import NAMES
+from client_cross import MAGIC, NewestCrossReads
+from client_places import place
+
+
+class TestCrossReads(NewestCrossReads):
+    writers = NAMES
+    versions = tuple(MAGIC)
+    place = staticmethod(place)

@@ -1,0 +1,22 @@
+"""The control: the same tests against Apache Kafka 3.9.2, so that what `kts serve` has to do is what Kafka does."""
+
+from __future__ import annotations
+
+import random
+
+import client_checks as checks
+from client_all import Clients
+from client_places import Place, real_broker
+from client_records import CREATE
+from client_suite import ClientSuite
+
+
+class TestKafka(ClientSuite):
+    names = ("confluent-kafka", "Java 4.3.1")
+    idempotent = names
+    place = staticmethod(real_broker)
+
+    def test_without_idempotence_the_same_losses_store_records_twice(
+        self, served: Place, clients: Clients, rng: random.Random
+    ) -> None:
+        assert not checks.check_cut(served, clients["Java 4.3.1"], CREATE, rng, idempotent=False)

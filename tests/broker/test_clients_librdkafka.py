@@ -1,0 +1,10 @@
+"""librdkafka, through confluent-kafka and kcat, against `kts serve`."""
+
+from __future__ import annotations
+
+from client_suite import ClientSuite
+
+
+class TestLibrdkafka(ClientSuite):
+    names = ("confluent-kafka", "kcat")
+    idempotent = ("confluent-kafka",)

@@ -1,0 +1,10 @@
+"""The clients written in Python, kafka-python and aiokafka, against `kts serve`."""
+
+from __future__ import annotations
+
+from client_suite import ClientSuite
+
+
+class TestPythonClients(ClientSuite):
+    names = ("kafka-python", "aiokafka")
+    idempotent = names

@@ -1,0 +1,247 @@
+"""Followers of a kts broker: formats, deletions, other histories of the leader, its restarts, cut connections."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_runs import lines, run
+from follow_play import files, log_bytes
+from follow_serving import SMALL, KtsLeader, copying, known_topic_id, record_set
+
+import kts
+
+FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.9"}
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[KtsLeader]:
+    with KtsLeader(tmp_path / "leader") as leader:
+        yield leader
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_copy_has_the_leaders_files(magic: int, leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t", message_format_version=FORMATS[magic])
+    leader.produce("t", rng, 60, magic=magic)
+    (said,) = lines("follow", "--from", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy")
+    assert said["logEndOffset"] == leader.log("t").log_end_offset and said["complete"]
+    leader.stop()
+    theirs, ours = leader.files("t"), files(tmp_path / "copy" / "t-0")
+    leader.start()
+    assert len([name for name in theirs if name.endswith(".log")]) > 2
+    theirs.pop("leader-epoch-checkpoint", None)
+    ours.pop("leader-epoch-checkpoint", None)
+    assert ours == theirs
+    assert run("verify", tmp_path / "copy" / "t-0").exit_code == 0
+
+
+def test_formats_may_change_within_a_log(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t", message_format_version="0.9.0")
+    for magic in (0, 1, 2):
+        leader.broker.topics.alter("t", SMALL | {"message.format.version": FORMATS[magic]})
+        leader.produce("t", rng, 15, magic=magic)
+    with copying(leader.address, tmp_path / "copy", "t") as copy:
+        copy.fetcher.catch_up()
+        assert copy.bytes == log_bytes(leader.files("t"))
+        magics = kts.scan_batches(copy.bytes)["magic"].to_pylist()
+        assert set(magics) == {0, 1, 2}
+
+
+def test_all_partitions_are_followed_in_one_round(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t", 5)
+    for partition in range(5):
+        leader.produce("t", rng, 5 * partition, partition=partition)
+    command = ["follow", "--from", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy"]
+    said = lines(*command)
+    assert [each["partition"] for each in said] == [0, 1, 2, 3, 4]
+    assert [each["logEndOffset"] for each in said] == [leader.log("t", each).log_end_offset for each in range(5)]
+    for partition in range(5):
+        assert log_bytes(files(tmp_path / "copy" / f"t-{partition}")) == log_bytes(leader.files("t", partition))
+    (one,) = lines(*command, "--partition", 3)
+    assert one["partition"] == 3 and one["copiedBatches"] == 0
+
+
+def test_a_copy_can_be_served_with_the_leaders_settings(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t", 2, retention_bytes="123456")
+    leader.produce("t", rng, 10)
+    run("follow", "--from", leader.address, "--topic", "t", "--once", tmp_path / "copy")
+    theirs = leader.broker.topics.get("t")
+    with KtsLeader(tmp_path / "copy") as second:
+        ours = second.broker.topics.get("t")
+        assert ours is not None and theirs is not None
+        assert ours.topic_id == theirs.topic_id and ours.config == theirs.config and len(ours.partitions) == 2
+        before = second.log("t").log_end_offset
+        second.produce("t", rng, 1)
+        assert second.log("t").log_end_offset > before == leader.log("t").log_end_offset
+
+
+def test_batches_that_are_larger_than_a_segment_may_be_now(
+    leader: KtsLeader, tmp_path: Path, rng: random.Random
+) -> None:
+    leader.create("t", segment_bytes="4000")
+    leader.produce("t", rng, 10)
+    leader.broker.topics.alter("t", SMALL | {"segment.bytes": "300"})
+    leader.append("t", record_set(rng, records=1))
+    said = lines("follow", "--from", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy")
+    assert said[0]["complete"] and log_bytes(files(tmp_path / "copy" / "t-0")) == log_bytes(leader.files("t"))
+    assert run("verify", tmp_path / "copy").exit_code == 0
+
+
+# --- the leader deletes ---------------------------------------------------------------------------
+
+
+def test_segments_that_the_leader_deletes_go(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t", retention_bytes="9000", retention_ms="-1", file_delete_delay_ms="0")
+    leader.produce("t", rng, 40)
+    settings = {"file.delete.delay.ms": 0}
+    with copying(leader.address, tmp_path / "copy", "t", settings=settings) as copy:
+        copy.fetcher.catch_up()
+        assert copy.log.log_start_offset == 0
+        for _ in range(3):
+            assert leader.broker.topics.run_retention()
+            leader.produce("t", rng, 20)
+            copy.fetcher.catch_up()
+            copy.fetcher.step()
+            assert copy.log.log_start_offset == leader.log("t").log_start_offset > 0
+            assert copy.bytes == log_bytes(leader.files("t"))
+    assert not copy.fetcher.failed and copy.follower.truncations == 0
+
+
+def test_a_copy_that_the_leader_has_left_behind_begins_anew(
+    leader: KtsLeader, tmp_path: Path, rng: random.Random
+) -> None:
+    leader.create("t", retention_bytes="5000", retention_ms="-1", file_delete_delay_ms="0")
+    leader.produce("t", rng, 5)
+    with copying(leader.address, tmp_path / "copy", "t") as copy:
+        copy.fetcher.catch_up()
+        end = copy.log.log_end_offset
+        leader.produce("t", rng, 60)
+        leader.broker.topics.run_retention()
+        assert leader.log("t").log_start_offset > end
+        copy.fetcher.catch_up()
+        assert copy.log.log_start_offset == leader.log("t").log_start_offset
+        assert copy.bytes == log_bytes(leader.files("t"))
+        assert copy.said == [
+            f"t-0: the leader begins at {copy.log.log_start_offset}, behind the copy's end: the copy begins anew there"
+        ]
+
+
+def test_a_log_may_begin_inside_of_a_batch(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t")
+    for _ in range(3):
+        leader.append("t", record_set(rng, records=10))
+    leader.log("t").advance_log_start_offset(15)
+    with copying(leader.address, tmp_path / "copy", "t") as copy:
+        copy.fetcher.catch_up()
+        assert (copy.log.log_start_offset, copy.log.log_end_offset) == (15, 30)
+        assert copy.bytes == log_bytes(leader.files("t"))[-len(copy.bytes) :]
+        assert kts.scan_batches(copy.bytes)["baseOffset"].to_pylist() == [10, 20]
+
+
+# --- another history ------------------------------------------------------------------------------
+
+
+def another_history(leader: KtsLeader, rng: random.Random, offset: int, sets: int) -> None:
+    """The leader loses what is behind an offset, and gets something else there."""
+    magic = leader.log("t").config.magic
+    leader.stop()
+    with kts.Log(leader.folder / "t-0", SMALL | {"message.format.version": FORMATS[magic]}, generation="3.9") as log:
+        log.truncate_to(offset)
+    leader.start()
+    leader.produce("t", rng, sets, magic=magic)
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_copy_is_cut_where_the_leaders_history_is_another_one(
+    magic: int, leader: KtsLeader, tmp_path: Path, rng: random.Random
+) -> None:
+    """By epochs, and below magic 2 by records; while it follows, or before it starts again."""
+    leader.create("t", message_format_version=FORMATS[magic])
+    leader.produce("t", rng, 30, magic=magic)
+    for _ in range(4):
+        with copying(
+            leader.address, tmp_path / "copy", "t", settings={"message.format.version": FORMATS[magic]}
+        ) as copy:
+            copy.fetcher.catch_up()
+            assert copy.bytes == log_bytes(leader.files("t"))
+            end = copy.log.log_end_offset
+            another_history(leader, rng, rng.randrange(end // 2, end), rng.randrange(1, 30))
+            if rng.random() < 0.7:
+                copy.fetcher.catch_up()
+                assert copy.follower.truncations >= 1
+                assert copy.bytes == log_bytes(leader.files("t"))
+                if magic == 2:
+                    assert copy.log.leader_epochs == [
+                        entry for entry in leader.log("t").leader_epochs if entry[1] < copy.log.log_end_offset
+                    ]
+    assert run("verify", tmp_path / "copy" / "t-0").exit_code == 0
+
+
+def test_an_end_inside_of_a_batch_gives_way_to_the_batch(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t")
+    for _ in range(3):
+        leader.append("t", record_set(rng, records=10))
+    with copying(leader.address, tmp_path / "copy", "t") as copy:
+        copy.fetcher.catch_up()
+        copy.log.truncate_to(25)  # the batch of 20 to 29 goes as a whole, the end stays at 25
+        assert copy.log.log_end_offset == 25
+        copy.fetcher.catch_up()
+        assert copy.bytes == log_bytes(leader.files("t")) and copy.log.log_end_offset == 30
+        assert copy.said == ["t-0: the leader's batch at 20 holds the copy's end: cut from 25 to 20"]
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_old_one(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t")
+    leader.produce("t", rng, 10)
+    with copying(leader.address, tmp_path / "copy", "t", topic_id=known_topic_id(leader, "t")) as copy:
+        copy.fetcher.catch_up()
+        before = copy.bytes
+        leader.broker.topics.delete("t")
+        leader.create("t")
+        leader.produce("t", rng, 30)
+        with pytest.raises(kts.InvalidRequestError, match="the topic was deleted and made anew"):
+            copy.fetcher.catch_up()
+        assert copy.bytes == before
+
+
+# --- a leader that goes away ----------------------------------------------------------------------
+
+
+def test_a_leader_may_be_restarted_again_and_again(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t")
+    with copying(leader.address, tmp_path / "copy", "t") as copy:
+        for _ in range(5):
+            leader.produce("t", rng, 20)
+            for _ in range(rng.randrange(4)):
+                copy.fetcher.step()
+            leader.stop()
+            for _ in range(rng.randrange(3)):
+                copy.fetcher.step()
+            leader.start()
+        copy.fetcher.catch_up()
+        assert copy.bytes == log_bytes(leader.files("t"))
+        assert copy.follower.truncations == 0
+
+
+def test_connections_may_be_cut_at_any_byte(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
+    leader.create("t")
+    leader.produce("t", rng, 200)
+    leader.proxy.budget = lambda: rng.randrange(8000)
+    with copying(leader.address, tmp_path / "copy", "t") as copy:
+        copy.fetcher.catch_up()
+        assert copy.bytes == log_bytes(leader.files("t"))
+        assert leader.proxy.connections > 10
+        assert copy.follower.truncations == 0 and not copy.fetcher.failed
+        assert copy.follower.copied_bytes == len(copy.bytes)
+
+
+def test_patience_ends(leader: KtsLeader, tmp_path: Path) -> None:
+    leader.create("t")
+    leader.proxy.budget = lambda: 0
+    with copying(leader.address, tmp_path / "copy", "t", patience_s=60.0) as copy:
+        with pytest.raises(kts.KtsError, match="closed the connection"):
+            copy.fetcher.catch_up()
+        assert len(copy.said) == 1  # not each time

@@ -1,0 +1,167 @@
+"""LogAppendTime over a change of leader whose clock is behind: offsets go on, times go back.
+
+What that does to searches, rolling and retention, and what KIP-32's first option would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kts
+from kts.cli.times import parse_time
+
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+SETTINGS = {"message.timestamp.type": "LogAppendTime", "retention.ms": DAY_MS, "index.interval.bytes": 0}
+
+
+def at(time: str, day: int = 1) -> int:
+    """A time of day, in September 2026."""
+    return parse_time(f"2026-09-{day:02d}T{time}:00Z")
+
+
+class Clock:
+    """Stands where it is put."""
+
+    def __init__(self, time: str) -> None:
+        self.now_ms = at(time)
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def produce(log: kts.Log, clock: Clock, first: str, count: int, epoch: int) -> list[int]:
+    """A record a minute, from a time of the leader's clock on; the times that producers are told."""
+    told = []
+    for minute in range(count):
+        clock.now_ms = at(first) + minute * MINUTE_MS
+        done = log.append(kts.encode({"value": pa.array([b"x" * 50])}), leader_epoch=epoch)
+        told.append(done.log_append_time_ms)
+    return told
+
+
+def times(log: kts.Log) -> list[int]:
+    columns = kts.scan(log.path, columns=["offset", "timestamp"]).read_all()
+    assert columns["offset"].to_pylist() == list(range(log.log_end_offset))
+    return columns["timestamp"].cast(pa.int64()).to_pylist()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the follower's copy lies of what a leader appended from 10:00 to 10:09."""
+    clock = Clock("10:00")
+    with (
+        kts.Log(tmp_path / "a" / "t-0", SETTINGS, clock=clock) as leader,
+        kts.Log(tmp_path / "b" / "t-0", SETTINGS, clock=clock) as follower,
+    ):
+        produce(leader, clock, "10:00", 10, 0)
+        follower.append_as_follower(leader.read(0, 1 << 20).records)
+    return tmp_path / "b" / "t-0"
+
+
+class Second:
+    """The copy with the new leader's clock, nineteen minutes behind."""
+
+    def __init__(self, folder: Path, **named: object) -> None:
+        self.clock = Clock("09:50")
+        settings = SETTINGS | named.pop("settings", {})  # type: ignore[operator]
+        self.log = kts.Log(folder, settings, clock=self.clock, **named)  # type: ignore[arg-type]
+
+    def lead(self, first: str, count: int) -> list[int]:
+        return produce(self.log, self.clock, first, count, 1)
+
+    def find(self, time: str) -> int | None:
+        """The offset for a time, on which our search and the shipped one agree."""
+        found, shipped = (self.log.offset_for_timestamp(at(time), shipped_search=each) for each in (False, True))
+        assert found == shipped
+        return None if found is None else found.offset
+
+
+@pytest.fixture
+def second(folder: Path) -> Iterator[Second]:
+    second = Second(folder)
+    with second.log:
+        yield second
+
+
+def test_offsets_grow_and_times_go_back(second: Second) -> None:
+    told = second.lead("09:50", 15)
+    assert told[0] == at("09:50") < at("10:09") == times(second.log)[9]
+    assert times(second.log)[10:] == told
+    assert second.log.leader_epochs == [(0, 0), (1, 10)]
+
+
+def test_a_search_finds_nothing_that_the_slow_clock_stamped_until_it_has_caught_up(second: Second) -> None:
+    second.lead("09:50", 25)  # until 10:14: offsets 10 to 34
+    assert second.find("09:50") == second.find("09:55") == second.find("10:00") == 0
+    assert second.find("10:05") == 5  # the old leader's, not offset 25 of the new one's 10:05
+    assert second.find("10:10") == 30
+    assert second.find("10:15") is None
+    index = (Path(second.log.path) / f"{0:020d}.timeindex").read_bytes()
+    entries = [entry for entry in kts.TimeIndex(index, 0).entries()[0].tolist() if entry]
+    assert entries == [at("10:00") + minute * MINUTE_MS for minute in range(1, 15)]  # none for the slow clock's
+
+
+def test_a_search_still_loses_nothing_behind_its_answer(second: Second) -> None:
+    second.lead("09:50", 25)
+    stamped = times(second.log)
+    for minute in range(-15, 20):
+        target = at("10:00") + minute * MINUTE_MS
+        found = second.log.offset_for_timestamp(target)
+        before = stamped if found is None else stamped[: found.offset]
+        assert all(time < target for time in before)
+
+
+def test_a_range_of_times_is_whole_only_if_it_is_strict(second: Second) -> None:
+    second.lead("09:50", 10)
+    asked = {"starting_timestamp": at("09:50"), "ending_timestamp": at("10:00"), "columns": ["offset"]}
+    assert kts.scan(second.log.path, **asked).read_all().num_rows == 0
+    strict = kts.scan(second.log.path, **asked, strict_time_range=True).read_all()
+    assert strict["offset"].to_pylist() == list(range(10, 20))
+
+
+def test_segments_of_the_slow_clock_wait_for_the_one_before(second: Second) -> None:
+    second.log.roll()
+    second.lead("09:50", 5)  # 09:50 to 09:54
+    second.log.roll()
+    second.lead("10:20", 1)
+    second.clock.now_ms = at("10:09", day=2)  # 24 h 15 min after the newest record of the second segment
+    assert second.log.delete_old_segments() == []
+    second.clock.now_ms += 1
+    gone = second.log.delete_old_segments()
+    assert [(each.base_offset, each.largest_timestamp_ms) for each in gone] == [(0, at("10:09")), (10, at("09:54"))]
+
+
+def test_a_segment_rolls_late_by_as_much_as_the_clock_is_behind(folder: Path) -> None:
+    second = Second(folder, settings={"segment.ms": 15 * MINUTE_MS})
+    with second.log as log:
+        second.lead("09:50", 26)  # up to 10:15: as old as may be, after the first record's 10:00
+        assert [segment.base_offset for segment in log.segments] == [0]
+        second.lead("10:16", 1)  # 26 minutes after the new leader's first record, not 15
+        assert [segment.base_offset for segment in log.segments] == [0, 36]
+
+
+def test_with_kip_32s_first_option_times_stand_still_instead(folder: Path) -> None:
+    second = Second(folder, proposals=("monotonic-append-time",))
+    with second.log as log:
+        told = second.lead("09:50", 25)
+        assert told == [at("10:09")] * 20 + [at("10:10") + minute * MINUTE_MS for minute in range(5)]
+        stamped = times(log)
+        assert stamped == sorted(stamped)
+        assert second.find("10:09") == 9 and second.find("10:10") == 30
+        log.truncate_to(32)
+    again = Second(folder, proposals=("monotonic-append-time",))
+    with again.log:
+        assert again.lead("09:59", 2) == [at("10:11")] * 2
+
+
+def test_the_option_leaves_create_time_alone(tmp_path: Path) -> None:
+    clock = Clock("10:00")
+    with kts.Log(tmp_path / "t-0", {}, clock=clock, proposals=("monotonic-append-time",)) as log:
+        for time in ("10:05", "09:00"):
+            stamps = pa.array([at(time)], pa.timestamp("ms", "UTC"))
+            log.append(kts.encode({"timestamp": stamps, "value": pa.array([b"x"])}))
+        assert times(log) == [at("10:05"), at("09:00")]
