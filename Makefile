@@ -21,9 +21,11 @@ BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
 
 # What `make sanitize` leaves out: other processes and libraries, and memory as it is without a sanitizer.
-SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py \
-	tests/test_bench.py tests/test_interop.py tests/test_java.py tests/test_lint.py tests/test_packaging.py \
-	tests/test_readme.py tests/test_stubs.py tests/test_workflows.py
+SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py $(wildcard tests/broker/test_clients_*.py) \
+	tests/test_bench.py tests/test_brokers.py tests/test_broker_controls.py tests/test_broker_convert.py \
+	tests/test_broker_converted.py tests/test_interop.py tests/test_java.py tests/test_lint.py tests/test_packaging.py \
+	tests/test_readme.py tests/test_stubs.py tests/test_verdicts_fresh.py tests/test_workflows.py \
+	tests/test_migration.py tests/test_testing.py tests/test_testing_plugin.py
 PYTEST_ARGS ?= -n 2 --dist loadfile
 BENCH_ARGS ?=
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from . import (
+    append,
     checksums,
     columns,
     decode,
@@ -19,10 +20,12 @@ from . import (
     kafka_source,
     linear,
     memory,
+    rebuild,
     scan,
     spark,
     threads,
     timeindex,
+    wire_speed,
 )
 from .table import Report, pin_to_one_core
 
@@ -52,12 +55,15 @@ PARTS: dict[str, Part] = {
     "threads": lambda report, s: threads.run(report, s.bytes, s.seed, s.rounds),
     "linear": lambda report, s: linear.run(report, s.bytes, s.seed, s.rounds, 32, s.output.parent / "batch_size.svg"),
     "scan": lambda report, s: scan.run(report, s.bytes, s.seed, s.rounds),
+    "rebuild": lambda report, s: rebuild.run(report, s.bytes, s.seed, s.rounds),
     "checksums": lambda report, s: checksums.run(report, s.bytes // 4, s.seed, s.rounds),
     "encode": lambda report, s: encode.run(report, s.bytes // 4, s.seed, s.rounds),
+    "append": lambda report, s: append.run(report, s.bytes, s.seed, s.rounds, SCRATCH),
     "memory": lambda report, s: memory.run(report, s.bytes, s.seed, 32 * s.bytes),
     "timeindex": lambda report, s: timeindex.run(report, s.seed, s.rounds),
     "dump": lambda report, s: dump.run(report, 3 * s.bytes, s.seed, s.rounds),
     "spark": lambda report, s: spark.run(report, 4 * s.bytes, s.seed, s.rounds),
+    "broker": lambda report, s: wire_speed.run(report, 2 * s.bytes, s.rounds),
     "kafka": lambda report, s: kafka_source.run(report, 4 * s.bytes, s.seed, s.rounds),
 }
 

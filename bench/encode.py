@@ -131,7 +131,7 @@ def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
 
         with aiokafka_level(codec, level):
             sizes = checked(name, ours, rows), checked(name, theirs, rows)
-            if not 0.95 < sizes[0] / sizes[1] < 1.05:
+            if not 0.9 < sizes[0] / sizes[1] < 1.1:  # of zstd, Java's stream is the smaller
                 raise ValueError(f"{name}: kts wrote {sizes[0]} bytes, aiokafka {sizes[1]}")
             contenders = {"aiokafka": cpu_seconds(theirs), "whole": cpu_seconds(ours), "pieces": cpu_seconds(pieces)}
             if codec != "none":

@@ -26,22 +26,21 @@ def tool(name: str) -> str:
 
 
 @cache
-def class_path() -> str | None:
-    """The compiled loop and Kafka's jars; None without the tools."""
+def class_path(program: str, pom: Path) -> str | None:
+    """The compiled loop and the jars that the pom names; None without the tools."""
     if not all(shutil.which(name) for name in (tool("java"), tool("javac"), "mvn")):
         return None
     BUILD.mkdir(parents=True, exist_ok=True)
-    jars = BUILD / "class-path.txt"
-    pom = ROOT / "tests" / "java" / "pom.xml"
+    jars = BUILD / f"{program}.class-path"
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={jars}"]
     subprocess.run(command, check=True, capture_output=True)
     found = f"{jars.read_text().strip()}:{BUILD}"
-    subprocess.run([tool("javac"), "-cp", found, "-d", str(BUILD), str(ROOT / "bench" / "DecodeLoop.java")], check=True)
+    subprocess.run([tool("javac"), "-cp", found, "-d", str(BUILD), str(ROOT / "bench" / f"{program}.java")], check=True)
     return found
 
 
 class JavaLoop:
-    """A Java process that decodes one corpus as often as it is asked to.
+    """A Java process that reads one corpus as often as it is asked to.
 
     One process a corpus: a JVM that has seen several codecs compiles for all of them, and no consumer has that.
     """
@@ -51,9 +50,15 @@ class JavaLoop:
 
     @staticmethod
     @contextlib.contextmanager
-    def on(corpus: Corpus, report: Report) -> Iterator[Seconds | None]:
-        """What gives CPU seconds of Java's decoding thread, warm; None without the tools."""
-        found = class_path()
+    def on(
+        corpus: Corpus,
+        report: Report,
+        program: str = "DecodeLoop",
+        pom: Path = ROOT / "tests" / "java" / "pom.xml",
+        arguments: tuple[str, ...] = (),
+    ) -> Iterator[Seconds | None]:
+        """What gives CPU seconds of Java's working thread, warm; None without the tools."""
+        found = class_path(program, pom)
         if found is None:
             report.once("Java's column is left out: it needs a JDK 17 and Maven.")
             yield None
@@ -61,7 +66,7 @@ class JavaLoop:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "set")
             path.write_bytes(corpus.data)
-            command = [tool("java"), "-Xmx2g", "-XX:+UseSerialGC", "-cp", found, "DecodeLoop", str(path)]
+            command = [tool("java"), "-Xmx2g", "-XX:+UseSerialGC", "-cp", found, program, str(path), *arguments]
             pipe = subprocess.PIPE
             with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
                 if process.stdin is None or process.stdout is None:

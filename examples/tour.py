@@ -17,6 +17,7 @@ from pathlib import Path
 
 import kts
 from kts.cli import main as kts_command
+from kts.testing import KtsBroker
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "tests" / "data" / "golden" / "demo"
@@ -148,6 +149,37 @@ def step_spark(orders: Path) -> None:
     print(f"{sum(counts.values())} records; kts.scan counts the same in this process.")
 
 
+def step_serve(orders: Path) -> None:
+    """The same directory behind a socket: whatever speaks Kafka's protocol reads it, by offset and by time."""
+    if importlib.util.find_spec("kafka") is None:
+        print("A client reads it; kafka-python is not installed, so this process does without a socket.")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(orders, Path(folder, "orders")))  # a broker writes checkpoints and a lock
+        with KtsBroker(copy) as broker:
+            print(f"A broker serves a copy of {short(orders)} on {broker.bootstrap_servers}.")
+            for offset, timestamp, value in records_of_a_client(broker, "orders", DAY_MS[0], 3):
+                clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(timestamp / 1000))
+                print(f"  {offset:6}  {clock}  {value[:60]!r}")
+
+
+def records_of_a_client(broker: KtsBroker, topic: str, t_ms: int, count: int) -> list[tuple[int, int, bytes]]:
+    """The first records of partition 0 from a time on, as a client gets them that asks for the time's offset first."""
+    if importlib.util.find_spec("kafka") is None:
+        found = broker.offsets_for_times({(topic, 0): t_ms})[(topic, 0)]
+        rows = broker.consume(topic, 0, offset=found.offset, max_records=count) if found is not None else []
+        return [(row.offset, row.timestamp, row.value or b"") for row in rows]
+    from kafka import KafkaConsumer, TopicPartition
+
+    print("kafka-python: consumer.offsets_for_times(...), consumer.seek(...), next(consumer)")
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek(partition, consumer.offsets_for_times({partition: t_ms})[partition].offset)
+    rows = [next(consumer) for _ in range(count)]
+    consumer.close()
+    return [(row.offset, row.timestamp, row.value) for row in rows]
+
+
 def picture_folder() -> Path:
     """`build/` of the project, or the current directory where that cannot be written."""
     folder = ROOT / "build"
@@ -182,6 +214,7 @@ def tour(demo: Path) -> None:
             lambda: run("offset-for", partition, "--time", f"{DAY}T10:00", "--explain"),
         ),
         (f"Records per hour on {DAY}, from Spark", lambda: step_spark(orders)),
+        (f"A broker on the same directory: the first records of {DAY} for a Kafka client", lambda: step_serve(orders)),
         ("A picture of the timestamps per segment", lambda: run("plot", partition, "-o", picture)),
     ]
     for number, (text, step) in enumerate(steps, start=1):
