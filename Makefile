@@ -26,7 +26,7 @@ SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py $(wildcard 
 	tests/test_broker_converted.py tests/test_interop.py tests/test_java.py tests/test_lint.py tests/test_packaging.py \
 	tests/test_readme.py tests/test_stubs.py tests/test_verdicts_fresh.py tests/test_workflows.py \
 	tests/test_migration.py tests/test_testing.py tests/test_testing_plugin.py
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist loadfile --max-worker-restart 1 --timeout 600 --instafail
 BENCH_ARGS ?=
 
 SECONDS ?= 60

@@ -116,7 +116,8 @@ struct kts_append {
     int unwritable_why;
     int64_t unwritable_time;
     int in_place;
-    int by_fields; /* records are read without regard to their lengths */
+    int by_fields; /* compressed records are read without regard to their lengths, */
+    int skipped;   /* and some were: their keys and values are not known */
     int rising;    /* offset deltas are to be 0, 1, 2 ... */
     int bad_crc;   /* of an inner message */
     int first_magic;

@@ -143,6 +143,7 @@ static int kts_inflated(struct kts_append *s, uint8_t *p, const uint8_t *out, in
     int status;
     if (!s->r.old && e[16] == 2) {
         kts_batch_of(&b, e);
+        s->skipped |= s->by_fields && b.count > 0;
         status = kts_batch_records(s, &b, out, n, out + n, !s->by_fields, 1);
         if (status && s->path == KTS_IN_PLACE)
             s->next = next; /* Kafka reads all of its records first */
@@ -162,7 +163,7 @@ static void kts_begin(struct kts_append *s, int path) {
     s->path = path;
     s->at = s->number = s->batches = 0;
     s->max = s->max_offset = s->set_max = s->set_max_offset = s->unwritable = s->record = -1;
-    s->bads = s->bad_times = s->bad_crc = s->by_fields = s->rising = 0;
+    s->bads = s->bad_times = s->bad_crc = s->by_fields = s->skipped = s->rising = 0;
     s->next = s->start;
 }
 

@@ -114,7 +114,7 @@ cdef extern from "_append_set.h" nogil:
         int64_t first, last, first_or_last, top, top_offset, valid, entries
         int monotonic, same, plain
         int64_t start, next, max, max_offset, number, unwritable, unwritable_time, batches
-        int path, unwritable_why, in_place, by_fields, first_magic
+        int path, unwritable_why, in_place, skipped, first_magic
         int64_t at, size
         int fault
         int64_t offset, record, a, b
@@ -2808,7 +2808,7 @@ cdef class AppendSet:
         if s.number == 0 and (s.r.old or (s.r.append_time and (s.target or s.r.magic == 2))):
             refuse(s, KTS_NOTHING, 0, 0)
             return None
-        if s.by_fields:
+        if s.skipped:
             refuse(s, KTS_SKIPPED, 0, 0)
             return None
         return False

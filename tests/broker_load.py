@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,8 +72,14 @@ def load(said: list[str], topic: str) -> Load:
 
 
 def partition_files(broker: Broker, topic: str) -> dict[str, bytes]:
-    """The files of the topic's partition, by name."""
-    return files_in(broker.partition(topic))
+    """The files of the topic's partition, by name; a broker that has just started may still write a checkpoint."""
+    for _ in range(500):
+        with contextlib.suppress(FileNotFoundError):
+            found = files_in(broker.partition(topic))
+            if not any(name.endswith(".tmp") for name in found):
+                return found
+        time.sleep(0.01)
+    raise TimeoutError(f"the broker does not come to rest with {topic}")
 
 
 def files_in(directory: Path) -> dict[str, bytes]:

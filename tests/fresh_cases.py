@@ -27,8 +27,33 @@ def pool_of(name: str) -> list[bytes]:
     return [base64.b64decode(case["in"]["bytes"]) for case in oracle_cases(name)]
 
 
+# What earlier runs found: keys and values are passed over in place only where they are compressed.
+FOUND: dict[str, list[Case]] = {
+    "0.10.2": [],
+    "3.9": [
+        {
+            "bytes": (
+                "gAAAAAAAAAAAAAA7AAAABQLiqanYAAAAAAAAf/////////9/////////////////////////////AAAAARIAAAAGGeH6AAAAAAAAAAAA"
+                "AAAAAFX/////AuJ20Q0AAwAAAAEAAAFdPveX/AAAAV0+95vp//////////////////8AAAACBA=="
+            ),
+            "now": 1500000000001,
+            "start_offset": 2**31 - 1,
+            "ts_type": "LogAppendTime",
+            "magic": 2,
+            "compacted": False,
+            "before_max_ms": NEVER,
+            "after_max_ms": 3_600_000,
+            "leader_epoch": 77,
+            "source_codec": 2,
+            "target_codec": 2,
+        }
+    ],
+}
+
+
 def validators(rng: random.Random, gen: str) -> Iterator[Case]:
     """Appends of leaders."""
+    yield from FOUND[gen]
     recorded = [case["in"] for case in oracle_cases(f"validator-{gen}")]
     pool = pool_of(f"validator-{gen}")
     codecs = CODECS[gen]
