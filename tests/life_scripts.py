@@ -1,4 +1,4 @@
-"""Six scripts for a log: append, roll, retain, truncate, index flush, close."""
+"""Six scripts for a log: append, roll, retain, truncate, index flush, close; and one whose process is killed."""
 
 from __future__ import annotations
 
@@ -100,6 +100,24 @@ def close(life: Life) -> None:
     life.append(1, 700)
 
 
+def killed(life: Life) -> None:
+    """Twice the process ends anyhow, and the machine goes on: what it left was never synced."""
+    life.open()
+    for number in range(5):
+        life.append(1 + number % 2, 400)
+    life.drop()
+    life.open()
+    life.flush()
+    life.append(2, 400)
+    life.append(1, 300)
+    life.drop()
+    life.open()
+    life.append(1, 500)
+    life.close()
+    life.open()
+    life.append(1, 100)
+
+
 def go_on(life: Life) -> None:
     """What follows a start-up that found damage."""
     life.open()
@@ -131,3 +149,4 @@ SCRIPTS = (
     Script(index_flush, {"index.interval.bytes": 0, "segment.index.bytes": 96}),
     Script(close, {}, exact=False),
 )
+KILLED = Script(killed, {"segment.bytes": 1500})

@@ -133,8 +133,10 @@ class IndexFile:
         self.resize(self.size_bytes)
 
     def reset(self, entries: bytes = b"") -> None:
-        """Have just these entries, and room up to the maximum."""
+        """Have just these entries, and room up to the maximum; a file that is just them stays as it is."""
         self.dirty = True
+        if not self.shipped and 0 < self.length == self.size_bytes == len(entries) and self.read() == entries:
+            return
         file = self._open()
         file.truncate(0)
         self.length = max(self.max_bytes // self.entry_bytes * self.entry_bytes, len(entries))

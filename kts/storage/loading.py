@@ -17,7 +17,7 @@ from kts.storage.log_segment import LogSegment
 from kts.storage.opening import Loaded, open_segment
 from kts.storage.producer_state import rebuild_producers
 from kts.storage.producers import EXPIRATION_MS, AbortedBatch
-from kts.storage.recovery import Recovered, recover, tail_fault
+from kts.storage.recovery import Recovered, Rules, rebuild, recover, tail_fault
 from kts.storage.shallow import Batches
 from kts.storage.snapshots import Snapshots, append_aborted, sync_aborted, truncate_aborted
 from kts.storage.transactions import read_txn_index
@@ -126,16 +126,41 @@ class _Loader:
                 self._remove(os.path.join(self.path, f"{base:020d}{suffix}"), "index without a log")
         for base in bases:
             has_index, has_time_index = ((base, suffix) in live for suffix in (".index", ".timeindex"))
-            segment = self._segment(base)
-            self.segments.append(segment)
             later = not self.clean and base >= self._first_to_recover(bases)
             if later and not self.shipped:  # it is rebuilt in any case
                 if not has_index:
                     self.missing.add(base)
+                self.segments.append(self._segment(base))
                 continue
+            lacking = not (has_index and has_time_index)
+            if lacking and not self.shipped:
+                self._make_indexes(base)
+            segment = self._segment(base)
             why = self._why_rebuild(segment, has_index, has_time_index)
+            if why and not lacking and not self.shipped:
+                segment.abandon()
+                self._make_indexes(base)
+                segment = self._segment(base)
+            self.segments.append(segment)
             if why:
                 self._recover_segment(segment, why)
+
+    def _make_indexes(self, base_offset: int) -> None:
+        """Put both indexes of a log in place, each in one step: nobody could tell from true ones those of which a crash
+        left no entries, and the next start-up recovers no segment below the recovery point."""
+        config, stem = self.config, os.path.join(self.path, f"{base_offset:020d}")
+        rules = Rules(
+            config.index_interval_bytes,
+            config.segment_index_bytes,
+            config.generation,
+            allow_negative=config.allow_negative_timestamps,
+        )
+        with files.File(f"{stem}.log") as log:
+            if log.size() == 0:
+                return
+            rebuilt = rebuild(log, log.size(), base_offset, rules, f"{stem}.log")
+        files.write_atomically(f"{stem}.index", rebuilt.offset_index)
+        files.write_atomically(f"{stem}.timeindex", rebuilt.time_index)
 
     def _first_to_recover(self, bases: list[int]) -> int:
         return bases[max(bisect_right(bases, self.loaded.recovery_point) - 1, 0)]

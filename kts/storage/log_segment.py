@@ -197,7 +197,11 @@ class LogSegment(SegmentReading):
             raise CorruptRecordError(slices.reason, path=self.path, position=slices.position)
 
     def adopt(self, rebuilt: Rebuilt) -> None:
-        """Take what a rebuild found: write both indexes, and cut the log."""
+        """Take what a rebuild found: write both indexes, and cut the log.
+
+        Who wrote the log may have been killed before it was on the disk: the next flush sees to all of it.
+        """
+        self._log_dirty = True
         try:
             log = self._writable()
             self.offset_index.reset(rebuilt.offset_index)
@@ -209,7 +213,6 @@ class LogSegment(SegmentReading):
                 return
             if rebuilt.valid_bytes < self.size:
                 self.size = rebuilt.valid_bytes
-                self._log_dirty = True
                 self._take_back(self.size)
                 log.truncate(rebuilt.valid_bytes)
             self.offset_index.trim()

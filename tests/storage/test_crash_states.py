@@ -1,4 +1,4 @@
-"""Crash a log at every operation of six scripts, in everything a disk may hold then, and start it again."""
+"""Crash a log at every operation of scripts, in everything a disk may hold then, and start it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from crashdisk import State, Tree, write_tree
 from faultfs import Fault
-from life_scripts import SCRIPTS, Script, go_on
+from life_scripts import KILLED, SCRIPTS, Script, go_on
 from lifecheck import allowed, found, start, what_is_wrong, wrong_contents
 from lives import KINDS, Facts, Kind, Life, in_place_of_os, quick_directory
 
@@ -78,7 +78,7 @@ def live(script: Script, kind: Kind, folder: str, rng: random.Random) -> Life:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.generation)
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@pytest.mark.parametrize("script", [*SCRIPTS, KILLED], ids=lambda script: script.name)
 def test_after_any_crash_the_log_is_a_prefix_with_all_that_was_flushed_and_indexes_as_rebuilt(
     script: Script, kind: Kind, rng: random.Random
 ) -> None:
@@ -88,7 +88,7 @@ def test_after_any_crash_the_log_is_a_prefix_with_all_that_was_flushed_and_index
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.generation)
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@pytest.mark.parametrize("script", [*SCRIPTS, KILLED], ids=lambda script: script.name)
 def test_a_crash_during_or_after_recovery_takes_nothing_that_was_recovered(
     script: Script, kind: Kind, rng: random.Random
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_crash_during_or_after_recovery_takes_nothing_that_was_recovered(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.generation)
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@pytest.mark.parametrize("script", [*SCRIPTS, KILLED], ids=lambda script: script.name)
 def test_a_flush_after_one_that_failed_promises_only_what_it_keeps(
     script: Script, kind: Kind, rng: random.Random
 ) -> None:
