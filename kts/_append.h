@@ -146,6 +146,13 @@ static inline int kts_refuse(struct kts_append *s, int fault, int64_t a, int64_t
 
 static inline int64_t kts_minus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 
+/* The same where it fits, else the extreme that it passes. */
+static inline int64_t kts_minus_at_most(int64_t a, int64_t b) {
+    if (b < 0 ? a > INT64_MAX + b : a < INT64_MIN + b)
+        return b < 0 ? INT64_MAX : INT64_MIN;
+    return a - b;
+}
+
 /* Size of the entry at p with its 12 bytes: 1 known, 0 end or cut entry, -1 refused. */
 static int kts_entry_size(struct kts_append *s, const uint8_t *p, int64_t left, int64_t *size) {
     int32_t stated;
@@ -282,10 +289,12 @@ static inline int kts_unlimited(const struct kts_rules *r) { return r->before ==
 /* What is wrong with a record's time, by its type (`append_time`) or the topic's limits; 0 nothing. */
 static inline int kts_wrong_time(const struct kts_append *s, int64_t time, int append_time) {
     const struct kts_rules *r = &s->r;
-    int64_t behind;
+    int64_t behind, ahead;
     if (!r->append_time && !(r->exempt && time == -1) && !(r->negative && kts_unlimited(r))) {
-        behind = kts_minus(s->now, time);
-        if (behind > r->before || kts_minus(0, behind) > r->after || (r->negative && behind == INT64_MIN))
+        /* Java's difference wraps around, and so passes the limits with times that are farthest from them. */
+        behind = r->shipped ? kts_minus(s->now, time) : kts_minus_at_most(s->now, time);
+        ahead = r->shipped ? kts_minus(0, behind) : kts_minus_at_most(time, s->now);
+        if (behind > r->before || ahead > r->after || (r->negative && behind == INT64_MIN))
             return KTS_OUT_OF_RANGE;
         if (!r->old && r->shipped)
             return 0; /* 3.6 and later look at the type only where no limit holds */

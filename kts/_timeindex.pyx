@@ -406,6 +406,12 @@ cdef class _Index:
         self.entries_count = without_zero_tail(self.data, self.slots, stride)
         return 0
 
+    cdef int64_t slot_argument(self, object slot) except -1:
+        cdef int64_t number = int64_argument(slot, "slot")
+        if not 0 <= number < self.entries_count:
+            raise IndexError(f"slot: expected one of {self.entries_count} entries, found {number}")
+        return number
+
     cdef list size_findings(self, int stride):
         cdef list found = []
         cdef int64_t zeros = self.slots - self.entries_count
@@ -454,6 +460,17 @@ cdef class TimeIndex(_Index):
         if entry == NULL:
             return (-1, self.base)
         return kts_pair(&self.kept, key_at(entry, 0, 12), kts_plus(self.base, value_at(entry, 0, 12)))
+
+    def slot(self, timestamp_ms, /):
+        """Number of the entry that ``lookup`` finds; -1 below all."""
+        cdef int64_t target = int64_argument(timestamp_ms, "timestamp_ms")
+        cdef const uint8_t *entry = search(self.data, self.entries_count, target, 12)
+        return -1 if entry == NULL else (entry - self.data) // 12
+
+    def entry(self, slot, /):
+        """The entry of a number, as (timestamp_ms, offset)."""
+        cdef int64_t number = self.slot_argument(slot)
+        return kts_pair(&self.kept, key_at(self.data, number, 12), kts_plus(self.base, value_at(self.data, number, 12)))
 
     def lookup_many(self, timestamps_ms, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: timestamps and offsets. Sorted queries are faster."""
@@ -546,6 +563,19 @@ cdef class OffsetIndex(_Index):
         if entry == NULL:
             return (self.base, 0)
         return kts_pair(&self.kept, kts_plus(self.base, key_at(entry, 0, 8)), value_at(entry, 0, 8))
+
+    def slot(self, offset, /):
+        """Number of the entry that ``lookup`` finds; -1 below all."""
+        cdef int64_t target = int64_argument(offset, "offset")
+        cdef const uint8_t *entry = NULL
+        if target >= self.base:
+            entry = search(self.data, self.entries_count, target - self.base, 8)
+        return -1 if entry == NULL else (entry - self.data) // 8
+
+    def entry(self, slot, /):
+        """The entry of a number, as (offset, position)."""
+        cdef int64_t number = self.slot_argument(slot)
+        return kts_pair(&self.kept, kts_plus(self.base, key_at(self.data, number, 8)), value_at(self.data, number, 8))
 
     def lookup_many(self, offsets, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: offsets and positions. Sorted queries are faster."""

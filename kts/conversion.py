@@ -170,6 +170,7 @@ def _written(table: pa.RecordBatch, codec: int, how: How, start: int) -> bytes:
             why = f"magic {how.magic} has no record headers, drop_headers leaves them out"
             raise UnsupportedForMessageFormatError(why, **_place(table, int(np.argmin(heads.is_null())), start))
     sets = how.magic == 2 or codec != NONE  # else every record becomes a message of its own
+    _check_relative(facts["offset"], codec, how, table, start)
     times = int64s(table.column("timestamp"), "timestamp")
     append = int64s(table.column("timestampType"), "timestampType") == TimestampType.LogAppendTime
     alone = ~plain | (facts["magic"] == 2)  # what was a batch or a wrapper stays one
@@ -229,6 +230,14 @@ def _check_times(times: Ints, how: How, table: pa.RecordBatch, start: int) -> No
         raise KtsError(f"{why}allow_negative_timestamps", **_place(table, int(negative[0]), start))
 
 
+def _check_relative(offsets: Ints, codec: int, how: How, table: pa.RecordBatch, start: int) -> None:
+    """Messages in a wrapper of magic 1 have offsets relative to its first; nobody can read that of a negative one."""
+    negative = np.flatnonzero(offsets < 0)
+    if how.magic == 1 and codec != NONE and negative.size and not how.shipped:
+        why = f"offset {int(offsets[negative[0]])} is negative, and a wrapper of magic 1 holds none; expected 0 or more"
+        raise CorruptRecordError(why, **_place(table, int(negative[0]), start))
+
+
 def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], how: How) -> None:
     """``before``: which neighbours count, one fewer than offsets."""
     falls = np.flatnonzero((offsets[1:] <= offsets[:-1]) & before)
@@ -273,6 +282,7 @@ def _of_one_set(
 ) -> bytes | memoryview:
     times, magic, attributes = (int64s(table.column(name), name) for name in ("timestamp", "magic", "attributes"))
     _check_times(np.where(magic != how.magic, times, NO_TIMESTAMP), how, table, start)
+    _check_relative(rows.offsets, codec, how, table, start)
     if codec != NONE:
         # the messages keep the time they carry, the wrapper has the greatest that their wrappers told
         greatest = max(NO_TIMESTAMP, int(np.where(magic > 0, times, NO_TIMESTAMP).max())) if how.magic else None

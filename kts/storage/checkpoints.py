@@ -4,22 +4,48 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from kts.storage import file_names, files
 
 Offsets = dict[tuple[str, int], int]  # by topic and partition
 
 _INT64 = re.compile(r"-?[0-9]{1,19}")
+_INT32 = re.compile(r"[0-9]{1,10}")
+_TOPIC_ID = re.compile(r"version: 0\s+topic_id: ([A-Za-z0-9_-]{22})\s*")
+_KEPT, _KEPT_BYTES = 12, 2**24  # parsed checkpoints, and the longest one: a log directory has four
+_parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # by path: its bytes, and what they say
 
 
-def read_checkpoint(path: str) -> dict[tuple[str, int], int] | None:
-    """Offsets of a checkpoint file by topic and partition; None if missing or malformed, as a broker treats it."""
-    lines = _checkpoint_lines(path)
+def read_checkpoint(path: str) -> Mapping[tuple[str, int], int] | None:
+    """Offsets of a checkpoint file by topic and partition; None if missing or malformed, as a broker treats it.
+
+    Notes
+    -----
+    The file is read at each call. It is parsed only if its bytes changed: it has a line for every partition of the
+    directory, and a reader of the directory asks once for each of them.
+    """
+    data = files.read_if_there(path)
+    if data is None:
+        return None
+    known = _parsed.get(path)
+    if known is not None and known[0] == data:
+        return known[1]
+    offsets = _offsets_of(data)
+    if len(data) <= _KEPT_BYTES:
+        for oldest in list(_parsed)[: 1 - _KEPT]:
+            _parsed.pop(oldest, None)
+        _parsed[path] = data, offsets
+    return offsets
+
+
+def _offsets_of(data: bytes) -> Mapping[tuple[str, int], int] | None:
+    lines = _lines_of(data)
     if lines is None:
         return None
     offsets: dict[tuple[str, int], int] = {}
     for fields in lines:
-        if len(fields) != 3 or not fields[1].isdigit() or not _INT64.fullmatch(fields[2]):
+        if len(fields) != 3 or not _INT32.fullmatch(fields[1]) or not _INT64.fullmatch(fields[2]):
             return None
         offsets[fields[0], int(fields[1])] = int(fields[2])
         if not -(2**63) <= offsets[fields[0], int(fields[1])] < 2**63:
@@ -29,37 +55,35 @@ def read_checkpoint(path: str) -> dict[tuple[str, int], int] | None:
 
 def read_leader_epochs(path: str) -> list[tuple[int, int]] | None:
     """(epoch, start offset) of a leader-epoch-checkpoint; None if missing or malformed."""
-    lines = _checkpoint_lines(path)
+    data = files.read_if_there(path)
+    lines = None if data is None else _lines_of(data)
     if lines is None:
         return None
     epochs = []
     for fields in lines:
-        if len(fields) != 2 or not all(_INT64.fullmatch(field) and int(field) < 2**63 for field in fields):
+        if len(fields) != 2 or not all(_INT64.fullmatch(field) for field in fields):
             return None
         epochs.append((int(fields[0]), int(fields[1])))
+        if not (-(2**31) <= epochs[-1][0] < 2**31 and -(2**63) <= epochs[-1][1] < 2**63):
+            return None
     return epochs
 
 
-def _checkpoint_lines(path: str) -> list[list[str]] | None:
-    if not files.exists(path):
-        return None
-    lines = files.read_bytes(path).decode("utf-8", "replace").split("\n")
+def _lines_of(data: bytes) -> list[list[str]] | None:
+    lines = data.decode("utf-8", "replace").split("\n")
     if lines and lines[-1] == "":
         lines.pop()
-    if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit() or int(lines[1]) != len(lines) - 2:
+    if len(lines) < 2 or lines[0] != "0" or not _INT32.fullmatch(lines[1]) or int(lines[1]) != len(lines) - 2:
         return None
     return [line.split(" ") for line in lines[2:]]
 
 
 def read_topic_id(directory: str) -> str | None:
-    """Topic id of a partition.metadata file, 22 characters of URL-safe base64; None if there is none."""
+    """Topic id of a partition.metadata file, 22 characters of URL-safe base64; None if missing or malformed."""
     path = os.path.join(directory, file_names.PARTITION_METADATA)
-    if not files.exists(path):
-        return None
-    for line in files.read_bytes(path).decode("utf-8", "replace").splitlines():
-        if line.startswith("topic_id: "):
-            return line.removeprefix("topic_id: ")
-    return None
+    data = files.read_if_there(path)
+    found = None if data is None else _TOPIC_ID.fullmatch(data.decode("utf-8", "replace"))
+    return None if found is None else found[1]
 
 
 def write_checkpoint(path: str, offsets: dict[tuple[str, int], int]) -> None:

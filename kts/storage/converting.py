@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,10 @@ from kts.errors import CorruptRecordError, KtsError, LogStorageError, Unsupporte
 from kts.storage import file_names, files
 from kts.storage.damage import next_sound_entry
 from kts.storage.directory import PartitionLog
+from kts.storage.locks import FileLock
+from kts.storage.log_directory import LOCK
 from kts.storage.recovery import Rules, rebuild
+from kts.storage.rereading import unless_deleted
 from kts.storage.segment import Segment, at
 from kts.storage.shallow import Batches, Slices
 from kts.storage.snapshots import snapshot_bytes
@@ -105,22 +108,26 @@ def aside(target: str) -> Iterator[str]:
     ------
     FileExistsError
         There is something under that name, and it is not an empty directory.
+    LogLockedError
+        It lies in a log directory that a broker or another program has.
     """
-    target = os.path.abspath(target)
+    target = os.path.realpath(target)
     if files.exists(target) and (not os.path.isdir(target) or files.list_directory(target)):
         raise FileExistsError(f"{target} is there and not empty")
     directory = f"{target}.{os.getpid()}.part"
-    _remove_tree(directory)
-    files.make_directory(directory)
-    try:
-        yield directory
-        files.sync_directory(directory)
-        files.rename(directory, target)
-        files.sync_directory(os.path.dirname(target))
-    except BaseException:
-        with suppress(LogStorageError):
-            _remove_tree(directory)
-        raise
+    lock = os.path.join(os.path.dirname(target), LOCK)
+    with FileLock(lock, target) if files.exists(lock) else nullcontext():  # as a new partition in a log directory
+        _remove_tree(directory)
+        files.make_directory(directory)
+        try:
+            yield directory
+            files.sync_directory(directory)
+            files.rename(directory, target)
+            files.sync_directory(os.path.dirname(target))
+        except BaseException:
+            with suppress(LogStorageError):
+                _remove_tree(directory)
+            raise
 
 
 def convert_partition(
@@ -151,8 +158,9 @@ def convert_partition(
     segments = log.segments
     made = []
     for segment in segments:
-        made.append(_convert_segment(log, segment, segment is segments[-1], directory, to, progress))
-        yield made[-1]
+        with unless_deleted(segment.path):
+            made.append(_convert_segment(log, segment, segment is segments[-1], directory, to, progress))
+            yield made[-1]
     if not log.lone:
         names = [file_names.PARTITION_METADATA, *[file_names.LEADER_EPOCHS] * (to.magic == 2)]
         if to.magic == 2:
@@ -182,6 +190,9 @@ def _convert_segment(
     records = batches = position = 0
     magics: set[int] = set()
     last_offset = segment.base_offset - 1
+    # All that is asked by name comes first: a writer may delete the segment meanwhile.
+    modified_ms, txn_index = segment.modified_ms, segment.txn_index_path
+    aborted = None if to.magic < 2 or txn_index is None else files.read_bytes(txn_index)
     with files.File(segment.path) as source, files.WritableFile(f"{stem}.log", new=True) as made:
         size = source.size()
         slices = Slices(source, 0, size)
@@ -214,9 +225,9 @@ def _convert_segment(
         made.sync()
     _write(f"{stem}.index", rebuilt.offset_index)
     _write(f"{stem}.timeindex", rebuilt.time_index)
-    if to.magic == 2 and segment.txn_index_path is not None:
-        _write(f"{stem}.txnindex", files.read_bytes(segment.txn_index_path))
-    files.set_modified_ms(f"{stem}.log", segment.modified_ms)  # retention asks for it where there are no timestamps
+    if aborted is not None:
+        _write(f"{stem}.txnindex", aborted)
+    files.set_modified_ms(f"{stem}.log", modified_ms)  # retention asks for it where there are no timestamps
     left_out = size - slices.position
     facts = (records, batches, size, rebuilt.batches, position, left_out)
     return Converted(

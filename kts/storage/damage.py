@@ -10,7 +10,7 @@ import numpy as np
 from kts.columns import decode, scan_batches
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.storage import files
-from kts.storage.segment import OVERHEAD_BYTES, SMALLEST_SIZE, Segment
+from kts.storage.segment import OVERHEAD_BYTES, SMALLEST_SIZE, Segment, bools
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -152,7 +152,12 @@ class _Look:
 
 
 def header_scan(
-    segment: Segment, start: int, expected_offset: int, skip_damage: bool, first_bytes: int | None = None
+    segment: Segment,
+    start: int,
+    expected_offset: int,
+    skip_damage: bool,
+    first_bytes: int | None = None,
+    file: files.File | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
     """Header scans from a position, each with a mask of the batches whose CRC is wrong.
 
@@ -161,12 +166,12 @@ def header_scan(
     effort = Effort()
     while True:
         try:
-            for batch in segment.batches(start, None, first_bytes):
+            for batch in segment.batches(start, None, first_bytes, file):
                 if batch.num_rows:
                     start = int(batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py())
                 if batch.num_rows > 1:  # not the last one's: offsets are under no CRC
                     expected_offset = batch.column("lastOffset")[-2].as_py() + 1
-                damaged = ~np.asarray(batch.column("crcOk").to_numpy(zero_copy_only=False), bool)
+                damaged = ~bools(batch, "crcOk")
                 yield batch, damaged
             return
         except CorruptRecordError as error:

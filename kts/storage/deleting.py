@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-NEVER = 2**63 - 1
+from heapq import heappop, heappush
+from itertools import count
 
 
 class Doomed:
     """What is to be removed, and when; whatever is left when the process ends goes at the next start.
 
-    Attributes
-    ----------
-    due_ms : int
-        When the next of it is due.
-
     Notes
     -----
-    There is no thread: the log asks with each call.
+    There is no thread: the log asks with each call. Nothing waits longer than its delay when the clock is put back.
     """
 
     def __init__(self) -> None:
-        self.due_ms = NEVER
-        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = count()
+        self._latest_ms = -(2**63)  # that anything was added or swept
+        self._put_back_ms = 0  # by how much the clock was, in all
 
-    def add(self, due_ms: int, remove: Callable[[], None]) -> None:
-        """Have something removed from a time on."""
-        self._waiting.append((due_ms, remove))
-        self.due_ms = min(self.due_ms, due_ms)
+    def add(self, now_ms: int, delay_ms: int, remove: Callable[[], None]) -> None:
+        """Have something removed when a delay is over."""
+        heappush(self._waiting, (self._passed_ms(now_ms) + delay_ms, next(self._number), remove))
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether ``sweep`` has something to do."""
+        waiting = self._waiting
+        return bool(waiting) and (waiting[0][0] <= now_ms + self._put_back_ms or now_ms < self._latest_ms)
 
     def sweep(self, now_ms: int) -> None:
         """Remove what is due."""
-        due = [remove for when, remove in self._waiting if when <= now_ms]
-        self._waiting = [one for one in self._waiting if one[0] > now_ms]
-        self.due_ms = min((when for when, _ in self._waiting), default=NEVER)
+        passed_ms = self._passed_ms(now_ms)
+        due = []
+        while self._waiting and self._waiting[0][0] <= passed_ms:
+            due.append(heappop(self._waiting)[2])
         for remove in due:
             remove()
+
+    def _passed_ms(self, now_ms: int) -> int:
+        """A time that never goes back."""
+        self._put_back_ms += max(self._latest_ms - now_ms, 0)
+        self._latest_ms = now_ms
+        return now_ms + self._put_back_ms

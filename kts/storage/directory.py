@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.model import TimestampOffset, TopicPartition
 from kts.storage import checkpoints, file_names, files, pieces, search, stream, transactions
+from kts.storage.index_checksums import Sealed
+from kts.storage.lookups import sealed_indexes
 from kts.storage.rereading import settled
 from kts.storage.segment import Segment, segment_of_file
 
@@ -75,11 +77,19 @@ class PartitionLog:
             return sorted(found, key=lambda segment: (segment.base_offset, segment.path))
         live: dict[tuple[int, str], str] = {}
         swapped: dict[tuple[int, str], str] = {}
-        for entry in files.list_directory(self.path):
-            name = file_names.parse_file_name(entry.name)
+        folder = os.path.join(self.path, "")
+        for one in files.names_in(self.path):
+            name = file_names.parse_file_name(one) if one.endswith((".log", ".swap")) else None
             if name is not None and name.suffix == ".log" and name.transition in ("", ".swap"):
-                (swapped if name.transition else live)[name.base_offset, name.tier_id] = entry.path
+                (swapped if name.transition else live)[name.base_offset, name.tier_id] = folder + one
         return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
+
+    def listed(self) -> PartitionLog:
+        """The same partition with the segments that are there now, for a call that asks for them more than once.
+
+        A writer may delete them meanwhile: for use inside of ``settled``, or with ``unless_deleted`` around each.
+        """
+        return _Listed(self)
 
     @property
     def log_start_offset(self) -> int:
@@ -100,7 +110,7 @@ class PartitionLog:
         CorruptRecordError
             The tail of the last segment is damaged, not just cut.
         """
-        return settled(lambda: max(transactions.log_end_offset(self), self.log_start_offset))
+        return settled(lambda: _end_of(self.listed()))
 
     @property
     def high_watermark(self) -> int | None:
@@ -110,7 +120,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """First offset of the earliest transaction that is still open, else the log end offset."""
-        return settled(lambda: transactions.last_stable_offset(self))
+        return settled(lambda: transactions.last_stable_offset(self.listed()))
 
     @property
     def leader_epochs(self) -> list[tuple[int, int]]:
@@ -122,6 +132,10 @@ class PartitionLog:
     def topic_id(self) -> str | None:
         """The topic's id from ``partition.metadata``, or None."""
         return None if self.lone else checkpoints.read_topic_id(self.path)
+
+    def sealed_indexes(self) -> dict[int, Sealed]:
+        """What ``kts.Log`` noted about the indexes of its segments when it closed them, by base offset."""
+        return {} if self.lone else sealed_indexes(self.path, self.topic, self.partition)
 
     def _checkpoint(self, name: str) -> int | None:
         path = os.path.join(os.path.dirname(os.path.abspath(self.path)), name)
@@ -145,15 +159,15 @@ class PartitionLog:
 
         Source: LogSegment.findOffsetByTimestamp, KIP-79.
         """
-        return settled(lambda: search.offset_for_timestamp(self, t_ms, shipped_search=shipped_search))
+        return settled(lambda: search.offset_for_timestamp(self.listed(), t_ms, shipped_search=shipped_search))
 
     def explain_offset_for_timestamp(self, t_ms: int) -> search.Explanation:
         """How the answer of ``offset_for_timestamp`` was found, and which later records are older."""
-        return settled(lambda: search.explain_offset_for_timestamp(self, t_ms))
+        return settled(lambda: search.explain_offset_for_timestamp(self.listed(), t_ms))
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The greatest timestamp and the first record that has it; None when the log is empty. Control records too."""
-        return settled(lambda: search.max_timestamp(self))
+        return settled(lambda: search.max_timestamp(self.listed()))
 
     def scan(
         self,
@@ -193,6 +207,38 @@ class PartitionLog:
     def batches(self) -> pa.RecordBatchReader:
         """Headers of all batches: the columns of ``kts.scan_batches`` and the ``segment``'s base offset."""
         return stream.batches(self)
+
+
+def _end_of(log: PartitionLog) -> int:
+    return max(transactions.log_end_offset(log), log.log_start_offset)
+
+
+class _Listed(PartitionLog):
+    """A partition whose segments, and with them its log start offset, are those of one moment."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        super().__init__(
+            log.path,
+            log.topic,
+            log.partition,
+            log_start_offset=log._log_start_offset,
+            segment_paths=log._segment_paths,
+        )
+        self._segments = log.segments
+        self._start: int | None = None
+
+    @property
+    def segments(self) -> list[Segment]:
+        return self._segments
+
+    @property
+    def log_start_offset(self) -> int:
+        if self._start is None:
+            self._start = super().log_start_offset
+        return self._start
+
+    def listed(self) -> PartitionLog:
+        return self
 
 
 class LogDirs(Mapping[TopicPartition, PartitionLog]):
@@ -308,8 +354,7 @@ def _checked(path: object) -> str:
 
 def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     """The partitions in a directory, and whether it is a log directory."""
-    entries = files.list_directory(path)
-    names = [file_names.parse_file_name(entry.name) for entry in entries]
+    names = (file_names.parse_file_name(entry.name) for entry in files.walk_directory(path))
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
     own = file_names.parse_directory_name(os.path.basename(os.path.abspath(path)))
     if is_partition and own is None:
@@ -317,11 +362,11 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
         return [PartitionLog(path, topic, partition)], False
     found = []
     if not is_partition:
-        for entry in entries:
+        for entry in files.list_directory(path):
             inner = file_names.parse_directory_name(entry.name)
             if inner is not None and not inner.state and os.path.isdir(entry.path):
                 found.append(PartitionLog(entry.path, inner.topic, inner.partition))
-    if own is not None and not found and not any(entry.name == "meta.properties" for entry in entries):
+    if own is not None and not found and not files.exists(os.path.join(path, "meta.properties")):
         return [PartitionLog(path, own.topic, own.partition)], False
     return found, True
 

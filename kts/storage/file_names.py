@@ -56,10 +56,9 @@ def parse_file_name(name: str) -> FileName | None:
     match = _FILE.fullmatch(name)
     if match is None:
         return None
-    base = int(match["base"])
-    if base >= 2**63:
-        return None
-    return FileName(base, match["suffix"], (match["id"] or "")[1:], match["transition"] or "")
+    digits, tier_id, suffix, transition = match.groups("")
+    base = int(digits)
+    return FileName(base, suffix, tier_id[1:], transition) if base < 2**63 else None
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:

@@ -8,22 +8,33 @@ a mapped file that shrinks would kill the process. Every call of the operating s
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Self
+from operator import attrgetter
+from typing import Any, Protocol, Self
 
 from kts.errors import LogStorageError
 
 Bytes = bytes | bytearray | memoryview
+# Without O_NONBLOCK a FIFO with a segment's name would hang the program.
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def failure(error: OSError, path: str, doing: str) -> LogStorageError:
     """An operating system's error as LogStorageError with its errno."""
-    return LogStorageError(f"{doing} failed: {error.strerror or error}", path=path, errno=error.errno)
+    message = f"{doing} failed: {error.strerror or error}"
+    if error.errno in NO_DESCRIPTOR:
+        tell_no_descriptor()
+        message += f"; {more_descriptors()}"
+    return LogStorageError(message, path=path, errno=error.errno)
 
 
 @contextmanager
@@ -49,6 +60,88 @@ def _close(fd: int) -> None:
         os.close(fd)
 
 
+# --- descriptors ----------------------------------------------------------------------------------
+
+
+class Holder(Protocol):
+    """Something that keeps files open between its uses; ``rest`` may come from any thread, at any time."""
+
+    def rest(self) -> None:
+        """Hold no descriptors until it needs them again."""
+
+
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+DESCRIPTORS_OF_A_HOLDER = 3  # a log and its two indexes
+_holders: deque[weakref.ref[Holder]] = deque()  # no lock: a fork may come while another thread has it
+_told: list[bool] = []
+
+
+def most_descriptors() -> int:
+    """How many descriptors this process may have."""
+    if sys.platform == "win32":
+        return 1 << 14
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
+def most_holders() -> int:
+    """How many holders may keep their files open, over all logs of this process: a quarter of the descriptors."""
+    return max(most_descriptors() // (4 * DESCRIPTORS_OF_A_HOLDER), 1)
+
+
+def keep_open(holder: Holder) -> None:
+    """Note that a holder keeps files open from now on; above the limit, the oldest holders close theirs."""
+    _holders.append(weakref.ref(holder))
+    most = most_holders()
+    while len(_holders) > most and _rest_first():
+        pass
+
+
+def _rest_first() -> bool:
+    try:
+        holder = _holders.popleft()()
+    except IndexError:
+        return False
+    if holder is not None:
+        holder.rest()
+    return True
+
+
+def more_descriptors() -> str:
+    """What to do when no descriptor is left."""
+    return f"the limit is {most_descriptors()} open files, `ulimit -n` raises it"
+
+
+def tell_no_descriptor() -> None:
+    """Log once that no descriptor is left: the error itself may reach only a client."""
+    if not _told:
+        _told.append(True)
+        logging.getLogger("kts").warning("no file or connection can be opened: %s", more_descriptors())
+
+
+def _with_descriptor(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call what needs a descriptor; if none is left, close what holders keep open and try again."""
+    try:
+        return again(call, *arguments)
+    except OSError as error:
+        if error.errno not in NO_DESCRIPTOR:
+            raise
+    while _rest_first():
+        pass
+    return again(call, *arguments)
+
+
+def _opened(path: str, flags: int, mode: int = 0o777) -> int:
+    return int(_with_descriptor(os.open, path, flags | getattr(os, "O_CLOEXEC", 0), mode))
+
+
+KEPT_BYTES = 2**18  # of a file that is read more than once
+
+# --- files ----------------------------------------------------------------------------------------
+
+
 class File:
     """A file opened for reading at positions; a context manager.
 
@@ -62,18 +155,15 @@ class File:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with storage_errors(path, "opening"):
-            # Without O_NONBLOCK a FIFO with a segment's name would hang the program.
-            flags = self._flags() | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-            self._fd = again(os.open, path, flags, 0o666)
-            try:
-                regular = stat.S_ISREG(again(os.fstat, self._fd).st_mode)
-            except OSError:
-                self.close()
-                raise
-            if not regular:
-                self.close()
-                raise LogStorageError("expected a regular file, found something else", path=path)
+        try:
+            self._fd = _opened(path, _READ_FLAGS | self._flags(), 0o666)
+            regular = stat.S_ISREG(again(os.fstat, self._fd).st_mode)
+        except OSError as error:
+            self.close()
+            raise failure(error, path, "opening") from error
+        if not regular:
+            self.close()
+            raise LogStorageError("expected a regular file, found something else", path=path)
 
     def _flags(self) -> int:
         return os.O_RDONLY
@@ -88,8 +178,10 @@ class File:
         """Close it; a second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with storage_errors(self.path, "closing"):
+            try:
                 _close(fd)
+            except OSError as error:
+                raise failure(error, self.path, "closing") from error
 
     def __del__(self) -> None:
         with suppress(LogStorageError):
@@ -101,8 +193,10 @@ class File:
 
     def size(self) -> int:
         """Length now, in bytes."""
-        with storage_errors(self.path, "reading the size"):
+        try:
             return int(again(os.fstat, self._fd).st_size)
+        except OSError as error:
+            raise failure(error, self.path, "reading the size") from error
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Fill the buffer from a position; fewer bytes only where the file ends."""
@@ -117,13 +211,15 @@ class File:
 
     def read(self, position: int, count: int) -> bytes:
         """Up to count bytes from a position; fewer only where the file ends."""
-        with storage_errors(self.path, "reading"):
+        try:
             data: bytes = again(os.pread, self._fd, count, position)
+        except OSError as error:
+            raise failure(error, self.path, "reading") from error
         if len(data) == count or not data:
             return data
         rest = bytearray(count)
         rest[: len(data)] = data
-        done = len(data) + self.read_into(memoryview(rest)[len(data) :], position + len(data))
+        done = len(data) + File.read_into(self, memoryview(rest)[len(data) :], position + len(data))  # not what it kept
         return bytes(memoryview(rest)[:done])
 
     def share(self) -> File:
@@ -131,8 +227,38 @@ class File:
         shared = object.__new__(File)
         shared.path = self.path
         with storage_errors(self.path, "sharing the descriptor"):
-            shared._fd = again(os.dup, self._fd)
+            shared._fd = _with_descriptor(os.dup, self._fd)
         return shared
+
+
+class RereadFile(File):
+    """The same for who asks for neighbouring and the same bytes more than once: those read last are kept for a while.
+
+    Notes
+    -----
+    What lies below a log's end is written once. Long reads are not kept.
+    """
+
+    _kept, _start = b"", 0
+
+    def read(self, position: int, count: int) -> bytes:
+        kept, at = self._kept, position - self._start
+        if not 0 <= at <= len(kept) or at + count > KEPT_BYTES:
+            if count > KEPT_BYTES:
+                return super().read(position, count)
+            self._kept, self._start = b"", position
+            kept, at = b"", 0
+        lacking = at + count - len(kept)
+        if lacking > 0:
+            self._kept = kept = kept + super().read(self._start + len(kept), lacking)
+        return kept[at : at + count]
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        if len(buffer) > KEPT_BYTES:
+            return super().read_into(buffer, position)
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class FileRange:
@@ -195,7 +321,7 @@ class FileRange:
             if self.file is None or self.file.fileno() < 0:
                 return
             with storage_errors(self.file.path, "taking the descriptor away"):
-                nothing = again(os.open, os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+                nothing = _opened(os.devnull, os.O_RDONLY)
                 try:
                     again(partial(os.dup2, nothing, self.file.fileno(), inheritable=False))
                 finally:
@@ -269,16 +395,78 @@ def read_bytes(path: str) -> bytes:
         return file.read(0, file.size())
 
 
+def read_if_there(path: str) -> bytes | None:
+    """A whole file; None if there is none."""
+    try:
+        return read_bytes(path)
+    except LogStorageError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+    return None
+
+
+def read_small(paths: Iterable[str], most: int) -> list[bytes | None]:
+    """Whole files, those of at most so many bytes; None for others."""
+    found: list[bytes | None] = []
+    for path in paths:
+        try:
+            found.append(_read_small(path, most))
+        except InterruptedError:
+            found += read_small([path], most)
+        except OSError as error:
+            raise failure(error, path, "reading") from error
+    return found
+
+
+def _read_small(path: str, most: int) -> bytes | None:
+    fd = os.open(path, _READ_FLAGS)
+    try:
+        status = os.fstat(fd)
+        if status.st_size > most or not stat.S_ISREG(status.st_mode):
+            return None
+        data = os.pread(fd, most + 1, 0)
+    finally:
+        _close(fd)
+    return data if len(data) <= most else None
+
+
+def identity(path: str) -> tuple[int, ...] | None:
+    """Changes when the file is replaced or written to; None if there is no file."""
+    with storage_errors(path, "looking at it"):
+        try:
+            status = again(os.stat, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def read_used(path: str, entry_bytes: int) -> bytes:
     """An index file without the zeros of its preallocated part: an open one is 10 MiB, most of it unused."""
     with File(path) as file:
-        size, count = file.size(), 4096 * entry_bytes
-        while count < size:
-            last = file.read(count - entry_bytes, entry_bytes)
-            if not any(last):
-                break
-            count *= 4
-        return file.read(0, min(count, size))
+        return _used(file, file.size(), entry_bytes)
+
+
+def read_index(path: str, entry_bytes: int) -> bytes:
+    """As ``read_used``; nothing if the file is missing or does not consist of whole entries."""
+    try:
+        file = File(path)
+    except LogStorageError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        return b""
+    with file:
+        size = file.size()
+        return b"" if size % entry_bytes else _used(file, size, entry_bytes)
+
+
+def _used(file: File, size: int, entry_bytes: int) -> bytes:
+    count = 4096 * entry_bytes
+    while count < size:
+        last = file.read(count - entry_bytes, entry_bytes)
+        if not any(last):
+            break
+        count *= 4
+    return file.read(0, min(count, size))
 
 
 def modified_ms(path: str) -> int:
@@ -298,8 +486,20 @@ def size_of(path: str) -> int:
 
 def list_directory(path: str) -> list[os.DirEntry[str]]:
     """Entries of a directory in name order."""
-    with storage_errors(path, "listing"), again(os.scandir, path) as entries:
-        return sorted(entries, key=lambda entry: entry.name)
+    return sorted(walk_directory(path), key=attrgetter("name"))
+
+
+def walk_directory(path: str) -> Iterator[os.DirEntry[str]]:
+    """Entries of a directory as they come, for who may stop early."""
+    with storage_errors(path, "listing"), _with_descriptor(os.scandir, path) as entries:
+        yield from entries
+
+
+def names_in(path: str) -> list[str]:
+    """Names in a directory in any order."""
+    with storage_errors(path, "listing"):
+        names: list[str] = _with_descriptor(os.listdir, path)
+    return names
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
@@ -315,11 +515,12 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 def exists(path: str) -> bool:
     """True if something lies there; an error if nobody can say."""
-    with storage_errors(path, "looking for it"):
-        try:
-            again(os.stat, path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+    try:
+        again(os.stat, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise failure(error, path, "looking for it") from error
     return True
 
 
@@ -381,7 +582,7 @@ def make_directory(path: str) -> None:
 def sync_directory(path: str) -> None:
     """Wait until the names in a directory are on the disk."""
     with storage_errors(path or ".", "syncing the directory"):
-        fd = again(os.open, path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        fd = _opened(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
             again(os.fsync, fd)
         finally:

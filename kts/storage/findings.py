@@ -12,7 +12,7 @@ from kts.columns import decode, scan_batches
 from kts.errors import CorruptRecordError
 from kts.storage import files
 from kts.storage.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
-from kts.storage.segment import OVERHEAD_BYTES, Segment, at, int64
+from kts.storage.segment import OVERHEAD_BYTES, Segment, at, bools, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -191,11 +191,6 @@ def _slice(
     facts.batches += len(good)
     facts.magics |= set(np.unique(headers.magic[good]).tolist())
     facts.damaged |= not good.all()
-
-
-def bools(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:
-    """A column of bools."""
-    return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), bool)
 
 
 def _times(found: pa.RecordBatch, data: memoryview) -> npt.NDArray[np.int64]:

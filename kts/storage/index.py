@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
+
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError
 from kts.model import NO_TIMESTAMP
 from kts.storage.index_file import GREATEST_RELATIVE_OFFSET, NOTHING, IndexFile
@@ -24,10 +26,10 @@ class OffsetIndexFile(IndexFile):
     _field = struct.Struct(">i")
 
     def _load_last(self) -> None:
-        self.last_offset = self.base_offset
+        self.last_offset, self.last_position = self.base_offset, -1
         if self.entries:
-            last = self._open().read(self.size_bytes - 8, 8)
-            self.last_offset = self.base_offset + self._signed.unpack(last)[0]
+            relative, self.last_position = self._signed.unpack(self._open().read(self.size_bytes - 8, 8))
+            self.last_offset = self.base_offset + relative
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry.
@@ -49,7 +51,7 @@ class OffsetIndexFile(IndexFile):
         file = self._file or self.resume()
         file.write(self._entry.pack(relative, position), slot * 8)
         self.entries = slot + 1
-        self.last_offset = offset
+        self.last_offset, self.last_position = offset, position
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """(offset, position) of the greatest entry at or below an offset; (base offset, 0) if there is none."""
@@ -61,9 +63,28 @@ class OffsetIndexFile(IndexFile):
             return self.base_offset, 0
         return self.base_offset + relative, position
 
+    def find(self, offset: int) -> tuple[int, int, int]:
+        """Slot, offset and position of the greatest entry at or below an offset; slot -1 if there is none."""
+        slot, found = self._slot(self._field, 0, offset - self.base_offset)
+        if slot < 0:
+            return -1, self.base_offset, 0
+        relative, position = self._signed.unpack(found)
+        return slot, self.base_offset + relative, position
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(offset, position) of an entry."""
+        relative, position = self._signed.unpack(self._read_entry(slot))
+        return self.base_offset + relative, position
+
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above an offset."""
-        self.cut(self._cut_slot(self._field, 0, offset - self.base_offset))
+        """Drop the entries at and above an offset, and from the first on that is out of order."""
+        if self.shipped:
+            self.cut(self._cut_slot(self._field, 0, offset - self.base_offset))
+            return
+        offsets, positions = np.frombuffer(self.read(), ">i4").reshape(-1, 2).T
+        kept = (offsets < offset - self.base_offset) & (positions >= 0)
+        kept[1:] &= (offsets[1:] > offsets[:-1]) & (positions[1:] > positions[:-1])
+        self.cut(len(kept) if kept.all() else int(kept.argmin()))
 
     def truncate_to_position(self, position: int) -> None:
         """Drop the entries at and behind a position of the log."""
@@ -79,13 +100,17 @@ class OffsetIndexFile(IndexFile):
         Raises
         ------
         CorruptIndexError
-            The length is no multiple of 8, or the last offset is not above the base offset (not below it, from 2.0 on).
+            The length is no multiple of 8, or the last offset is not above the base offset (not below it, from 2.0 on,
+            where a broker takes room that was never used for entries; not so here, if there are others before it).
         """
         lowest = self.base_offset + (self.generation == "0.10.2")
         if self.entries and self.last_offset < lowest:
             message = f"expected a last offset from {lowest} on, found {self.last_offset}"
             raise CorruptIndexError(message, path=self.path)
         self.check_length()
+        if self.entries > 1 and self.last_offset == self.base_offset and not self.shipped:
+            message = f"expected a last offset above {self.base_offset} of {self.entries} entries, found it"
+            raise CorruptIndexError(message, path=self.path)
 
 
 class TimeIndexFile(IndexFile):
@@ -180,14 +205,34 @@ class TimeIndexFile(IndexFile):
         timestamp, relative = self._signed.unpack(found)
         return timestamp, self.base_offset + relative
 
+    def find(self, timestamp_ms: int) -> tuple[int, int, int]:
+        """Slot, timestamp and offset of the latest entry at or before a time; slot -1 if there is none."""
+        slot, found = self._slot(self._time, 0, timestamp_ms)
+        if slot < 0:
+            return -1, NO_TIMESTAMP, self.base_offset
+        timestamp, relative = self._signed.unpack(found)
+        return slot, timestamp, self.base_offset + relative
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(timestamp, offset) of an entry."""
+        timestamp, relative = self._signed.unpack(self._read_entry(slot))
+        return timestamp, self.base_offset + relative
+
     @property
     def last_entry(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry; (-1, base offset) if there is none."""
         return (self.last_timestamp if self.entries else NO_TIMESTAMP), self.last_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above an offset."""
-        self.cut(self._cut_slot(self._relative, 8, offset - self.base_offset))
+        """Drop the entries at and above an offset, and from the first on that is out of order."""
+        if self.shipped:
+            self.cut(self._cut_slot(self._relative, 8, offset - self.base_offset))
+            return
+        entries = np.frombuffer(self.read(), [("time", ">i8"), ("offset", ">i4")])
+        times, offsets = entries["time"], entries["offset"]
+        kept = (offsets < offset - self.base_offset) & (offsets >= 0)
+        kept[1:] &= (times[1:] > times[:-1]) & (offsets[1:] >= offsets[:-1])
+        self.cut(len(kept) if kept.all() else int(kept.argmin()))
 
     def sanity_check(self) -> None:
         """What a broker looked at when it loaded the file, up to 2.2.

@@ -5,6 +5,7 @@ An index that is appended to has its full length from the start; what is not use
 
 from __future__ import annotations
 
+import errno
 import struct
 from contextlib import suppress
 from typing import ClassVar
@@ -51,8 +52,11 @@ class IndexFile:
         self.generation = generation
         self.shipped = shipped
         self.dirty = False  # written to since the last flush
+        self.own_from = 0  # entries from here on were written by this process, those before lay in the file
+        self._confirmed = bytearray()  # a bit for each of those before
         self._file: files.WritableFile | None = None
-        if not files.exists(path):
+        length = _length(path)
+        if length is None:
             if max_bytes < self.entry_bytes:
                 raise ValueError(f"segment.index.bytes: expected at least {self.entry_bytes}, found {max_bytes}")
             self.length = max_bytes // self.entry_bytes * self.entry_bytes
@@ -65,8 +69,8 @@ class IndexFile:
                     files.remove(path, missing_ok=True)
                 raise
         else:
-            self.length = files.size_of(path)
-            self.entries = self.length // self.entry_bytes
+            self.length = length
+            self.entries = self.own_from = length // self.entry_bytes
         self.max_entries = self.length // self.entry_bytes
         self._load_last()
 
@@ -83,13 +87,33 @@ class IndexFile:
         """True if no further entry may be appended."""
         return self.entries >= self.max_entries
 
+    # --- what the log confirms -------------------------------------------------------------------
+
+    def trusts(self, slot: int) -> bool:
+        """True if an answer may rest on an entry: this process wrote it, or found that the log confirms it."""
+        if slot >= self.own_from or self.shipped:
+            return True
+        return slot >> 3 < len(self._confirmed) and bool(self._confirmed[slot >> 3] & 1 << (slot & 7))
+
+    def confirm(self, slot: int) -> None:
+        """The log confirms an entry; it stays confirmed as long as it lies there."""
+        if slot < self.own_from:
+            if not self._confirmed:
+                self._confirmed = bytearray((self.own_from + 7) // 8)
+            self._confirmed[slot >> 3] |= 1 << (slot & 7)
+
+    def vouch(self) -> None:
+        """All entries are those that were written."""
+        self.own_from = 0
+
     # --- the file ---------------------------------------------------------------------------------
 
     def resume(self) -> files.WritableFile:
         """Keep the file open from now on."""
-        if self._file is None:
-            self._file = files.WritableFile(self.path)
-        return self._file
+        file = self._file
+        if file is None:
+            file = self._file = files.WritableFile(self.path)
+        return file
 
     def rest(self) -> None:
         """Keep it open no longer. Who reads just now may end; the descriptor goes with the last one."""
@@ -107,6 +131,15 @@ class IndexFile:
     def read(self) -> bytes:
         """All entries as they lie in the file."""
         return self._open().read(0, self.size_bytes)
+
+    def _read_entry(self, slot: int) -> bytes:
+        found = self._open().read(slot * self.entry_bytes, self.entry_bytes)
+        if len(found) < self.entry_bytes:
+            raise self._too_short()
+        return found
+
+    def _too_short(self) -> LogStorageError:
+        return LogStorageError(f"expected {self.entries} entries, found fewer: the file was cut", path=self.path)
 
     def flush(self) -> None:
         """Wait until what was written is on the disk."""
@@ -135,6 +168,7 @@ class IndexFile:
     def reset(self, entries: bytes = b"") -> None:
         """Have just these entries, and room up to the maximum; a file that is just them stays as it is."""
         self.dirty = True
+        self.own_from = 0
         if not self.shipped and 0 < self.length == self.size_bytes == len(entries) and self.read() == entries:
             return
         file = self._open()
@@ -148,9 +182,23 @@ class IndexFile:
         self.max_entries = self.length // self.entry_bytes
         self._load_last()
 
+    def replace(self, entries: bytes) -> None:
+        """Put a file of just these entries in the place of this one, in one step; as much room as before is kept."""
+        room, is_open = self.length if self.length > self.size_bytes else 0, self._file is not None
+        files.write_atomically(self.path, entries)
+        self.rest()
+        self.length = len(entries)
+        self.entries = self.max_entries = len(entries) // self.entry_bytes
+        self.own_from, self._confirmed = 0, bytearray()
+        if is_open:
+            self.resume()
+        self._load_last()
+        self.resize(max(room, self.length))
+
     def cut(self, entries: int) -> None:
         """Keep the first entries only; the length of the file stays, zeros follow."""
         self.entries = entries
+        self.own_from = min(self.own_from, entries)
         self.dirty = True
         file = self._open()
         file.truncate(self.size_bytes)
@@ -205,7 +253,7 @@ class IndexFile:
         def field(slot: int) -> int:
             found = entry(slot)
             if len(found) < width:
-                raise LogStorageError(f"expected {count} entries, found fewer: the file was cut", path=self.path)
+                raise self._too_short()
             value: int = column.unpack_from(found, at)[0]
             return value
 
@@ -247,3 +295,13 @@ class IndexFile:
         if self.length % self.entry_bytes:
             message = f"expected a multiple of {self.entry_bytes} bytes, found {self.length}"
             raise CorruptIndexError(message, path=self.path)
+
+
+def _length(path: str) -> int | None:
+    """Length of a file, None if it is missing."""
+    try:
+        return files.size_of(path)
+    except LogStorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return None

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from kts.storage import checkpoints
+import numpy as np
+
+from kts.storage import checkpoints, files
 from kts.storage.file_names import LEADER_EPOCHS
+from kts.storage.shallow import Slices
 
-_HEADER = struct.Struct(">qii")  # base offset, size, leader epoch
+if TYPE_CHECKING:
+    from kts.storage.segment_reading import SegmentReading
+
+LEADER_EPOCH = struct.Struct(">qii")  # base offset, size, leader epoch
 _EPOCH_END = 17
 
 
@@ -20,6 +28,11 @@ class LeaderEpochs:
     directory : str
         The partition's. A missing or malformed file counts as empty.
 
+    Attributes
+    ----------
+    is_malformed : bool
+        The file was there, and could not be understood.
+
     Notes
     -----
     Source: LeaderEpochFileCache (3.9).
@@ -29,7 +42,9 @@ class LeaderEpochs:
         self.path = os.path.join(directory, LEADER_EPOCHS)
         self.entries: list[tuple[int, int]] = []
         self.unwritten = False
-        for epoch, start in checkpoints.read_leader_epochs(self.path) or ():
+        found = checkpoints.read_leader_epochs(self.path)
+        self.is_malformed = found is None and files.exists(self.path) and files.size_of(self.path) > 0
+        for epoch, start in found or ():
             if epoch >= 0 and start >= 0:
                 self.entries = _with(self.entries, epoch, start) or self.entries
 
@@ -59,7 +74,7 @@ class LeaderEpochs:
         """Batches of magic 2 were appended: an epoch begins with the first of them that has it."""
         position, end = 0, len(records)
         while end - position >= _EPOCH_END:
-            base, size, epoch = _HEADER.unpack_from(records, position)
+            base, size, epoch = LEADER_EPOCH.unpack_from(records, position)
             if epoch != self.latest and records[position + 16] == 2:
                 self.assign(epoch, base)
             position += 12 + size
@@ -76,6 +91,10 @@ class LeaderEpochs:
         if gone and (len(gone) > 1 or gone[-1][1] != start_offset):
             self._write([(gone[-1][0], start_offset), *self.entries[len(gone) :]])
 
+    def replace(self, entries: list[tuple[int, int]]) -> None:
+        """Know these, and no others."""
+        self._write(entries)
+
     def clear(self) -> None:
         """Forget all."""
         if self.entries:
@@ -84,6 +103,28 @@ class LeaderEpochs:
     def _write(self, entries: list[tuple[int, int]]) -> None:
         checkpoints.write_leader_epochs(self.path, entries)
         self.entries, self.unwritten = entries, False
+
+
+def epochs_of(segments: Sequence[SegmentReading], log_start_offset: int) -> list[tuple[int, int]]:
+    """The epochs of the batches of some segments, each with the offset where it begins.
+
+    No CRC covers an epoch: one that later batches contradict is theirs.
+    """
+    pairs = []
+    for segment in segments:
+        for batches in Slices(segment.log_file(), 0, segment.size):
+            chosen = (batches.column("magic") == 2) & (batches.column("partitionLeaderEpoch") >= 0)
+            chosen &= batches.column("lastOffset") >= log_start_offset
+            epochs, bases = batches.column("partitionLeaderEpoch")[chosen], batches.column("baseOffset")[chosen]
+            changes = np.flatnonzero(np.diff(epochs, prepend=-1) != 0)
+            pairs += list(zip(epochs[changes].tolist(), bases[changes].tolist(), strict=True))
+    found: list[tuple[int, int]] = []
+    for epoch, base in reversed(pairs):
+        lowest = min(epoch, found[-1][0]) if found else epoch
+        if found and found[-1][0] == lowest:
+            found.pop()
+        found.append((lowest, max(base, log_start_offset)))
+    return found[::-1]
 
 
 def _with(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]] | None:

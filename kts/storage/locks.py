@@ -11,9 +11,11 @@ from typing import Self
 
 from kts.errors import LogLockedError
 from kts.storage import files
+from kts.storage.forks import new_in_children
 
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, process
 _changes = threading.RLock()  # a forgotten log may be collected while another one is opened
+new_in_children(sys.modules[__name__], _changes=threading.RLock)
 _held: dict[tuple[int, int, int], _Held] = {}  # by process, device and inode
 
 

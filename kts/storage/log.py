@@ -14,6 +14,7 @@ from kts.errors import (
     RecordBatchTooLargeError,
 )
 from kts.storage import rolling
+from kts.storage.log_base import is_over
 from kts.storage.log_reconfiguring import ReconfigurableLog
 from kts.storage.log_segment import LogSegment
 from kts.storage.producer_entry import Sent
@@ -61,7 +62,8 @@ class Log(ReconfigurableLog):
     Attributes
     ----------
     recovered : list of Recovered
-        All that start-up cut, removed, set aside or rebuilt: path, position, bytes, reason.
+        All that start-up cut, removed, set aside or rebuilt: path, position, bytes, reason; later also the segments
+        whose indexes turned out not to be the log's when they were used, and were rebuilt.
     clean_start : bool
         The last writer closed the partition, so that nothing was recovered.
     recovery_point : int
@@ -168,7 +170,7 @@ class Log(ReconfigurableLog):
             stamped = timestamp_ms is None or config.message_timestamp_type == "LogAppendTime"
             waited = segment.time_waited_for_roll(now, now if stamped or timestamp_ms is None else timestamp_ms)
             rolls = rolls or (segment.size > 0 and waited > config.max_segment_ms - segment.jitter_ms)
-            return not (flushes or rolls or self._doomed.due_ms <= now)
+            return not (flushes or rolls or self._doomed.is_due(now))
         finally:
             self._lock.release()
 
@@ -237,7 +239,7 @@ class Log(ReconfigurableLog):
             Where the leader's segment begins that holds it.
         """
         records, last_offset, config = done.records, done.last_offset, self.config
-        if self._doomed.due_ms <= now_ms:
+        if self._doomed.is_due(now_ms):
             self._sweep(now_ms)
         size = len(records)
         # What a leader appended before its segment.bytes got smaller has a segment to itself.
@@ -294,7 +296,7 @@ class Log(ReconfigurableLog):
             self._producers.replicated_to(self.high_watermark)
         if self._proposals is not None:
             self._proposals.appended(segment.base_offset, records, done.first_offset, now_ms)
-        if end - self.recovery_point >= config.flush_messages or now_ms - self._last_flush >= config.flush_ms:
+        if end - self.recovery_point >= config.flush_messages or is_over(self._last_flush, config.flush_ms, now_ms):
             with self._or_fail():
                 self._flush_to(end, now_ms)
         return None

@@ -15,6 +15,7 @@ from kts.storage import arguments, checkpoints, files, loading
 from kts.storage.deleting import Doomed
 from kts.storage.directory import PartitionLog
 from kts.storage.file_names import LOG_START_OFFSETS
+from kts.storage.forks import new_in_children
 from kts.storage.log_directory import RECOVERY_POINTS, LogDirectory
 from kts.storage.log_segment import LogSegment
 from kts.storage.producers import EXPIRATION_MS, Producers
@@ -23,12 +24,18 @@ from kts.storage.recovery import Recovered
 from kts.storage.view import View
 
 if TYPE_CHECKING:
+    from kts.storage.producer_entry import Producer
     from kts.storage.proposals.modes import Proposals
 
 
 def wall_clock() -> int:
     """Now, in ms since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Whether an interval has passed; also if the clock was put back, so that nobody knows. 2^63-1 never is."""
+    return interval_ms < INT64_MAX and not since_ms <= now_ms < since_ms + interval_ms
 
 
 class BaseLog:
@@ -60,9 +67,11 @@ class BaseLog:
         self._process = os.getpid()
         self._clock = wall_clock if clock is None else arguments.clock(clock)
         self._failure: str | None = None
-        self._lock = threading.RLock()
-        self._readers = Readers()
+        self._lock: threading.RLock
+        self._readers: Readers
+        new_in_children(self, _lock=threading.RLock, _readers=Readers)
         self._doomed = Doomed()
+        self._doubted: list[LogSegment] = []
         self._unsynced: set[str] = set()  # transaction indexes
         high_watermark = arguments.optional_offset("high_watermark", high_watermark)
         log_start_offset = arguments.optional_offset("log_start_offset", log_start_offset)
@@ -99,6 +108,8 @@ class BaseLog:
         recovery_point = self._known(recovery_point, RECOVERY_POINTS)
         self._high_watermark = None
         self.recovered = self._load(now, self.clean_start, log_start_offset, recovery_point)
+        for checkpoint, kept in self._directory.malformed().items():
+            self.recovered.append(Recovered(checkpoint, 0, 0, "malformed: nothing of it is believed", 0, kept))
         if self.topic_id is not None and checkpoints.read_topic_id(self.path) is None:
             checkpoints.write_topic_id(self.path, self.topic_id)
         self._high_watermark = None if high_watermark is None else min(max(high_watermark, self._log_start), self._end)
@@ -125,7 +136,11 @@ class BaseLog:
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             producer_expiration_ms=self._producer_expiration_ms,
+            sealed={} if self.shipped else self._directory.index_checksums(),
         )
+        self._doubted = [one for one in loaded.segments if one.doubted is not None]  # their indexes must be rebuilt
+        for segment in loaded.segments:
+            segment.on_doubt = self._doubted.append
         self.recovery_point = loaded.recovery_point
         self._epochs = loaded.epochs
         self._snapshots = loaded.snapshots
@@ -133,7 +148,7 @@ class BaseLog:
         self._end = loaded.end_offset
         self._log_start = loaded.log_start_offset
         for remove in loaded.doomed:
-            self._doomed.add(now_ms + self.config.file_delete_delay_ms, remove)
+            self._doomed.add(now_ms, self.config.file_delete_delay_ms, remove)
         self._doomed.sweep(now_ms)
         self._view = View((), (), self._end, 0, self._log_start)
         self._publish(tuple(loaded.segments))
@@ -192,16 +207,20 @@ class BaseLog:
         """The greatest id of a producer that the log knows, -1 if it knows none."""
         return max(list(self._producers.known), default=-1)
 
+    def producers(self) -> list[Producer]:
+        """What the log knows of its producers now, in Kafka's order; nothing of it may be changed."""
+        return self._producers.in_table_order()
+
     @property
     def proposals(self) -> Proposals | None:
         """The proposals' rules that it follows, by name; None if it follows none."""
         return self._proposals
 
-    def _publish(self, segments: tuple[LogSegment, ...] | None = None) -> None:
+    def _publish(self, segments: tuple[LogSegment, ...] | None = None, bases: tuple[int, ...] | None = None) -> None:
         """Show readers the log as it is now."""
         if segments is None:
             bases, segments = self._view.bases, self._view.segments
-        else:
+        elif bases is None:
             bases = tuple([segment.base_offset for segment in segments])
         self._view = View(segments, bases, self._end, segments[-1].size, self._start_of(bases))
         if self._producers.unreplicated:

@@ -52,6 +52,7 @@ class ChangingLog(ReadableLog):
             with self._readers.alone():
                 active.on_become_inactive_segment()
             active.flush()  # its closing entry, also where all records were flushed before
+            active.seal()
             self._flush_to(base_offset, now_ms)
         try:
             new = open_segment(self.path, base_offset, self.config, self.shipped, now_ms)
@@ -61,7 +62,7 @@ class ChangingLog(ReadableLog):
             raise
         active.rest()
         with self._or_fail():
-            self._publish((*segments, new))
+            self._publish((*segments, new), (*self._view.bases, base_offset))
             self._after_roll(base_offset)
             if self._proposals is not None:
                 self._proposals.rolled(active.base_offset, base_offset)
@@ -121,7 +122,8 @@ class ChangingLog(ReadableLog):
                 with self._or_fail():
                     self._take_out(segments, now)
             self._sweep(now)
-            return gone
+        self._repair()
+        return gone
 
     def _facts(self) -> LogFacts:
         found = [
@@ -141,20 +143,20 @@ class ChangingLog(ReadableLog):
                 self._proposals.removed(segment.base_offset)
 
     def _rename_deleted(self, segments: Sequence[LogSegment], now_ms: int) -> None:
-        due = now_ms + self.config.file_delete_delay_ms
+        delay = self.config.file_delete_delay_ms
         for segment in segments:
             with self._readers.alone():
                 segment.change_file_suffixes("", ".deleted")
                 segment.abandon()
-            self._doomed.add(due, segment.delete)
+            self._doomed.add(now_ms, delay, segment.delete)
             doomed = self._snapshots.rename_deleted(segment.base_offset) if self._snapshots is not None else None
             if doomed is not None:
-                self._doomed.add(due, partial(files.remove, doomed, missing_ok=True))
+                self._doomed.add(now_ms, delay, partial(files.remove, doomed, missing_ok=True))
             files.sync_directory(self.path)
         self._sweep(now_ms)
 
     def _sweep(self, now_ms: int) -> None:
-        if self._doomed.due_ms <= now_ms:
+        if self._doomed.is_due(now_ms):
             with self._or_fail(), self._readers.alone():
                 self._doomed.sweep(now_ms)
 
@@ -260,6 +262,7 @@ class ChangingLog(ReadableLog):
                     state, magic = self._snapshots, self.config.magic
                     rebuild_producers(state, self._view.segments, start, offset, now, magic=magic)
                 self._after_truncation(offset, now)
+            self._repair()  # what is appended next rests on it
             return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:

@@ -13,8 +13,10 @@ from typing import Self
 from kts.errors import KtsError, LogStorageError
 from kts.storage import files
 from kts.storage.file_names import HIGH_WATERMARKS, LOG_START_OFFSETS
-from kts.storage.log_base import BaseLog
+from kts.storage.index_checksums import Sealed
+from kts.storage.log_base import BaseLog, is_over
 from kts.storage.log_directory import RECOVERY_POINTS
+from kts.storage.log_segment import LogSegment
 from kts.storage.snapshots import sync_aborted
 
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
@@ -34,7 +36,7 @@ class ClosableLog(BaseLog):
         """Flush it if ``flush.ms`` are over since the last time and something was appended."""
         with self._lock:
             self._writable()
-            if now_ms - self._last_flush >= self.config.flush_ms:
+            if is_over(self._last_flush, self.config.flush_ms, now_ms):
                 with self._or_fail():
                     self._flush_to(self._end, now_ms)
 
@@ -52,6 +54,31 @@ class ClosableLog(BaseLog):
             with self._or_fail():
                 self._view.segments[-1].rest()
 
+    def _repair(self) -> None:
+        """Rebuild the indexes that answers could not use."""
+        while self._doubted:
+            with suppress(IndexError):  # another thread took it
+                self._repair_one(self._doubted.pop())
+
+    def _repair_one(self, segment: LogSegment) -> None:
+        try:
+            remade = segment.remade()  # appends and readers go on meanwhile
+        except LogStorageError:
+            return  # deleted meanwhile, or the disk fails: whoever needs the log gets that error
+        with self._lock:
+            segments = self._view.segments
+            if self.closed or self._process != os.getpid() or segment not in segments:
+                return
+            following = next((one.base_offset for one in segments if one.base_offset > segment.base_offset), None)
+            with self._or_fail(), self._readers.alone():
+                try:
+                    done = segment.repair(remade, following)
+                except LogStorageError:  # a full disk, for example: answers still do without the indexes
+                    return
+            if done is not None and done not in self.recovered:
+                self.recovered = [*self.recovered, done]
+                warnings.warn(str(done), UserWarning, stacklevel=4)
+
     def _flush_to(self, offset: int, now_ms: int) -> None:
         if offset > self.recovery_point:
             first = max(bisect_right(self._view.bases, self.recovery_point) - 1, 0)
@@ -64,7 +91,7 @@ class ClosableLog(BaseLog):
             self._last_flush = now_ms
             if self._proposals is not None:
                 self._proposals.flushed()
-        if now_ms - self._last_checkpoint >= CHECKPOINT_INTERVAL_MS:
+        if not self._directory.is_held_as_a_whole and is_over(self._last_checkpoint, CHECKPOINT_INTERVAL_MS, now_ms):
             self._checkpoint(now_ms)
 
     def _sync_aborted(self) -> None:
@@ -106,6 +133,7 @@ class ClosableLog(BaseLog):
         """
         if self._process != os.getpid():  # a fork of who has it open
             return
+        self._repair()
         with self._lock:
             if self.closed:
                 return
@@ -122,12 +150,17 @@ class ClosableLog(BaseLog):
             self._epochs.write()
         if self._snapshots is not None:
             self._snapshots.take()
+        sealed: dict[int, Sealed] = {}
         for segment in self._view.segments:
             segment.close()
+            done = segment.seal()
+            if done is not None:
+                sealed[segment.base_offset] = done
         self._sync_aborted()
         files.sync_directory(self.path)
         self.recovery_point = self._end
         self._checkpoint(self._clock())
+        self._directory.write_index_checksums(sealed)
 
     def abandon(self) -> None:
         """Let go of everything without writing anything, as a process does that dies; the next start recovers."""

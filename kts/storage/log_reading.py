@@ -68,7 +68,10 @@ class ReadableLog(ClosableLog):
                 )
             else:
                 raise ValueError(f"up_to: expected log_end, high_watermark or last_stable, found {up_to!r}")
-            return how(seen, offset, max_bytes, min_one_message, bound)
+            found = how(seen, offset, max_bytes, min_one_message, bound)
+        if self._doubted:
+            self._repair()
+        return found
 
     def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool | None = None) -> TimestampOffset | None:
         """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
@@ -84,13 +87,18 @@ class ReadableLog(ClosableLog):
         with self._readers:
             self._writable()
             if self.shipped if shipped_search is None else shipped_search:
-                return view.shipped_offset_for_timestamp(self._view, target, self.config.magic)
-            return view.offset_for_timestamp(self._view, target)
+                found = view.shipped_offset_for_timestamp(self._view, target, self.config.magic)
+            else:
+                found = view.offset_for_timestamp(self._view, target)
+        if self._doubted:
+            self._repair()
+        return found
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The greatest timestamp and the first record that has it; None when the log is empty."""
         with self._readers:
             self._writable()
-            if self.shipped:
-                return view.shipped_max_timestamp(self._view)
-            return view.max_timestamp(self._view)
+            found = view.shipped_max_timestamp(self._view) if self.shipped else view.max_timestamp(self._view)
+        if self._doubted:
+            self._repair()
+        return found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from kts.errors import (
-    CorruptRecordError,
     IndexFullError,
     InvalidOffsetError,
     LogStorageError,
 )
 from kts.model import NO_TIMESTAMP
 from kts.storage.index_file import GREATEST_RELATIVE_OFFSET
-from kts.storage.rebuilding import Rebuilt
+from kts.storage.lookups import Lookups
+from kts.storage.rebuilding import Rebuilt, rebuild
+from kts.storage.recovery import Recovered
+from kts.storage.segment import Segment
 from kts.storage.segment_reading import SegmentReading
-from kts.storage.shallow import Slices, header
+from kts.storage.shallow import header
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
@@ -60,7 +62,9 @@ class LogSegment(SegmentReading):
         count = len(records)
         if not count:
             return
-        log = self._log if self._log is not None and self.failed is None else self._writable()
+        log = self._log
+        if log is None or self.failed is not None:
+            log = self._writable()
         if not self.fits(largest_offset):
             most = self.base_offset + GREATEST_RELATIVE_OFFSET
             message = f"expected an offset from {self.base_offset} to {most}, found {largest_offset}"
@@ -121,6 +125,8 @@ class LogSegment(SegmentReading):
             at += size
 
     def _add_entry(self, offset: int, position: int) -> None:
+        if self.doubted is not None:
+            return  # behind what may be any number nothing is in order; it is rebuilt
         if not self.shipped and self.indexes_are_full:
             return  # it stops growing; the log rolls before
         self.offset_index.append(offset, position)
@@ -155,6 +161,7 @@ class LogSegment(SegmentReading):
         -----
         Where no entry reaches the offset, 0.10.2 leaves the indexes as they are; 3.9 enlarges them.
         """
+        self.load_as_active()
         entry = self.translate_offset(offset)
         if entry is None and not self._batches_are_indexed:
             return 0
@@ -175,26 +182,22 @@ class LogSegment(SegmentReading):
             self.created_ms = now_ms
             self._rolling_base = None
         self._since_last_entry = 0
+        self.loaded_bytes, self.sealed = min(self.loaded_bytes, self.size), None
         if self._largest >= 0 or self._allow_negative:
-            self._load_largest()
+            self._load_largest(self.time_index.entries - 1 if self.shipped else self._last_believed())
         return cut
 
-    def _load_largest(self) -> None:
-        """Greatest timestamp from the last time-index entry, and from the entries behind its place."""
-        self._largest, self._offset_of_largest = self._last_time_entry()
-        start = self.offset_index.lookup(self._offset_of_largest)[1]
-        slices = Slices(self.log_file(), start, self.size)
-        for batches in slices:
-            times = batches.column("maxTimestamp")
-            for row in (times == NO_TIMESTAMP).nonzero()[0].tolist() if self._allow_negative else []:
-                hidden = self._hidden_timestamp(batches.entry(row))
-                if hidden != NO_TIMESTAMP and hidden > self._largest:
-                    self._largest, self._offset_of_largest = hidden, int(batches.column("lastOffset")[row])
-            row = int(times.argmax())
-            if times[row] > self._largest and times[row] != NO_TIMESTAMP:
-                self._largest, self._offset_of_largest = int(times[row]), int(batches.column("lastOffset")[row])
-        if slices.reason is not None and slices.position < self.size:
-            raise CorruptRecordError(slices.reason, path=self.path, position=slices.position)
+    def _load_largest(self, slot: int) -> None:
+        """Greatest timestamp from an entry of the time index, and from the entries behind its place."""
+        self._largest, self._offset_of_largest = self._derived_largest(slot)
+        self._claimed = False
+
+    def load_as_active(self) -> None:
+        """Know both indexes, if they were sealed, and the greatest timestamp: what is appended will rest on them."""
+        for index in self._indexes():
+            self._is_as_sealed(index)
+        if self._claimed:
+            self._load_largest(self._last_believed())
 
     def adopt(self, rebuilt: Rebuilt) -> None:
         """Take what a rebuild found: write both indexes, and cut the log.
@@ -202,6 +205,7 @@ class LogSegment(SegmentReading):
         Who wrote the log may have been killed before it was on the disk: the next flush sees to all of it.
         """
         self._log_dirty = True
+        self.doubted, self.sealed, self._claimed = None, None, False
         try:
             log = self._writable()
             self.offset_index.reset(rebuilt.offset_index)
@@ -220,3 +224,46 @@ class LogSegment(SegmentReading):
         except LogStorageError as error:
             self._fail(error)
             raise
+
+    def remade(self) -> Rebuilt:
+        """What the log says of the part of the indexes that lay there when it was loaded."""
+        return rebuild(self.log_file(), self.loaded_bytes, self.base_offset, self.rules(), self.path)
+
+    def repair(self, remade: Rebuilt, following: int | None) -> Recovered | None:
+        """Put indexes that the log confirms in the place of doubted ones; nobody may be reading.
+
+        Parameters
+        ----------
+        remade : Rebuilt
+            From ``remade``.
+        following : int or None
+            The base offset of the next segment.
+
+        Returns
+        -------
+        Recovered or None
+            What was done; None where the log is damaged: the old ones still lead behind that, as far as it confirms it.
+            Where they alone know that the end of the log is missing, it says so and leaves them.
+        """
+        why, index, times = self.doubted, self.offset_index, self.time_index
+        if remade.size != self.loaded_bytes:  # cut meanwhile
+            remade = self.remade()
+        if why is None or remade.valid_bytes < remade.size or remade.error is not None:
+            return None
+        if following is not None:
+            lost = Lookups(Segment(self.path, "", 0, self.base_offset)).lost_end(following)
+            if lost is not None:
+                return Recovered(self.path, self.size, 0, lost.message, remade.batches)
+        own, own_times = index.read()[8 * index.own_from :], times.read()[12 * times.own_from :]
+        index.replace(remade.offset_index + own)
+        while own_times and int.from_bytes(own_times[:8], "big", signed=True) <= remade.largest_timestamp_ms:
+            own_times = own_times[12:]
+        times.replace(remade.time_index + own_times)
+        time, offset = remade.largest_timestamp_ms, remade.offset_of_largest
+        if time == NO_TIMESTAMP:
+            time = self._least
+        if self.size > self.loaded_bytes:  # what was known came from an index that was doubted later
+            time, offset, _ = self._greatest_from(self.loaded_bytes, time, offset)
+        self._largest, self._offset_of_largest = time, offset
+        self.doubted, self.sealed, self._claimed = None, None, False
+        return Recovered(self.path, 0, 0, f"{why}: indexes rebuilt", remade.batches)

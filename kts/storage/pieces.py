@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kts.columns import ALL_COLUMNS, SCAN_COLUMNS
+from kts.errors import CorruptRecordError
 from kts.storage import search, transactions
+from kts.storage.lookups import Lookups
+from kts.storage.rereading import warn
 from kts.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ class Piece:
         writer may have been cut off.
     by_markers : int
         1 where the segment has no sound ``.txnindex``, so that a read_committed reader must look for abort markers.
+    following : int
+        The next segment's base offset, where there is one.
     """
 
     topic: str
@@ -57,6 +62,7 @@ class Piece:
     aborted: tuple[tuple[int, int, int], ...] = ()
     closed: int = 0
     by_markers: int = 0
+    following: int = NO_END
 
 
 def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
@@ -152,79 +158,77 @@ def plan(
     -----
     Opens indexes and a few headers only; with ``read_committed`` also the headers behind the last producer snapshot.
     """
+    [pieces] = plan_all(
+        log, [(start_offset, end_offset)], piece_bytes=piece_bytes, isolation=isolation, on_error=on_error
+    )
+    return pieces
+
+
+def plan_all(
+    log: PartitionLog,
+    ranges: Sequence[tuple[int, int]],
+    *,
+    piece_bytes: int | None = None,
+    isolation: str = "read_uncommitted",
+    on_error: str = "raise",
+) -> list[list[Piece]]:
+    """What ``plan`` says of each of several ranges of offsets, with one look at the directory and its transactions."""
     check_choice(isolation, "isolation", ISOLATIONS)
     if piece_bytes is not None:
         check_bytes(piece_bytes, "piece_bytes")
-    start_offset = max(start_offset, log.log_start_offset)
+    log = log.listed()
+    segments, log_start = log.segments, log.log_start_offset
+    bases = [segment.base_offset for segment in segments]
     committed = isolation == "read_committed"
-    if committed:
-        end_offset = min(end_offset, transactions.last_stable_offset(log, skip_damage=on_error == "skip"))
-    if start_offset >= end_offset:
-        return []
+    last = transactions.last_stable_offset(log, skip_damage=on_error == "skip") if committed else NO_END
+    wanted = [(max(start, log_start), min(end, last)) for start, end in ranges]
+    found = [_plan(log, bases, start, end, piece_bytes) if start < end else [] for start, end in wanted]
+    if committed and any(found):
+        first = min(bisect_left(bases, piece.base_offset) for pieces in found for piece in pieces[:1])
+        low, high = min(start for start, _ in wanted), max(end for _, end in wanted)
+        aborted = transactions.aborted_transactions(segments[first:], low, high)
+        unlisted = {s.path for s in segments[first:] if transactions.listed_transactions(s) is None}
+        found = [_committed(pieces, aborted, unlisted, bases) for pieces in found]
+    return found
+
+
+def _plan(log: PartitionLog, bases: list[int], start: int, end: int, piece_bytes: int | None) -> list[Piece]:
     segments = log.segments
-    if segments and start_offset > segments[-1].base_offset and start_offset == log.log_start_offset:
+    if segments and start > bases[-1] and start == log.log_start_offset:
         log_end = transactions.log_end_offset(log, skip_damage=True)
-        if start_offset > log_end:
+        if start > log_end:
             warn(
-                f"{log.path}: the log start offset {start_offset} lies behind the log's end {log_end}, so nothing is"
+                f"{log.path}: the log start offset {start} lies behind the log's end {log_end}, so nothing is"
                 " read; give another one with log_start_offset"
             )
     pieces: list[Piece] = []
-    first: int | None = None
-    for number, segment in enumerate(segments):
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else NO_END
-        if following <= start_offset or segment.base_offset >= end_offset:
-            continue
-        first = number if first is None else first
+    for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
+        segment, closed = segments[number], number + 1 < len(segments)
         # A finished swap may cover live segments behind it.
-        end = min(end_offset, following) if segment.path.endswith(".swap") else end_offset
+        stop = min(end, bases[number + 1]) if closed and segment.path.endswith(".swap") else end
         whole = Piece(
             segment.topic, segment.partition, segment.path, segment.base_offset, 0, segment.size_bytes,
-            start_offset, end, closed=int(number + 1 < len(segments)),
+            start, stop, closed=int(closed), following=bases[number + 1] if closed else NO_END,
         )  # fmt: skip
         pieces += [piece for piece in _cut(segment, whole, piece_bytes) if piece.start_position < piece.end_position]
-    if committed and pieces:
-        aborted = transactions.aborted_transactions(segments[first:], start_offset, end_offset)
-        unlisted = {s.path for s in segments[first:] if transactions.listed_transactions(s) is None}
-        pieces = [
-            replace(_with_aborted(piece, aborted, segments), by_markers=int(piece.path in unlisted)) for piece in pieces
-        ]
+        if whole.closed and whole.end_position == 0 and lost_end(whole) is not None:
+            pieces.append(whole)  # whoever reads it says so
     return pieces
 
 
 def _cut(segment: Segment, whole: Piece, piece_bytes: int | None) -> list[Piece]:
-    """The part of a segment with the offsets, cut at index entries; the whole where the index is missing or lies."""
-    offsets, positions = segment.offset_index().entries()
-    if len(offsets) == 0:
-        return [whole]
-    start, end = 0, whole.end_position
-    before = int(np.searchsorted(offsets, whole.start_offset, "right")) - 1
-    if before >= 0:
-        start = int(positions[before])
-        if not segment.is_batch_start(start, int(offsets[before])):
-            return [whole]
-    # The entry's batch ends (2.0+) or starts (up to 1.1) with its offset: it can hold wanted offsets, the next cannot.
-    behind = int(np.searchsorted(offsets, whole.end_offset, "left"))
-    if behind < len(offsets):
-        if not segment.is_batch_start(int(positions[behind]), int(offsets[behind])):
-            return [whole]
-        first = segment.first_offset_at(int(positions[behind]))
-        if first is not None and first >= whole.end_offset:
-            end = int(positions[behind])
-        elif behind + 1 < len(offsets):
-            if not segment.is_batch_start(int(positions[behind + 1]), int(offsets[behind + 1])):
-                return [whole]
-            end = int(positions[behind + 1])
-    end = min(end, whole.end_position)
+    """The part of a segment with the offsets, cut at confirmed index entries."""
+    indexes = Lookups(segment)
+    start = indexes.place(whole.start_offset)
+    end = (
+        whole.end_position
+        if whole.end_offset >= whole.following
+        else min(indexes.end(whole.end_offset), whole.end_position)
+    )
     cuts = [start]
     if piece_bytes is not None and end - start > piece_bytes:
         parts = -(-(end - start) // piece_bytes)
-        targets = start + (end - start) * np.arange(1, parts) // parts
-        for i in np.unique(np.searchsorted(positions, targets)).tolist():
-            if i < len(positions) and cuts[-1] < positions[i] < end:
-                if not segment.is_batch_start(int(positions[i]), int(offsets[i])):
-                    continue
-                cuts.append(int(positions[i]))
+        cuts += indexes.cuts(start + (end - start) * np.arange(1, parts) // parts, start, end)
     cuts.append(end)
     return [
         replace(whole, start_position=a, end_position=b, closed=2 if b < whole.end_position else whole.closed)
@@ -232,16 +236,24 @@ def _cut(segment: Segment, whole: Piece, piece_bytes: int | None) -> list[Piece]
     ]
 
 
-def _with_aborted(piece: Piece, aborted: list[transactions.AbortedTransaction], segments: list[Segment]) -> Piece:
-    following = min((s.base_offset for s in segments if s.base_offset > piece.base_offset), default=NO_END)
-    low, high = max(piece.base_offset, piece.start_offset), min(following, piece.end_offset)
-    overlapping = [one[:] for one in aborted if one.last_offset >= low and one.first_offset < high]
-    return replace(piece, aborted=tuple(overlapping))
+def _committed(
+    pieces: list[Piece], aborted: list[transactions.AbortedTransaction], unlisted: set[str], bases: list[int]
+) -> list[Piece]:
+    """The same pieces, each with the transactions that overlap it."""
+    firsts = np.array([one.first_offset for one in aborted], np.int64)
+    lasts = np.array([one.last_offset for one in aborted], np.int64)
+    made = []
+    for piece in pieces:
+        behind = bisect_right(bases, piece.base_offset)
+        following = bases[behind] if behind < len(bases) else NO_END
+        low, high = max(piece.base_offset, piece.start_offset), min(following, piece.end_offset)
+        overlapping = tuple(aborted[i][:] for i in np.flatnonzero((lasts >= low) & (firsts < high)).tolist())
+        made.append(replace(piece, aborted=overlapping, by_markers=int(piece.path in unlisted)))
+    return made
 
 
-def warn(message: str) -> None:
-    """A UserWarning that shows the line outside of kts that asked for the data."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "kts":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
+def lost_end(piece: Piece) -> CorruptRecordError | None:
+    """What is wrong with the closed segment of a piece whose end is missing; None if nothing says that it is."""
+    if piece.closed != 1 or piece.following == NO_END:
+        return None
+    return Lookups(Segment(piece.path, piece.topic, piece.partition, piece.base_offset)).lost_end(piece.following)

@@ -19,14 +19,23 @@ def rebuild_producers(
     *,
     magic: int,
     clean: bool = False,
+    bases: Sequence[int] | None = None,
+    count: int | None = None,
 ) -> None:
-    """Producer state at an offset, from the newest snapshot and the batches behind it; see ``Snapshots.rebuild``."""
+    """Producer state at an offset, from the newest snapshot and the batches behind it; see ``Snapshots.rebuild``.
+
+    Parameters
+    ----------
+    bases : sequence of int, optional
+        The base offsets of the segments, where the caller has them: who asks for each of many segments.
+    """
 
     def read(number: int, first: int, end: int) -> Iterator[memoryview]:
         return _entries(segments[number], first, end)
 
-    bases = [segment.base_offset for segment in segments]
-    state.rebuild(bases, log_start_offset, end_offset, now_ms, read, magic=magic, clean=clean)
+    if bases is None:
+        bases = [segment.base_offset for segment in segments]
+    state.rebuild(bases, log_start_offset, end_offset, now_ms, read, magic=magic, clean=clean, count=count)
 
 
 def _entries(segment: LogSegment, first_offset: int, end_offset: int) -> Iterator[memoryview]:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, decode, record_schema
-from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
+from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.storage import transactions
 from kts.storage.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
-from kts.storage.pieces import BATCH_BYTES, MAX_DECOMPRESSED_BYTES, STREAM_COLUMNS, Piece, Range, warn
-from kts.storage.rereading import Reread
+from kts.storage.pieces import BATCH_BYTES, MAX_DECOMPRESSED_BYTES, STREAM_COLUMNS, Piece, Range, lost_end
+from kts.storage.rereading import Reread, warn
 from kts.storage.segment import Segment, at, rebase
+
+MOST_WAITING = 64  # small batches that wait to be put together
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -55,10 +57,11 @@ def read_piece(
         With ``.path`` and ``.position`` in the file, after the rows before the damage were given.
     """
     names = check_columns(columns, SCAN_COLUMNS, STREAM_COLUMNS)
-    return PieceReader(
+    reader = PieceReader(
         piece, names, views, strict_range, isolation == "read_committed", include_control,
         on_error == "skip", verify_crc, batch_bytes, max_decompressed_bytes,
-    ).batches()  # fmt: skip
+    )  # fmt: skip
+    return joined(reader.batches(), batch_bytes)
 
 
 @dataclass
@@ -88,6 +91,7 @@ class PieceReader:
         self.schema = record_schema(self.names, self.views)
         self.constants: dict[str, pa.Array] = {}
         self.warned = False
+        self.left_out = False
         self.effort = Effort()
         self.open_producers: set[int] = set()
         self.markers: transactions.Markers | None = None
@@ -97,8 +101,8 @@ class PieceReader:
         self.segment = Segment(self.piece.path, self.piece.topic, self.piece.partition, self.piece.base_offset)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """What ``read_piece`` returns."""
-        return self.sized(self.decoded())
+        """What ``read_piece`` returns, where small batches are not put together."""
+        return cut(self.decoded(), self.batch_bytes)
 
     def decoded(self) -> Iterator[pa.RecordBatch]:
         """The wanted rows and columns, slice by slice."""
@@ -152,6 +156,7 @@ class PieceReader:
                 position, expected = self.restart(expected)
             elif not progress:
                 position = self.tail(position, end)
+        self.look_at_end(expected)
 
     def restart(self, expected: int) -> tuple[int, int]:
         """Read the piece again for what was not given: a writer truncated the segment. Its position and offset."""
@@ -250,6 +255,17 @@ class PieceReader:
             warn(f"{self.piece.path}: {message}")
         self.open_producers.update(producers[begun:][data[begun:]].tolist())
 
+    def look_at_end(self, expected: int) -> None:
+        """Raise or warn where a closed segment that was read to its end lacks what its indexes know."""
+        if expected >= min(self.piece.following, self.piece.end_offset) or self.left_out or self.reread.again:
+            return
+        error = lost_end(self.piece)
+        if error is None:
+            return
+        if not self.skip:
+            raise error
+        warn(str(error))
+
     def tail(self, position: int, end: int) -> int:
         """What to do with bytes that reach beyond the end: a dead writer's are normal, a wrong size is damage."""
         size = self.segment.size_bytes
@@ -270,6 +286,7 @@ class PieceReader:
 
     def skipped(self, position: int, end: int, why: str) -> int:
         """Where reading goes on behind damage; warns."""
+        self.left_out = True
         end = min(end, self.segment.size_bytes)
         behind = next_sound_entry(self.segment, position, end, self.reached, self.effort)
         stop = end if behind is None else behind
@@ -346,33 +363,52 @@ class PieceReader:
             known = self.constants[name] = pa.repeat(value, max(count, 1024))
         return known.slice(0, count)
 
-    def sized(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of about the wanted size: large ones sliced, small ones joined."""
-        import pyarrow as pa
 
-        waiting: list[pa.RecordBatch] = []
-        waiting_bytes = 0
-        try:
-            for batch in batches:
-                size = batch.nbytes
-                small = 2 * size < self.batch_bytes
-                if waiting and (not small or waiting_bytes + size > self.batch_bytes):
-                    joined, waiting, waiting_bytes = waiting, [], 0
-                    yield joined[0] if len(joined) == 1 else pa.concat_batches(joined)
-                if small:
-                    waiting.append(batch)
-                    waiting_bytes += size
-                    continue
-                parts = min(max(1, round(size / self.batch_bytes)), batch.num_rows)
-                edges = [batch.num_rows * i // parts for i in range(parts + 1)]
-                for a, b in zip(edges, edges[1:], strict=False):
-                    yield batch.slice(a, b - a) if parts > 1 else batch
-        except (CorruptRecordError, LogStorageError):
-            if waiting:
-                yield pa.concat_batches(waiting)
-            raise
+def cut(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Large batches in slices of about that size; small ones as they are."""
+    for batch in batches:
+        parts = min(max(1, round(batch.nbytes / batch_bytes)), batch.num_rows)
+        edges = [batch.num_rows * i // parts for i in range(parts + 1)]
+        for start, end in zip(edges, edges[1:], strict=False):
+            yield batch.slice(start, end - start) if parts > 1 else batch
+
+
+def joined(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Small batches put together to about that size, in their order.
+
+    Notes
+    -----
+    Who wants only the first rows does not wait: the first batch comes at once, and each of the next ones is no larger
+    than all before it together until they have their size. Rows that were read before an error come before it.
+    """
+    import pyarrow as pa
+
+    few: list[pa.RecordBatch] = []  # joined whenever there are many: a batch of ten rows takes the memory of thousands
+    more: list[pa.RecordBatch] = []
+    waiting_bytes = given_bytes = 0
+
+    def taken() -> Iterator[pa.RecordBatch]:
+        nonlocal few, more, waiting_bytes, given_bytes
+        waiting, few, more = [*more, *few], [], []
+        given_bytes, waiting_bytes = given_bytes + waiting_bytes, 0
         if waiting:
             yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+
+    try:
+        for batch in batches:
+            size = batch.nbytes or batch.num_rows  # rows without columns have no bytes
+            if waiting_bytes + size > batch_bytes:
+                yield from taken()
+            few.append(batch)
+            waiting_bytes += size
+            if len(few) == MOST_WAITING:
+                few, more = [], [*more, pa.concat_batches(few)]
+            if waiting_bytes >= min(batch_bytes // 2, given_bytes):
+                yield from taken()
+    except Exception:
+        yield from taken()
+        raise
+    yield from taken()
 
 
 def _filter(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Both indexes of a segment made anew from its log.
+"""Both indexes of a segment, rebuilt from its log.
 
 The log is read in slices, its headers become arrays, and the index entries are chosen from those: no loop over entries.
 """
@@ -179,11 +179,12 @@ class _Rebuild(IndexEntries):
         """The first entry whose offset is not above the one before: no CRC covers it, and a torn write may lack it."""
         first, last = batches.column("baseOffset"), batches.column("lastOffset")
         before = np.concatenate(([self.last_taken], last[:-1]))
-        wrong = (last <= before) | ((first <= before) & (first >= 0))  # a wrapper's first one is not known
+        unknown = (first < 0) & (batches.column("magic") < 2)  # a wrapper's header does not tell it
+        wrong = (last <= before) | ((first <= before) & ~unknown)
         if not wrong.any():
             return None
         row = int(wrong.argmax())
-        found = first[row] if 0 <= first[row] <= before[row] else last[row]
+        found = last[row] if unknown[row] or first[row] > before[row] else first[row]
         return Stop(row, f"expected an offset above {before[row]}, found {found}")
 
     def outside(self, rows: Rows) -> Stop | None:

@@ -1,4 +1,4 @@
-"""Recovery of one segment: both indexes made anew from its log, and the log cut where it is not sound."""
+"""Recovery of one segment: both indexes are rebuilt from its log, and the log is cut where it is not sound."""
 
 from __future__ import annotations
 
@@ -22,9 +22,17 @@ class Recovered(NamedTuple):
     bytes_cut: int
     reason: str | None
     batches: int
+    aside: str | None = None  # the file that keeps what was cut, where that had reached the disk before
+
+    def __str__(self) -> str:
+        cut = f", {self.bytes_cut:,} bytes at position {self.position}" if self.bytes_cut else ""
+        kept = f", kept as {self.aside}" if self.aside is not None else ""
+        return f"{self.path}: {self.reason}{cut}{kept}"
 
 
-def recover(segment: LogSegment, visit: Visit | None = None, before_cut: Callable[[], None] | None = None) -> Recovered:
+def recover(
+    segment: LogSegment, visit: Visit | None = None, before_cut: Callable[[int], None] | None = None
+) -> Recovered:
     """Rebuild both indexes of a segment and cut off what is not sound.
 
     Parameters
@@ -34,7 +42,7 @@ def recover(segment: LogSegment, visit: Visit | None = None, before_cut: Callabl
     visit : callable, optional
         Called with the sound entries of each slice in order: producer state and leader epochs are kept there.
     before_cut : callable, optional
-        Called before the first byte is cut off: what has to go with it goes first.
+        Called with the position before the first byte is cut off: what has to go with it, or to be kept, goes first.
 
     Raises
     ------
@@ -44,7 +52,7 @@ def recover(segment: LogSegment, visit: Visit | None = None, before_cut: Callabl
     rebuilt = rebuild(segment.log_file(), segment.size, segment.base_offset, segment.rules(), segment.path, visit)
     cut = rebuilt.size - rebuilt.valid_bytes
     if cut and before_cut is not None and rebuilt.error is None:
-        before_cut()
+        before_cut(rebuilt.valid_bytes)
     segment.adopt(rebuilt)
     if rebuilt.error is not None:
         raise rebuilt.error
@@ -54,18 +62,16 @@ def recover(segment: LogSegment, visit: Visit | None = None, before_cut: Callabl
 def tail_fault(segment: LogSegment) -> str | None:
     """What is wrong from the last entry of the offset index on, None if all is sound up to the end of the log."""
     index, times = segment.offset_index, segment.time_index
-    offset, position = index.lookup(2**63 - 1)
-    slices = Slices(segment.log_file(), position, segment.size)
-    reached, last = index.entries == 0, segment.base_offset - 1
+    position = segment.start_of(2**63 - 1)
+    slices, last = Slices(segment.log_file(), position, segment.size), segment.base_offset - 1
     for batches in slices:
         if not batches.all_sound():
             return "the CRC of a batch in the tail is wrong"
-        lasts = batches.column("lastOffset")
-        if not reached and not (position > 0 and batches.column("baseOffset")[0] <= offset <= lasts[0]):
-            break
-        reached, last = True, int(lasts[-1])
-    if not reached:
-        return slices.reason or "the offset index ends with an entry that is not the log's"
-    if slices.reason is None and times.entries and times.last_entry[1] > last:
+        last = int(batches.column("lastOffset")[-1])
+    if slices.reason is not None:
+        return slices.reason
+    if index.entries and (index.last_offset > last or not index.trusts(index.entries - 1)):
+        return "the offset index ends with an entry that is not the log's"
+    if times.entries and times.last_entry[1] > last:
         return f"the time index ends with offset {times.last_entry[1]}, the log with {last}"
-    return slices.reason
+    return None

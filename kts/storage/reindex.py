@@ -1,9 +1,9 @@
-"""The index files of segments made anew from their logs, compared with those that lie there."""
+"""The index files of segments, rebuilt from their logs and compared with those on disk."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -12,16 +12,17 @@ from kts.model import NO_TIMESTAMP
 from kts.storage import files
 from kts.storage.directory import PartitionLog
 from kts.storage.file_names import parse_file_name
-from kts.storage.locks import FileLock
+from kts.storage.index_checksums import IndexChecksums, Sealed
+from kts.storage.log_directory import held
 from kts.storage.producer_entry import Producer
 from kts.storage.producers import Producers
 from kts.storage.recovery import Rules, rebuild
+from kts.storage.rereading import settled, unless_deleted
 from kts.storage.segment import Segment
 from kts.storage.shallow import Batches, shallow_entries
 from kts.storage.transactions import TXN_ENTRY, read_snapshot_entries
-from kts.storage.verify import verify
+from kts.storage.verify import verify_partition
 
-LOCK = ".lock"
 ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": TXN_ENTRY.size}
 EQUAL, MISSING, EMPTY, DIFFERS, SOUND = "equal", "missing", "empty", "differs", "sound"
 
@@ -88,7 +89,11 @@ class SegmentFinding(NamedTuple):
 
 def generation_of(log: PartitionLog) -> str:
     """ "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"."""
-    for segment in log.segments:
+    return settled(lambda: _generation_of(log.segments))
+
+
+def _generation_of(segments: list[Segment]) -> str:
+    for segment in segments:
         with files.File(segment.path) as file:
             first = next(shallow_entries(file, 0, file.size(), path=segment.path), None)
         if first is not None:
@@ -111,11 +116,26 @@ def reindex(log: PartitionLog, rules: Rules, progress: Progress | None = None) -
     Aborted transactions that began before the first segment are known from its producer snapshot only.
     """
     producers = Producers()
-    segments = log.segments
+    segments, sealed = log.segments, log.sealed_indexes()
     for number, segment in enumerate(segments):
-        if number == 0:
-            _load_snapshot(producers, segment)
-        yield _segment(segment, number + 1 == len(segments), rules, producers, progress)
+        with unless_deleted(segment.path):
+            if number == 0:
+                _load_snapshot(producers, segment)
+            found = _segment(segment, number + 1 == len(segments), rules, producers, progress)
+            yield found._replace(indexes=_compared(found, sealed.get(segment.base_offset)))
+
+
+def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFinding, ...]:
+    """What was found, with indexes that are not as ``kts.Log`` closed them as findings: entries may be gone."""
+    if sealed is None or sealed.log_bytes != found.size_bytes:
+        return found.indexes
+    differ = {".index": sealed.index_differs, ".timeindex": sealed.time_index_differs}
+    return tuple(
+        one._replace(state=DIFFERS)
+        if one.state == SOUND and one.kind in differ and differ[one.kind](files.read_bytes(one.path))
+        else one
+        for one in found.indexes
+    )
 
 
 def _segment(
@@ -141,7 +161,7 @@ def _segment(
     indexes, suspects = [], []
     for kind, data in made.items():
         path = f"{stem}{kind}{transition}"
-        present = files.read_bytes(path) if files.exists(path) else None
+        present = files.read_if_there(path)
         if kind == ".txnindex" and not data and not present:
             continue
         state = _state(kind, present, data, is_last)
@@ -151,6 +171,7 @@ def _segment(
         indexes.append(IndexFinding(path, kind, state, entries, data))
         if state == SOUND:
             suspects.append(path)
+    files.size_of(segment.path)  # an error if it was deleted meanwhile: its indexes are not missing then
     if suspects:
         wrong = _contradicting(segment, is_last, rules.allow_negative) & set(suspects)
         indexes = [one._replace(state=DIFFERS) if one.path in wrong else one for one in indexes]
@@ -181,7 +202,8 @@ def _used(kind: str, present: bytes) -> bytes:
 def _contradicting(segment: Segment, is_last: bool, allow_negative: bool) -> set[str]:
     """The index files of a segment that contradict its log."""
     found = set()
-    for violation in verify(segment.path, allow_negative_timestamps=allow_negative):
+    alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+    for violation in verify_partition(alone, allow_negative_timestamps=allow_negative):
         if violation.kind != "zero-tail" or not is_last:
             found.add(violation.path)
     return found
@@ -213,20 +235,30 @@ def locked(log: PartitionLog) -> Iterator[None]:
     LogLockedError
         A broker or another program has it.
     """
-    inside = os.path.dirname(os.path.abspath(log.path)) if log.lone else os.path.abspath(log.path)
-    path = os.path.join(os.path.dirname(inside), LOCK)
-    made = not files.exists(path)
-    with FileLock(path, os.path.realpath(inside)):
-        try:
+    if log.lone:
+        paths = [segment.path for segment in log.segments]
+        with held(os.path.dirname(os.path.abspath(log.path)), *paths):
             yield
-        finally:
-            if made:
-                files.remove(path, missing_ok=True)
+    else:
+        with held(log.path):
+            yield
 
 
 def replace(one: IndexFinding) -> None:
     """Put a rebuilt index file in the place of the one that is there, in one step."""
     files.write_atomically(one.path, one.rebuilt)
+
+
+def forget_checksums(log: PartitionLog, written: Collection[str]) -> None:
+    """Take the segments of rebuilt index files out of what ``kts.Log`` noted when it closed them."""
+    names = (parse_file_name(os.path.basename(path)) for path in written)
+    bases = {name.base_offset for name in names if name is not None}
+    if not bases or log.lone:
+        return
+    checksums = IndexChecksums(os.path.dirname(os.path.abspath(log.path)))
+    left = {base: one for base, one in checksums.of(log.topic, log.partition).items() if base not in bases}
+    checksums.replace(log.topic, log.partition, left)
+    checksums.write()
 
 
 def write_aside(one: IndexFinding, directory: str) -> str:

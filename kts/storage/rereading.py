@@ -1,9 +1,12 @@
-"""Is a file still the one that was read? Another process may truncate it meanwhile and write it anew."""
+"""Reading beside a writer in another process, which may truncate a file and write it anew, or delete segments."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from kts.errors import CorruptRecordError, LogStorageError
@@ -38,6 +41,29 @@ class Reread:
         with files.File(self.path) as file:
             same = file.read(self.position, len(self.data)) == self.data
             return not (same and (not data or file.read(start, len(data)) == data))
+
+
+def warn(message: str) -> None:
+    """A UserWarning that shows the line outside of kts that asked for the data."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("kts", "contextlib"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+@contextmanager
+def unless_deleted(path: str) -> Iterator[None]:
+    """Read a segment in here: if a writer deletes it meanwhile, what is left of it is left out, with a warning.
+
+    Every reader that goes through the segments of a partition does so. One that gives a single answer, as a search, is
+    asked again with the segments that are there then: see ``settled``.
+    """
+    try:
+        yield
+    except LogStorageError as error:
+        if error.errno != errno.ENOENT or files.exists(path):
+            raise
+        warn(f"{path}: the segment was deleted while it was read; its records are left out")
 
 
 def settled(read: Callable[[], Result]) -> Result:

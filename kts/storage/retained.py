@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kts.storage.rereading import settled
 from kts.storage.retention import LogFacts, SegmentFacts
-from kts.storage.search import max_so_far
+from kts.storage.search import largest_ms
 
 if TYPE_CHECKING:
     from kts.storage.directory import PartitionLog
@@ -19,11 +20,13 @@ def facts_of(log: PartitionLog) -> LogFacts:
     The largest timestamp of a closed segment is that of its last time index entry; without timestamps the time of its
     file counts, which a copy may have changed.
     """
+    return settled(lambda: _facts_of(log.listed()))
+
+
+def _facts_of(log: PartitionLog) -> LogFacts:
     segments = log.segments
     found = []
     for segment in segments:
-        largest = max_so_far(segment, segment is segments[-1])
-        from_file = largest < 0
-        time = segment.modified_ms if from_file else largest
+        time, from_file = largest_ms(segment, segment is segments[-1])
         found.append(SegmentFacts(segment.base_offset, segment.size_bytes, time, from_file))
     return LogFacts(tuple(found), log.log_end_offset, log.log_start_offset)

@@ -9,17 +9,18 @@ headers of batches know anything, least where negative times are allowed (KIP-22
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kts._timeindex import TimeIndex
 from kts.columns import decode
 from kts.errors import CorruptRecordError
 from kts.model import TimestampOffset
 from kts.storage import files
 from kts.storage.damage import header_scan
+from kts.storage.lookups import Lookups, closed_times
 from kts.storage.segment import Segment, at, int64
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
     from kts.storage.directory import PartitionLog
 
+S = TypeVar("S")
 FIRST_BYTES = 2**13  # most searches end within an index interval (4096 bytes); doubled from slice to slice
 EXAMPLES = 5
+NOTHING = (-(2**63) - 1, 0, True)
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,15 @@ class Explanation:
     segment_base_offset : int or None
         Its base offset.
     segments_skipped : int
-        Segments before it that were not read, because their time index ends before the target.
+        Segments before it that end before the target, as a confirmed time index or the headers of a small one say.
     segments_read : int
         Segments that were read.
     time_index_entry : tuple of (timestamp_ms, offset), or None
-        Greatest entry at or below the target in that segment; None when there is none, or no sound index.
+        Latest entry at or before the target in that segment that its log confirms; None when there is none.
     start_position, end_position : int
         The bytes of that segment that were read, up to the end of the batch with the answer.
+    bytes_read : int
+        Bytes of all segments that were read, from where the indexes led to on.
     batches_read, records_read : int
         Headers looked at, and records decoded because their batch's header promised a hit.
     later_older_records : int
@@ -70,6 +75,7 @@ class Explanation:
     time_index_entry: tuple[int, int] | None = None
     start_position: int = 0
     end_position: int = 0
+    bytes_read: int = 0
     batches_read: int = 0
     records_read: int = 0
     later_older_records: int = 0
@@ -103,14 +109,14 @@ def offset_for_timestamp(
     """See ``PartitionLog.offset_for_timestamp``; ``skip_damage`` goes on behind damaged batches."""
     target = check_timestamp(t_ms, "t_ms")
     if shipped_search:
-        return _shipped(log, target)
-    return _search(log, target, skip_damage, verify_crc).answer
+        return one_segment_search(log, target).answer
+    return continuing_search(log, target, skip_damage, verify_crc).answer
 
 
 def explain_offset_for_timestamp(log: PartitionLog, t_ms: int) -> Explanation:
     """See ``PartitionLog.explain_offset_for_timestamp``. Reads everything behind the answer."""
     target = check_timestamp(t_ms, "t_ms")
-    story = _search(log, target)
+    story = continuing_search(log, target)
     if story.answer is None:
         return story
     count, examples = 0, list[TimestampOffset]()
@@ -127,30 +133,37 @@ def explain_offset_for_timestamp(log: PartitionLog, t_ms: int) -> Explanation:
     return replace(story, later_older_records=count, examples=tuple(examples))
 
 
-def _search(log: PartitionLog, target: int, skip_damage: bool = False, verify_crc: bool = True) -> Explanation:
-    story = Explanation(target)
-    log_start = log.log_start_offset
+def continuing_search(
+    log: PartitionLog, target: int, skip_damage: bool = False, verify_crc: bool = True
+) -> Explanation:
+    """KIP-33's search: from the oldest segment on, until a record at or after the target is found."""
+    story, skipped = Explanation(target), 0
     segments = log.segments
+    log_start = log.log_start_offset
+    # What ends below the log start does not count; of an entry that reaches beyond it, a part does.
+    first = sum(segment.base_offset <= log_start for segment in segments[1:])
+    segments = segments[first:]
+    known = closed_times(segments, log.sealed_indexes) if target >= 0 else iter(())
     for number, segment in enumerate(segments):
-        closed = number + 1 < len(segments)
-        if closed and segments[number + 1].base_offset <= log_start:
+        closed = next(known, None)
+        if closed is not None and closed.lost is not None and not skip_damage:
+            raise closed.lost
+        if closed is not None and closed.greatest_timestamp_ms is not None and closed.greatest_timestamp_ms < target:
+            skipped += 1
             continue
-        # A closing entry is written at the roll, so that only closed segments are known by their last entry.
-        index = segment.closed_time_index() if closed else segment.time_index()
-        if target < 0:
-            index = TimeIndex(b"", segment.base_offset)
-        if closed and len(index) and index.lookup(2**63 - 1)[0] < target:
-            story = replace(story, segments_skipped=story.segments_skipped + 1)
-            continue
-        story = _search_segment(segment, index, target, log_start, story, skip_damage, verify_crc)
+        indexes = Lookups(segment)
+        story = _search_segment(indexes, target, log_start, story, skip_damage, verify_crc)
         if story.answer is not None:
             break
-    return story
+        if closed is None and number + 1 < len(segments) and not skip_damage:
+            lost = indexes.lost_end(segments[number + 1].base_offset)
+            if lost is not None:
+                raise lost
+    return replace(story, segments_skipped=skipped) if skipped else story
 
 
 def _search_segment(
-    segment: Segment,
-    index: TimeIndex,
+    indexes: Lookups,
     target: int,
     log_start: int,
     story: Explanation,
@@ -158,18 +171,11 @@ def _search_segment(
     verify_crc: bool = True,
 ) -> Explanation:
     """The first record of one segment that qualifies, scanning from where the indexes allow."""
-    entry = index.lookup(target)
-    start = segment.start_position(max(entry[1], log_start))
-    story = replace(
-        story,
-        segment=segment.path,
-        segment_base_offset=segment.base_offset,
-        segments_read=story.segments_read + 1,
-        time_index_entry=entry if entry != (-1, segment.base_offset) else None,
-        start_position=start,
-        end_position=start,
-    )
-    for batch, damaged in header_scan(segment, start, log_start, skip_damage, FIRST_BYTES):
+    segment = indexes.segment
+    entry, start = indexes.time_at(target) if target >= 0 else (None, 0)
+    start = max(start, indexes.place(log_start))
+    answer, end, batches_read, records_read = None, start, story.batches_read, story.records_read
+    for batch, damaged in header_scan(segment, start, log_start, skip_damage, FIRST_BYTES, indexes.file):
         maxima = int64(batch, "maxTimestamp")
         likely = ((maxima >= target) | (target < 0)) & (int64(batch, "lastOffset") >= log_start)
         positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
@@ -180,26 +186,38 @@ def _search_segment(
             position, size = int(positions[i]), int(sizes[i])
             if damaged[i] and skip_damage:
                 continue
-            offsets, timestamps = _read(segment, position, size, verify_crc)
-            story = replace(story, records_read=story.records_read + len(offsets))
+            entry_bytes = memoryview(indexes.file.read(position, size))
+            offsets, timestamps = _records(segment, position, entry_bytes, verify_crc)
+            records_read += len(offsets)
             hits = np.flatnonzero((timestamps >= target) & (offsets >= log_start))
             if len(hits):
                 answer = TimestampOffset(int(timestamps[hits[0]]), int(offsets[hits[0]]))
-                return replace(
-                    story, answer=answer, end_position=position + size, batches_read=story.batches_read + i + 1
-                )
-        if stop:
-            end = int(positions[-1] + sizes[-1])
-            story = replace(story, end_position=end, batches_read=story.batches_read + stop)
-    return story
+                end, stop = position + size, i + 1
+                break
+        else:
+            end = int(positions[-1] + sizes[-1]) if stop else end
+        batches_read += stop
+        if answer is not None:
+            break
+    return Explanation(
+        story.timestamp_ms,
+        answer,
+        segment.path,
+        segment.base_offset,
+        segments_read=story.segments_read + 1,
+        time_index_entry=entry,
+        start_position=start,
+        end_position=end,
+        bytes_read=story.bytes_read + end - start,
+        batches_read=batches_read,
+        records_read=records_read,
+    )
 
 
-def _read(
-    segment: Segment, position: int, size: int, verify_crc: bool = True
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _read(segment: Segment, position: int, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Offsets and timestamps of the records of one batch."""
     with files.File(segment.path) as file:
-        return _records(segment, position, memoryview(file.read(position, size)), verify_crc)
+        return _records(segment, position, memoryview(file.read(position, size)))
 
 
 def _records(
@@ -215,16 +233,30 @@ def _records(
 # --- the search that brokers ship -----------------------------------------------------------------
 
 
-def _shipped(log: PartitionLog, target: int) -> TimestampOffset | None:
+def first_reaching(segments: Sequence[S], largest_ms: Callable[[S], int], target: int) -> S | None:
+    """The one segment that a broker searches: the first whose largest timestamp, else file time, reaches the target.
+
+    Notes
+    -----
+    Source: Log.fetchOffsetsByTimestamp (0.10.2), UnifiedLog.fetchOffsetByTimestamp (3.9).
+    """
+    return next((segment for segment in segments if largest_ms(segment) >= target), None)
+
+
+def one_segment_search(log: PartitionLog, target: int) -> Explanation:
+    """A broker's search over its closed directory: the first record at or after the target in one segment alone."""
     segments = log.segments
-    for segment in segments:
-        largest = max_so_far(segment, segment is segments[-1])
-        if largest < 0:
-            largest = segment.modified_ms
-        if largest >= target:
-            story = Explanation(target)
-            return _search_segment(segment, segment.time_index(), target, log.log_start_offset, story).answer
-    return None
+    found = first_reaching(segments, lambda segment: largest_ms(segment, segment is segments[-1])[0], target)
+    if found is None:
+        return Explanation(target, segments_skipped=len(segments))
+    story = _search_segment(Lookups(found), target, log.log_start_offset, Explanation(target))
+    return replace(story, segments_skipped=segments.index(found))
+
+
+def largest_ms(segment: Segment, active: bool) -> tuple[int, bool]:
+    """Largest timestamp of a segment as a broker counts it, and whether it is the file's time, for want of any."""
+    largest = max_so_far(segment, active)
+    return (largest, False) if largest >= 0 else (segment.modified_ms, True)
 
 
 def max_so_far(segment: Segment, active: bool) -> int:
@@ -232,13 +264,15 @@ def max_so_far(segment: Segment, active: bool) -> int:
 
     A broker rebuilds a missing or damaged index, which reads the log. It believes a file of no bytes.
     """
-    index, path = segment.time_index(), segment.time_index_path
-    largest, offset = index.lookup(2**63 - 1)
-    rebuilt = path is None or (len(index) == 0 and files.size_of(path) > 0)
-    if active or rebuilt:
-        for batch in segment.batches(segment.start_position(offset)):
-            if batch.num_rows:
-                largest = max(largest, int(int64(batch, "maxTimestamp").max()))
+    path, last = segment.time_index_path, Lookups(segment).last_time()
+    if last is not None and not active:
+        return last[0]
+    if path is not None and not active and files.size_of(path) == 0:
+        return -1
+    largest, start = last or (-1, 0)
+    for batch in segment.batches(start):
+        if batch.num_rows:
+            largest = max(largest, int(int64(batch, "maxTimestamp").max()))
     return largest
 
 
@@ -247,41 +281,45 @@ def max_so_far(segment: Segment, active: bool) -> int:
 
 def max_timestamp(log: PartitionLog) -> TimestampOffset | None:
     """See ``PartitionLog.max_timestamp``."""
-    log_start = log.log_start_offset
     segments = log.segments
-    claims: list[tuple[int, int | None]] = []  # greatest timestamp, and its record's offset once that was read
-    for number, segment in enumerate(segments):
-        closed = number + 1 < len(segments)
-        if closed and segments[number + 1].base_offset <= log_start:
-            claims.append((-(2**63), None))
-            continue
-        index = segment.closed_time_index() if closed else segment.time_index()
-        if index.lookup(2**63 - 1)[0] < 0:
-            index = TimeIndex(b"", segment.base_offset)
-        if closed and len(index) and segment.base_offset >= log_start:
-            claims.append((index.lookup(2**63 - 1)[0], None))
+    log_start = log.log_start_offset
+    segments = segments[sum(segment.base_offset <= log_start for segment in segments[1:]) :]
+    # The greatest timestamp of each segment, where reading for it begins or the offset that has it, and whether it was.
+    claims: list[tuple[int, int, bool]] = []
+    known = closed_times(segments, log.sealed_indexes)
+    for segment in segments:
+        closed = next(known, None)
+        if closed is not None and closed.lost is not None:
+            raise closed.lost
+        greatest = None if closed is None else closed.greatest_timestamp_ms
+        if closed is not None and greatest is not None and greatest >= 0 and segment.base_offset >= log_start:
+            claims.append((greatest, closed.start, False))
             continue
         tail = None
-        if len(index) and segment.base_offset >= log_start:
+        if closed is None and segment.base_offset >= log_start:
             # Nothing up to the place of its last entry is greater: only what follows needs reading.
-            largest, place = index.lookup(2**63 - 1)
-            tail = _segment_max(segment, log_start, segment.start_position(place))
-            tail = tail if tail is not None and tail[0] >= largest else None
-        claims.append(tail or _segment_max(segment, log_start) or (-(2**63), None))
+            last = Lookups(segment).last_time()
+            if last is not None:
+                tail = _segment_max(segment, log_start, last[1])
+                tail = tail if tail is not None and tail[0] >= last[0] else None
+        claims.append(_claim(tail or _segment_max(segment, log_start)))
     while claims:
         best = max(range(len(claims)), key=lambda i: (claims[i][0], -i))
-        timestamp, offset = claims[best]
-        if offset is not None:
-            return TimestampOffset(timestamp, offset)
-        if timestamp == -(2**63):
+        timestamp, where, read = claims[best]
+        if timestamp == NOTHING[0]:
             return None
-        # What the index says may be the time of a batch that the cleaner emptied since.
-        first = segments[best].start_position(segments[best].time_index().lookup(timestamp)[1])
-        found = _segment_max(segments[best], log_start, first, enough=timestamp)
+        if read:
+            return TimestampOffset(timestamp, where)
+        # That may be the time of a batch that the cleaner emptied since.
+        found = _segment_max(segments[best], log_start, where, enough=timestamp)
         if found is None or found[0] < timestamp:
             found = _segment_max(segments[best], log_start)
-        claims[best] = found or (-(2**63), None)
+        claims[best] = _claim(found)
     return None
+
+
+def _claim(found: tuple[int, int] | None) -> tuple[int, int, bool]:
+    return NOTHING if found is None else (*found, True)
 
 
 def _segment_max(

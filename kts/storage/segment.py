@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.columns import decode, scan_batches, valid_bytes
 from kts.errors import CorruptRecordError
 from kts.storage import file_names, files
+from kts.storage.lookups import EVERYTHING, Lookups
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -22,7 +25,6 @@ SLICE_BYTES = 4 * 2**20
 OVERHEAD_BYTES = 12  # offset and size, in front of every batch or message
 SMALLEST_SIZE = 14
 _HEADER = struct.Struct(">qi4xb")  # offset, size, (epoch or CRC), magic
-_V2_HEADER = struct.Struct(">qi4xb4xhi")  # base offset, size, magic, attributes, last offset delta
 
 
 @dataclass(frozen=True)
@@ -73,84 +75,36 @@ class Segment:
         return self._beside(".txnindex")
 
     def _beside(self, suffix: str) -> str | None:
-        if not self.indexed:
-            return None
+        path = self._path_beside(suffix)
+        return path if path is not None and files.exists(path) else None
+
+    def _path_beside(self, suffix: str) -> str | None:
         stem, dot, transition = self.path.rpartition(".log")
-        path = f"{stem}{suffix}{transition}"
-        return path if dot and files.exists(path) else None
+        return f"{stem}{suffix}{transition}" if dot and self.indexed else None
 
     def time_index(self) -> TimeIndex:
         """The time index; an empty one if the file is missing or damaged."""
-        index = TimeIndex(self._index_bytes(self.time_index_path, 12), self.base_offset)
+        index = TimeIndex(self._index_bytes(".timeindex", 12), self.base_offset)
         return index if _sound(index) else TimeIndex(b"", self.base_offset)
 
     def offset_index(self) -> OffsetIndex:
         """The offset index; an empty one if the file is missing or damaged."""
-        index = OffsetIndex(self._index_bytes(self.offset_index_path, 8), self.base_offset)
+        index = OffsetIndex(self._index_bytes(".index", 8), self.base_offset)
         return index if _sound(index) else OffsetIndex(b"", self.base_offset)
 
     def closed_time_index(self) -> TimeIndex:
-        """The time index of a segment that another follows; an empty one if it cannot be complete.
+        """The time index of a segment that another follows; an empty one if the log does not confirm its end."""
+        known = Lookups(self).closing_time()
+        return self.time_index() if known is not None else TimeIndex(b"", self.base_offset)
 
-        Its last entry has the segment's greatest timestamp. The batches behind the last entry of the offset index are
-        looked at, so that one whose end is missing, or that was overwritten with zeros, is not believed.
-        """
-        index = self.time_index()
-        if len(index):
-            largest, offset = index.lookup(2**63 - 1)
-            start = max(self.tail_position(), self.start_position(offset))
-            try:
-                for batch in self.batches(start):
-                    if batch.num_rows and int64(batch, "maxTimestamp").max() > largest:
-                        return TimeIndex(b"", self.base_offset)
-            except CorruptRecordError:
-                return index  # damage is reported by who reads it
-        return index
-
-    def _index_bytes(self, path: str | None, entry_bytes: int) -> bytes:
+    def _index_bytes(self, suffix: str, entry_bytes: int) -> bytes:
         # Also an open index has whole entries only: other lengths are damage.
-        if path is None or files.size_of(path) % entry_bytes:
-            return b""
-        return files.read_used(path, entry_bytes)
+        path = self._path_beside(suffix)
+        return b"" if path is None else files.read_index(path, entry_bytes)
 
-    def start_position(self, offset: int, index: OffsetIndex | None = None) -> int:
-        """Where to start reading for an offset: a batch start at or before it, 0 if the index does not know or lies."""
-        entry_offset, position = (self.offset_index() if index is None else index).lookup(offset)
-        return position if self.is_batch_start(position, entry_offset) else 0
-
-    def is_batch_start(self, position: int, offset: int) -> bool:
-        """True if a shallow entry that holds the offset starts at the position."""
-        if position == 0:
-            return True
-        with files.File(self.path) as file:
-            header = file.read(position, _V2_HEADER.size)
-            if len(header) < _V2_HEADER.size:
-                return False
-            first, size, magic, _, delta = _V2_HEADER.unpack(header)
-            if size < SMALLEST_SIZE or position + OVERHEAD_BYTES + size > file.size():
-                return False
-            if magic == 2:
-                return bool(first <= offset <= first + delta)
-            if magic not in (0, 1) or not self.base_offset < offset <= first:
-                return False
-            if offset == first or header[17] & 7 == 0:
-                return bool(offset == first)
-            # A wrapper message shows the offset of its last message, and an index of up to 1.1 has that of its first.
-            data = file.read(position, OVERHEAD_BYTES + size)
-        try:
-            return bool(int64(decode(data, ["offset"]), "offset")[0] <= offset)
-        except CorruptRecordError:
-            return False
-
-    def first_offset_at(self, position: int) -> int | None:
-        """First offset of the shallow entry at a position, from its header; None if a header cannot tell."""
-        with files.File(self.path) as file:
-            header = file.read(position, _HEADER.size + 8)
-        if len(header) < _HEADER.size + 8:
-            return None
-        offset, _, magic = _HEADER.unpack_from(header)
-        compressed = magic < 2 and header[17] & 7
-        return None if compressed or magic not in (0, 1, 2) else int(offset)
+    def start_position(self, offset: int) -> int:
+        """Where to start reading for an offset: the last border before which the log confirms that all is below it."""
+        return Lookups(self).place(offset)
 
     def slices(
         self,
@@ -158,6 +112,7 @@ class Segment:
         end_position: int | None = None,
         slice_bytes: int = SLICE_BYTES,
         first_bytes: int | None = None,
+        file: files.File | None = None,
     ) -> Iterator[tuple[int, memoryview]]:
         """Bytes in slices of whole batches, as (position, bytes), each in memory of its own.
 
@@ -171,13 +126,15 @@ class Segment:
             About how many bytes a slice; a larger batch gets a larger slice.
         first_bytes : int, optional
             Size of the first slice, doubled from one to the next, for a reader that hopes to stop soon.
+        file : File, optional
+            The log, where it is open.
 
         Notes
         -----
         A cut tail is left out. Where the bytes are no batch, the rest of a slice is given as it is, for a decoder to
         say what is wrong with it.
         """
-        with files.File(self.path) as file:
+        with files.File(self.path) if file is None else nullcontext(file) as file:
             size = file.size()
             end = size if end_position is None else min(end_position, size)
             usual = slice_bytes if first_bytes is None else first_bytes
@@ -203,7 +160,11 @@ class Segment:
                 position += whole
 
     def batches(
-        self, start: int = 0, end: int | None = None, first_bytes: int | None = None
+        self,
+        start: int = 0,
+        end: int | None = None,
+        first_bytes: int | None = None,
+        file: files.File | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """``kts.scan_batches`` of each slice between two positions, with positions in the file.
 
@@ -212,14 +173,11 @@ class Segment:
         CorruptRecordError
             After the batches before the damage were given; ``.path`` and ``.position`` are set.
         """
-        yield from batches_of(self, self.slices(start, end, first_bytes=first_bytes))
+        yield from batches_of(self, self.slices(start, end, first_bytes=first_bytes, file=file))
 
     def tail_position(self) -> int:
-        """The last batch start that the offset index knows, 0 if it knows none."""
-        offsets, positions = self.offset_index().entries()
-        if len(positions) and self.is_batch_start(int(positions[-1]), int(offsets[-1])):
-            return int(positions[-1])
-        return 0
+        """The last border that the offset index knows and the log confirms, 0 if there is none."""
+        return Lookups(self).place(EVERYTHING)
 
 
 def _sound(index: TimeIndex | OffsetIndex) -> bool:
@@ -259,11 +217,27 @@ def batches_of(segment: Segment, slices: Iterator[tuple[int, memoryview]]) -> It
 def int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
     """A column as int64 numbers, times as ms; null is -1."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    column = batch.column(name).cast(pa.int64())
-    array: npt.NDArray[np.int64] = (pc.fill_null(column, -1) if column.null_count else column).to_numpy()
-    return array
+    column = batch.column(name)
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    if column.null_count:
+        column = column.fill_null(-1)
+    if not pa.types.is_int64(column.type):
+        kind = np.dtype(f"i{column.type.bit_width // 8}")
+        return np.frombuffer(column.buffers()[1] or b"", kind, len(column), kind.itemsize * column.offset).astype(
+            np.int64
+        )
+    # pyarrow's own to_numpy() imports pandas, where it is installed.
+    return np.frombuffer(column.buffers()[1] or b"", np.int64, len(column), 8 * column.offset)
+
+
+def bools(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:
+    """A column of bools without nulls."""
+    column = batch.column(name)
+    bits = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+    stop = column.offset + len(column)
+    return np.unpackbits(bits, count=stop, bitorder="little")[column.offset :].view(np.bool_)
 
 
 def rebase(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
@@ -295,12 +269,13 @@ def segment_of_file(path: str) -> Segment:
 def _first_offset(path: str) -> int:
     lone = Segment(path, "", 0, 0, indexed=False)
     for _, data in lone.slices(slice_bytes=2**16):
-        first = lone.first_offset_at(0)
-        if first is not None:
-            return max(first, 0)
-        size = int.from_bytes(data[8:12], "big") + OVERHEAD_BYTES
+        if len(data) < _HEADER.size + 8:
+            return 0
+        offset, size, magic = _HEADER.unpack_from(data)
+        if magic == 2 or (magic in (0, 1) and not data[17] & 7):
+            return max(int(offset), 0)
         try:
-            offsets = decode(data[:size], ["offset", "headers"])
+            offsets = decode(data[: size + OVERHEAD_BYTES], ["offset", "headers"])
         except CorruptRecordError:
             return 0
         return int(offsets.column(0)[0].as_py()) if offsets.num_rows else 0

@@ -6,16 +6,18 @@ import errno
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from kts.config import LogConfig
 from kts.errors import IndexFullError, InvalidOffsetError, KtsError, LogClosedError, LogStorageError
-from kts.model import NO_TIMESTAMP, TimestampOffset
+from kts.model import NO_TIMESTAMP
 from kts.storage import files
+from kts.storage.forks import new_in_children
 from kts.storage.index import OffsetIndexFile, TimeIndexFile
+from kts.storage.index_checksums import Sealed
 from kts.storage.index_entries import Rules
 from kts.storage.index_file import GREATEST_RELATIVE_OFFSET, NOTHING
 
@@ -74,7 +76,9 @@ class SegmentFiles:
         rules: dict[str, Any] = {"generation": self.generation, "shipped": shipped}
         most = self.config.segment_index_bytes
         index, time_index = f"{stem}.index{suffix}", f"{stem}.timeindex{suffix}"
-        self._index_path, self._index_lock = index, threading.Lock()
+        self._index_path = index
+        self._index_lock: threading.Lock
+        new_in_children(self, _index_lock=threading.Lock)
         missing = [path for path in (self.path, index, time_index) if not files.exists(path)]
         self.is_new = self.path in missing
         try:
@@ -88,8 +92,13 @@ class SegmentFiles:
                     files.remove(path, missing_ok=True)
             raise
         self._largest, self._offset_of_largest = self._last_time_entry()
+        self._claimed = not (shipped or self.is_new)  # that is what an index says that the log did not confirm yet
         self._rolling_base: int | None = None
         self._since_last_entry = 0
+        self.loaded_bytes = self.size  # of them the indexes know by the entries that lay there
+        self.sealed: Sealed | None = None
+        self.doubted: str | None = None  # what of the indexes the log does not confirm
+        self.on_doubt: Callable[[Any], None] | None = None  # told once
 
     @cached_property
     def offset_index(self) -> OffsetIndexFile:
@@ -129,26 +138,9 @@ class SegmentFiles:
         return f"{stem}.txnindex{suffix}"
 
     @property
-    def max_timestamp_so_far(self) -> TimestampOffset:
-        """Greatest timestamp of its entries and the offset it was reached at; (-1, base offset) if there is none."""
-        if self._largest == self._least:
-            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        return TimestampOffset(self._largest, self._offset_of_largest)
-
-    @property
     def indexes_are_full(self) -> bool:
         """True if one of the indexes has no room: the log rolls before the next append."""
         return self.offset_index.is_full or self.time_index.is_full
-
-    @property
-    def has_timestamp(self) -> bool:
-        """True if a timestamp counts: one that is not negative, or with ``allow.negative.timestamps`` any."""
-        return self._largest > self._least if self._allow_negative else self._largest >= 0
-
-    @property
-    def largest_timestamp_ms(self) -> int:
-        """Its greatest timestamp, or when the file was modified last if it has none."""
-        return self._largest if self.has_timestamp else files.modified_ms(self.path)
 
     @property
     def modified_ms(self) -> int:
@@ -174,8 +166,9 @@ class SegmentFiles:
 
     def log_file(self) -> files.File:
         """The log, for reading. Stays readable when the segment is renamed or deleted meanwhile."""
-        if self._log is not None:
-            return self._log
+        log = self._log
+        if log is not None:
+            return log
         path = self.path
         try:
             return files.File(path)
@@ -187,9 +180,11 @@ class SegmentFiles:
     def _writable(self) -> files.WritableFile:
         if self.failed is not None:
             raise LogClosedError(f"the segment failed before: {self.failed}", path=self.path)
-        if self._log is None:
-            self._log = files.WritableFile(self.path)
-        return self._log
+        log = self._log
+        if log is None:
+            log = self._log = files.WritableFile(self.path)
+            files.keep_open(self)
+        return log
 
     def _take_back(self, size: int) -> None:
         """Revoke what was lent of the bytes behind a position, which are about to be cut off."""
@@ -212,6 +207,8 @@ class SegmentFiles:
 
     def append_closing_entry(self) -> None:
         """Add the greatest timestamp to the time index, if its last entry is earlier."""
+        if self.doubted is not None:
+            return
         self.time_index.maybe_append(self._largest, self._offset_of_largest, skip_full_check=True)
 
     def on_become_inactive_segment(self) -> None:
@@ -227,7 +224,7 @@ class SegmentFiles:
             self._writable().truncate(self.size)
 
     def rest(self) -> None:
-        """Hold no descriptors until it is written to again."""
+        """Hold no descriptors until it is written to again; one that is in use just now goes with its last user."""
         self._log = None
         for index in self._indexes():
             index.rest()
@@ -249,6 +246,43 @@ class SegmentFiles:
         except LogStorageError as error:
             self._fail(error)
             raise
+
+    # --- what the indexes were when they were closed --------------------------------------------
+
+    def load_seal(self, sealed: Sealed | None) -> None:
+        """Compare lengths and the last time entry with what was noted, if that is of this log."""
+        if sealed is None or self.shipped:
+            return
+        index, times = self.offset_index, self.time_index
+        if sealed.log_bytes != self.size:
+            if sealed.log_bytes > self.size and index.size_bytes == sealed.index_bytes:  # who cuts a log changes both
+                self.sealed = sealed  # to be noted again, as long as the end is missing
+                self.doubt(f"the log had {sealed.log_bytes} bytes when it was closed, found {self.size}")
+            return
+        self.sealed = sealed
+        if index.size_bytes != sealed.index_bytes:
+            self.doubt(f"the offset index had {sealed.index_bytes} bytes when it was closed, found {index.size_bytes}")
+        elif sealed.end_differs(times.size_bytes, times.last_entry):
+            self.doubt("the time index does not end as it did when it was closed")
+        else:
+            self._claimed = False
+
+    def seal(self) -> Sealed | None:
+        """What the indexes are, if this log wrote all of them or they were so noted before."""
+        if self.sealed is not None and (self.sealed.log_bytes == self.size or self.doubted is not None):
+            return self.sealed
+        if self.shipped or not self.size or any(index.own_from for index in self._indexes()):
+            return None
+        index, times = self.offset_index, self.time_index
+        self.sealed = Sealed.of(self.size, index.read(), times.read(), times.last_entry)
+        return self.sealed
+
+    def doubt(self, why: str) -> None:
+        """The log does not confirm what an index says: answers do without it, and it has to be rebuilt."""
+        if self.doubted is None:
+            self.doubted = why
+            if self.on_doubt is not None:
+                self.on_doubt(self)
 
     def go_on_from(self, before: SegmentFiles) -> None:
         """Be as old as the same segment was before it was loaded again."""

@@ -192,6 +192,8 @@ class Slices:
         The log.
     start, end : int
         From the start of an entry up to here.
+    first_bytes : int
+        Size of the first slice, doubled from one to the next, for a reader that hopes to stop soon.
 
     Attributes
     ----------
@@ -201,12 +203,12 @@ class Slices:
         Why that is not the end; None if it is.
     """
 
-    def __init__(self, file: files.File, start: int, end: int) -> None:
+    def __init__(self, file: files.File, start: int, end: int, first_bytes: int = SLICE_BYTES) -> None:
         self.file = file
         self.position = start
         self.end = end
         self.reason: str | None = None
-        self._memory = memoryview(bytearray(min(SLICE_BYTES, max(end - start, 0))))
+        self._memory = memoryview(bytearray(min(first_bytes, max(end - start, 0))))
 
     def __iter__(self) -> Iterator[Batches]:
         while self.position < self.end and self.reason is None:
@@ -223,6 +225,8 @@ class Slices:
                 end = len(batches.records())
                 yield batches
                 self.position += end
+                if len(self._memory) < SLICE_BYTES:
+                    self._memory = memoryview(bytearray(min(2 * len(self._memory), max(self.end - self.position, 0))))
             elif self.reason is None:
                 self._make_room(data)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kts._codec import crc32c
 from kts.errors import CorruptIndexError
@@ -18,6 +19,11 @@ Bytes = bytes | memoryview
 class Snapshots:
     """The producer snapshots of a partition directory, and the state they were taken of.
 
+    Parameters
+    ----------
+    offsets : list of int, optional
+        Those of another state of the same directory, which both keep up to date; None looks for them.
+
     Attributes
     ----------
     offsets : list of int
@@ -28,12 +34,13 @@ class Snapshots:
     Source: ProducerStateManager (3.9).
     """
 
-    def __init__(self, directory: str, expiration_ms: int = EXPIRATION_MS) -> None:
+    def __init__(self, directory: str, expiration_ms: int = EXPIRATION_MS, offsets: list[int] | None = None) -> None:
         self.directory = directory
         self.producers = Producers(expiration_ms)
-        self.offsets: list[int] = []
+        self.offsets: list[int] = [] if offsets is None else offsets
         self._last = 0
-        self.find()
+        if offsets is None:
+            self.find()
 
     def find(self) -> None:
         """See which snapshots there are."""
@@ -52,21 +59,26 @@ class Snapshots:
         if offset <= self._last:
             return
         files.write_atomically(self.path(offset), snapshot_bytes(self.producers.in_table_order()))
-        if offset not in self.offsets:
-            self.offsets = sorted([*self.offsets, offset])
+        if offset not in self:
+            insort(self.offsets, offset)
         self._last = offset
+
+    def __contains__(self, offset: int) -> bool:
+        """Whether there is a snapshot at an offset."""
+        at = bisect_left(self.offsets, offset)
+        return at < len(self.offsets) and self.offsets[at] == offset
 
     def remove(self, offset: int) -> None:
         """Delete a snapshot, if it is there."""
-        if offset in self.offsets:
-            self.offsets.remove(offset)
+        if offset in self:
+            del self.offsets[bisect_left(self.offsets, offset)]
             files.remove(self.path(offset), missing_ok=True)
 
     def rename_deleted(self, offset: int) -> str | None:
         """Have the snapshot of a removed segment called ``.deleted``; its new path, None if there is none."""
-        if offset not in self.offsets:
+        if offset not in self:
             return None
-        self.offsets.remove(offset)
+        del self.offsets[bisect_left(self.offsets, offset)]
         path = self.path(offset)
         files.rename(path, f"{path}.deleted")
         return f"{path}.deleted"
@@ -89,9 +101,10 @@ class Snapshots:
 
     def reload(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
         """Go back to the newest sound snapshot in (log start offset, end offset]; the others outside of it go."""
-        for offset in list(self.offsets):
-            if offset > end_offset or offset <= log_start_offset:
-                self.remove(offset)
+        known = self.offsets
+        outside = known[: bisect_right(known, log_start_offset)] + known[bisect_right(known, end_offset) :]
+        for offset in outside:
+            self.remove(offset)
         if end_offset == self.producers.end_offset:
             self.on_log_start(log_start_offset)
             return
@@ -118,7 +131,7 @@ class Snapshots:
 
     def rebuild(
         self,
-        base_offsets: list[int],
+        base_offsets: Sequence[int],
         log_start_offset: int,
         end_offset: int,
         now_ms: int,
@@ -126,21 +139,26 @@ class Snapshots:
         *,
         magic: int = 2,
         clean: bool = False,
+        count: int | None = None,
     ) -> None:
         """The state at an offset, from the newest snapshot and the batches behind it.
 
         Parameters
         ----------
-        base_offsets : list of int
+        base_offsets : sequence of int
             Of the segments, ascending.
         read : callable
             ``read(number of the segment, first offset, end offset)`` gives its whole batches in pieces.
         clean : bool
             True after a clean stop: without any snapshot there are no producers then.
+        count : int, optional
+            How many of the segments are looked at, the oldest; None is all.
         """
-        at = {*base_offsets[-2:], end_offset}
+        count = len(base_offsets) if count is None else count
+        newest = base_offsets[max(count - 2, 0) : count]
+        at = {*newest, end_offset}
         if magic < 2 or (clean and not self.offsets):
-            for offset in [*base_offsets[-2:], end_offset]:
+            for offset in [*newest, end_offset]:
                 self.producers.end_offset = offset
                 self.take()
             return
@@ -148,10 +166,11 @@ class Snapshots:
         nothing_to_do = known and self.producers.end_offset >= end_offset
         self.reload(log_start_offset, end_offset, now_ms)
         if end_offset > self.producers.end_offset and not nothing_to_do:
-            for number, base in enumerate(base_offsets):
-                following = base_offsets[number + 1] if number + 1 < len(base_offsets) else end_offset
-                if base >= end_offset or (following <= self.producers.end_offset and number + 1 < len(base_offsets)):
-                    continue
+            first = max(bisect_right(base_offsets, self.producers.end_offset, hi=count) - 1, 0)
+            for number in range(first, count):
+                base = base_offsets[number]
+                if base >= end_offset:
+                    break
                 start = max(base, self.producers.end_offset, log_start_offset)
                 self.producers.end_offset = start
                 if base in at:
@@ -199,6 +218,9 @@ def truncate_aborted(path: str, offset: int) -> None:
     with files.WritableFile(path) as file:
         data = file.read(0, file.size())
         whole = data[: len(data) - len(data) % TXN_ENTRY.size]
+        if offset <= 0:  # whatever they say
+            file.truncate(0)
+            whole = b""
         for number, entry in enumerate(TXN_ENTRY.iter_unpack(whole)):
             if entry[3] >= offset:
                 file.truncate(number * TXN_ENTRY.size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -10,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kts.columns import SCAN_COLUMNS, batch_schema, check_columns, record_schema
-from kts.errors import LogStorageError
-from kts.storage import files, pieces, reading
+from kts.storage import pieces, reading
 from kts.storage.damage import last_sound_offset
-from kts.storage.rereading import settled
+from kts.storage.lookups import Lookups
+from kts.storage.rereading import settled, unless_deleted, warn
 from kts.storage.search import check_timestamp
 from kts.storage.segment import Segment
 
@@ -151,7 +150,7 @@ def scan_logs(logs: Sequence[PartitionLog], **given: Any) -> pa.RecordBatchReade
     asked = options(**given)
     ordered = sorted(logs, key=lambda log: (log.topic, log.partition))
     schema = record_schema(asked.columns, asked.views)
-    return pa.RecordBatchReader.from_batches(schema, _records(ordered, asked))
+    return pa.RecordBatchReader.from_batches(schema, reading.joined(_records(ordered, asked), asked.batch_bytes))
 
 
 def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.RecordBatch]:
@@ -162,7 +161,7 @@ def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.Record
             if piece.start_position == 0 and last_offset >= piece.base_offset:
                 last_offset = min(last_offset, last_sound_offset(before))
             if piece.start_position == 0 and last_offset >= piece.base_offset:
-                pieces.warn(
+                warn(
                     f"{piece.path}: the segment starts at offset {piece.base_offset}, but the one before it ends with"
                     f" {last_offset}; what it repeats is left out"
                 )
@@ -180,16 +179,13 @@ def _records(logs: Sequence[PartitionLog], asked: Options) -> Iterator[pa.Record
                 asked.batch_bytes,
                 asked.max_decompressed_bytes,
             )
-            try:
+            with unless_deleted(piece.path):
                 yield from reader.batches()
-            except LogStorageError as error:
-                if error.errno != errno.ENOENT or files.exists(piece.path):
-                    raise
-                pieces.warn(f"{piece.path}: the segment was deleted while it was read; its records are left out")
             last_offset, before = max(last_offset, reader.last_offset), reader.segment
 
 
 def _pieces(log: PartitionLog, asked: Options) -> list[pieces.Piece]:
+    log = log.listed()
     start, end = pieces.resolve_range(
         log,
         starting_timestamp=asked.starting_timestamp,
@@ -218,9 +214,30 @@ def batches(log: PartitionLog) -> pa.RecordBatchReader:
     schema = batch_schema().append(pa.field("segment", pa.int64()))
 
     def rows() -> Iterator[pa.RecordBatch]:
-        for segment in log.segments:
-            for batch in segment.batches():
-                base = pa.repeat(pa.scalar(segment.base_offset, pa.int64()), batch.num_rows)
-                yield pa.RecordBatch.from_arrays([*batch.columns, base], schema=schema)
+        for segment, batch in segment_batches(log):
+            base = pa.repeat(pa.scalar(segment.base_offset, pa.int64()), batch.num_rows)
+            yield pa.RecordBatch.from_arrays([*batch.columns, base], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, rows())
+
+
+def segment_batches(log: PartitionLog) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+    """Header scans of all segments, each with its segment; those that are deleted meanwhile are left out.
+
+    Raises
+    ------
+    CorruptRecordError
+        After the batches before the damage; also where the end of a segment is missing.
+    """
+    segments = log.segments
+    for number, segment in enumerate(segments):
+        with unless_deleted(segment.path):
+            end = segment.base_offset
+            for batch in segment.batches():
+                if batch.num_rows:
+                    end = batch.column("lastOffset")[-1].as_py() + 1
+                yield segment, batch
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else end
+            lost = Lookups(segment).lost_end(following) if end < following else None
+            if lost is not None:
+                raise lost

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.storage import file_names, files
 from kts.storage.damage import header_scan
 from kts.storage.segment import OVERHEAD_BYTES, Segment, at
+from kts.storage.shallow import V2_HEADER_BYTES, header, shallow_entries
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,6 +35,7 @@ TXN_ENTRY = struct.Struct(">hqqqq")
 SNAPSHOT_HEAD = struct.Struct(">hIi")
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 ABORT, COMMIT = 0, 1
+_TRANSACTIONAL, _CONTROL = 16, 32
 
 
 class AbortedTransaction(NamedTuple):
@@ -85,6 +87,68 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
             )
         found.append(AbortedTransaction(producer, first, last))
     return found
+
+
+def are_confirmed(
+    listed: list[AbortedTransaction], log: files.File, size: int, base_offset: int, start_of: Callable[[int], int]
+) -> bool:
+    """Whether the log has each of the transactions that a segment's ``.txnindex`` lists.
+
+    Each ends with an abort marker of its producer. It begins behind the producer's one before it and, if that lies in
+    the segment, with the base offset of a transactional batch of the producer.
+
+    Parameters
+    ----------
+    start_of : callable
+        Where to start reading for an offset.
+    """
+    ends: dict[int, int] = {}
+    for producer, first, last in listed:
+        if not (base_offset <= last and ends.get(producer, -1) < first):
+            return False
+        ends[producer] = last
+        try:
+            end = _entry_at(log, size, last, start_of(last))
+            begin = _entry_at(log, size, first, start_of(first)) if first >= base_offset else None
+        except CorruptRecordError:
+            return False
+        if end is None or not _is_of(end, producer, last, _CONTROL) or _kind(end) != ABORT:
+            return False
+        if first >= base_offset:
+            if begin is None or not _is_of(begin, producer, None, 0):
+                return False
+            if int.from_bytes(begin[:8], "big", signed=True) != first:
+                return False
+    return True
+
+
+def _entry_at(log: files.File, size: int, offset: int, start: int) -> bytes | None:
+    """The first entry that reaches an offset."""
+    for entry in shallow_entries(log, start, size):
+        if entry.last_offset >= offset:
+            return log.read(entry.position, entry.size)
+    return None
+
+
+def _is_of(batch: bytes, producer: int, last_offset: int | None, control: int) -> bool:
+    """Whether it is a batch of a transaction of a producer, with a last offset, and a marker or not."""
+    found = header(batch) if len(batch) >= V2_HEADER_BYTES else None
+    return (
+        found is not None
+        and found.magic == 2
+        and found.attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL | control
+        and last_offset in (None, found.last_offset)
+        and int.from_bytes(batch[43:51], "big") == producer
+    )
+
+
+def _kind(batch: bytes) -> int:
+    """Of a marker; -1 for what is none."""
+    try:
+        [key] = decode(batch, ["key"]).column(0).to_pylist()
+    except (CorruptRecordError, ValueError):
+        return -1
+    return key[3] if key is not None and len(key) >= 4 and key[2] == 0 else -1
 
 
 def read_snapshot(path: str) -> Snapshot:
@@ -151,14 +215,17 @@ def aborted_transactions(segments: list[Segment], start_offset: int, end_offset:
 
 
 def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
-    """The entries of a segment's ``.txnindex``; None if there is none or it is damaged, so that only markers tell."""
+    """The entries of a segment's ``.txnindex``; None if there is none that the log confirms, so that markers tell."""
     path = segment.txn_index_path
     if path is None:
         return None
     try:
-        return read_txn_index(path)
+        listed = read_txn_index(path)
     except CorruptIndexError:
         return None
+    with files.File(segment.path) as log:
+        sound = are_confirmed(listed, log, log.size(), segment.base_offset, segment.start_position)
+    return listed if listed and sound else None
 
 
 class Markers:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kts.columns import decode
 from kts.storage import files
+from kts.storage.rereading import settled
 from kts.storage.segment import Segment, int64
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ def plan_truncation(log: PartitionLog, to_offset: int) -> TruncationPlan:
     """
     if to_offset < 0:
         raise ValueError(f"to_offset: expected 0 or more, found {to_offset}")
+    return settled(lambda: _plan(log.listed(), to_offset))
+
+
+def _plan(log: PartitionLog, to_offset: int) -> TruncationPlan:
     segments, start, end = log.segments, log.log_start_offset, log.log_end_offset
     if to_offset >= end:
         return TruncationPlan(to_offset, start, end, end, (), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from kts.storage import checkpoints, file_names, files, transactions
 from kts.storage.directory import LogDirs, PartitionLog, Path, open_path
 from kts.storage.findings import Headers, Progress, SegmentFacts, Violation, limited, walk
 from kts.storage.index_checks import OffsetIndexCheck, TimeIndexCheck
+from kts.storage.index_checksums import IndexChecksums, Sealed
+from kts.storage.rereading import unless_deleted
 from kts.storage.segment import Segment
 
 __all__ = ["Violation", "verify", "verify_checkpoints"]
@@ -59,9 +62,16 @@ def verify(
     if isinstance(opened, LogDirs):
         yield from _readable(verify_checkpoints(os.fspath(path)))
         for log in opened.values():
-            yield from limited(_partition(log, deep, progress, allow_negative_timestamps))
+            yield from verify_partition(log, deep, progress, allow_negative_timestamps)
     else:
-        yield from limited(_partition(opened, deep, progress, allow_negative_timestamps))
+        yield from verify_partition(opened, deep, progress, allow_negative_timestamps)
+
+
+def verify_partition(
+    log: PartitionLog, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
+) -> Iterator[Violation]:
+    """What ``verify`` says of an open partition."""
+    return limited(_partition(log, deep, progress, allow_negative_timestamps))
 
 
 def verify_checkpoints(directory: str) -> Iterator[Violation]:
@@ -71,6 +81,9 @@ def verify_checkpoints(directory: str) -> Iterator[Violation]:
         if files.exists(path) and files.size_of(path) and checkpoints.read_checkpoint(path) is None:
             message = "expected `0`, a count, and lines `<topic> <partition> <offset>`"
             yield Violation(path, None, None, "checkpoint", message)
+    checksums = IndexChecksums(directory)
+    if checksums.fault is not None:
+        yield Violation(checksums.path, None, None, "checkpoint", checksums.fault)
 
 
 @dataclass
@@ -105,10 +118,17 @@ def _partition(log: PartitionLog, deep: bool, progress: Progress | None, allow_n
     except LogStorageError as error:
         epochs, problems = [], [Violation(error.path or log.path, None, None, "unreadable", error.message)]
     yield from problems
-    state = _Partition(log, epochs, allow_negative)
+    state, sealed = _Partition(log, epochs, allow_negative), log.sealed_indexes()
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        yield from _readable(_segment(segment, following, state, deep, progress))
+        try:
+            with unless_deleted(segment.path):
+                yield from _segment(segment, following, state, deep, progress)
+                yield from _sealed(segment, sealed.get(segment.base_offset))
+        except LogStorageError as error:
+            yield Violation(error.path or segment.path, None, None, "unreadable", error.message)
+        if following is not None and not files.exists(segment.path):  # then nothing is missing behind it
+            state.last_offset = max(state.last_offset, following - 1)
     # Only the cleaner leaves gaps within segments. Without one, a gap between them is a segment that is missing.
     for path, first, base in state.seams:
         if not state.gaps:
@@ -155,6 +175,19 @@ def _segment(
     # Wrapper messages do not show their gaps.
     state.gaps |= facts.gaps or facts.wrappers or facts.damaged or (facts.batches == 0 and following is not None)
     state.last_offset = max(state.last_offset, facts.last_offset, segment.base_offset - 1)
+
+
+def _sealed(segment: Segment, sealed: Sealed | None) -> Iterator[Violation]:
+    """Indexes that are not as they were when ``kts.Log`` closed them, though the log is."""
+    if sealed is None or sealed.log_bytes != segment.size_bytes:
+        return
+    for path, differs in (
+        (segment.offset_index_path, sealed.index_differs),
+        (segment.time_index_path, sealed.time_index_differs),
+    ):
+        if path is not None and differs(files.read_bytes(path)):
+            message = "it is not the file that kts.Log closed, by the checksum it noted; the log has the bytes it had"
+            yield Violation(path, None, None, "index-checksum", message)
 
 
 def _leader_epochs(log: PartitionLog) -> tuple[list[tuple[int, int]], list[Violation]]:
@@ -246,6 +279,10 @@ def _snapshots(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
         except CorruptIndexError as error:
             yield Violation(path, error.position, offset, "snapshot", error.message)
             continue
+        except LogStorageError as error:
+            if error.errno != errno.ENOENT:  # else it was deleted meanwhile
+                raise
+            continue
         if offset > end:
             yield Violation(path, None, offset, "snapshot", f"taken at offset {offset}, but the log ends at {end}")
 
@@ -263,6 +300,14 @@ def _small_files(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
 
 
 def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
+    """Files that lack their neighbours. A writer that deletes renames one after the other: only what stays counts."""
+    found = list(_lacking(log, segments))
+    if found:
+        again = set(_lacking(log, [segment for segment in segments if files.exists(segment.path)]))
+        yield from (one for one in found if one in again)
+
+
+def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     names: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
     for entry in files.list_directory(log.path):
@@ -291,6 +336,7 @@ def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator
 
 
 def _magic(segment: Segment) -> int:
-    with files.File(segment.path) as file:
+    header = b""
+    with unless_deleted(segment.path), files.File(segment.path) as file:
         header = file.read(0, 17)
     return header[16] if len(header) == 17 else -1

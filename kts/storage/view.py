@@ -12,6 +12,7 @@ from kts.errors import OffsetOutOfRangeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.storage.files import FileRange
 from kts.storage.log_segment import LogSegment
+from kts.storage.search import first_reaching
 from kts.storage.shallow import Slices, decoded, decoded_as_shipped, shallow_entries
 
 
@@ -120,18 +121,13 @@ def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> Timesta
     UnsupportedForMessageFormatError
         The topic's format has no timestamps.
 
-    Notes
-    -----
-    Source: Log.fetchOffsetsByTimestamp (0.10.2), UnifiedLog.fetchOffsetByTimestamp (3.9).
     """
     if magic == 0:
         raise UnsupportedForMessageFormatError(
             "a search by timestamp needs message format 0.10.0 or later, found magic 0"
         )
-    for segment in view.segments:
-        if segment.largest_timestamp_ms >= target:
-            return segment.find_offset_by_timestamp(target, view.log_start_offset)
-    return None
+    segment = first_reaching(view.segments, lambda segment: segment.largest_timestamp_ms, target)
+    return None if segment is None else segment.find_offset_by_timestamp(target, view.log_start_offset)
 
 
 def shipped_max_timestamp(view: View) -> TimestampOffset | None:
@@ -185,11 +181,11 @@ def segment_max_timestamp(
     end = segment.size if end_position is None else end_position
     largest, place = segment.max_timestamp_so_far
     if _is_time(segment, largest) and starting_offset <= place < end_offset:
-        found = _greatest(segment, starting_offset, segment.offset_index.lookup(place)[1], end)
+        found = _greatest(segment, starting_offset, segment.start_of(place), end)
         # 0.10.2 indexed times that no record of magic 0 has.
         if found is not None and found.timestamp_ms >= largest:
             return found
-    return _greatest(segment, starting_offset, segment.offset_index.lookup(starting_offset)[1], end)
+    return _greatest(segment, starting_offset, segment.start_of(starting_offset), end)
 
 
 def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -> TimestampOffset | None:

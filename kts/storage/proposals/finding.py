@@ -1,4 +1,7 @@
-"""The search that goes on into later segments until it finds something: KIP-33's rule, for every lookup alike."""
+"""The search that goes on into later segments until it finds something, as KIP-33 says, for built indexes.
+
+A start says where to begin, not what to leave out: an entry's offset may be the last of equal times.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def _read(
             # Below 0 headers do not say what is in a batch: -1 may stand for earlier times, and be left out of others.
             maxima = int64(batch, "maxTimestamp")
             likely = (maxima >= target_ms) | (target_ms < 0) | (not none_is_a_time and maxima < 0)
-            likely &= int64(batch, "lastOffset") >= offset
+            likely &= int64(batch, "lastOffset") >= log_start
             for i in np.flatnonzero(likely).tolist():
                 data = file.read(int(positions[i]), int(sizes[i]))
                 read = decode(data, ["offset", "timestamp"])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kts.storage import files
 from kts.storage.proposals.answers import ENTRY_BYTES, Answer, Cost, Start
-from kts.storage.proposals.finding import find
-from kts.storage.search import max_so_far
+from kts.storage.search import Explanation, continuing_search, one_segment_search
 
 if TYPE_CHECKING:
     from kts.storage.directory import PartitionLog
-
-GREATEST = 2**63 - 1
 
 
 def time_index_cost(log: PartitionLog) -> Cost:
@@ -40,18 +36,7 @@ class Continuing:
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target, and what was read for it."""
-        return find(log, self._starts(log, target_ms), target_ms)
-
-    def _starts(self, log: PartitionLog, target_ms: int) -> Iterator[Start]:
-        segments = log.segments
-        for segment in segments:
-            if target_ms < 0:  # the time index does not know these, nor messages without a timestamp
-                yield Start(segment.base_offset, segment.base_offset)
-                continue
-            closed = segment is not segments[-1]
-            index = segment.closed_time_index() if closed else segment.time_index()
-            if not (closed and len(index) and index.lookup(GREATEST)[0] < target_ms):
-                yield Start(segment.base_offset, index.lookup(target_ms)[1])
+        return as_answer(continuing_search(log, target_ms))
 
 
 class OneSegment:
@@ -71,10 +56,21 @@ class OneSegment:
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target in that one segment, and what was read for it."""
-        segments = log.segments
-        for segment in segments:
-            largest = max_so_far(segment, segment is segments[-1])
-            if (largest if largest >= 0 else segment.modified_ms) >= target_ms:
-                start = Start(segment.base_offset, segment.time_index().lookup(target_ms)[1])
-                return find(log, [start], target_ms)
-        return Answer(None, segments_skipped=len(segments))
+        return as_answer(one_segment_search(log, target_ms))
+
+
+def as_answer(story: Explanation) -> Answer:
+    """How the search went, as the other lookups tell it; the start is that in the last segment that was read."""
+    start = None
+    if story.segment_base_offset is not None:
+        entry = story.time_index_entry
+        start = Start(story.segment_base_offset, story.segment_base_offset if entry is None else entry[1])
+    return Answer(
+        story.answer,
+        start,
+        story.segments_skipped,
+        story.segments_read,
+        story.bytes_read,
+        story.batches_read,
+        story.records_read,
+    )
