@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self
@@ -11,7 +12,7 @@ from kts.broker.groups import Coordinator, GroupSettings
 from kts.broker.handlers import HANDLERS
 from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
-from kts.broker.request import ConnectionClose, Peer, Request
+from kts.broker.request import ConnectionClose, Peer, Request, show_address
 from kts.broker.topics import Topics
 from kts.broker.topics.settings import BrokerConfig
 from kts.errors import UnsupportedVersionError
@@ -75,8 +76,18 @@ class Broker:
         return self.topics.cluster_id
 
     def advertised(self, request: Request) -> tuple[str, int]:
-        """Host and port that a client is told to connect to: ``advertised.listeners``, else where it came in."""
-        return self.config.advertised_listener or request.connection.local or self.listener or ("127.0.0.1", 9092)
+        """Host and port that a client is told to connect to: ``advertised.listeners``, else the name or address that
+        the broker listens on, else (that is all of the machine's) where the client came in."""
+        named = self.listener if self.listener is not None and not _is_every_address(self.listener[0]) else None
+        found = self.config.advertised_listener or named or request.connection.local
+        return found or self.listener or ("127.0.0.1", 9092)
+
+    def addresses(self, request: Request) -> dict[str, str]:
+        """``listeners`` and ``advertised.listeners`` as they are, of a broker that listens."""
+        if self.listener is None:
+            return {}
+        found = {"listeners": self.listener, "advertised.listeners": self.advertised(request)}
+        return {name: f"PLAINTEXT://{show_address(*address)}" for name, address in found.items()}
 
     def handle(self, request: Request) -> Coroutine[Any, Any, dict[str, Any] | None]:
         """The response's body; None where none is wanted.
@@ -107,3 +118,10 @@ class Broker:
 
     def _largest_producer_id(self) -> int:
         return largest_producer_id(self.topics)
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

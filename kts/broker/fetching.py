@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,7 @@ from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.epochs import UNDEFINED, check_leader_epoch, end_offset_for_epoch
 from kts.broker.turns import Turns
 from kts.errors import KtsError, LogClosedError, LogStorageError, OffsetOutOfRangeError
-from kts.storage.files import FileRange
+from kts.storage.files import NO_DESCRIPTOR, FileRange
 
 if TYPE_CHECKING:
     from kts import Log
@@ -123,7 +122,7 @@ def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> tu
     try:
         found = log.slice(offset, limit, min_one_message=min_one, up_to=up_to)
     except LogStorageError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
+        if error.errno not in NO_DESCRIPTOR:
             raise
         read = log.read(offset, limit, min_one_message=min_one, up_to=up_to)  # no descriptor is left to lend
         return read.records, read.first_entry_incomplete, read.base_offset

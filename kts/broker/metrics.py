@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
+from kts.storage.forks import new_in_children
+
 PRODUCE = "ProduceMessageConversionsPerSec"
 FETCH = "FetchMessageConversionsPerSec"
 METERS = (PRODUCE, FETCH)
@@ -44,7 +46,8 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock: threading.Lock
+        new_in_children(self, _lock=threading.Lock)
         self._meters: dict[tuple[str, str], Conversions] = {}
 
     def add(self, meter: str, topic: str, *, messages: int, bytes_in: int, bytes_out: int, cpu_ns: int = 0) -> None:

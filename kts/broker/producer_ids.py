@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kts.broker.codes import ApiError, ErrorCode
 from kts.errors import KtsError, LogStorageError
 from kts.storage import files
+from kts.storage.forks import new_in_children
 
 if TYPE_CHECKING:
     from kts.broker.topics import Topics
@@ -49,7 +50,8 @@ class ProducerIds:
     def __init__(self, directory: str, largest_known: Callable[[], int] | None = None) -> None:
         self.path = os.path.join(directory, FILE)
         self._largest_known = largest_known
-        self._lock = threading.Lock()
+        self._lock: threading.Lock
+        new_in_children(self, _lock=threading.Lock)
         self._next = self._end = 0
 
     @property

@@ -27,6 +27,11 @@ class Peer(NamedTuple):
 IN_PROCESS = Peer()
 
 
+def show_address(host: str, port: int) -> str:
+    """``HOST:PORT`` as clients take it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Request(NamedTuple):
     """What a handler gets.
 

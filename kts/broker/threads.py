@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kts.errors import KtsError
+from kts.storage.forks import new_in_children
 
 if TYPE_CHECKING:
     from kts.broker.topics.partitions import Partition
@@ -66,7 +67,8 @@ class InThreads:
     """Counts what is under way in threads, by what it works on."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock: threading.Lock
+        new_in_children(self, _lock=threading.Lock)
         self._count: Counter[int] = Counter()
 
     def __contains__(self, thing: object) -> bool:

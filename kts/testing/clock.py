@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from kts.config import INT64_MAX
 from kts.encoding import integer
+from kts.storage.forks import new_in_children
 from kts.storage.log_base import wall_clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +39,8 @@ class Clock:
     """
 
     def __init__(self, time: int | datetime | None = None) -> None:
-        self._lock = threading.Lock()
+        self._lock: threading.Lock
+        new_in_children(self, _lock=threading.Lock)
         self._time: int | None = None
         self.set(time)
 

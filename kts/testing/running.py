@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from os import PathLike
@@ -35,10 +38,11 @@ class RunningBroker:
     ) -> None:
         self.clock = Clock(time)
         self._config = {**DEFAULTS, **(config or {})}
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._process = os.getpid()
+        self._temporary: weakref.finalize[[str, int], Any] | None = None
         if directory is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="kts-broker-")
-            directory = self._temporary.name
+            directory = tempfile.mkdtemp(prefix="kts-broker-")
+            self._temporary = weakref.finalize(self, _remove, directory, self._process)
         self.directory = str(directory)
         self._address = (host, port)
         self._closed = False
@@ -50,10 +54,10 @@ class RunningBroker:
 
     def start(self) -> Self:
         """Open the logs and listen; clients may connect when this returns."""
-        if self._broker is not None:
+        if self._broker is not None and not self._is_fork():
             raise InvalidRequestError(f"expected a stopped broker, found one that listens on {self.bootstrap_servers}")
-        if self._closed:
-            raise LogClosedError("expected a stopped broker, found a closed one")
+        if self._closed or self._is_fork():
+            raise LogClosedError(f"expected a stopped broker, found {self._found()}")
         broker = Broker(self.directory, self._config, clock=self.clock)
         try:
             server = ServerThread(broker, *self._address)
@@ -65,7 +69,12 @@ class RunningBroker:
         return self
 
     def stop(self) -> None:
-        """Close connections and logs as a broker that is shut down cleanly; ``start`` goes on with them."""
+        """Close connections and logs as a broker that is shut down cleanly; ``start`` goes on with them.
+
+        In a forked process this and ``close`` do nothing: the broker is the parent's.
+        """
+        if self._is_fork():
+            return
         server, broker = self._server, self._broker
         self._server = self._broker = None
         try:
@@ -77,6 +86,8 @@ class RunningBroker:
 
     def kill(self) -> None:
         """End as a process does that is killed: nothing is closed or noted; ``start`` recovers what was written."""
+        if self._is_fork():
+            raise LogClosedError(f"expected a broker of this process, found {self._found()}")
         server, broker = self._server, self._broker
         self._server = self._broker = None
         try:
@@ -100,12 +111,14 @@ class RunningBroker:
 
     def close(self) -> None:
         """Stop for good, and remove the directory if it was a temporary one."""
+        if self._is_fork():
+            return
         self._closed = True
         try:
             self.stop()
         finally:
             if self._temporary is not None:
-                self._temporary.cleanup()
+                self._temporary()
 
     def __enter__(self) -> Self:
         if self._broker is None:
@@ -128,9 +141,17 @@ class RunningBroker:
     @property
     def broker(self) -> Broker:
         """What serves the requests, with all that is not for every test."""
-        if self._broker is None:
-            raise LogClosedError("expected a running broker, found a stopped one")
+        if self._broker is None or self._is_fork():
+            raise LogClosedError(f"expected a running broker, found {self._found()}")
         return self._broker
+
+    def _is_fork(self) -> bool:
+        return self._process != os.getpid()
+
+    def _found(self) -> str:
+        if self._is_fork():
+            return f"one of process {self._process}, of which this is a fork"
+        return "a closed one" if self._closed else "a stopped one"
 
     @property
     def host(self) -> str:
@@ -181,3 +202,9 @@ class RunningBroker:
     def run_retention(self) -> list[Expired]:
         """Delete what is over time or size now, as a broker does every five minutes; what went, and by which rule."""
         return [Expired(one.topic, one.partition, *one.segment) for one in self.broker.topics.run_retention()]
+
+
+def _remove(directory: str, process: int) -> None:
+    """Remove a temporary directory, but not in a fork of the process that made it."""
+    if process == os.getpid():
+        shutil.rmtree(directory, ignore_errors=True)

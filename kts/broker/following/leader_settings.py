@@ -59,8 +59,8 @@ def keep_settings(
     LogStorageError
         The file cannot be read or written.
     """
-    content = topic_file.read(directory)
-    known = content.topics.get(topic)
+    store = topic_file.TopicStore(directory)
+    known = store.content.topics.get(topic)
     kept = topic_id or (known.topic_id if known is not None else meta_properties.random_id())
     ours, default = config.to_properties(), LogConfig().to_properties()
     settings = {name: value for name, value in ours.items() if value != default[name]}
@@ -69,8 +69,8 @@ def keep_settings(
     numbers = sorted({*partitions, *(known.partitions if known is not None else ())})
     entry = topic_file.TopicEntry(kept, numbers, settings, known.made if known is not None else set())
     if entry != known:
-        content.topics[topic] = entry
-        topic_file.write(directory, content)
+        store.content.topics[topic] = entry
+        store.write([topic])
 
 
 def newest_magic(client: Client, topic: str) -> int | None:

@@ -14,10 +14,12 @@ from kts.broker.groups.loading import Loader
 from kts.broker.groups.registry import GroupSettings
 from kts.encoding import encode
 from kts.errors import KtsError, LogStorageError, RecordBatchTooLargeError, RecordTooLargeError
+from kts.storage.directory import PartitionLog
 
 if TYPE_CHECKING:
     from kts.broker.topics import Topic, Topics
     from kts.broker.topics.partitions import Partition
+    from kts.storage.log import Log
 
 TOPIC = "__consumer_offsets"
 REWRITE_BYTES = 16 * 2**20  # a smaller partition is left as it is
@@ -116,17 +118,34 @@ class Journal:
         topic = self.topic
         for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
             try:
-                loaded = Loader().read(partition.log, self.settings.load_buffer_size)
+                self._take_back_what_was_cut(partition)
+                loaded = Loader().read(_files(partition.log), self.settings.load_buffer_size)
             except KtsError as error:
                 self.problems.append(f"{TOPIC}-{number}: its groups and offsets cannot be read: {error}")
                 continue
+            self.problems += [f"{one}; the groups and offsets that stood there are not known" for one in loaded.damage]
             yield from loaded.newest.items()
             outdated = loaded.records > REWRITE_RATIO * len(loaded.newest)
-            if outdated and not loaded.unfinished and partition.log.size_bytes >= REWRITE_BYTES:
+            if outdated and not (loaded.unfinished or loaded.damage) and partition.log.size_bytes >= REWRITE_BYTES:
                 try:
                     self.rewrite(partition, list(loaded.newest.items()))
                 except KtsError as error:  # it stays as long as it is
                     self.problems.append(f"{TOPIC}-{number}: what is outdated stays: {error}")
+
+    def _take_back_what_was_cut(self, partition: Partition) -> None:
+        """Append again what is sound of the bytes that the start of a partition's log cut off at damage."""
+        for cut in partition.log.recovered:
+            if not cut.bytes_cut:
+                continue
+            kept = f"; they are kept in {cut.aside}" if cut.aside else ""
+            where = f"{cut.path}: {cut.bytes_cut} bytes at position {cut.position} were cut off"
+            self.problems.append(f"{where}: {cut.reason}{kept}")
+            if cut.aside is None:
+                continue
+            loader = Loader()
+            loader.read(_files(partition.log, [cut.aside]), self.settings.load_buffer_size)
+            for piece in _pieces([(key, value) for key, (_, value) in loader.newest.items()]):
+                partition.append(self._batch(piece))
 
     def rewrite(self, partition: Partition, rows: Sequence[Row]) -> None:
         """Put what counts behind the end of a partition, and begin it there."""
@@ -137,6 +156,12 @@ class Journal:
         log.flush()
         log.advance_log_start_offset(start)
         log.delete_old_segments()
+
+
+def _files(log: Log, paths: Sequence[str] | None = None) -> PartitionLog:
+    """What lies in the files of a log, or in some that were put aside."""
+    start = log.log_start_offset if paths is None else None
+    return PartitionLog(log.path, log.topic, log.partition, log_start_offset=start, segment_paths=paths)
 
 
 def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

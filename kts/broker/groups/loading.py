@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kts.columns import decode, scan_batches
-from kts.storage.log import Log
-
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
+
+    from kts.storage.directory import PartitionLog
 
 COLUMNS = ["offset", "key", "value", "producerId", "transactional", "control"]
 COMMIT = b"\x00\x00\x00\x01"  # key of the control record that ends a transaction well: version, type
@@ -23,6 +23,7 @@ class Loaded(NamedTuple):
     newest: dict[bytes, bytes]
     records: int  # read on the way
     unfinished: bool  # there are transactions that have not ended
+    damage: list[str]  # what could not be read, and where it lies
 
 
 class Loader:
@@ -33,31 +34,31 @@ class Loader:
         self.open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}  # by producer id, until its transaction ends
         self.records = 0
 
-    def read(self, log: Log, piece_bytes: int) -> Loaded:
-        """Everything from the log start offset to the log end offset.
+    def read(self, log: PartitionLog, piece_bytes: int) -> Loaded:
+        """Everything from the log start offset to the end of the files; what is damaged is left out.
 
-        Raises
-        ------
-        CorruptRecordError
+        Notes
+        -----
+        The files are walked from end to end: no index and no offset, which is under no CRC, says where to go on.
         """
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            found = log.read(offset, piece_bytes, min_one_message=True).records
-            batches = scan_batches(found)
-            if not batches.num_rows:
-                break
-            self.take(decode(found, COLUMNS), offset)
-            offset = max(offset, batches.column("lastOffset")[-1].as_py()) + 1
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for rows in log.scan(columns=COLUMNS, include_control=True, on_error="skip", batch_bytes=piece_bytes):
+                self.take(rows)
+        damage = []
+        for one in told:
+            if str(one.message).startswith(log.path):
+                damage.append(str(one.message))
+            else:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         newest = {key: value for key, (_, value) in self.newest.items() if value is not None}
-        return Loaded(newest, self.records, bool(self.open))
+        return Loaded(newest, self.records, bool(self.open), damage)
 
-    def take(self, rows: pa.RecordBatch, from_offset: int) -> None:
-        """Rows that follow those before; rows below an offset do not count."""
-        offsets = _numbers(rows.column("offset"))
-        start = int(np.searchsorted(offsets, from_offset))
-        self.records += len(offsets) - start
-        controls = np.flatnonzero(_numbers(rows.column("control")))
-        for control in controls[controls >= start].tolist():
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Rows that follow those before."""
+        start = 0
+        self.records += rows.num_rows
+        for control in np.flatnonzero(_numbers(rows.column("control"))).tolist():
             self._span(rows, start, control)
             start = control + 1
             finished = self.open.pop(rows.column("producerId")[control].as_py(), {})
@@ -65,7 +66,7 @@ class Loader:
                 for key, entry in finished.items():
                     if key not in self.newest or self.newest[key][0] < entry[0]:
                         self.newest[key] = entry
-        self._span(rows, start, len(offsets))
+        self._span(rows, start, rows.num_rows)
 
     def _span(self, rows: pa.RecordBatch, start: int, end: int) -> None:
         """Rows without control records between them."""

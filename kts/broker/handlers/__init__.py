@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from kts.broker.handlers import cluster, configs, fetch, group_offsets, groups, offsets, produce, producer_ids, topics
+from kts.broker.handlers import (
+    acls,
+    cluster,
+    configs,
+    fetch,
+    group_offsets,
+    groups,
+    log_dirs,
+    offsets,
+    produce,
+    producer_ids,
+    replicas,
+    topics,
+    transactions,
+)
 from kts.broker.handlers.types import Handler
 
 HANDLERS: dict[int, Handler] = {
+    **acls.HANDLERS,
     **cluster.HANDLERS,
     **configs.HANDLERS,
     **fetch.HANDLERS,
     **group_offsets.HANDLERS,
     **groups.HANDLERS,
+    **log_dirs.HANDLERS,
     **offsets.HANDLERS,
     **produce.HANDLERS,
     **producer_ids.HANDLERS,
+    **replicas.HANDLERS,
     **topics.HANDLERS,
+    **transactions.HANDLERS,
 }

@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster: what there is, and where."""
+"""ApiVersions, Metadata, DescribeCluster, DescribeQuorum: what there is, and where."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kts.broker import wire
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
+from kts.broker.topics import NewTopic
 from kts.errors import InvalidTopicError, KtsError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 NO_ID = bytes(16)
 AT_ONCE = 200  # topics that are looked up before others get their turn
-CREATED_AT_ONCE = 16  # topics that a request without end asks for are made so many at a time
+CREATED_AT_ONCE = 100  # topics that a request without end asks for are made so many at a time
 BROKERS, CONTROLLERS = 1, 2  # endpoint types
+METADATA_LOG = ("__cluster_metadata", [0])
 # Which operations there are, as bits: everybody may do everything.
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -113,18 +115,13 @@ async def _by_name(broker: Broker, request: Request, asked: list[dict[str, Any]]
 
 def _created(broker: Broker, names: list[str]) -> list[dict[str, Any]]:
     """New topics: as in Kafka there is no leader yet in the answer that says so."""
-    made = []
-    for name in names:
-        error = _why_not(broker, name)
-        if error != ErrorCode.INVALID_TOPIC_EXCEPTION:
-            try:
-                broker.topics.create(name)
-                error = ErrorCode.LEADER_NOT_AVAILABLE
-            except KtsError as refused:
-                already = refused.code == ErrorCode.TOPIC_ALREADY_EXISTS
-                error = ErrorCode.LEADER_NOT_AVAILABLE if already else ErrorCode(refused.code)
-        made.append(_refused(error, name, is_internal=broker.topics.is_internal(name)))
-    return made
+    errors = {name: _why_not(broker, name) for name in names}
+    valid = [name for name in names if errors[name] != ErrorCode.INVALID_TOPIC_EXCEPTION]
+    for name, made in zip(valid, broker.topics.create_all(map(NewTopic, valid)), strict=True):
+        errors[name] = ErrorCode.LEADER_NOT_AVAILABLE
+        if isinstance(made, KtsError) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            errors[name] = ErrorCode(made.code)
+    return [_refused(error, name, is_internal=broker.topics.is_internal(name)) for name, error in errors.items()]
 
 
 def _why_not(broker: Broker, name: str) -> ErrorCode:
@@ -203,8 +200,31 @@ async def handle_describe_cluster(broker: Broker, request: Request) -> dict[str,
     return found
 
 
+async def handle_describe_quorum(_: Broker, request: Request) -> dict[str, Any]:
+    """There is no quorum of controllers, and no metadata log; nobody keeps a quorum of anything else either.
+
+    Source: KafkaRaftClient.handleDescribeQuorumRequest, DescribeQuorumRequest.
+    """
+    asked = [
+        (one["topic_name"], [each["partition_index"] for each in one["partitions"]]) for one in request.body["topics"]
+    ]
+    if asked == [METADATA_LOG]:
+        message = "this broker has no metadata quorum: it keeps its topics in a file of the log directory"
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "error_message": message, "topics": []}
+    unknown = {
+        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "error_message": "only the metadata log has a quorum",
+    }
+    topics = [
+        {"topic_name": name, "partitions": [{"partition_index": index, **unknown} for index in indexes]}
+        for name, indexes in asked
+    ]
+    return {"error_code": ErrorCode.NONE, "error_message": "", "topics": topics}
+
+
 HANDLERS: dict[int, Handler] = {
     ApiKey.API_VERSIONS: handle_api_versions,
     ApiKey.METADATA: handle_metadata,
     ApiKey.DESCRIBE_CLUSTER: handle_describe_cluster,
+    ApiKey.DESCRIBE_QUORUM: handle_describe_quorum,
 }

@@ -16,7 +16,7 @@ from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics, check_name
-from kts.broker.topics.describing import broker_entries, topic_entries
+from kts.broker.topics.describing import Levels, broker_entries, topic_entries
 from kts.broker.topics.topic_settings import BROKER_NAMES, TOPIC_SETTINGS, ConfigType
 from kts.errors import KtsError, UnknownTopicOrPartitionError
 
@@ -52,18 +52,21 @@ def invalid(message: str) -> ApiError:
 
 async def handle_describe_configs(broker: Broker, request: Request) -> Answer:
     """What topics and the broker are set to, and where that comes from. Resources that come twice are told once."""
-    return {"results": await in_thread(_describe, broker.topics, request.body)}
+    levels = broker.topics.levels
+    levels = levels._replace(static={**levels.static, **broker.addresses(request)})
+    return {"results": await in_thread(_describe, broker.topics, levels, request.body)}
 
 
-def _describe(topics: Topics, body: Answer) -> list[Answer]:
+def _describe(topics: Topics, levels: Levels, body: Answer) -> list[Answer]:
     asked = {(one["resource_type"], one["resource_name"]): one for one in body["resources"]}
-    return [_describe_one(topics, one, bool(body.get("include_synonyms"))) for one in asked.values()]
+    wanted = {"synonyms": body["include_synonyms"], "documentation": body["include_documentation"]}
+    return [_describe_one(topics, levels, one, wanted) for one in asked.values()]
 
 
-def _describe_one(topics: Topics, one: Answer, synonyms: bool) -> Answer:
+def _describe_one(topics: Topics, levels: Levels, one: Answer, wanted: dict[str, bool]) -> Answer:
     resource = {"resource_type": one["resource_type"], "resource_name": one["resource_name"]}
     try:
-        configs = _entries(topics, one["resource_type"], one["resource_name"], one["configuration_keys"], synonyms)
+        configs = _entries(topics, levels, one, wanted)
     except KtsError as error:
         told = failed(error)
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -72,16 +75,17 @@ def _describe_one(topics: Topics, one: Answer, synonyms: bool) -> Answer:
     return {"error_code": 0, "error_message": None, **resource, "configs": configs}
 
 
-def _entries(topics: Topics, kind: int, name: str, keys: list[str] | None, synonyms: bool) -> list[Answer]:
+def _entries(topics: Topics, levels: Levels, one: Answer, wanted: dict[str, bool]) -> list[Answer]:
+    kind, name, keys = one["resource_type"], one["resource_name"], one["configuration_keys"]
     if kind == ResourceType.TOPIC:
         check_name(name)
         topic = topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"no topic {name!r}")
-        return topic_entries(topic.configs, topics.levels, keys, synonyms=synonyms)
+        return topic_entries(topic.configs, levels, keys, **wanted)
     if kind == ResourceType.BROKER:
         cluster = _is_cluster(topics, name)
-        return broker_entries(topics.config, topics.levels, keys, synonyms=synonyms, cluster_only=cluster)
+        return broker_entries(topics.config, levels, keys, **wanted, cluster_only=cluster)
     raise invalid(f"Unsupported resource type: {kind}")
 
 
@@ -89,10 +93,8 @@ def _is_cluster(topics: Topics, name: str) -> bool:
     """True for the settings of all brokers, False for those of this one."""
     if not name:
         return True
-    if not name.lstrip("+-").isdigit():
-        raise invalid(f"Node id must be an integer, but it is: {name}")
-    if int(name) != topics.node_id:
-        raise invalid(f"Unexpected broker id, expected {topics.node_id}, but received {name}")
+    if name != str(topics.node_id):  # not 01, 001, ...: each spelling would have an answer of its own, a long one
+        raise invalid(f"expected the node id {topics.node_id}, found {name[:40]!r}")
     return False
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.groups.group import Group, State
 from kts.broker.groups.membership import Join, Sync
-from kts.broker.handlers.types import NO_TRANSACTIONS, Handler
+from kts.broker.handlers.types import Handler
 from kts.errors import KtsError
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ Body = dict[str, Any]
 
 
 async def handle_find_coordinator(broker: Broker, request: Request) -> Body:
-    """This broker coordinates all groups, and no transactions.
-
-    The refusal is one that clients take for final; others would be tried again until their time is over.
-    """
+    """This broker coordinates all groups; a request for a transaction is refused later, by InitProducerId."""
     body = request.body
     keys = body["coordinator_keys"] if request.version >= 4 else [body["key"]]
     error, message = _coordinator_error(broker, body["key_type"])
@@ -48,7 +45,7 @@ async def handle_find_coordinator(broker: Broker, request: Request) -> Body:
 
 def _coordinator_error(broker: Broker, key_type: int) -> tuple[ErrorCode, str]:
     if key_type == TRANSACTION:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
+        return ErrorCode.NONE, ""
     if key_type != GROUP:
         return ErrorCode.INVALID_REQUEST, f"expected a coordinator type of {GROUP} or {TRANSACTION}, found {key_type}"
     try:

@@ -127,19 +127,20 @@ def _partitions(broker: Broker, topics: list[dict[str, Any]], name: str, index: 
 
 
 async def handle_delete_records(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Move log start offsets; the checkpoint is written before the answer."""
+    """Move log start offsets; the checkpoint is written before the answer, once for all of them."""
     return await in_thread(_delete_records, broker, request)
 
 
 def _delete_records(broker: Broker, request: Request) -> dict[str, Any]:
     answers = []
-    for topic in request.body["topics"]:
-        rows = []
-        for one in topic["partitions"]:
-            index = one["partition_index"]
-            row = _guarded(broker, topic["name"], index, _delete_before, request, one)
-            rows.append({"partition_index": index, "low_watermark": -1, **row})
-        answers.append({"name": topic["name"], "partitions": rows})
+    with broker.topics.checkpoints_at_once():
+        for topic in request.body["topics"]:
+            rows = []
+            for one in topic["partitions"]:
+                index = one["partition_index"]
+                row = _guarded(broker, topic["name"], index, _delete_before, request, one)
+                rows.append({"partition_index": index, "low_watermark": -1, **row})
+            answers.append({"name": topic["name"], "partitions": rows})
     return {"topics": answers}
 
 

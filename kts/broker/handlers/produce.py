@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.fetching import why_closed
-from kts.broker.handlers.types import NO_TRANSACTIONS, Handler
+from kts.broker.handlers.types import Handler
 from kts.broker.metrics import PRODUCE
 from kts.broker.produced import check_one_batch, head, in_topic_format, takes_long, whole_entry
 from kts.broker.request import ConnectionClose
@@ -84,7 +84,9 @@ async def _refusal(body: dict[str, Any], turns: Turns) -> ApiError | None:
         except CorruptRecordError as error:
             return ApiError(ErrorCode.CORRUPT_MESSAGE, error.message)
         if first is not None and first.transactional:
-            return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+            return ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported by this broker"
+            )
     if body["acks"] not in (-1, 0, 1):
         return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks: expected -1, 0 or 1, found {body['acks']}")
     return None

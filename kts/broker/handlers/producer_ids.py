@@ -22,7 +22,10 @@ NONE = -1
 
 
 async def handle_init_producer_id(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Give a fresh id with epoch 0, also to a producer that has one: as Kafka does outside of transactions."""
+    """Give a fresh id with epoch 0, also to a producer that has one: as Kafka does outside of transactions.
+
+    Transactions are refused so that clients take it for final; else they would try until their time is over.
+    """
     body = request.body
     if body["transactional_id"] is not None:
         empty = not body["transactional_id"]

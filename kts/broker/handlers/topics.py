@@ -12,7 +12,7 @@ from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
-from kts.broker.topics import Topic, Topics
+from kts.broker.topics import NewTopic, Topic, Topics
 from kts.broker.topics.describing import topic_entries
 from kts.errors import KtsError, UnknownTopicOrPartitionError
 
@@ -55,7 +55,18 @@ def _create_topics(topics: Topics, body: Answer) -> list[Answer]:
     if sum(_records(topics, one) for one in each) > MAX_RECORDS:
         told = "Excessively large number of partitions per request."
         return [{"name": name, **refusal(ErrorCode.POLICY_VIOLATION, told)} for name in count]
-    answers = [{"name": one["name"], **_create_one(topics, one, body["validate_only"])} for one in each]
+    checked = [_checked(topics, one) for one in each]
+    wanted = [new for new in checked if isinstance(new, NewTopic)]
+    made = iter(topics.create_all(wanted, validate_only=body["validate_only"]))
+    answers = []
+    for one, new in zip(each, checked, strict=True):
+        if isinstance(new, KtsError):
+            fields = failed(new)
+        elif isinstance(topic := next(made), KtsError):
+            fields = failed(topic)
+        else:
+            fields = _created(topics, topic, new.num_partitions)
+        answers.append({"name": one["name"], **fields})
     for name, times in count.items():
         if times > 1:
             answers.append({"name": name, **refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")})
@@ -71,7 +82,8 @@ def _records(topics: Topics, one: Answer) -> int:
     return 1 + len(one["configs"]) + (partitions if partitions > 0 else topics.config.num_partitions)
 
 
-def _create_one(topics: Topics, one: Answer, validate_only: bool) -> Answer:
+def _checked(topics: Topics, one: Answer) -> NewTopic | KtsError:
+    """What is to be made, or why it is not."""
     try:
         topics.check_new(one["name"])
         nulls = [config["name"] for config in one["configs"] if config["value"] is None]
@@ -81,10 +93,9 @@ def _create_one(topics: Topics, one: Answer, validate_only: bool) -> Answer:
         configs = {config["name"]: config["value"] for config in one["configs"]}
         topics.check_configs(configs)
         count = _partitions_asked(topics, one)
-        topic = topics.create(one["name"], count, configs, validate_only=validate_only)
     except KtsError as error:
-        return failed(error)
-    return _created(topics, topic, topics.config.num_partitions if count == -1 else count)
+        return error
+    return NewTopic(one["name"], topics.config.num_partitions if count == -1 else count, configs)
 
 
 def _partitions_asked(topics: Topics, one: Answer) -> int:
@@ -102,7 +113,7 @@ def _partitions_asked(topics: Topics, one: Answer) -> int:
             if indexes[each["partition_index"]] > 1:
                 message = f"Found multiple manual partition assignments for partition {each['partition_index']}"
                 raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-            _check_replicas(topics, each["broker_ids"])
+            check_replicas(topics, each["broker_ids"])
         if set(indexes) != set(range(len(assigned))):
             message = "partitions should be a consecutive 0-based integer sequence"
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -122,7 +133,7 @@ def _partitions_asked(topics: Topics, one: Answer) -> int:
     return count
 
 
-def _check_replicas(topics: Topics, replicas: list[int]) -> None:
+def check_replicas(topics: Topics, replicas: list[int]) -> None:
     """Where a partition shall be: on this node, once."""
     begin = "The manual partition assignment includes"
     if not replicas:
@@ -201,10 +212,8 @@ def _delete_topics(topics: Topics, request: Request, deleted: set[str]) -> list[
             answers.append(_deleted(name, topic.topic_id, told))
         else:
             chosen[topic.topic_id] = name
-    for topic_id, name in chosen.items():
-        try:
-            topics.delete(name)
-        except KtsError as error:
+    for (topic_id, name), error in zip(chosen.items(), topics.delete_all(chosen.values()), strict=True):
+        if error is not None:
             answers.append(_deleted(name, topic_id, failed(error)))
         else:
             deleted.add(name)
@@ -255,7 +264,7 @@ def _add_partitions(topics: Topics, one: Answer, validate_only: bool) -> None:
             message = f"Attempted to add {additional} additional partition(s), but only {len(assigned)} "
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message + "assignment(s) were specified.")
         for each in assigned:
-            _check_replicas(topics, each["broker_ids"])
+            check_replicas(topics, each["broker_ids"])
     topics.add_partitions(one["name"], one["count"], validate_only=validate_only)
 
 

@@ -1,4 +1,4 @@
-"""What a handler is, and what more than one of them says."""
+"""What a handler is."""
 
 from __future__ import annotations
 
@@ -8,4 +8,3 @@ from typing import Any
 from kts.broker.request import Request
 
 Handler = Callable[[Any, Request], Coroutine[Any, Any, dict[str, Any] | None]]  # of a Broker, and what it is asked
-NO_TRANSACTIONS = "transactions are not supported by this broker"

@@ -39,7 +39,16 @@ PLACE_FOR_ERROR = {
     ApiKey.INIT_PRODUCER_ID: 0,
     ApiKey.OFFSET_DELETE: 0,
     ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.DESCRIBE_ACLS: 0,
+    ApiKey.DESCRIBE_LOG_DIRS: 3,
+    ApiKey.ELECT_LEADERS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.DESCRIBE_QUORUM: 0,
+    ApiKey.LIST_TRANSACTIONS: 0,
 }
+# Answers of these may be long in their third level, which `is_long` does not look at.
+DEEP = {ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_PRODUCERS}
 
 
 def frame_limit(socket_request_max_bytes: int) -> Callable[[int], int]:
@@ -88,7 +97,7 @@ class Answering:
         if reply is None:
             return None
         layout = header.api_key, header.api_version, header.correlation_id
-        if is_large or is_long(reply):
+        if is_large or is_long(reply) or header.api_key in DEEP:
             return await self._in_thread(encode_response, *layout, reply)
         return encode_response(*layout, reply)
 

@@ -35,11 +35,6 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def show_address(host: str, port: int) -> str:
-    """``HOST:PORT`` as clients take it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def is_loopback(host: str) -> bool:
     """Whether a name or an address means this machine to this machine only."""
     if not host:

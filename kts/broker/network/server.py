@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import selectors
 import socket
-import sys
 import threading
+import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +20,7 @@ from kts.broker.network.framing import SCRATCH_BYTES
 from kts.broker.network.limits import Memory, Places, Turns
 from kts.broker.network.listening import check_address
 from kts.broker.request import Request
+from kts.storage import files
 
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
@@ -29,6 +31,7 @@ log = logging.getLogger("kts.broker")
 THREADS = 8
 CONNECTIONS = 10_000  # where nobody says how many
 LOOK_S = 0.25  # how often connections that stall are looked for
+STOOD_STILL_S = 1.0  # a loop that comes round so much too late heard nobody
 FINISH_S = 5.0  # for requests in work when the server stops
 OWN_DESCRIPTORS = 64  # for what is neither a connection nor an open log, and ranges of files that are being sent
 BACKLOG = 1024  # connections that the system holds until they are accepted
@@ -148,15 +151,9 @@ def most_connections(config: BrokerConfig) -> int:
 
 def allowed_descriptors() -> int:
     """How many connections the system lets this process have besides its files."""
-    if sys.platform == "win32":
-        return 1 << 14
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return 1 << 20
-    quarter = soft // 4  # is for logs
-    return soft - quarter - min(OWN_DESCRIPTORS, quarter)
+    most = files.most_descriptors()
+    quarter = most // 4  # is for logs
+    return most - quarter - min(OWN_DESCRIPTORS, quarter)
 
 
 class ServerThread:
@@ -243,13 +240,60 @@ class ServerThread:
             await self._stop.wait()
 
 
+class _Watch(selectors.DefaultSelector):
+    """What an event loop waits with; counts the time in which the process stood still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stood_still_s = 0.0
+        self._since: float | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait as the loop asks; what was too much of that, or of what the loop did before, was no time for clients."""
+        before = time.monotonic()
+        found = super().select(timeout)
+        now = time.monotonic()
+        busy_s = before - self._since if self._since is not None else 0.0
+        late_s = now - before - timeout if timeout is not None else 0.0
+        self.stood_still_s += sum(each for each in (busy_s, late_s) if each > STOOD_STILL_S)
+        self._since = now
+        return found
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop that can send files, and whose time stands still while the process does.
+
+    A stopped process (SIGSTOP, a debugger, a frozen container) hears nobody. Without this it would take all its clients
+    for silent ones when it goes on, although what they sent lies in the sockets.
+    """
+
+    def __init__(self) -> None:
+        self._watch = _Watch()
+        super().__init__(self._watch)
+
+    def time(self) -> float:
+        """Seconds in which clients could be heard."""
+        return super().time() - self._watch.stood_still_s
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody else heard of; connections that cannot be accepted are tried again each second, and told once."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno in files.NO_DESCRIPTOR:
+        files.tell_no_descriptor()
+    else:
+        loop.default_exception_handler(context)
+
+
 def run_until(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in a loop that can send files and has a bounded number of threads."""
+    """Run a coroutine in such a loop, with a bounded number of threads."""
 
     async def bounded() -> None:
         executor = ThreadPoolExecutor(THREADS, thread_name_prefix="kts-broker")
-        asyncio.get_running_loop().set_default_executor(executor)
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(executor)
+        loop.set_exception_handler(_tell)
         await main
 
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+    with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(bounded())

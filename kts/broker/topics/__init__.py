@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Self
 
-from kts.broker.topics.changing import ChangingTopics
-from kts.broker.topics.loading import default_open_logs
+from kts.broker.topics.changing import ChangingTopics, NewTopic
 from kts.broker.topics.names import check_name
 from kts.broker.topics.partitions import Partition
 from kts.broker.topics.topic import Topic
 from kts.errors import KtsError, LogStorageError
+from kts.storage import files
 from kts.storage.log_changing import Deleted
 
 CLOSING_THREADS = 16  # what a disk is asked for at a time: most of closing is waiting for it
 
-__all__ = ["Retained", "Topic", "Topics", "check_name"]
+__all__ = ["NewTopic", "Retained", "Topic", "Topics", "check_name"]
 
 
 class Retained(NamedTuple):
@@ -108,8 +109,12 @@ class Topics(ChangingTopics):
 
     def checkpoint(self) -> None:
         """Note how far the logs are flushed."""
-        with self._whole.checkpoints_at_once():
+        with self.checkpoints_at_once():
             self._each(self._written(), lambda one: one.log.checkpoint())
+
+    def checkpoints_at_once(self) -> AbstractContextManager[None]:
+        """What logs note in the checkpoints meanwhile is written at the end, each file once."""
+        return self._whole.checkpoints_at_once()
 
     def remove_expired_producers(self) -> None:
         """Forget the producers that were silent for ``producer.id.expiration.ms``."""
@@ -138,10 +143,14 @@ class Topics(ChangingTopics):
                 except KtsError as error:
                     failures.append(error)
 
-            count = min(CLOSING_THREADS, default_open_logs())
+            count = min(CLOSING_THREADS, files.most_holders())
             try:
-                with self._whole.checkpoints_at_once(), ThreadPoolExecutor(count) as threads:
+                with self.checkpoints_at_once(), ThreadPoolExecutor(count) as threads:
                     list(threads.map(close, self.partitions()))
+                try:
+                    self._store.settle()
+                except KtsError as error:
+                    failures.append(error)
             finally:
                 self._whole.leave()
             if failures:

@@ -5,18 +5,22 @@ Source: ConfigHelper, DynamicBrokerConfig (3.9).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kts.broker.topics.documentation import documentation as documented
+from kts.broker.topics.inert_settings import CHANGEABLE, INERT
 from kts.broker.topics.settings import SETTINGS, BrokerConfig
 from kts.broker.topics.topic_settings import (
     BROKER_NAMES,
-    DYNAMIC,
     OWN_SETTINGS,
     TOPIC_SETTINGS,
     ConfigType,
     TopicSetting,
+    parse_double,
     static_defaults,
 )
 
@@ -47,9 +51,9 @@ class Levels(NamedTuple):
     static: Mapping[str, str]
 
 
-def levels(config: BrokerConfig, node: Mapping[str, str], cluster: Mapping[str, str]) -> Levels:
-    """The levels of a broker; a message format that follows from the protocol of the brokers counts as given."""
-    static = dict(config.static)
+def levels(config: BrokerConfig, node: Mapping[str, str], cluster: Mapping[str, str], directory: str) -> Levels:
+    """The levels of a broker; its directory, and a message format that follows from its protocol, count as given."""
+    static = {**config.static, "log.dirs": directory}
     implied = config.implied_format
     if implied is not None:
         static.setdefault("log.message.format.version", implied)
@@ -57,7 +61,7 @@ def levels(config: BrokerConfig, node: Mapping[str, str], cluster: Mapping[str, 
 
 
 def topic_entries(
-    own: Mapping[str, str], of_broker: Levels, keys: list[str] | None, *, synonyms: bool
+    own: Mapping[str, str], of_broker: Levels, keys: list[str] | None, *, synonyms: bool, documentation: bool = False
 ) -> list[dict[str, Any]]:
     """The settings of a topic.
 
@@ -69,6 +73,8 @@ def topic_entries(
         Only these; None or an empty list is all.
     synonyms : bool
         Also say what else would have set each.
+    documentation : bool
+        Also say what each means.
     """
     shown = {**TOPIC_SETTINGS, **{name: OWN_SETTINGS[name] for name in OWN_SETTINGS if name in own}}
     wanted = shown if not keys else {name: shown[name] for name in dict.fromkeys(keys) if name in shown}
@@ -80,14 +86,26 @@ def topic_entries(
             all_synonyms.insert(0, _synonym(name, _normal(setting.type, own[name]), ConfigSource.TOPIC_CONFIG))
         value = _topic_value(setting, own, of_broker)
         entries.append(_entry(name, value, setting.type, all_synonyms, synonyms, read_only=False))
+    return _documented(entries) if documentation else entries
+
+
+def _documented(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for entry in entries:
+        entry["documentation"] = documented(entry["name"])
     return entries
 
 
 def broker_entries(
-    config: BrokerConfig, of_broker: Levels, keys: list[str] | None, *, synonyms: bool, cluster_only: bool = False
+    config: BrokerConfig,
+    of_broker: Levels,
+    keys: list[str] | None,
+    *,
+    synonyms: bool,
+    documentation: bool = False,
+    cluster_only: bool = False,
 ) -> list[dict[str, Any]]:
     """The settings of the broker, or with ``cluster_only`` those that were changed for all brokers."""
-    everything = {*SETTINGS, *BROKER_NAMES, *of_broker.static} - _NOT_TOLD
+    everything = {*SETTINGS, *BROKER_NAMES, *INERT, *of_broker.static} - _NOT_TOLD
     names = sorted(of_broker.cluster if cluster_only else everything)
     entries = []
     for name in names:
@@ -99,21 +117,22 @@ def broker_entries(
         if cluster_only:
             found = [one for one in found if one["source"] == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
         kind = _broker_type(name)
-        value = found[0]["value"] if found and found[0]["name"] == name else None
+        value = _normal(kind, found[0]["value"]) if found and found[0]["name"] == name else None
         if name in SETTINGS and not found:
             value = _normal(kind, SETTINGS[name].default) or None
         if name == "node.id":
             value = str(config.node_id)
-        entries.append(_entry(name, value, kind, found, synonyms, read_only=name not in DYNAMIC))
-    return entries
+        entries.append(_entry(name, value, kind, found, synonyms, read_only=name not in CHANGEABLE))
+    return _documented(entries) if documentation else entries
 
 
 def _broker_type(name: str) -> int:
-    if name in SETTINGS:
-        return SETTINGS[name].type
+    known = SETTINGS.get(name) or INERT.get(name)
+    if known is not None:
+        return known.type
     setting = BROKER_NAMES.get(name)
     if setting is None:
-        return ConfigType.STRING
+        return _UNKNOWN
     return ConfigType.INT if name.endswith((".hours", ".minutes")) else setting.type
 
 
@@ -121,13 +140,16 @@ def _entry(
     name: str, value: str | None, kind: int, all_synonyms: list[dict[str, Any]], synonyms: bool, *, read_only: bool
 ) -> dict[str, Any]:
     source = all_synonyms[0]["source"] if all_synonyms else int(ConfigSource.DEFAULT_CONFIG)
+    sensitive = kind in (_UNKNOWN, ConfigType.PASSWORD)
+    if sensitive:  # what nobody knows may be a password too
+        value, all_synonyms = None, [{**one, "value": None} for one in all_synonyms]
     return {
         "name": name,
         "value": value,
         "read_only": read_only,
         "is_default": False,  # version 0 alone has it, and 3.9 never sets it
         "config_source": source,
-        "is_sensitive": False,
+        "is_sensitive": sensitive,
         "synonyms": all_synonyms if synonyms else [],
         "config_type": int(kind),
         "documentation": None,
@@ -153,10 +175,12 @@ def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, 
     return found[first:]
 
 
+_UNKNOWN = 0  # the type of a setting that nobody knows
 _NOT_TOLD = {"producer.id.expiration.check.interval.ms"}  # internal in Kafka
 _DEFAULTS = {
     **{one.name: one.default for one in SETTINGS.values() if one.default},
     **static_defaults(),
+    **{one.name: one.default for one in INERT.values() if one.default is not None},
 }
 
 
@@ -178,6 +202,20 @@ def _normal(kind: int, value: str) -> str:
         return text.lower()
     if kind in (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT) and text:
         return str(int(text))
+    if kind == ConfigType.DOUBLE:
+        return _double(text)
     if kind == ConfigType.LIST:
         return ",".join(part.strip() for part in text.split(",")) if text else ""
     return text
+
+
+def _double(text: str) -> str:
+    """A number as Java's ``Double.toString`` writes it."""
+    number = parse_double(text)
+    if number is None or not math.isfinite(number):
+        return text
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return repr(number)
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{int(exponent) + len(rest)}"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,14 +15,15 @@ from kts.broker.topics.adopting import adopted_configs
 from kts.broker.topics.describing import Levels, levels
 from kts.broker.topics.directories import Found, delete_directory, doomed_name, find
 from kts.broker.topics.file import TopicEntry
-from kts.broker.topics.names import check_name
+from kts.broker.topics.names import check_name, one_name
 from kts.broker.topics.partitions import Partition
 from kts.broker.topics.settings import BrokerConfig
 from kts.broker.topics.topic import Topic
-from kts.errors import KtsError, LogStorageError
+from kts.errors import LogStorageError
 from kts.storage import files
 from kts.storage.deleting import Doomed
 from kts.storage.file_names import INTERNAL_TOPICS
+from kts.storage.forks import new_in_children
 from kts.storage.log_base import wall_clock
 from kts.storage.log_directory import WholeDirectory
 
@@ -41,13 +40,12 @@ class LoadedTopics:
         self.directory = os.path.abspath(os.fspath(directory))
         self.config = BrokerConfig.of(config)
         self.clock = wall_clock if clock is None else clock
-        self.changing = threading.RLock()
+        self.changing: threading.RLock
+        new_in_children(self, changing=threading.RLock)
         self._topics: dict[str, Topic] = {}
         self._ids: dict[bytes, Topic] = {}
+        self._alike: dict[str, set[str]] = {}  # names by ``one_name``
         self._doomed = Doomed()
-        self._using = threading.Lock()
-        self._open: OrderedDict[int, Partition] = OrderedDict()
-        self._most_open = self.config.max_open_logs or default_open_logs()
         self.closed = False
         files.make_directory(self.directory)
         self._whole = WholeDirectory(self.directory)
@@ -62,10 +60,12 @@ class LoadedTopics:
         self.left_alone = found.left_alone
         self.adopted: list[str] = []
         meta = meta_properties.read(self.directory)
-        self._file = topic_file.read(self.directory)
+        self._store = topic_file.TopicStore(self.directory)
+        self._file = self._store.content
         self.node_id, self.cluster_id = self._identity(meta)
         if meta is None:
             meta_properties.write(self.directory, self.node_id, self.cluster_id)
+        self._whole.forget_strays()
         for path in found.doomed:
             self._doom(path)
         for name, entry in list(self._file.topics.items()):
@@ -76,9 +76,10 @@ class LoadedTopics:
         self.leader_epoch = min(max(self._file.leader_epoch, found.leader_epoch) + 1, 2**31 - 1)
         self._file.leader_epoch = self.leader_epoch
         self._file.cluster_id = self.cluster_id
+        blocked = {one for one, _ in self.left_alone}
         for name in sorted({*found.partitions, *self._file.topics}):
-            self._add_found(name, found)
-        topic_file.write(self.directory, self._file)
+            self._add_found(name, found, blocked)
+        self._store.replace()
         files.sync_directory(self.directory)
 
     def _identity(self, meta: meta_properties.MetaProperties | None) -> tuple[int, str]:
@@ -93,7 +94,7 @@ class LoadedTopics:
             node = meta.node_id
         return node, wanted or known or meta_properties.random_id()
 
-    def _add_found(self, name: str, found: Found) -> None:
+    def _add_found(self, name: str, found: Found, blocked: set[str]) -> None:
         entry = self._file.topics.get(name)
         indexes = found.partitions.get(name, {})
         if entry is None:
@@ -102,7 +103,6 @@ class LoadedTopics:
             entry = TopicEntry(told or meta_properties.random_id(), sorted(indexes), configs)
             self.adopted.append(name)
             self._file.topics[name] = entry
-        blocked = {one for one, _ in self.left_alone}
         for index in entry.partitions:
             if index not in indexes and f"{name}-{index}" not in blocked:
                 self._make(name, index)
@@ -120,11 +120,15 @@ class LoadedTopics:
                 self.left_alone.append((f"{name}-{index}", f"of another topic with the id {foreign}"))
                 continue
             topic.partitions[index] = self._partition(topic, index)
-        self._topics[name] = self._ids[topic.topic_id] = topic
+        self._serve(topic)
+
+    def _serve(self, topic: Topic) -> None:
+        self._topics[topic.name] = self._ids[topic.topic_id] = topic
+        self._alike.setdefault(one_name(topic.name), set()).add(topic.name)
 
     def _make(self, name: str, index: int) -> None:
         files.make_directory(os.path.join(self.directory, f"{name}-{index}"))
-        self._whole.made(f"{name}-{index}")
+        self._whole.made(name, index)
         self._file.topics[name].made.add(index)
 
     def _partition(self, topic: Topic, index: int) -> Partition:
@@ -141,7 +145,6 @@ class LoadedTopics:
             config=topic.config,
             leader_epoch=self.leader_epoch,
             options=options,
-            in_use=self._in_use,
         )
 
     def _doom_partition(self, name: str, index: int) -> None:
@@ -153,24 +156,13 @@ class LoadedTopics:
 
     def _doom(self, path: str) -> None:
         delay = self.config.log_config({}, self.dynamic).file_delete_delay_ms
-        self._doomed.add(self.clock() + delay, partial(self._delete, path))
+        self._doomed.add(self.clock(), delay, partial(self._delete, path))
 
     def _delete(self, path: str) -> None:
         self.left_alone.extend(delete_directory(path))
 
     def _sweep(self) -> None:
         self._doomed.sweep(self.clock())
-
-    def _in_use(self, partition: Partition) -> None:
-        """It holds descriptors now: whoever was not written to for longest gives theirs back."""
-        with self._using:
-            self._open[id(partition)] = partition
-            self._open.move_to_end(id(partition))
-            resting = [self._open.popitem(last=False)[1] for _ in range(max(len(self._open) - self._most_open, 0))]
-        for one in resting:
-            with suppress(KtsError):  # it is that one's trouble, not this one's
-                if one.is_open and not one.is_offline:
-                    one.log.rest()
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -205,12 +197,4 @@ class LoadedTopics:
     @property
     def levels(self) -> Levels:
         """The broker's settings by where they were set."""
-        return levels(self.config, self._file.node, self._file.cluster)
-
-
-def default_open_logs() -> int:
-    """A quarter of what the process may have open, three descriptors each."""
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(soft // 12, 1) if soft != resource.RLIM_INFINITY else 100_000
+        return levels(self.config, self._file.node, self._file.cluster, self.directory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import logging
 import struct
 import threading
 from collections.abc import Callable
@@ -11,8 +11,12 @@ from typing import Any
 from kts.config import LogConfig
 from kts.errors import KtsError, LogClosedError, LogStorageError
 from kts.storage import files
+from kts.storage.file_names import parse_file_name
+from kts.storage.forks import new_in_children
 from kts.storage.log import Log
 from kts.validator import Validated
+
+logger = logging.getLogger(__name__)
 
 _INT64 = struct.Struct(">q")
 _MAGIC_AT = 16
@@ -34,8 +38,6 @@ class Partition:
         At least; it is raised above all that the log knows when that is opened.
     options : dict
         What ``Log`` is opened with besides.
-    in_use : callable
-        Told each time that the log was written to.
 
     Attributes
     ----------
@@ -54,7 +56,6 @@ class Partition:
         config: LogConfig,
         leader_epoch: int,
         options: dict[str, Any],
-        in_use: Callable[[Partition], None],
     ) -> None:
         self.path = path
         self.topic = topic
@@ -64,8 +65,8 @@ class Partition:
         self.on_change: set[Callable[[], None]] = set()
         self.failure: KtsError | None = None
         self._options = options
-        self._in_use = in_use
-        self._opening = threading.RLock()
+        self._opening: threading.RLock
+        new_in_children(self, _opening=threading.RLock)
         self._log: Log | None = None
         self._gone: str | None = None
 
@@ -105,6 +106,9 @@ class Partition:
             try:
                 _check_files(self.path)
                 log = Log(self.path, self.config, **self._options)
+                for found in log.recovered:
+                    if found.path.endswith(".log"):  # not what was left over of deleted segments
+                        logger.warning("at start-up, %s", found)
                 known = log.leader_epochs
                 if known and known[-1][0] >= self.leader_epoch:
                     self.leader_epoch = min(known[-1][0] + 1, 2**31 - 1)
@@ -112,11 +116,30 @@ class Partition:
             except (KtsError, OSError, ValueError) as error:
                 number = getattr(error, "errno", None)
                 failure = LogStorageError(f"{type(error).__name__}: {error}", path=self.path, errno=number)
-                if number not in (errno.EMFILE, errno.ENFILE):  # that passes: the log itself may be as good as ever
+                if number not in files.NO_DESCRIPTOR:  # that passes: the log itself may be as good as ever
                     self.failure = failure
                 raise failure from error
             self._log = log
             return log
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its segments; where nobody opened the log yet, those of the files.
+
+        Raises
+        ------
+        LogStorageError
+            The directory cannot be read.
+        """
+        log = self._log
+        if log is not None:
+            return log.size_bytes
+        size = 0
+        for entry in files.list_directory(self.path):
+            name = parse_file_name(entry.name)
+            if name is not None and name.suffix == ".log" and not (name.transition or name.tier_id):
+                size += files.size_of(entry.path)
+        return size
 
     def is_quick(self, records: bytes | memoryview) -> bool:
         """Whether a set can be appended where nothing may wait; see ``Log.appends_at_once``."""
@@ -139,7 +162,6 @@ class Partition:
         except LogClosedError as error:
             raise LogStorageError(f"the partition is offline: {error.message}", path=self.path) from error
         if done.entries:
-            self._in_use(self)
             self.changed()
         return done
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from kts.broker.topics.inert_settings import INERT, check_cleaner, check_inert
 from kts.broker.topics.topic_settings import BROKER_NAMES, MINUTE_MS, ConfigType, check_without_effect, log_config
 from kts.config import FORMAT_VERSIONS, INT32_MAX, INT64_MAX, LogConfig
 
@@ -61,7 +62,6 @@ offsets.topic.compression.codec                  INT      0
 offsets.load.buffer.size                         INT      5242880               1
 offsets.commit.timeout.ms                        INT      5000                  1
 transaction.max.timeout.ms                       INT      900000                1
-max.open.logs                                    INT      0                     0
 shipped.search                                   BOOLEAN  false
 """
 
@@ -139,13 +139,15 @@ class BrokerConfig:
                 topic_defaults[name] = text
             if name in SETTINGS:
                 values[name] = _value(SETTINGS[name], text)
-            elif name not in BROKER_NAMES and not _ELSEWHERE.fullmatch(name):
-                near = get_close_matches(name, [*SETTINGS, *BROKER_NAMES], n=1, cutoff=0)
+            elif name not in BROKER_NAMES and name not in INERT and not _ELSEWHERE.fullmatch(name):
+                near = get_close_matches(name, [*SETTINGS, *BROKER_NAMES, *INERT], n=1, cutoff=0)
                 raise ValueError(f"config: unknown setting {name!r}; the nearest name is {near[0]}")
         if "node.id" not in static and values["broker.id"] >= 0:
             values["node.id"] = values["broker.id"]
         made = cls(values, static, topic_defaults)
         check_without_effect(topic_defaults)
+        check_inert(static)
+        check_cleaner(static, static)
         made.log_config({})  # says what is wrong with them
         _ = made.advertised_listener
         return made
@@ -193,7 +195,8 @@ class BrokerConfig:
         ValueError
             An unknown name or a bad value, or a message format that ``inter.broker.protocol.version`` does not know.
         """
-        defaults = {**self.topic_defaults, **(dynamic or {})}
+        changed = {name: value for name, value in (dynamic or {}).items() if name in BROKER_NAMES}
+        defaults = {**self.topic_defaults, **changed}
         spoken = self.inter_broker_protocol_version
         if self.implied_format is not None:
             defaults.setdefault("log.message.format.version", self.implied_format)

@@ -5,6 +5,7 @@ Source: LogConfig, ServerTopicConfigSynonyms, TopicConfig (3.9).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import IntEnum
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from kts.config import WITHOUT_EFFECT, LogConfig
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+_DOUBLE = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|Infinity)", re.ASCII)
 
 
 class ConfigType(IntEnum):
@@ -139,11 +141,18 @@ def check_without_effect(configs: Mapping[str, str]) -> None:
             _check_number(setting, name, value)
 
 
+def parse_double(text: str) -> float | None:
+    """A number as Java's ``Double`` reads it, None for anything else."""
+    return float(text) if _DOUBLE.fullmatch(text) else None
+
+
 def _check_number(setting: TopicSetting, name: str, value: str) -> None:
     try:
-        number = float(value) if setting.type is ConfigType.DOUBLE else int(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: expected a number, found {value!r}") from error
+        number = parse_double(value) if setting.type is ConfigType.DOUBLE else int(value)
+    except ValueError:
+        number = None
+    if number is None:
+        raise ValueError(f"{name}: expected a number, found {value!r}")
     low, high = setting.least, setting.greatest
     if (low is not None and not number >= low) or (high is not None and not number <= high):
         raise ValueError(f"{name}: expected {low:g} to {'any' if high is None else f'{high:g}'}, found {value!r}")

@@ -3,7 +3,7 @@
 A message starts with ``API first-last flexible first+`` (or ``none``), and has a ``request`` and a ``response``. A
 field is ``name type versions``, then where they apply ``null versions``, ``= default`` and ``tag number``, in this
 order; deeper indented lines are the fields of the struct above. Types are
-``bool int8 int16 int32 int64 uuid string bytes``
+``bool int8 int16 uint16 int32 int64 uuid string bytes``
 and ``records``; ``{}`` is a struct, ``[]`` an array of structs, ``[]int32`` an array of what follows. Strings, bytes,
 records and arrays have a compact length in flexible versions, and each struct ends there with its tagged fields
 (KIP-482).
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kts.broker.codes import ApiKey
-from kts.broker.wire import messages_groups, messages_partitions, messages_topics
+from kts.broker.wire import messages_cluster, messages_groups, messages_partitions, messages_topics
 
 NONE = range(0)
 _ABSENT: dict[str, Any] = {"bool": False, "uuid": bytes(16), "string": "", "bytes": b"", "records": None}
@@ -131,6 +131,6 @@ def _messages(text: str) -> Iterator[Message]:
 
 MESSAGES: dict[int, Message] = {
     message.api_key: message
-    for text in (messages_partitions.TEXT, messages_topics.TEXT, messages_groups.TEXT)
+    for text in (messages_partitions.TEXT, messages_topics.TEXT, messages_groups.TEXT, messages_cluster.TEXT)
     for message in _messages(text)
 }

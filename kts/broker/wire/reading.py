@@ -18,7 +18,7 @@ from kts.errors import InvalidRequestError
 
 Read = Callable[[Cursor], Any]
 Step = Callable[[Cursor, dict[str, Any]], None]
-FIXED = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uuid": "16s"}
+FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "uuid": "16s"}
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 

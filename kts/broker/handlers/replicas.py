@@ -1,0 +1,119 @@
+"""AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders: one node has all replicas and leads them all.
+
+Source: ControllerApis, ReplicationControlManager (3.9); KIP-455, KIP-460.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.handlers.topics import check_replicas, failed, refusal
+from kts.broker.handlers.types import Handler
+from kts.broker.request import Request
+from kts.broker.threads import in_thread
+
+if TYPE_CHECKING:
+    from kts.broker.broker import Broker
+    from kts.broker.topics import Topics
+    from kts.broker.topics.partitions import Partition
+
+Answer = dict[str, Any]
+PREFERRED, UNCLEAN = 0, 1  # election types
+DONE: Answer = {"error_code": 0, "error_message": None}
+UNKNOWN = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _partition(topics: Topics, name: str, index: int) -> Partition | None:
+    topic = topics.get(name)
+    return None if topic is None else topic.partitions.get(index)
+
+
+# --- reassignments ----------------------------------------------------------------------------------
+
+
+async def handle_alter_partition_reassignments(broker: Broker, request: Request) -> Answer:
+    """A partition may be assigned to this node, where it is; anything else is refused."""
+    return await in_thread(_alter_reassignments, broker.topics, request.body)
+
+
+def _alter_reassignments(topics: Topics, body: Answer) -> Answer:
+    answers = []
+    for topic in body["topics"]:
+        rows = [
+            {"partition_index": one["partition_index"], **_reassigned(topics, topic["name"], one)}
+            for one in topic["partitions"]
+        ]
+        answers.append({"name": topic["name"], "partitions": rows})
+    return {"allow_replication_factor_change": body["allow_replication_factor_change"], "responses": answers, **DONE}
+
+
+def _reassigned(topics: Topics, name: str, one: Answer) -> Answer:
+    if _partition(topics, name, one["partition_index"]) is None:
+        return UNKNOWN
+    if one["replicas"] is None:  # cancels a reassignment
+        return refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    try:
+        check_replicas(topics, one["replicas"])
+    except ApiError as error:
+        return failed(error)
+    return DONE
+
+
+async def handle_list_partition_reassignments(_: Broker, __: Request) -> Answer:
+    """None is ever under way: each is done as soon as it is asked for."""
+    return {**DONE, "topics": []}
+
+
+# --- elections --------------------------------------------------------------------------------------
+
+
+async def handle_elect_leaders(broker: Broker, request: Request) -> Answer:
+    """Not needed where the partition has its leader; what is offline gets none."""
+    kind = request.body["election_type"] if request.version > 0 else PREFERRED
+    return await in_thread(_elect_leaders, broker.topics, request.body["topic_partitions"], kind)
+
+
+def _elect_leaders(topics: Topics, asked: list[Answer] | None, kind: int) -> Answer:
+    if kind not in (PREFERRED, UNCLEAN) and asked != []:
+        message = f"expected election type {PREFERRED} (preferred) or {UNCLEAN} (unclean), found {kind}"
+        refused = refusal(ErrorCode.INVALID_REQUEST, message)
+        results = [(one["topic"], [(index, refused) for index in one["partitions"]]) for one in asked or ()]
+        return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": _results(results)}
+    if asked is not None:
+        told = [
+            (one["topic"], [(index, _elected(topics, one["topic"], index, kind)) for index in one["partitions"]])
+            for one in asked
+        ]
+        return {"error_code": 0, "replica_election_results": _results(told)}
+    found = []
+    for name in topics.names():  # of all partitions Kafka tells only what an election was needed for
+        topic = topics.get(name)
+        every = [(index, _elected(topics, name, index, kind)) for index in (topic.partitions if topic else ())]
+        needed = [(index, row) for index, row in every if row["error_code"] != ErrorCode.ELECTION_NOT_NEEDED]
+        found.append((name, needed))
+    return {"error_code": 0, "replica_election_results": _results(found)}
+
+
+def _results(found: list[tuple[str, list[tuple[int, Answer]]]]) -> list[Answer]:
+    return [
+        {"topic": name, "partition_result": [{"partition_id": index, **row} for index, row in rows]}
+        for name, rows in found
+    ]
+
+
+def _elected(topics: Topics, name: str, index: int, kind: int) -> Answer:
+    partition = _partition(topics, name, index)
+    if partition is None:
+        return UNKNOWN
+    if not partition.is_offline:
+        return refusal(ErrorCode.ELECTION_NOT_NEEDED, "the partition has its leader already")
+    none = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return refusal(none, "the only replica is offline")
+
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: handle_alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: handle_list_partition_reassignments,
+    ApiKey.ELECT_LEADERS: handle_elect_leaders,
+}

@@ -1,0 +1,102 @@
+"""DescribeProducers, ListTransactions, DescribeTransactions: who writes, and that nobody has transactions.
+
+Source: KafkaApis, ReplicaManager.activeProducerState, TransactionCoordinator (3.9); KIP-664.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.fetching import why_closed
+from kts.broker.handlers.topics import failed, refusal
+from kts.broker.handlers.types import Handler
+from kts.broker.threads import in_thread
+from kts.errors import KtsError, LogClosedError, LogStorageError
+
+if TYPE_CHECKING:
+    from kts.broker.broker import Broker
+    from kts.broker.request import Request
+    from kts.broker.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+# The names of a transaction's states.
+STATES = frozenset(
+    "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence".split()
+)
+
+
+# --- producers --------------------------------------------------------------------------------------
+
+
+async def handle_describe_producers(broker: Broker, request: Request) -> dict[str, Any]:
+    """The producers that each partition knows; a partition that is asked for twice is answered once."""
+    return {"topics": await in_thread(_describe, broker.topics, request.body["topics"])}
+
+
+def _describe(topics: Topics, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    answers = []
+    told: set[tuple[str, int]] = set()
+    for one in asked:
+        name = one["name"]
+        new = [index for index in dict.fromkeys(one["partition_indexes"]) if (name, index) not in told]
+        told.update((name, index) for index in new)
+        rows = [{"partition_index": index, **_producers(topics, name, index)} for index in new]
+        answers.append({"name": name, "partitions": rows})
+    return answers
+
+
+def _producers(topics: Topics, name: str, index: int) -> dict[str, Any]:
+    try:
+        topics.check_name(name)
+    except KtsError as error:
+        return failed(error)
+    topic = topics.get(name)
+    partition = None if topic is None else topic.partitions.get(index)
+    if partition is None:
+        return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        known = partition.log.producers()
+    except (LogClosedError, LogStorageError):
+        return refusal(why_closed(topics, partition))
+    return {
+        "error_code": 0,
+        "active_producers": [
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.epoch,
+                "last_sequence": one.last.last_sequence,
+                "last_timestamp": one.timestamp_ms,
+                "coordinator_epoch": one.coordinator_epoch,
+                "current_txn_start_offset": one.first_offset,
+            }
+            for one in known
+        ],
+    }
+
+
+# --- transactions -----------------------------------------------------------------------------------
+
+
+async def handle_list_transactions(_: Broker, request: Request) -> dict[str, Any]:
+    """None; of the states to list those that there are not."""
+    unknown = dict.fromkeys(state for state in request.body["state_filters"] if state not in STATES)
+    return {"error_code": 0, "unknown_state_filters": list(unknown), "transaction_states": []}
+
+
+async def handle_describe_transactions(_: Broker, request: Request) -> dict[str, Any]:
+    """There is none of the name, and no name is empty."""
+    rows = []
+    for name in request.body["transactional_ids"]:
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST
+        rows.append({"error_code": error, "transactional_id": name})
+    return {"transaction_states": rows}
+
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.DESCRIBE_PRODUCERS: handle_describe_producers,
+    ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
+    ApiKey.DESCRIBE_TRANSACTIONS: handle_describe_transactions,
+}
