@@ -270,6 +270,9 @@ class _Pieces:
             raise StopIteration
         return _import(address, self._schema)
 
+    def __reduce__(self) -> str:
+        raise TypeError("iter_decode holds a buffer and cannot be pickled; send the bytes")
+
 
 def scan_batches(buf: Any) -> pa.RecordBatch:
     """One row a batch or outermost message, from headers and CRCs alone.

@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from io import BufferedWriter, FileIO, TextIOWrapper
@@ -18,7 +18,8 @@ import click
 
 from .. import __version__
 from .codes import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE
-from .output import say
+from .output import note, say
+from .terminal import shielded
 
 COMMANDS = {
     "ls": "ls",
@@ -66,7 +67,17 @@ class Commands(click.Group):
             for stream in (sys.stdout, sys.stderr):
                 if isinstance(stream, TextIOWrapper):  # a terminal may not know every character of a topic's data
                     stream.reconfigure(errors="backslashreplace")
-        return super().main(args, *rest, **named)
+            sys.stdout, sys.stderr = (stream and shielded(stream) for stream in (sys.stdout, sys.stderr))
+        try:
+            return super().main(args, *rest, **named)
+        except BrokenPipeError:  # stderr's reader left before click could say what is wrong
+            raise SystemExit(WRONG_USE) from None
+
+    def make_context(self, *args: Any, **named: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **named)
+        except OSError as error:  # --help and --version print here
+            raise click.exceptions.Exit(failed(error)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         with told_warnings(), stopped_by_sigterm():
@@ -80,11 +91,6 @@ class Commands(click.Group):
                 code = super().invoke(ctx)
                 sys.stdout.flush()
             return int(code or FINE)
-        except BrokenPipeError:
-            # The reader has what it wanted. Python flushes stdout once more at exit; let that go nowhere.
-            with suppress(OSError, ValueError):
-                os.dup2(FileIO(os.devnull, "w").fileno(), sys.stdout.fileno())
-            return FINE
         except KeyboardInterrupt:
             return say("interrupted", INTERRUPTED)
         except (UnknownTopicOrPartitionError, OffsetOutOfRangeError) as error:
@@ -92,7 +98,12 @@ class Commands(click.Group):
         except KtsError as error:
             return say(str(error), UNREADABLE)
         except OSError as error:
-            return say(spelled(error), UNREADABLE)
+            return failed(error)
+
+
+def failed(error: OSError) -> int:
+    """The exit code of an operating system error: none where the reader of a pipe has what it wanted."""
+    return FINE if isinstance(error, BrokenPipeError) else say(spelled(error), UNREADABLE)
 
 
 def spelled(error: OSError) -> str:
@@ -107,7 +118,7 @@ def told_warnings() -> Iterator[None]:
     """Let the library's warnings (what was left out, and why) reach stderr as plain lines."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
-        click.echo(f"kts: warning: {message}", err=True)
+        note(f"kts: warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -60,15 +60,16 @@ def command(
 
 def limited(logs: Sequence[PartitionLog], left: int | None) -> Iterator[tuple[PartitionLog, Segment, Any]]:
     """Header scans of all segments, cut after ``left`` rows."""
+    from ..storage.stream import segment_batches
+
     for log in logs:
-        for segment in log.segments:
-            for headers in segment.batches():
-                if left is not None:
-                    headers = headers.slice(0, left)
-                    left -= headers.num_rows
-                yield log, segment, headers
-                if left == 0:
-                    return
+        for segment, headers in segment_batches(log):
+            if left is not None:
+                headers = headers.slice(0, left)
+                left -= headers.num_rows
+            yield log, segment, headers
+            if left == 0:
+                return
 
 
 def print_lines(file: BinaryIO, log: PartitionLog, segment: Segment, headers: Any) -> None:

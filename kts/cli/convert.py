@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..compression import CODEC_NAMES
-from .inputs import filter_options, index_options, json_option, open_logs
+from .inputs import filter_options, index_options, json_option, log_bytes, open_logs
 from .output import counted, note, print_json, print_table, progress, show_bytes
 
 if TYPE_CHECKING:
@@ -84,9 +84,8 @@ def command(
     logs = open_logs([src], topics=topics, partitions=partitions)
     refuse_inside(out, src)
     report = Report(as_json, to.magic)
-    size = sum(segment.size_bytes for log in logs for segment in log.segments)
     try:
-        with aside(out) as directory, progress("converted", size) as advance:
+        with aside(out) as directory, progress("converted", log_bytes(logs)) as advance:
             for log in logs:
                 target = target_directory(directory, log)
                 make_directory(target)

@@ -41,6 +41,10 @@ Times: {SPELLINGS}.
 
 JSON lines: topic, partition, offset, timestamp (ms; -1 is none), timestampType, key, value (base64 unless told
 otherwise), headers as [[name, base64 or null], ...].
+
+A spreadsheet runs a CSV cell that begins with = + - @, a tab or a carriage return as a formula. --disarm writes a ' in
+front of such text, which is then no longer exactly what the record has. On a terminal control characters of the data
+are shown as \\u001b and the like, in every format; files and pipes get the bytes as they are.
 """
 
 
@@ -72,6 +76,7 @@ otherwise), headers as [[name, base64 or null], ...].
 )
 @click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most so many. Default {TABLE_ROWS} for a table.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by -o, else table or, in a pipe, jsonl.")
+@click.option("--disarm", is_flag=True, help="CSV: ' before cells that begin with = + - @, a tab or CR (see below).")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout; appears only when complete.")
 @json_option
 def command(
@@ -92,6 +97,7 @@ def command(
     on_error: str,
     limit: int | None,
     kind: str | None,
+    disarm: bool,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -110,6 +116,8 @@ def command(
     if as_json and kind not in (None, "jsonl"):
         raise click.UsageError(f"--json means --format jsonl, and --format {kind} was given too")
     kind = kind or ("jsonl" if as_json else default_format(output))
+    if disarm and kind != "csv":
+        raise click.UsageError(f"--disarm is about CSV, and the format is {kind}")
     if kind in ("parquet", "arrow"):
         refuse_terminal(output, f"--format {kind}")
     if kind == "table" and output not in (None, "-"):
@@ -133,7 +141,7 @@ def command(
         print_records(scanned(logs, given, shown + 1), given["columns"], shown, keys, values)
         return
     refuse_input(output, logs)
-    write_records(logs, given, limit, kind, output, keys, values)
+    write_records(logs, given, limit, kind, output, keys, values, disarm)
 
 
 def default_format(output: str | None) -> str:
@@ -212,6 +220,7 @@ def write_records(
     output: str | None,
     keys: str | None,
     values: str | None,
+    disarm: bool,
 ) -> None:
     """Stream the records into a file or stdout."""
     from .not_text import NotTextError
@@ -221,7 +230,9 @@ def write_records(
     quiet = output in (None, "-") and sys.stdout.isatty()
     try:
         with sink(output) as file, progress("records", total, quiet=quiet, sizes=False) as advance:
-            writer = make_writer(kind, file, given["columns"], keys, values, stream=output in (None, "-"))
+            writer = make_writer(
+                kind, file, given["columns"], keys, values, stream=output in (None, "-"), disarm=disarm
+            )
             try:
                 for batch in scanned(logs, given, limit):
                     writer.write(batch)
@@ -248,7 +259,14 @@ def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
 
 
 def make_writer(
-    kind: str, file: BinaryIO, columns: Sequence[str], keys: str | None, values: str | None, *, stream: bool
+    kind: str,
+    file: BinaryIO,
+    columns: Sequence[str],
+    keys: str | None,
+    values: str | None,
+    *,
+    stream: bool,
+    disarm: bool,
 ) -> Writer:
     """The writer of a format."""
     from ..columns import record_schema
@@ -262,4 +280,6 @@ def make_writer(
     from . import text_writers  # with what it imports: longer than it takes to write a small Parquet file
 
     keys, values = keys or "base64", values or "base64"
-    return text_writers.Csv(file, schema, keys, values) if kind == "csv" else text_writers.JsonLines(file, keys, values)
+    if kind == "csv":
+        return text_writers.Csv(file, schema, keys, values, disarm)
+    return text_writers.JsonLines(file, keys, values)

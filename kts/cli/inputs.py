@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -91,3 +92,13 @@ def open_logs(
             raise UnknownTopicOrPartitionError(f"no partition passes --topic and --partition under {', '.join(paths)}")
         raise UnknownTopicOrPartitionError(f"no partition directories (such as orders-0) in {', '.join(paths)}")
     return sorted(wanted, key=lambda log: (log.topic, log.partition))
+
+
+def log_bytes(logs: Iterable[PartitionLog]) -> int:
+    """Length of all ``.log`` files, as far as they are there."""
+    from ..storage.rereading import settled
+
+    def bytes_of(log: PartitionLog) -> int:
+        return sum(segment.size_bytes for segment in log.segments)
+
+    return sum(settled(partial(bytes_of, log)) for log in logs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,11 +41,13 @@ def command(
     as_json: bool,
 ) -> int:
     """List partitions: segments, offsets, range of times, size."""
+    from ..storage.rereading import settled
+
     logs = open_logs(paths, topics=topics, partitions=partitions)
-    rows, code = [], 0
+    rows, code = list[dict[str, Any]](), 0
     for log in logs:
         try:
-            rows += segment_rows(log) if per_segment else [partition_row(log)]
+            rows += settled(partial(segment_rows if per_segment else partition_rows, log))
         except KtsError as error:
             code = say(f"{log.topic}-{log.partition} is left out: {error}", UNREADABLE)
     if as_json:
@@ -63,11 +66,12 @@ def command(
     return code
 
 
-def partition_row(log: PartitionLog) -> dict[str, Any]:
-    """A partition for ``--json``."""
+def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
+    """A partition for ``--json``: one row."""
+    log = log.listed()
     segments = log.segments
     greatest = log.max_timestamp()
-    return {
+    row = {
         "topic": log.topic,
         "partition": log.partition,
         "segments": len(segments),
@@ -79,12 +83,14 @@ def partition_row(log: PartitionLog) -> dict[str, Any]:
         "sizeInBytes": sum(segment.size_bytes for segment in segments),
         "path": log.path,
     }
+    return [row]
 
 
 def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
-    """The segments of a partition for ``--json``."""
+    """The segments of a partition for ``--json``; none of one that has none yet, as a new topic's."""
+    log = log.listed()
     segments = log.segments
-    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset] * bool(segments)
     return [
         {
             "topic": log.topic,
@@ -95,11 +101,11 @@ def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
             "timeIndexEntries": len(segment.time_index()),
             "offsetIndexEntries": len(segment.offset_index()),
             "firstTimestamp": first_time(segment),
-            "maxTimestamp": greatest_time(segment, segment is segments[-1]),
+            "maxTimestamp": greatest,
             "sizeInBytes": segment.size_bytes,
             "path": segment.path,
         }
-        for segment, end in zip(segments, ends, strict=True)
+        for segment, end, greatest in zip(segments, ends, greatest_times(log), strict=True)
     ]
 
 
@@ -116,16 +122,24 @@ def first_time(segment: Segment) -> int | None:
     return None
 
 
-def greatest_time(segment: Segment, active: bool) -> int | None:
-    """The greatest time of a segment: what its time index was closed with, else by its batches."""
+def greatest_times(log: PartitionLog) -> list[int | None]:
+    """The greatest time of each segment: what its time index was closed with, as far as its log confirms it."""
     import kts
 
-    index = segment.time_index()
-    if len(index) and not active:
-        return index.lookup(2**63 - 1)[0]
-    log = kts.open(segment.path)
-    greatest = log.max_timestamp() if isinstance(log, kts.PartitionLog) else None
-    return None if greatest is None else greatest.timestamp_ms
+    from ..storage.lookups import closed_times
+
+    segments = log.segments
+    found: list[int | None] = []
+    for closed in closed_times(segments, log.sealed_indexes):
+        if closed.lost is not None:
+            raise closed.lost
+        found.append(closed.greatest_timestamp_ms)
+    for number, segment in enumerate(segments):
+        if number == len(found) or found[number] is None:
+            alone = kts.PartitionLog(segment.path, log.topic, log.partition, segment_paths=[segment.path])
+            greatest = alone.max_timestamp()
+            found[number:] = [None if greatest is None else greatest.timestamp_ms, *found[number + 1 :]]
+    return found
 
 
 def cells(row: dict[str, Any], per_segment: bool) -> list[object]:

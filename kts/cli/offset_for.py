@@ -110,14 +110,14 @@ def told(log: PartitionLog, story: Explanation) -> Iterator[str]:
 def steps_of(story: Explanation) -> Iterator[str]:
     """What was looked at, in order."""
     if story.segments_skipped:
-        which = "segment's time index ends" if story.segments_skipped == 1 else "segments' time indexes end"
-        yield f"{story.segments_skipped} {which} before that time: not opened"
+        which = "segment ends" if story.segments_skipped == 1 else "segments end"
+        yield f"{story.segments_skipped} {which} before that time: not searched"
     if story.segment is None:
         yield "no segment is left: no record is that young"
         return
     name = os.path.basename(story.segment)
     if story.time_index_entry is None:
-        yield f"{name}: its time index has no entry at or before it: start at the segment's beginning"
+        yield f"{name}: its time index has no entry at or before it that the log confirms: start at the beginning"
     else:
         time, offset = story.time_index_entry
         yield f"{name}: its time index says {show_time(time)} was reached by offset {offset:,}: all before is older"

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
+from .terminal import harmless, unshielded
+
 if TYPE_CHECKING:
     from ..storage.directory import PartitionLog
 
-WIDE = 100_000  # columns that rich may use: it cuts nothing
 GAP = 3  # at most, between two columns
 LEAST_SHOWN = 12  # of a column that is cut
 
@@ -89,7 +90,7 @@ def print_json(value: Any) -> None:
 def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = (), shrink: Sequence[int] = ()
 ) -> None:
-    """A table: with lines and colour on a terminal, aligned plain columns in a pipe.
+    """A table: with a line below bold names on a terminal, aligned plain columns in a pipe.
 
     Parameters
     ----------
@@ -98,15 +99,11 @@ def print_table(
     shrink : sequence of int
         Those that may be cut where the terminal is too narrow; all others are always whole.
     """
-    from rich import box
-    from rich.cells import cell_len, set_cell_size
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     terminal = sys.stdout.isatty()
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
+    if terminal:
+        cells = [[harmless(cell, "") for cell in row] for row in cells]
+    widths = [max(map(width_of, column)) for column in zip(headers, *cells, strict=True)]
     if terminal:
         for column in sorted(shrink, key=lambda column: -widths[column]):
             excess = sum(widths) + GAP * len(widths) - get_terminal_size().columns
@@ -114,32 +111,53 @@ def print_table(
                 widths[column] = max(LEAST_SHOWN, widths[column] - excess)
         for row in cells:
             for column in shrink:
-                if cell_len(row[column]) > widths[column]:
-                    row[column] = set_cell_size(row[column], widths[column] - 1) + "…"
-    table = Table(
-        box=box.SIMPLE_HEAD if terminal else None,
-        header_style="bold" if terminal else "",
-        pad_edge=False,
-        collapse_padding=terminal,
+                if width_of(row[column]) > widths[column]:
+                    row[column] = cut_to(row[column], widths[column] - 1) + "…"
+    lines = [aligned(row, widths, right) for row in (headers, *cells)]
+    if terminal:
+        rule = "─" * (sum(widths) + 2 * (len(widths) - 1))
+        lines = ["", f" {lines[0]}", f" {rule}", *(f" {line}" for line in lines[1:]), ""]
+    text = "".join(line.rstrip() + "\n" for line in lines)
+    if terminal and os.environ.get("TERM") not in (None, "dumb", "unknown"):
+        unshielded(sys.stdout).write(text.replace(lines[1], click.style(lines[1], bold=True), 1))
+        return
+    click.echo(text, nl=False)
+
+
+def aligned(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
+    """One line of a table."""
+    pads = [" " * (width - width_of(cell)) for cell, width in zip(row, widths, strict=True)]
+    return "  ".join(
+        pad + cell if n in right else cell + pad for n, (cell, pad) in enumerate(zip(row, pads, strict=True))
     )
-    for number, header in enumerate(headers):
-        table.add_column(header, justify="right" if number in right else "left", no_wrap=True)
-    for row in cells:
-        table.add_row(*map(Text, row))
-    console = Console(file=sys.stdout, width=WIDE, highlight=False, soft_wrap=False)
-    with console.capture() as capture:
-        console.print(table)
-    click.echo("".join(line.rstrip() + "\n" for line in capture.get().splitlines()), nl=False)
+
+
+def width_of(cell: str) -> int:
+    """Columns that a text takes on a terminal."""
+    if cell.isascii():
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
+
+
+def cut_to(cell: str, width: int) -> str:
+    """A text cut to so many columns."""
+    from rich.cells import set_cell_size
+
+    return set_cell_size(cell, width)
 
 
 def note(message: str) -> None:
-    """A remark about the output, on stderr: it never gets between a pipe and its data."""
-    click.echo(message, err=True)
+    """A remark about the output, on stderr: it never gets between a pipe and its data. The work goes on if nobody
+    reads there any more."""
+    with suppress(BrokenPipeError):
+        click.echo(message, err=True)
 
 
 def say(message: str, code: int) -> int:
     """Print an error for people; returns the exit code that goes with it."""
-    click.echo(f"kts: {message}", err=True)
+    note(f"kts: {message}")
     return code
 
 
@@ -176,7 +194,7 @@ def progress(
 
     amounts: ProgressColumn = DownloadColumn(binary_units=True) if sizes else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amounts, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(file=unshielded(sys.stderr)), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda amount: bar.advance(task, amount)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, paths_argument
+from .inputs import filter_options, json_option, log_bytes, open_logs, paths_argument
 from .output import counted, print_json, progress, refuse_input, refuse_terminal, remark, show_bytes, sink
 from .times import parse_time
 
@@ -63,8 +63,7 @@ def command(
     from .plot_data import gather
 
     refuse_input(output, logs)
-    total = sum(segment.size_bytes for log in logs for segment in log.segments)
-    with progress("headers", total) as advance:
+    with progress("headers", log_bytes(logs)) as advance:
         pictures = [gather(log, now_ms, advance) for log in logs]
     with sink(output) as file:
         draw(pictures, file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +88,7 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
     for segment in log.segments:
         parts = []
         before = segment.base_offset - 1
-        for headers in segment.batches():
+        for headers in surviving(segment):
             if not headers.num_rows:
                 continue
             boxes, before = boxes_of(headers, before)
@@ -104,6 +104,14 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
         picture.segments.append(SegmentBoxes(segment.base_offset, joined, offsets, times))
     finish(picture)
     return picture
+
+
+def surviving(segment: Any) -> Iterator[Any]:
+    """Header scans of a segment, none if it is deleted meanwhile."""
+    from ..storage.rereading import unless_deleted
+
+    with unless_deleted(segment.path):
+        yield from segment.batches()
 
 
 def boxes_of(headers: Any, before: int) -> tuple[Array, int]:

@@ -1,16 +1,16 @@
-"""``kts reindex``: index files made anew from their logs."""
+"""``kts reindex``: rebuild index files from their logs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .codes import FINDINGS
-from .inputs import filter_options, index_options, json_option, open_logs, paths_argument
+from .inputs import filter_options, index_options, json_option, log_bytes, open_logs, paths_argument
 from .output import counted, note, print_json, print_table, progress
 from .writing import advice_on_locks
 
@@ -67,7 +67,7 @@ def command(
 ) -> int:
     """Rebuild the indexes of closed and last segments from their logs, also those that never had a time index."""
     from ..storage.recovery import Rules
-    from ..storage.reindex import generation_of, locked, reindex
+    from ..storage.reindex import forget_checksums, generation_of, locked, reindex
 
     if dry_run + in_place + (out is not None) > 1:
         raise click.UsageError("--dry-run, --out and --in-place exclude each other")
@@ -75,9 +75,8 @@ def command(
         raise click.UsageError("--all needs --in-place")
     logs = open_logs(paths, topics=topics, partitions=partitions)
     refuse_inputs(out, logs)
-    size = sum(segment.size_bytes for log in logs for segment in log.segments)
     report = Report(as_json)
-    with progress("rebuilt", size) as advance:
+    with progress("rebuilt", log_bytes(logs)) as advance:
         for log in logs:
             rules = Rules(
                 index_interval_bytes,
@@ -85,10 +84,13 @@ def command(
                 generation or generation_of(log),
                 allow_negative=allow_negative_timestamps,
             )
-            with advice_on_locks(), locked(log) if in_place else nullcontext():
+            with advice_on_locks(), locked(log) if in_place else locked_target(out, log):
+                replaced: list[str] = []
                 for segment in reindex(log, rules, advance):
                     written = write(log, segment, out, in_place, everything)
+                    replaced += [one.path for one in written] if in_place else []
                     report.add(segment, written)
+                forget_checksums(log, replaced)
     return report.end(bool(out) or in_place)
 
 
@@ -107,6 +109,15 @@ def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
 def target_directory(out: str, log: PartitionLog) -> str:
     """Where a partition's new files go."""
     return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
+
+
+def locked_target(out: str | None, log: PartitionLog) -> AbstractContextManager[None]:
+    """Where ``--out`` is a partition with a log of its own, nobody else writes to that meanwhile."""
+    from ..storage.log_directory import held
+
+    target = None if out is None else target_directory(out, log)
+    has_log = target is not None and os.path.isdir(target) and any(name.endswith(".log") for name in os.listdir(target))
+    return held(target) if target is not None and has_log else nullcontext()
 
 
 def write(
@@ -131,11 +142,12 @@ def write(
 
 
 class Report:
-    """What is printed."""
+    """What is printed, all of it at the end: a reader who leaves early does not end the work."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.rows: list[list[str]] = []
+        self.facts: list[dict[str, Any]] = []
         self.counts = dict.fromkeys(STATES, 0)
         self.written = 0
         self.segments = 0
@@ -153,7 +165,7 @@ class Report:
             self.counts[one.state] += 1
             if self.as_json:
                 facts = {"path": one.path, "state": one.state, "entries": one.entries}
-                print_json(facts | {"rebuiltEntries": one.rebuilt_entries, "written": one in written})
+                self.facts.append(facts | {"rebuiltEntries": one.rebuilt_entries, "written": one in written})
             elif one.state != "equal":
                 entries = "-" if one.entries is None else f"{one.entries:,}"
                 self.rows.append([one.path, entries, f"{one.rebuilt_entries:,}", STATES[one.state]])
@@ -162,6 +174,8 @@ class Report:
         """The sum; returns the exit code."""
         findings = self.counts["missing"] + self.counts["empty"] + self.counts["differs"]
         if self.as_json:
+            for facts in self.facts:
+                print_json(facts)
             print_json({"segments": self.segments, **self.counts, "written": self.written, "damaged": self.damaged})
         else:
             if self.rows:

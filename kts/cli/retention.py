@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,6 +80,7 @@ def command(
 ) -> int:
     """Say for each segment whether retention takes it now, from when on, and what keeps it."""
     from ..config import LogConfig
+    from ..storage.rereading import settled
     from ..storage.retention import Policy
 
     now_ms = resolve(now, "--now", unit, None)
@@ -96,7 +98,7 @@ def command(
     rows, code = [], 0
     for log in logs:
         try:
-            rows += partition_rows(log, policy, now_ms, log_start_offset)
+            rows += settled(partial(partition_rows, log, policy, now_ms, log_start_offset))
         except KtsError as error:
             code = say(f"{log.topic}-{log.partition} is left out: {error}", UNREADABLE)
     if as_json:
@@ -122,6 +124,7 @@ def partition_rows(
     from ..storage import retention
     from ..storage.retained import facts_of
 
+    log = log.listed()
     facts = facts_of(log)
     if log_start_offset is not None:
         facts = facts._replace(log_start_offset=max(log_start_offset, facts.log_start_offset))

@@ -20,6 +20,7 @@ from .writing import advice_on_locks, parse_settings
 if TYPE_CHECKING:
     from ..broker.broker import Broker
 
+FEW_DESCRIPTORS = 256  # that fewer are enough is not to be expected
 SWITCH_S = 0.001  # how long a thread that computes may make the one that answers wait
 
 EPILOG = """\b
@@ -76,7 +77,12 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
 
 
 def tell_what_was_found(broker: Broker) -> None:
-    """What is in the directory and not served as it was."""
+    """What there is too little of; what is in the directory and not served as it was."""
+    from ..broker.network.server import most_connections
+    from ..storage import files
+
+    if files.most_descriptors() < FEW_DESCRIPTORS:
+        note(f"{most_connections(broker.config)} connections at most: {files.more_descriptors()}")
     for name, why in broker.topics.left_alone:
         note(f"{name} is left alone: {why}")
     for problem in broker.coordinator.journal.problems:
@@ -88,8 +94,8 @@ def tell_what_was_found(broker: Broker) -> None:
 
 def serve(broker: Broker, host: str, port: int, insecure: bool, as_json: bool) -> int:
     """Serve until a signal comes."""
-    from ..broker.network.listening import show_address
     from ..broker.network.server import Server, run_until
+    from ..broker.request import show_address
 
     async def until_signal() -> None:
         loop = asyncio.get_running_loop()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, paths_argument
+from .inputs import filter_options, json_option, log_bytes, open_logs, paths_argument
 from .output import note, print_json, print_table, progress, show_bytes
 from .times import length_callback, show_length, show_time
+
+if TYPE_CHECKING:
+    from ..storage.directory import PartitionLog
 
 BAR_CHARACTERS = 40
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -59,15 +62,13 @@ def command(
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
     groups: dict[str, dict[int | None, Row]] = {}
-    total = sum(segment.size_bytes for log in logs for segment in log.segments)
-    with progress("headers", total) as advance:
+    with progress("headers", log_bytes(logs)) as advance:
         for log in logs:
             name = {"all": "", "topic": log.topic}.get(per, f"{log.topic}-{log.partition}")
             rows = groups.setdefault(name, {})
-            for segment in log.segments:
-                for headers, before in with_offset_before(segment):
-                    add(rows, headers, before, by)
-                    advance(sum(headers["sizeInBytes"].to_pylist()))
+            for headers, before in with_offset_before(log):
+                add(rows, headers, before, by)
+                advance(sum(headers["sizeInBytes"].to_pylist()))
     if as_json:
         for name, rows in groups.items():
             for start, row in in_order(rows):
@@ -77,13 +78,15 @@ def command(
         print_group(name, rows, by)
 
 
-def with_offset_before(segment: Any) -> Iterator[tuple[Any, int]]:
-    """Header scans of a segment, each with the last offset before it."""
-    before = segment.base_offset - 1
-    for headers in segment.batches():
+def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
+    """Header scans of a partition, each with the last offset before it in its segment."""
+    from ..storage.stream import segment_batches
+
+    latest, before = None, -1
+    for segment, headers in segment_batches(log):
         if headers.num_rows:
-            yield headers, before
-            before = headers["lastOffset"][-1].as_py()
+            yield headers, before if segment == latest else segment.base_offset - 1
+            latest, before = segment, headers["lastOffset"][-1].as_py()
 
 
 def add(rows: dict[int | None, Row], headers: Any, before: int, by_ms: int) -> None:

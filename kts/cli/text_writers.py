@@ -47,10 +47,14 @@ class JsonLines:
 
 
 class Csv:
-    """RFC 4180: text always quoted, null an empty field without quotes, times in ms, headers as JSON."""
+    """RFC 4180: text always quoted, null an empty field without quotes, times in ms, headers as JSON.
 
-    def __init__(self, file: BinaryIO, schema: Any, keys: str, values: str) -> None:
+    With ``disarm`` a text that a spreadsheet would take for a formula gets an apostrophe in front.
+    """
+
+    def __init__(self, file: BinaryIO, schema: Any, keys: str, values: str, disarm: bool = False) -> None:
         self._file, self._schema, self._encodings = file, schema, {"key": keys, "value": values}
+        self._disarm = disarm
         self._writer: Any = None
 
     def write(self, batch: Any) -> None:
@@ -72,6 +76,8 @@ class Csv:
         named = zip(batch.schema.names, batch.columns, strict=True)
         with naming_the_record(batch):
             columns = {name: self._plain(name, column) for name, column in named}
+        if self._disarm:
+            columns = {name: disarmed(column) for name, column in columns.items()}
         rows = pa.record_batch(list(columns.values()), names=list(columns))
         if self._writer is None:
             self._writer = csv.CSVWriter(self._file, rows.schema)
@@ -88,3 +94,13 @@ class Csv:
             text = header_text(column)
             return pa.repeat(text, len(column)) if isinstance(text, str) else text
         return column
+
+
+def disarmed(column: Any) -> Any:
+    """Text that no spreadsheet takes for a formula; other columns as they are."""
+    if not pa.types.is_string(column.type):
+        return column
+    import pyarrow.compute as pc
+
+    armed = pc.match_substring_regex(column, r"\A[=+\-@\t\r]")
+    return pc.if_else(armed, pc.binary_join_element_wise("'", column, ""), column)

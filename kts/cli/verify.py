@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -20,6 +20,11 @@ from .output import counted, note, print_json, progress, show_bytes
 if TYPE_CHECKING:
     from ..storage.directory import PartitionLog
     from ..storage.verify import Violation
+
+# What a check takes, roughly: files are opened, bytes are read. A process must be worth its start, and so must a piece
+# that is handed to it.
+SEGMENT_SECONDS, RATE, DEEP_RATE = 2e-4, 1e9, 1e8
+PROCESS_SECONDS, PIECE_SECONDS = 1.5, 0.2
 
 EPILOG = """\b
 Examples:
@@ -36,7 +41,7 @@ violation, and a last one that sums up.
 @paths_argument
 @filter_options
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="So many partitions at a time. Default 1.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="At most so many processes at a time. Default 1.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Times before 1970 count; only -1 is none.")
 @json_option
 def command(
@@ -50,15 +55,16 @@ def command(
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
     logs = open_logs(paths, topics=topics, partitions=partitions)
-    size = sum(segment.size_bytes for log in logs for segment in log.segments)
-    count = 0
+    amounts = [amount_of(log) for log in logs]
+    size, segments, count = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts), 0
     with progress("checked", size) as advance:
         how = deep, allow_negative_timestamps
-        found = in_turn(logs, how, advance) if jobs == 1 or len(logs) == 1 else at_once(logs, how, jobs, advance)
+        pieces = pieces_of(logs, amounts, deep)
+        workers = min(jobs, len(pieces), int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS))
+        found = in_turn(logs, how, advance) if workers < 2 else at_once(pieces, how, workers, advance)
         for violation in chain(beside(paths, logs), found):
             count += 1
             print_violation(violation, as_json)
-    segments = sum(len(log.segments) for log in logs)
     if as_json:
         summary = {"ok": not count, "violations": count, "partitions": len(logs), "segments": segments}
         print_json(summary | {"sizeInBytes": size, "deep": deep})
@@ -70,9 +76,43 @@ def command(
     return FINDINGS if count else 0
 
 
-def paths_of(log: PartitionLog) -> list[str]:
-    """What to check of a partition: its directory, or the segments that were given by name."""
-    return [segment.path for segment in log.segments] if log.lone else [log.path]
+class Amount(NamedTuple):
+    """How much there is to check in a partition."""
+
+    segments: int
+    size_bytes: int
+
+    def seconds(self, deep: bool) -> float:
+        """What that takes, roughly."""
+        return SEGMENT_SECONDS * (1 + self.segments) + self.size_bytes / (DEEP_RATE if deep else RATE)
+
+
+def amount_of(log: PartitionLog) -> Amount:
+    """A partition's, now."""
+    from ..storage.rereading import settled
+
+    def amount() -> Amount:
+        segments = log.segments
+        return Amount(len(segments), sum(segment.size_bytes for segment in segments))
+
+    return settled(amount)
+
+
+def pieces_of(
+    logs: Sequence[PartitionLog], amounts: Sequence[Amount], deep: bool
+) -> list[tuple[list[PartitionLog], int]]:
+    """Neighbouring partitions together until they are worth handing out, each piece with its bytes."""
+    pieces: list[tuple[list[PartitionLog], int]] = []
+    members: list[PartitionLog] = []
+    size, seconds = 0, 0.0
+    for log, amount in zip(logs, amounts, strict=True):
+        members.append(log)
+        size += amount.size_bytes
+        seconds += amount.seconds(deep)
+        if seconds >= PIECE_SECONDS or log is logs[-1]:
+            pieces.append((members, size))
+            members, size, seconds = [], 0, 0.0
+    return pieces
 
 
 def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Violation]:
@@ -88,25 +128,32 @@ def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Viola
 def in_turn(
     logs: Sequence[PartitionLog], how: tuple[bool, bool], advance: Callable[[int], None]
 ) -> Iterator[Violation]:
-    """Check the partitions one after the other."""
-    from ..storage.verify import verify
+    """Check the partitions one after the other; of segments that were given by name each by itself."""
+    from ..storage.directory import PartitionLog
+    from ..storage.verify import verify_partition
 
+    deep, negative = how
     for log in logs:
-        for path in paths_of(log):
-            yield from verify(path, deep=how[0], progress=advance, allow_negative_timestamps=how[1])
+        paths = [segment.path for segment in log.segments] if log.lone else []
+        alone = [PartitionLog(path, log.topic, log.partition, segment_paths=[path]) for path in paths]
+        for one in alone or [log]:
+            yield from verify_partition(one, deep, advance, negative)
 
 
 def at_once(
-    logs: Sequence[PartitionLog], how: tuple[bool, bool], jobs: int, advance: Callable[[int], None]
+    pieces: Sequence[tuple[Sequence[PartitionLog], int]],
+    how: tuple[bool, bool],
+    workers: int,
+    advance: Callable[[int], None],
 ) -> Iterator[Violation]:
-    """Check several partitions at a time, each in a process; the order of the findings stays."""
-    tasks = [(paths_of(log), how) for log in logs]
+    """Check several pieces at a time, each in a process; the order of the findings stays."""
     context = multiprocessing.get_context("spawn")
     with deaf_to_interrupts():
-        pool = context.Pool(min(jobs, len(tasks)))
+        pool = context.Pool(workers)
     with pool:
-        for log, found in zip(logs, pool.imap(check, tasks), strict=True):
-            advance(sum(segment.size_bytes for segment in log.segments))
+        found_of = pool.imap(check, [(logs, how) for logs, _ in pieces])
+        for (_, size), found in zip(pieces, found_of, strict=True):
+            advance(size)
             yield from found
 
 
@@ -123,12 +170,10 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def check(task: tuple[Sequence[str], tuple[bool, bool]]) -> list[Violation]:
-    """One partition, in a worker."""
-    from ..storage.verify import verify
-
-    paths, (deep, negative) = task
-    return [one for path in paths for one in verify(path, deep=deep, allow_negative_timestamps=negative)]
+def check(task: tuple[Sequence[PartitionLog], tuple[bool, bool]]) -> list[Violation]:
+    """A piece, in a worker."""
+    logs, how = task
+    return list(in_turn(logs, how, lambda amount: None))
 
 
 def print_violation(violation: Violation, as_json: bool) -> None:

@@ -110,5 +110,4 @@ def advice_on_locks() -> Iterator[None]:
 def say_what_was_recovered(log: Log) -> None:
     """What start-up cut, removed or rebuilt."""
     for found in log.recovered:
-        cut = f", {found.bytes_cut:,} bytes at position {found.position}" if found.bytes_cut else ""
-        note(f"at start-up, {found.path}: {found.reason}{cut}")
+        note(f"at start-up, {found}")

@@ -6,21 +6,24 @@ import difflib
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.spark.options import Bound, Options
 from kts.storage.directory import LogDirs, PartitionLog, open_path
-from kts.storage.scan import Piece, plan
+from kts.storage.pieces import Piece, plan_all
+from kts.storage.rereading import settled
 
 TASK_BYTES = 64 << 20
+FILE_BYTES = 256 << 10  # what opening a file costs, in bytes that are read in the same time
+SHARED_FROM = 200  # partitions: with twice as many a task reads two of them
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one Spark task reads: pieces of one partition, in order, and the times that rows must keep to."""
+    """What one Spark task reads: pieces in order, of one partition or of small ones, and the times to keep to."""
 
     pieces: tuple[Piece, ...]
     strict_range: tuple[int | None, int | None] = (None, None)
@@ -49,10 +52,12 @@ def plan_tasks(options: Options) -> list[Task]:
     logs = select_logs(options)
     _check_named(options.start, logs)
     _check_named(options.end, logs)
-    ranges = [_resolve(log, options) for log in logs]
-    ranges = [one for one in ranges if one.start_offset < one.end_offset]
-    total = sum(one.end_offset - one.start_offset for one in ranges)
-    return [task for one in ranges for task in _tasks(one, _parts(one, total, options), options)]
+
+    def planned() -> list[Task]:
+        ranges = [_resolve(log.listed(), options) for log in logs]
+        return list(_tasks([one for one in ranges if one.start_offset < one.end_offset], options))
+
+    return settled(planned)
 
 
 def select_logs(options: Options) -> list[PartitionLog]:
@@ -199,26 +204,36 @@ def _parts(one: _Range, total: int, options: Options) -> int:
     return min(parts, size)
 
 
-def _tasks(one: _Range, parts: int, options: Options) -> Iterator[Task]:
+def _ranges(one: _Range, parts: int) -> list[tuple[int, int]]:
+    """The offsets of a range in so many parts."""
     size = one.end_offset - one.start_offset
-    for part in range(parts):
-        start = one.start_offset + size * part // parts
-        end = one.start_offset + size * (part + 1) // parts
-        pieces = plan(one.log, start, end, piece_bytes=TASK_BYTES, isolation=options.isolation)
-        for group in _grouped(pieces):
-            yield Task(group, one.strict_range)
+    edges = [one.start_offset + size * part // parts for part in range(parts + 1)]
+    return list(zip(edges, edges[1:], strict=False))
 
 
-def _grouped(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
-    """Neighbours together up to a task's bytes, so that many small segments do not become many tasks."""
+def _tasks(ranges: Sequence[_Range], options: Options) -> Iterator[Task]:
+    """The tasks of all ranges; partitions share one only where they are many, and nothing says how many tasks to make.
+
+    Each piece costs its bytes and what it takes to open its files.
+    """
+    total = sum(one.end_offset - one.start_offset for one in ranges)
+    asked = options.min_partitions is not None or options.max_records is not None
+    together = 1 if asked else max(1, len(ranges) // SHARED_FROM)
     group: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        piece_bytes = piece.end_position - piece.start_position
-        if group and size + piece_bytes > TASK_BYTES:
-            yield tuple(group)
-            group, size = [], 0
-        group.append(piece)
-        size += piece_bytes
-    if group:
-        yield tuple(group)
+    cost = members = 0
+    for number, one in enumerate(ranges):
+        parts = _ranges(one, _parts(one, total, options))
+        for pieces in plan_all(one.log, parts, piece_bytes=TASK_BYTES, isolation=options.isolation):
+            for piece in pieces:
+                piece_cost = piece.end_position - piece.start_position + FILE_BYTES
+                if group and cost + piece_cost > TASK_BYTES + FILE_BYTES:
+                    yield Task(tuple(group), one.strict_range)
+                    group, cost = [], 0
+                group.append(piece)
+                cost += piece_cost
+            following = ranges[number + 1] if number + 1 < len(ranges) else None
+            members += 1
+            if members >= together or following is None or following.strict_range != one.strict_range:
+                if group:
+                    yield Task(tuple(group), one.strict_range)
+                group, cost, members = [], 0, 0

@@ -6,6 +6,7 @@ import os
 import socket
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from kts.errors import InvalidTimestampError, KtsError, LogStorageError
 from kts.model import TopicPartition
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
 from kts.storage import files
-from kts.storage.scan import Piece, read_piece
+from kts.storage.pieces import NO_END, Piece, lost_end
+from kts.storage.reading import joined, read_piece
 from kts.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -36,9 +38,13 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
         A timestamp does not fit Spark's type and ``timestampOverflow`` is ``error``.
     """
     names = check_schema(schema, options)
-    target = arrow_schema(schema)
-    for piece in task.pieces:
-        if not _readable(piece, options):
+    yield from joined(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
+
+
+def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
+    for planned in task.pieces:
+        piece = _readable(planned, options)
+        if piece is None:
             continue
         batches = (
             _headers(piece) if options.granularity == "batch" else _records(piece, names, task.strict_range, options)
@@ -70,7 +76,9 @@ def _records(
 def _headers(piece: Piece) -> Iterator[pa.RecordBatch]:
     """Headers of the batches that overlap the piece's offsets."""
     segment = Segment(piece.path, piece.topic, piece.partition, piece.base_offset)
+    end = piece.base_offset
     for batch in segment.batches(piece.start_position, piece.end_position):
+        end = batch.column("lastOffset")[-1].as_py() + 1 if len(batch) else end
         # A compressed wrapper does not say its first offset: it counts when its last one does.
         first = pc.coalesce(batch.column("baseOffset"), batch.column("lastOffset"))
         wanted = pc.and_(
@@ -83,6 +91,8 @@ def _headers(piece: Piece) -> Iterator[pa.RecordBatch]:
             "segment": pa.array([piece.base_offset] * len(found), pa.int64()),
         }
         yield pa.RecordBatch.from_arrays([*whose.values(), *found.columns], names=[*whose, *found.schema.names])
+    if end < min(piece.following, piece.end_offset) and (lost := lost_end(piece)) is not None:
+        raise lost
 
 
 def _to_spark(batch: pa.RecordBatch, target: pa.Schema, piece: Piece, options: Options) -> pa.RecordBatch:
@@ -110,8 +120,8 @@ def _place(piece: Piece, options: Options, overflow: TimestampOverflow) -> str:
     return str(name)
 
 
-def _readable(piece: Piece, options: Options) -> bool:
-    """False where data went missing since planning and ``failOnDataLoss=false`` allows to go on without it."""
+def _readable(piece: Piece, options: Options) -> Piece | None:
+    """The piece, as far as its files go; None where they went missing and ``failOnDataLoss=false`` allows to go on."""
     host = socket.gethostname()
     folder = os.path.dirname(piece.path)
     if not files.exists(folder):
@@ -121,7 +131,11 @@ def _readable(piece: Piece, options: Options) -> bool:
             path=piece.path,
         )
     if files.exists(piece.path) and files.size_of(piece.path) >= piece.end_position:
-        return True
+        error = None if options.fail_on_data_loss else lost_end(piece)
+        if error is None:
+            return piece
+        warnings.warn(str(error), stacklevel=2)
+        return replace(piece, following=NO_END)
     name = TopicPartition(piece.topic, piece.partition)
     lost = (
         f"offsets {piece.start_offset} to {piece.end_offset} (not included) of {name} went missing between planning "
@@ -130,7 +144,7 @@ def _readable(piece: Piece, options: Options) -> bool:
     if options.fail_on_data_loss:
         raise LogStorageError(f"{lost}; load() again, or set failOnDataLoss to false", path=piece.path)
     warnings.warn(f"{lost}: {piece.path}", stacklevel=2)
-    return files.exists(piece.path)
+    return replace(piece, following=NO_END) if files.exists(piece.path) else None
 
 
 def _seen_from_here(error: LogStorageError) -> KtsError:

@@ -69,7 +69,6 @@ BATCH_TYPES = {
 }
 _NULLABLE_IN_RECORDS = {"key", "value", "headers", "baseOffset", "lastOffsetDelta", "baseTimestamp", "maxTimestamp"}
 _NULLABLE_IN_BATCHES = {"baseOffset", "count"}
-_TIMES_IN_RECORDS = {"timestamp", "createTimestamp"}
 
 
 def ddl(names: tuple[str, ...], types: dict[str, str]) -> str:
