@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +35,24 @@ def process(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     """One command as a process of its own."""
     command = [*KTS, *(str(argument) for argument in arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def on_a_terminal(*arguments: object, term: str = "xterm") -> tuple[str, int]:
+    """What a command shows when both its outputs are a terminal."""
+    master, slave = pty.openpty()
+    environment = os.environ | {"COLUMNS": "160", "TERM": term}
+    command = [*KTS, *(str(argument) for argument in arguments)]
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as running:
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        code = running.wait(60)
+    os.close(master)
+    return shown.decode("utf-8", "replace"), code

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from client_records import Record, Row, Sent, from_json, to_json
 from clients import Client, Members
-from jvm import JAVA, java_tool, maven_class_path
+from jvm import JAVA, TARGET, java_tool, maven_class_path, one_at_a_time
 
 FOLDER = JAVA / "clients"
 GENERATIONS = {  # what compiles against each, and the codecs of its producer
@@ -57,16 +57,17 @@ class JavaClient(Client):
             self._process = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        jars = maven_class_path(FOLDER / f"clients-{self.version}.xml", JAVA / "target" / f"clients-{self.version}")
-        classes = JAVA / "target" / f"clients-{self.version}" / "classes"
+        jars = maven_class_path(FOLDER / f"clients-{self.version}.xml", TARGET / f"clients-{self.version}")
+        classes = TARGET / f"clients-{self.version}" / "classes"
         ready = classes / "ready"
         newest = max(source.stat().st_mtime for source in FOLDER.glob("*.java"))
-        if not ready.exists() or ready.stat().st_mtime < newest:
-            classes.mkdir(parents=True, exist_ok=True)
-            sources = [str(FOLDER / f"{name}.java") for name in ("ClientLoop", self.generation)]
-            compiler = [java_tool("javac"), "-nowarn", "-cp", jars, "-sourcepath", str(FOLDER), "-d", str(classes)]
-            subprocess.run([*compiler, *sources], check=True, capture_output=True)
-            ready.touch()
+        sources = [str(FOLDER / f"{name}.java") for name in ("ClientLoop", self.generation)]
+        compiler = [java_tool("javac"), "-nowarn", "-cp", jars, "-sourcepath", str(FOLDER), "-d", str(classes)]
+        with one_at_a_time():
+            if not ready.exists() or ready.stat().st_mtime < newest:
+                classes.mkdir(parents=True, exist_ok=True)
+                subprocess.run([*compiler, *sources], check=True, capture_output=True)
+                ready.touch()
         dies_too = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         java = [java_tool("java"), *FLAGS, "-cp", f"{jars}:{classes}", "ClientLoop", self.generation]
         with self.log.open("wb") as errors:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Self
 
 import pytest
-from jvm import JAVA, java_tool, maven_class_path
+from jvm import JAVA, TARGET, java_tool, maven_class_path, one_at_a_time
 
 FOLDER = JAVA / "tools"
 TOOLS = "org.apache.kafka.tools."
@@ -22,11 +21,10 @@ class JavaTools:
 
     def __init__(self, version: str, bootstrap: str, folder: Path) -> None:
         self.version, self.bootstrap = version, bootstrap
-        target = JAVA / "target" / f"tools-{version}"
+        target = TARGET / f"tools-{version}"
         jars = maven_class_path(FOLDER / f"tools-{version}.xml", target)
         compiled = target / "Tools.class"
-        with (target / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may come here at once
+        with one_at_a_time():
             source = FOLDER / "Tools.java"
             if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
                 subprocess.run([java_tool("javac"), "-cp", jars, "-d", str(target), str(source)], check=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib.util
 import json
 import os
@@ -9,7 +11,7 @@ import re
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +19,7 @@ from typing import Any, NoReturn
 import pytest
 
 JAVA = Path(__file__).parent / "java"
+TARGET = Path(__file__).parent.parent / "build/tests"  # what is fetched and compiled: where pytest looks for no tests
 Program = Callable[..., bytes]  # see java_program
 Kafka = Callable[..., list[dict[str, Any]]]  # see record_sets
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
@@ -66,18 +69,28 @@ def require_maven() -> None:
         _missing("Maven", GET_JDK)
 
 
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Fetch and compile here: several test processes come at once, and half of a class is none."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    with (TARGET / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def maven_class_path(pom: Path, target: Path) -> str:
     """The jars that `pom` asks for, downloaded once; the answer is kept in `target` until the pom changes."""
     require_maven()
     target.mkdir(parents=True, exist_ok=True)
     answer = target / "class-path.txt"
-    if not answer.exists() or answer.stat().st_mtime < pom.stat().st_mtime:
-        mine = answer.with_suffix(f".{os.getpid()}")  # several test processes may come here at once
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={mine}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.fail(f"Maven could not get the jars of {pom}:\n{done.stdout}{done.stderr}")
-        mine.replace(answer)
+    with one_at_a_time():
+        if not answer.exists() or answer.stat().st_mtime < pom.stat().st_mtime:
+            mine = answer.with_suffix(".part")
+            command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={mine}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.fail(f"Maven could not get the jars of {pom}:\n{done.stdout}{done.stderr}")
+            mine.replace(answer)
     return answer.read_text(encoding="utf-8").strip()
 
 
@@ -85,7 +98,7 @@ def java_program(name: str, target: Path) -> Program:
     """`java/<name>.java` and the classes beside it that it needs, compiled into `target`: called with its arguments,
     and `sets=` for its input, each behind its length, it gives what it prints."""
     require_maven()
-    class_path = maven_class_path(JAVA / "pom.xml", JAVA / "target")
+    class_path = maven_class_path(JAVA / "pom.xml", TARGET)
     classes = target / "classes"
     compiler = [java_tool("javac"), "-cp", class_path, "-sourcepath", str(JAVA), "-d", str(classes)]
     subprocess.run([*compiler, str(JAVA / f"{name}.java")], check=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from jvm import JAVA, java_tool, maven_class_path
+from jvm import JAVA, TARGET, java_tool, maven_class_path, one_at_a_time
 
 FOLDER = JAVA / "verdicts"
 PROGRAMS = {"0.10.2": ("0.10.2.2", "old", "OldVerdicts"), "3.9": ("3.9.2", "new", "NewVerdicts")}
@@ -20,16 +20,16 @@ FLAGS = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 def compiled(gen: str) -> list[str]:
     """The command that starts a program, which is compiled first where it is older than its sources."""
     version, folder, main = PROGRAMS[gen]
-    target = JAVA / "target" / f"verdicts-{version}"
+    target = TARGET / f"verdicts-{version}"
     jars = maven_class_path(FOLDER / f"verdicts-{version}.xml", target)
     sources = [*(FOLDER / "common").glob("*.java"), *(FOLDER / folder).glob("*.java")]
     made = target / "classes" / f"{main}.class"
-    if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources):
-        made.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [java_tool("javac"), "-nowarn", "-cp", jars, "-d", str(made.parent), *map(str, sources)], check=True
-        )
-    (target / "log4j.properties").write_text("log4j.rootLogger=OFF\n", encoding="utf-8")
+    compiler = [java_tool("javac"), "-nowarn", "-cp", jars, "-d", str(made.parent), *map(str, sources)]
+    with one_at_a_time():
+        if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+            made.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(compiler, check=True)
+        (target / "log4j.properties").write_text("log4j.rootLogger=OFF\n", encoding="utf-8")
     logging = f"-Dlog4j.configuration=file:{target / 'log4j.properties'}"
     temporary = [f"-Djava.io.tmpdir={MEMORY}"] if os.path.isdir(MEMORY) else []
     return [java_tool("java"), *FLAGS, logging, *temporary, "-cp", f"{jars}:{made.parent}", main]

@@ -149,4 +149,4 @@ SCRIPTS = (
     Script(index_flush, {"index.interval.bytes": 0, "segment.index.bytes": 96}),
     Script(close, {}, exact=False),
 )
-KILLED = Script(killed, {"segment.bytes": 1500})
+KILLED = Script(killed, {"segment.bytes": 1500}, exact=False)

@@ -25,12 +25,15 @@ IDENTITY = [
     "partition",
     "api_key",
     "source",
+    "partition_id",
+    "transactional_id",
 ]
 NEAR_MS = 3_000_000  # no time of the script is that close to now, so what is has been set by the broker
 ADDRESSES = {"host", "port"}
 BROKER_IDS = {"node_id", "leader_id", "controller_id", "broker_id"}
 BROKER_LISTS = {"replica_nodes", "isr_nodes", "offline_replicas"}
-TIMES = {"timestamp", "log_append_time_ms"}
+TIMES = {"timestamp", "log_append_time_ms", "last_timestamp"}
+PLACES = {"log_dir", "total_bytes", "usable_bytes"}
 SET_TIMES = {"timestamp", "baseTimestamp", "maxTimestamp", "createTimestamp"}
 
 
@@ -89,8 +92,10 @@ def comparable(value: Any, facts: Facts, exact: bool, name: str = "") -> Any:
         return "a broker" if value >= 0 else value
     if name == "topic_id":
         return facts.names_by_id.get(value, "an id" if any(value) else "none")
-    if name == "cluster_id":
-        return "set" if value else value
+    if name == "cluster_id" or name in PLACES:
+        return "set" if value not in (None, "", -1) else value
+    if name == "documentation":
+        return "told" if value else value
     if name == "producer_id":
         return "an id" if value >= 0 else value
     return facts.time(value) if name in TIMES else value
@@ -98,7 +103,7 @@ def comparable(value: Any, facts: Facts, exact: bool, name: str = "") -> Any:
 
 def merged(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each topic of a Fetch answer once: Kafka answers for partitions that it does not know apart from the others."""
-    if not topics or "partitions" not in topics[0]:
+    if not topics or "topic_id" not in topics[0] or "partitions" not in topics[0]:
         return topics
     found: dict[Any, dict[str, Any]] = {}
     for topic in topics:
@@ -193,10 +198,17 @@ def is_told_once(kafka: Any, ours: Any) -> bool:
     return bool(once == ours["groups"])
 
 
+def is_partition_told_once(kafka: Any, ours: Any) -> bool:
+    """Each partition of a topic, but for the words."""
+    rows, told = ([{**row, "error_message": None} for row in one.get("partitions", [])] for one in (kafka, ours))
+    return [row for at, row in enumerate(rows) if row not in rows[:at]] == told
+
+
 def is_append_time_from_producer(kafka: Any, ours: Any) -> bool:
     return kafka["error_code"] == 0 and ours["error_code"] == ErrorCode.INVALID_TIMESTAMP
 
 
+NO_TRANSACTIONS = (ErrorCode.NOT_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 LISTED = [
     Listed(None, r"(.*\.)?(error_message|batch_index_error_message)", "texts of errors are for people"),
     Listed(
@@ -222,6 +234,25 @@ LISTED = [
         r"groups",
         "a group whose offsets are all asked for twice is told once: small requests must not have endless answers",
         is_told_once,
+    ),
+    Listed(
+        ApiKey.DESCRIBE_PRODUCERS,
+        r"topics\[\d+\]\.partitions",
+        "a partition whose producers are asked for twice is told once: small requests must not have endless answers",
+        is_partition_told_once,
+    ),
+    Listed(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        r"transaction_states\[\d+\]\.error_code",
+        "3.9 sends clients elsewhere (16) until some client had transactions; ours says that there is none (105)",
+        lambda kafka, ours: (kafka["error_code"], ours["error_code"]) == NO_TRANSACTIONS,
+    ),
+    Listed(
+        ApiKey.DESCRIBE_QUORUM,
+        r"error_code|topics|nodes",
+        "ours has no quorum of controllers and says so (35), as clients hear it from a broker with ZooKeeper",
+        lambda kafka, ours: ours["error_code"] == ErrorCode.UNSUPPORTED_VERSION and kafka["error_code"] == 0,
+        "'__cluster_metadata', 'partitions': [{'partition_index': 0}]",
     ),
     Listed(ApiKey.API_VERSIONS, r"(finalized|supported)_features.*", "features that the brokers of a cluster agree on"),
     Listed(

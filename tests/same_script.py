@@ -16,6 +16,7 @@ from kts.broker.codes import ApiKey
 
 # The newest versions of 3.9.
 NEWEST = {ApiKey.PRODUCE: 11, ApiKey.FETCH: 17, ApiKey.LIST_OFFSETS: 9, ApiKey.METADATA: 12, ApiKey.DESCRIBE_CLUSTER: 1}
+NEWEST |= {ApiKey.DESCRIBE_LOG_DIRS: 4, ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0, ApiKey.LIST_TRANSACTIONS: 1}
 NEWEST |= {ApiKey.INIT_PRODUCER_ID: 5, ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9, ApiKey.DESCRIBE_GROUPS: 5}
 LARGE = 1_000_000
 
@@ -137,6 +138,10 @@ class Script:
             self.offset_commit: 3,
             self.offset_fetch: 3,
             self.groups: 3,
+            self.log_dirs: 2,
+            self.replicas: 3,
+            self.producers: 2,
+            self.security_and_transactions: 3,
         }
         return self.rng.choices(list(kinds), list(kinds.values()))[0]()
 
@@ -380,6 +385,67 @@ class Script:
         )
         return Operation(api, self.version(api), body, note=group)
 
+    # --- the cluster ----------------------------------------------------------------------------
+
+    def log_dirs(self) -> Operation:
+        """Of topics whose bytes are the same on both sides."""
+        chosen = [self.topic(internal=False) for _ in range(self.rng.choice([0, 1, 2]))]
+        topics = [{"topic": name, "partitions": [partition, 0]} for name, partition in chosen if self.exact(name)]
+        return Operation(ApiKey.DESCRIBE_LOG_DIRS, self.version(ApiKey.DESCRIBE_LOG_DIRS), {"topics": topics})
+
+    def replicas(self) -> Operation:
+        """Elections and reassignments, none of which there is a reason for."""
+        rng = self.rng
+        name, partition = self.topic(0.2)
+        replicas = rng.choice([[1], [1], None, [], [1, 1], [77], [1, 77], [-1]])
+        reassigned = {"name": name, "partitions": [{"partition_index": partition, "replicas": replicas}]}
+        indexes = [{"name": name, "partition_indexes": [partition]}]
+        elected = [{"topic": name, "partitions": [partition, 0]}]
+        api, body = rng.choice(
+            [
+                (
+                    ApiKey.ELECT_LEADERS,
+                    {
+                        "election_type": rng.choice([0, 1, 1, 2, -1]),
+                        "topic_partitions": rng.choice([None, elected, elected]),
+                    },
+                ),
+                (ApiKey.ALTER_PARTITION_REASSIGNMENTS, {"topics": [reassigned]}),
+                (ApiKey.LIST_PARTITION_REASSIGNMENTS, {"topics": rng.choice([None, indexes])}),
+            ]
+        )
+        return Operation(api, self.version(api), {**body, "timeout_ms": 30_000}, note=name)
+
+    def producers(self) -> Operation:
+        name, partition = self.topic(internal=False)
+        partitions = self.rng.choice([[partition], [partition, 0], [partition, partition]])
+        body = {"topics": [{"name": name, "partition_indexes": partitions}]}
+        return Operation(ApiKey.DESCRIBE_PRODUCERS, self.version(ApiKey.DESCRIBE_PRODUCERS), body)
+
+    def security_and_transactions(self) -> Operation:
+        """What one broker without an authorizer has none of."""
+        rng = self.rng
+        kind, operation = rng.choice([0, 1, 2, 4, 30, -1]), rng.choice([1, 3, 3, 0])
+        acl = {"resource_name": "x", "principal": "User:a", "host": "*"}
+        acl |= {"resource_type": kind, "resource_pattern_type": rng.choice([0, 3, 3, 4]), "permission_type": 3}
+        asked = {"resource_name_filter": rng.choice([None, "x"]), "principal_filter": None, "host_filter": None}
+        asked |= {"resource_type_filter": kind, "pattern_type_filter": rng.choice([0, 1, 3]), "permission_type": 1}
+        quorum = {"topic_name": rng.choice(["__cluster_metadata", "plain"])}
+        api, body = rng.choice(
+            [
+                (ApiKey.DESCRIBE_ACLS, {**asked, "operation": operation}),
+                (ApiKey.CREATE_ACLS, {"creations": [{**acl, "operation": operation}] * rng.choice([0, 1, 2])}),
+                (ApiKey.DELETE_ACLS, {"filters": [{**asked, "operation": operation}] * rng.choice([0, 1, 2])}),
+                (ApiKey.LIST_TRANSACTIONS, {"state_filters": rng.choice([[], ["Ongoing"], ["Ongoing", "ongoing"]])}),
+                (ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": rng.choice([[], ["x"], ["x", "", "y"]])}),
+                (
+                    ApiKey.DESCRIBE_QUORUM,
+                    {"topics": [quorum | {"partitions": [{"partition_index": rng.choice([0, 0, 1])}]}]},
+                ),
+            ]
+        )
+        return Operation(api, self.version(api), body)
+
     # --- no request at all ----------------------------------------------------------------------
 
     def api_versions(self) -> Operation:
@@ -513,7 +579,8 @@ class Script:
             "resource_name": self.topic(0.2)[0],
             "configuration_keys": rng.sample(keys, rng.choice([1, 3, 9])) if rng.random() < 0.9 else [],
         }
-        body = {"resources": [resource], "include_synonyms": rng.random() < 0.5, "include_documentation": False}
+        body = {"resources": [resource], "include_synonyms": rng.random() < 0.5}
+        body["include_documentation"] = rng.random() < 0.3
         return Operation(ApiKey.DESCRIBE_CONFIGS, self.version(ApiKey.DESCRIBE_CONFIGS), body)
 
     # --- what Kafka answered --------------------------------------------------------------------

@@ -152,10 +152,12 @@ class Golden:
 
 @cache
 def goldens() -> list[Golden]:
-    """Every scenario under the data root, `demo/*` included."""
+    """Every scenario under the data root, `demo/*` included; those of tiered storage have another layout."""
     found = []
     for meta in sorted(data_root().glob("golden/*/*/meta.json")):
         path = meta.parent
+        if (path / "remote").is_dir():
+            continue
         recovered = path / "recovered"
         found.append(Golden(path.parent.name, path.name, path, recovered if recovered.is_dir() else path))
     return found

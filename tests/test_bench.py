@@ -55,6 +55,7 @@ TABLES = {
     },
     "memory": {"Memory of a stream": [f"v2 {codec} 100 B" for codec in ("none", "lz4") for _ in range(3)]},
     "timeindex": {"Time index lookups": None},
+    "growth": {"Growth": None},
     "broker": {
         "A broker on the wire": ["kafka-python", "librdkafka"],
         "One small request after the other": [
@@ -98,3 +99,5 @@ def test_a_part_of_the_benchmark_runs_in_small(part: str, tmp_path: Path) -> Non
     assert len(found) == len(TABLES[part])
     if part == "linear":
         assert "aiokafka" in (tmp_path / "batch_size.svg").read_text(encoding="utf-8")
+    if part == "growth":
+        assert (tmp_path / "growth.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -159,6 +159,13 @@ def test_an_error_tells_the_record_and_survives_pickling() -> None:
     assert (str(copy), copy.position, copy.record_index) == (str(e.value), 0, 2)
 
 
+def test_what_holds_a_buffer_says_so_when_it_is_pickled() -> None:
+    data = batches(3)
+    for holder in (kts.iter_decode(data), kts.TimeIndex(b"", 0), kts.OffsetIndex(b"", 0)):
+        with pytest.raises(TypeError, match="holds a buffer and cannot be pickled; send the bytes"):
+            pickle.dumps(holder)
+
+
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 def test_the_bound_is_exact_and_names_its_setting(compression: str) -> None:
     data = kts.encode({"value": [bytes(100_000)]}, compression=compression)

@@ -375,3 +375,35 @@ def test_0_10_2_knows_no_record_batches() -> None:
     with pytest.raises(kts.CorruptRecordError, match="^magic 2 is unknown, expected 0 or 1") as caught:
         kts.convert(old + new, 0, generation="0.10.2")
     assert caught.value.position == len(old)
+
+
+@pytest.mark.parametrize("compression", [None, "none", "gzip", "lz4"])
+@pytest.mark.parametrize("base", [-(2**63), -7, -3, -2, -1, 0, 2**63 - 4, 2**63 - 3, 2**63 - 1])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_what_conversion_writes_can_be_read_back_whatever_the_offsets(
+    magic: int, base: int, compression: str | None
+) -> None:
+    """No CRC covers an offset, so damage gives negative ones and such beyond 64 bits."""
+    sources = []
+    for codec in ("none", "gzip"):
+        source = bytearray(kts.encode({"timestamp": [T] * 3, "value": [b"v"] * 3}, magic=magic, compression=codec))
+        source[:8] = (base + 2 * (codec == "gzip" and magic < 2)).to_bytes(9, "big", signed=True)[-8:]
+        sources.append(bytes(source))
+    refused = 0
+    for source in sources:
+        try:
+            before = kts.decode(source, ["offset"]).column(0).to_pylist()
+        except kts.CorruptRecordError:  # a wrapper that is damaged itself
+            continue
+        for to_magic in (0, 1, 2):
+            for generation in ("3.9", *(["0.10.2"] if magic < 2 and to_magic < 2 else [])):
+                try:
+                    made = kts.convert(source, to_magic, compression=compression, generation=generation)
+                except kts.CorruptRecordError as error:
+                    assert "is negative" in str(error) or "expected a greater one" in str(error)
+                    assert before != sorted(before) or (before[0] < 0 and to_magic == 1)
+                    refused += 1
+                    continue
+                assert kts.decode(made, ["offset"]).column(0).to_pylist() == before
+    if compression == "gzip" and magic == 2 and base in (-2, -7):
+        assert refused == 2, "to wrappers of magic 1, from a plain and from a compressed batch"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from jvm import JAVA, Kafka, record_sets
+from jvm import TARGET, Kafka, record_sets
 from support import Row
 
 import kts
@@ -18,7 +18,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 @pytest.fixture(scope="module")
 def kafka() -> Kafka:
     """Runs the Java program and gives the lines that it prints."""
-    return record_sets(JAVA / "target")
+    return record_sets(TARGET)
 
 
 def unpack(text: str | None) -> bytes | None:

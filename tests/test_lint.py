@@ -166,9 +166,14 @@ def test_make_lint_passes_and_sees_what_is_wrong(tmp_path: Path) -> None:
         assert finding in done.stdout + done.stderr
 
 
-def test_make_test_lints_first() -> None:
+def test_make_test_and_make_check_lint_first_and_leave_out_what_there_is() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.search(r"^test:.*\blint\b", makefile, re.MULTILINE)
+    for goal in ("test", "check"):
+        assert re.search(rf"^{goal}:.*\blint\b", makefile, re.MULTILINE)
+        commands = subprocess.run(["make", "-n", goal], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        left_out = re.findall(r"--ignore=(\S+)", commands)
+        assert [path for path in left_out if not (ROOT / path).exists()] == []
+        assert bool(left_out) == (goal == "check")
 
 
 def test_every_public_name_is_there_and_documented() -> None:

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKED = ["kts", "pyspark_kts", "kts_command.py", "kts_pytest.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
 PACKED += ["README.md", "CHANGES.md", "LICENSE", ".ci", ".github", "bench", "examples", "Makefile", "tests"]
-GENERATED = shutil.ignore_patterns("*.so", "_*.c", "__pycache__", "build", "target")
+GENERATED = shutil.ignore_patterns("*.so", "_*.c", "__pycache__", "build")
 WARNINGS = {"CFLAGS": "-O1 -Wall -Wextra -Wno-missing-field-initializers"}
 
 
@@ -98,7 +98,7 @@ def test_the_sdist_carries_sources_stubs_and_tests_but_nothing_generated(sdist: 
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {"kts/_codec.pyx", "kts/_codec.pyi", "kts/_timeindex.pyx", "kts/_crc.h", "LICENSE", "README.md"} <= names
     assert {"Makefile", "tests/conftest.py", "tests/data/README.md", "tests/java/pom.xml", "bench/__main__.py"} <= names
-    assert not [name for name in names if re.fullmatch(r"kts/.*\.c|.*\.so|tests/java/target/.*|.*\.pyc", name)]
+    assert not [name for name in names if re.fullmatch(r"kts/.*\.c|.*\.so|build/.*|.*\.pyc", name)]
 
 
 def test_the_sdist_builds_without_a_warning_of_our_lines(from_sdist: tuple[Path, list[str]]) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jvm import JAVA, java_tool, maven_class_path, require_spark
+from jvm import JAVA, TARGET, java_tool, maven_class_path, require_spark
 
 from kts.testing import KtsBroker
 
@@ -49,7 +49,7 @@ def test_the_readme_shows_python_and_shell() -> None:
 
 @pytest.mark.parametrize("code", JAVA_BLOCKS)
 def test_a_java_program_talks_to_a_broker_for_tests(code: str, tmp_path: Path) -> None:
-    jars = maven_class_path(JAVA / "pom.xml", JAVA / "target")
+    jars = maven_class_path(JAVA / "pom.xml", TARGET)
     (tmp_path / "Orders.java").write_text(code, encoding="utf-8")
     with KtsBroker() as broker:
         command = [java_tool("java"), "-cp", jars, "Orders.java", broker.bootstrap_servers]

@@ -209,3 +209,21 @@ def test_a_lookup_does_not_slow_down_with_the_length_of_the_zero_tail() -> None:
     index = TimeIndex(raw, 0)
     assert index.lookup(15) == (10, 1)
     assert time.perf_counter() - start < 1
+
+
+def test_a_slot_is_the_number_of_the_entry_that_a_lookup_finds(rng: random.Random) -> None:
+    for count in (0, 1, 3, 60):
+        entries = random_entries(rng, count)
+        for index, last in (
+            (TimeIndex(time_bytes(entries), BASE), 0),
+            (OffsetIndex(offset_bytes(entries), BASE), BASE),
+        ):
+            every = list(zip(*(column.tolist() for column in index.entries()), strict=True))
+            assert [index.entry(slot) for slot in range(count)] == every
+            for target in (*INT64, *range(last - 3, last + 10 * count + 25)):
+                slot = index.slot(target)
+                assert slot == sum(key <= target for key, _ in every) - 1
+                assert slot < 0 or index.entry(slot) == index.lookup(target)
+            for wrong in (-1, count, 2**63 - 1):
+                with pytest.raises(IndexError, match=f"slot: expected one of {count} entries"):
+                    index.entry(wrong)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from appending import CODECS, GENERATIONS, START, append, produced, refusal, times, topic
+from appending import CODECS, GENERATIONS, NOW, START, append, produced, refusal, times, topic
 from generate import Rec
 
+import kts
 from kts.config import LogConfig
 from kts.validator import validate_follower
 
@@ -92,3 +93,31 @@ def test_a_follower_finds_the_greatest_of_them(rng: random.Random) -> None:
     data = produced(rng, 1, 0, NEGATIVE)
     assert validate_follower(data, end_offset=0, config=allowing(1)).max_timestamp_ms == -5
     assert validate_follower(data, end_offset=0, config=topic(1)).max_timestamp_ms == -1
+
+
+EXTREMES = (-(2**63), -(2**63) + 1, -(2**62), -2, 0, 1, NOW, 2**62, 2**63 - 2, 2**63 - 1)
+LIMITS = (0, 1, NOW, 2**63 - 2, 2**63 - 1)
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_limits_hold_for_times_and_clocks_that_are_farthest_from_each_other(
+    generation: str, codec: int, rng: random.Random
+) -> None:
+    """A difference that wraps around, as Java's does, lets the worst times pass; 2^63-1 is no limit."""
+    magic = 1 if generation == "0.10.2" else 2
+    for time in EXTREMES:
+        data = produced(rng, magic, codec, [Rec(0, time, b"k", b"v")])
+        for limit in LIMITS:
+            settings: dict[str, int] = {"message_timestamp_difference_max_ms": limit}
+            before = after = limit
+            if generation == "3.9" and rng.random() < 0.7:
+                before, after = rng.choice([(limit, 2**63 - 1), (2**63 - 1, limit)])
+                settings = {"message_timestamp_before_max_ms": before, "message_timestamp_after_max_ms": after}
+            config = topic(magic, generation=generation, **settings)
+            for now in EXTREMES:
+                behind, ahead = now - time, time - now
+                if (before == 2**63 - 1 or behind <= before) and (after == 2**63 - 1 or ahead <= after):
+                    append(data, config, now_ms=now)
+                else:
+                    assert isinstance(refusal(data, config, now_ms=now), kts.InvalidTimestampError), (time, now)

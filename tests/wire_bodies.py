@@ -9,7 +9,7 @@ from typing import Any, cast
 from kts.broker import wire
 from kts.broker.wire.messages import MESSAGES, Field, Message
 
-SIZES = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
+SIZES = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8}
 Number = Callable[[random.Random, Field], int]
 TEXTS = ["", "a", "topic-1", "Grüße", "日本語", "🎈 balloon", "x" * 127, "y" * 128, "z" * 300, "\x00"]
 
@@ -29,6 +29,8 @@ def label(message: Message, version: int, is_response: bool) -> str:
 def any_number(rng: random.Random, field: Field) -> int:
     """Of an integer field: its ends, what is around zero, and anything."""
     bits = 8 * SIZES[field.type] - 1
+    if field.type == "uint16":
+        return rng.choice([0, 1, 2**16 - 1, rng.randrange(2**16)])
     return rng.choice([0, 1, -1, 2**bits - 1, -(2**bits), rng.randrange(-(2**bits), 2**bits)])
 
 

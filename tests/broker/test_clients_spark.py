@@ -17,7 +17,7 @@ from client_librdkafka import Confluent
 from client_places import Place, place
 from client_records import APPEND, NOON_MS, make
 from clients import PATIENCE_S
-from jvm import JAVA, maven_class_path, require_spark
+from jvm import JAVA, TARGET, maven_class_path, require_spark
 
 SPARK = "4.0.0"  # the newest release whose Kafka source is published is often older than the newest pyspark
 PARTITIONS, RECORDS = 3, 2000
@@ -76,8 +76,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_directory(
     broker: Place, tmp_path: Path, rng: random.Random
 ) -> None:
-    jars = maven_class_path(JAVA / "clients" / f"spark-{SPARK}.xml", JAVA / "target" / f"clients-spark-{SPARK}")
-    packages = pyspark(JAVA / "target" / f"pyspark-{SPARK}")
+    jars = maven_class_path(JAVA / "clients" / f"spark-{SPARK}.xml", TARGET / f"clients-spark-{SPARK}")
+    packages = pyspark(TARGET / f"pyspark-{SPARK}")
     client, newest = Confluent(), []
     broker.create("t", PARTITIONS, segment_bytes=50_000)
     broker.create("appended", PARTITIONS, message_timestamp_type=APPEND)

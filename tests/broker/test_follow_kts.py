@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runs import lines, run
 from follow_play import files, log_bytes
-from follow_serving import SMALL, KtsLeader, copying, known_topic_id, record_set
+from follow_serving import SMALL, KtsLeader, T, copying, known_topic_id, record_set
 
 import kts
 
@@ -207,6 +207,42 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(leader: KtsLeader, tmp_p
         assert copy.bytes == before
 
 
+# --- a second host's clock ------------------------------------------------------------------------
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("apart_ms", [-T, -12 * HOUR_MS, 12 * HOUR_MS, 10**12])
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_copy_by_another_clock_has_its_leaders_times_and_keeps_them_by_its_own(
+    tmp_path: Path, rng: random.Random, kind: str, apart_ms: int
+) -> None:
+    """As in Kafka: time limits are a leader's, whoever copies takes what it took; retention is each one's own."""
+    limits = {"message.timestamp.before.max.ms": str(6 * HOUR_MS), "message.timestamp.after.max.ms": str(6 * HOUR_MS)}
+    settings = {"message.timestamp.type": kind, "retention.ms": str(2 * HOUR_MS), **limits}
+    now = T + HOUR_MS
+    with KtsLeader(tmp_path / "leader", clock=lambda: now) as leader:
+        leader.broker.topics.create("t", 1, SMALL | settings)
+        leader.produce("t", rng, 40)
+        with copying(leader.address, tmp_path / "copy", "t", settings=settings, clock=lambda: now + apart_ms) as copy:
+            copy.fetcher.catch_up()
+            assert copy.bytes == log_bytes(leader.files("t")) and not copy.said
+            assert [copy.log.offset_for_timestamp(T + each * HOUR_MS) for each in range(4)] == [
+                leader.log("t").offset_for_timestamp(T + each * HOUR_MS) for each in range(4)
+            ]
+            kept = copy.log.log_end_offset
+            assert not leader.log("t").delete_old_segments()
+            gone = copy.log.delete_old_segments()
+            assert copy.log.log_end_offset == kept and bool(gone) == (apart_ms > 0)
+            late = record_set(rng)  # from the future for one, long gone for the other
+            if kind == "CreateTime":
+                with pytest.raises(kts.InvalidTimestampError):
+                    copy.log.append(late)
+            else:
+                assert copy.log.append(late).log_append_time_ms == now + apart_ms
+            leader.append("t", late)
+
+
 # --- a leader that goes away ----------------------------------------------------------------------
 
 
@@ -224,6 +260,54 @@ def test_a_leader_may_be_restarted_again_and_again(leader: KtsLeader, tmp_path: 
         copy.fetcher.catch_up()
         assert copy.bytes == log_bytes(leader.files("t"))
         assert copy.follower.truncations == 0
+
+
+def records_from(log: kts.Log, start: int) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = []
+    at = start
+    while records := log.read(at, 1 << 20, min_one_message=True).records:
+        table = kts.decode(records, ["offset", "key", "value", "createTimestamp"])
+        found += zip(*(column.to_pylist() for column in table.columns), strict=True)
+        at = int(table["offset"][-1].as_py()) + 1
+    return [record for record in found if int(str(record[0])) >= start]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_copy_is_its_leaders_log_after_any_story(
+    magic: int, leader: KtsLeader, tmp_path: Path, rng: random.Random
+) -> None:
+    """Appends, other histories, deletions, retention and restarts in any order, and rounds of fetching in between."""
+    leader.create("t", message_format_version=FORMATS[magic], file_delete_delay_ms="0")
+    version = {"message.format.version": FORMATS[magic]}
+
+    def trim() -> None:
+        log = leader.log("t")
+        log.advance_log_start_offset(rng.randint(log.log_start_offset, log.log_end_offset))
+
+    def restart() -> None:
+        leader.stop()
+        copy.fetcher.step()
+        leader.start()
+
+    def part() -> None:
+        log = leader.log("t")
+        another_history(leader, rng, rng.randint(log.log_start_offset, log.log_end_offset), rng.randrange(4))
+
+    def produce() -> None:
+        leader.produce("t", rng, rng.randrange(1, 6), magic=magic)
+
+    with copying(leader.address, tmp_path / "copy", "t", settings=version) as copy:
+        for _ in range(25):
+            rng.choice(
+                [produce, produce, copy.fetcher.step, trim, lambda: leader.broker.topics.run_retention(), restart, part]
+            )()
+        produce()
+        copy.fetcher.catch_up()
+        theirs, ours = leader.log("t"), copy.log
+        assert ours.log_end_offset == theirs.log_end_offset
+        assert ours.log_start_offset == theirs.log_start_offset or magic < 2
+        assert records_from(ours, theirs.log_start_offset) == records_from(theirs, theirs.log_start_offset)
+    assert run("verify", tmp_path / "copy" / "t-0").exit_code == 0
 
 
 def test_connections_may_be_cut_at_any_byte(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:

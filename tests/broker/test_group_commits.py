@@ -392,7 +392,7 @@ def test_commits_of_transactions_count_when_they_are_committed(tmp_path: Path) -
         log.append(end(7, well=True), origin="coordinator")
         log.append(end(8, well=False), origin="coordinator")
         for piece_bytes in (1, 200, 2**20):
-            loaded = Loader().read(log, piece_bytes)
+            loaded = Loader().read(kts.open(tmp_path / "__consumer_offsets-0"), piece_bytes)
             found = {read_key(key): read_offset(value).offset for key, value in loaded.newest.items()}
             assert {key.group_id: offset for key, offset in found.items() if hasattr(key, "group_id")} == {
                 "plain": 1,

@@ -115,6 +115,37 @@ def test_a_size_that_no_request_has_closes_the_connection(target: Target, size: 
             assert client.is_closed()
 
 
+def http(method: bytes) -> bytes:
+    return method + b" /topics HTTP/1.1\r\nHost: rebound.example:9092\r\nContent-Type: text/plain\r\n"
+
+
+SPOKEN = [http(method) for method in (b"POST", b"GET", b"PUT", b"HEAD", b"OPTIONS", b"PATCH", b"CONNECT")]
+SPOKEN += [b"\r\n" + http(b"POST"), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+# ClientHello of 512 bytes: what lies where an API key does is that of Fetch.
+SPOKEN += [bytes((22, 3, minor, 2, 0, 1, 0, 1, 252, 3, 3)) + bytes(32) for minor in (1, 3)]
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+def test_a_browser_is_hung_up_on_and_no_request_is_read_out_of_what_it_says(target: Target, spoken: bytes) -> None:
+    """A page whose name is bound to a loopback address (DNS rebinding) sends any body, but behind headers."""
+    names = [{"name": "rebound", "num_partitions": 1, "replication_factor": 1}]
+    for gap in range(4):
+        with RawClient(target.address) as client:
+            frame = client.request(ApiKey.CREATE_TOPICS, 0, {"topics": names, "timeout_ms": 1000})
+            head = spoken + b"Content-Length: %d\r\n\r\n" % (200 * len(frame)) + b" " * gap
+            with contextlib.suppress(ConnectionError):
+                client.send(head + 200 * frame)
+            assert client.is_closed()
+    with RawClient(target.address) as client:
+        found = client.ask(ApiKey.METADATA, 1, {"topics": None})["topics"]
+        assert "rebound" not in {topic["name"] for topic in found}
+
+
+def test_no_text_names_an_api() -> None:
+    """So nothing that begins with a line of text is a request, however large a request may be by the settings."""
+    assert max(wire.SERVED) < int.from_bytes(b"\t\t", "big")
+
+
 def test_large_requests_that_carry_no_records_are_refused_by_their_size(target: Target) -> None:
     for api_key in (ApiKey.METADATA, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.API_VERSIONS):
         with RawClient(target.address) as client:

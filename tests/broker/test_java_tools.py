@@ -36,6 +36,9 @@ def test_kafkas_tools_work_as_with_a_real_broker(tmp_path: Path, version: str) -
                 about_offsets(tools, broker, tmp_path)
                 about_groups(tools, broker)
                 about_the_broker(tools, broker)
+                about_log_dirs_and_producers(tools, broker)
+                about_replicas(tools, tmp_path)
+                about_what_there_is_not(tools)
         finally:
             thread.stop()
 
@@ -73,6 +76,15 @@ def about_configs(tools: JavaTools) -> None:
     tools.run(CONFIGS, *node, "--alter", "--add-config", "log.retention.ms=999999")
     assert "DYNAMIC_BROKER_CONFIG:log.retention.ms=999999" in tools.run(CONFIGS, *node, "--describe")
     tools.run(CONFIGS, *node, "--alter", "--delete-config", "log.retention.ms")
+    tools.run(CONFIGS, *node, "--alter", "--add-config", "log.cleaner.threads=2")
+    all_of_them = tools.run(CONFIGS, *node, "--describe", "--all")
+    assert (
+        "  log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.cleaner.threads=2" in all_of_them
+    )
+    assert "  ssl.key.password=null sensitive=true" in all_of_them
+    assert f"  listeners=PLAINTEXT://{tools.bootstrap} " in all_of_them
+    assert len(all_of_them.splitlines()) > 310
+    tools.run(CONFIGS, *node, "--alter", "--delete-config", "log.cleaner.threads")
 
 
 def about_offsets(tools: JavaTools, broker: Broker, folder: Path) -> None:
@@ -94,6 +106,54 @@ def about_offsets(tools: JavaTools, broker: Broker, folder: Path) -> None:
     assert "partition: a-1\tlow_watermark: 2" in said
     assert "partition: a-2\terror: org.apache.kafka.common.errors.OffsetOutOfRangeException" in said
     assert tools.run(OFFSETS, "--topic", "a", "--time", "earliest").split()[1] == "a:1:2"
+
+
+def about_log_dirs_and_producers(tools: JavaTools, broker: Broker) -> None:
+    topic = broker.topics.get("a")
+    assert topic is not None
+    rows = {"timestamp": [T], "value": [b"v"]}
+    topic.partitions[2].append(kts.encode(rows, producer_id=31, producer_epoch=4, base_sequence=0))
+    said = tools.run(TOOLS + "LogDirsCommand", "--describe", "--topic-list", "a,none").splitlines()
+    [told] = json.loads(said[-1])["brokers"]
+    [found] = told["logDirs"]
+    assert (told["broker"], found["logDir"], found["error"]) == (1, broker.topics.directory, None)
+    sizes = {each["partition"]: each["size"] for each in found["partitions"]}
+    assert sizes == {f"a-{index}": one.log.size_bytes for index, one in topic.partitions.items()}
+    transactions = TOOLS + "TransactionsCommand"
+    said = tools.run(transactions, "describe-producers", "--topic", "a", "--partition", 2)
+    assert fields(said, "31") == [["31", "4", "-1", "0", str(T), "None"]]
+    for asked in (["list"], ["find-hanging", "--broker-id", 1]):
+        assert len(tools.run(transactions, *asked).strip().splitlines()) == 1  # a head and nothing below it
+    code, said = tools.ask(transactions, "describe", "--transactional-id", "x")
+    assert (code, "the ID could not be found" in said) == (1, True)
+
+
+def about_replicas(tools: JavaTools, folder: Path) -> None:
+    reassign, asked_for = TOOLS + "reassign.ReassignPartitionsCommand", folder / "reassign.json"
+    asked = ["--reassignment-json-file", asked_for]
+    partitions = [{"topic": "a", "partition": index, "replicas": [1]} for index in range(3)]
+    asked_for.write_text(json.dumps({"partitions": partitions, "version": 1}), encoding="utf-8")
+    assert "No partition reassignments found." in tools.run(reassign, "--list")
+    assert "Successfully started partition reassignments for a-0,a-1,a-2" in tools.run(reassign, *asked, "--execute")
+    assert len(re.findall("Reassignment of partition a-. is completed.", tools.run(reassign, *asked, "--verify"))) == 3
+    assert "None of the specified partition reassignments are active." in tools.run(reassign, *asked, "--cancel")
+    elect = TOOLS + "LeaderElectionCommand"
+    assert not tools.run(elect, "--election-type", "preferred", "--all-topic-partitions").strip()
+    said = tools.run(elect, "--election-type", "unclean", "--topic", "a", "--partition", 1)
+    assert "Valid replica already elected for partitions a-1" in said
+    code, said = tools.ask(elect, "--election-type", "preferred", "--topic", "none", "--partition", 0)
+    assert (code, "UnknownTopicOrPartitionException" in said) == (1, True)
+
+
+def about_what_there_is_not(tools: JavaTools) -> None:
+    acls = ("kafka.admin." if tools.version.startswith("3") else TOOLS) + "AclCommand"
+    acl = ["--allow-principal", "User:a", "--operation", "Read", "--topic", "a"]
+    for asked in (["--list"], ["--add", *acl], ["--remove", "--force", *acl]):
+        code, said = tools.ask(acls, *asked)
+        assert (code, "SecurityDisabledException" in said) == (1, True)
+    code, said = tools.ask(TOOLS + "MetadataQuorumCommand", "describe", "--status")
+    assert code == 1
+    assert "UnsupportedVersionException: this broker has no metadata quorum" in said
 
 
 def about_groups(tools: JavaTools, broker: Broker) -> None:

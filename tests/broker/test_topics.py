@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faultfs import WRITING, Fault, FaultyOs
+from lives import in_place_of_os
 
 import kts
 from kts.broker.codes import ApiError
 from kts.broker.topics import Topics
-from kts.broker.topics.file import id_text
+from kts.broker.topics.file import TopicStore, id_text
+from kts.storage import files
 
 NOW = 1_700_000_000_000
 
@@ -217,9 +220,10 @@ def test_a_deletion_that_was_cut_short_is_finished_at_the_next_start(tmp_path: P
     clock = Clock()
     topics = Topics(tmp_path, {"log.segment.delete.delay.ms": 0}, clock)
     topics.create("t", 2)
-    path = tmp_path / "kts-topics.json"
-    path.write_text(path.read_text().replace('"deleted": false', '"deleted": true'))
     topics.abandon()
+    store = TopicStore(str(tmp_path))
+    store.content.topics["t"].deleted = True
+    store.write(["t"])
     with Topics(tmp_path, {"log.segment.delete.delay.ms": 0}, clock) as topics:
         assert topics.names() == []
         topics.delete_due()
@@ -318,11 +322,14 @@ def test_a_killed_directory_is_recovered_and_what_was_written_is_there(tmp_path:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_thousand_partitions_open_without_their_logs_and_with_bounded_descriptors(tmp_path: Path) -> None:
-    with Topics(tmp_path, {"max.open.logs": 10}) as topics:
+def test_a_thousand_partitions_open_without_their_logs_and_with_bounded_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "most_holders", lambda: 10)
+    with Topics(tmp_path) as topics:
         topics.create("t", 1000)
     before = len(os.listdir("/proc/self/fd"))
-    with Topics(tmp_path, {"max.open.logs": 10}) as topics:
+    with Topics(tmp_path) as topics:
         partitions = topics.partitions()
         assert len(partitions) == 1000
         assert not any(one.is_open for one in partitions)
@@ -334,9 +341,10 @@ def test_a_thousand_partitions_open_without_their_logs_and_with_bounded_descript
             assert partition.append(batch()).first_offset == 1
 
 
-def test_many_threads_make_write_and_delete_at_once(tmp_path: Path) -> None:
+def test_many_threads_make_write_and_delete_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "most_holders", lambda: 3)
     failures: list[BaseException] = []
-    with Topics(tmp_path, {"max.open.logs": 3, "log.segment.delete.delay.ms": 0}) as topics:
+    with Topics(tmp_path, {"log.segment.delete.delay.ms": 0}) as topics:
         shared = topics.create("shared", 4)
 
         def work(number: int) -> None:
@@ -386,8 +394,7 @@ def test_closed_topics_refuse_changes(tmp_path: Path) -> None:
 def test_a_change_that_could_not_be_written_is_not_made_by_a_later_one(tmp_path: Path) -> None:
     with Topics(tmp_path) as topics:
         topics.create("t", 1, {"retention.ms": "5"}).partitions[0].append(batch())
-        blocked = tmp_path / "kts-topics.json.tmp"
-        blocked.mkdir()
+        no_room = FaultyOs(str(tmp_path), Fault(1, WRITING, errno.ENOSPC, lasting=True))
         for change in (
             lambda: topics.delete("t"),
             lambda: topics.alter("t", {"retention.ms": "6"}),
@@ -395,9 +402,8 @@ def test_a_change_that_could_not_be_written_is_not_made_by_a_later_one(tmp_path:
             lambda: topics.add_partitions("t", 3),
             lambda: topics.create("u"),
         ):
-            with pytest.raises(kts.LogStorageError):
+            with in_place_of_os(no_room), pytest.raises(kts.LogStorageError):
                 change()
-        blocked.rmdir()
         topics.create("v")
     with Topics(tmp_path) as topics:
         assert topics.names() == ["t", "v"]

@@ -15,6 +15,8 @@ import pytest
 from broker_asking import Ask, Asked, Body, real
 from brokers import SETTINGS, STEADY
 from brokers import Broker as RealBroker
+from same_answers import Facts, comparable
+from same_answers import differences as compared
 
 import kts
 from kts.broker.broker import Broker
@@ -145,27 +147,106 @@ def test_settings_are_described_as_by_kafka(both: Both) -> None:
                 one["configs"] = sorted(one["configs"], key=lambda config: str(config["name"]))
             told.append(found)
         assert differences(*told) == []
-    for name, key in (("7", None), ("x", None)):
+    for name, key in (("7", None), ("x", None), ("--1", None), ("\u00b9", None), ("9" * 5000, None)):
         body = {"resources": [{"resource_type": 4, "resource_name": name, "configuration_keys": key}]}
         compare(both, ApiKey.DESCRIBE_CONFIGS, 4, body, "results")
 
 
 def test_what_the_broker_says_of_itself_kafka_says_too(both: Both) -> None:
-    body = {"resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}]}
-    told: list[dict[str, Body]] = [
+    """All of 3.9's settings, with their defaults: the real broker here was given some."""
+    asked = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    body = {"resources": [asked], "include_synonyms": True, "include_documentation": True}
+    theirs, ours = (
         {one["name"]: one for one in ask(ApiKey.DESCRIBE_CONFIGS, 4, body)["results"][0]["configs"]} for ask in both
-    ]
-    # Ours are for one machine and for tests; kts has names of its own; and what the real one was given here.
+    )
+    assert ours.keys() - theirs.keys() == {"cluster.id", "shipped.search"}
+    assert theirs.keys() <= ours.keys()
+    assert len(theirs) == 315
+
+    def default(one: Body) -> Body:
+        [value] = [each["value"] for each in one["synonyms"] if each["source"] == 5][:1] or [None]
+        return {"value": value, **{key: one[key] for key in ("config_type", "is_sensitive")}}
+
+    # Ours are for one machine and for tests.
     other = {"group.initial.rebalance.delay.ms", "offsets.topic.num.partitions", "offsets.topic.replication.factor"}
-    other |= {"queued.max.request.bytes", "auto.create.topics.enable", "log.retention.check.interval.ms", "broker.id"}
-    other |= {"advertised.listeners", "inter.broker.protocol.version", "max.open.logs", "shipped.search", "cluster.id"}
-    same = told[1].keys() - other
-    assert len(same) > 50
-    keys = ("value", "config_type", "is_sensitive")
-    ours, theirs = ({name: {key: one[name].get(key) for key in keys} for name in same} for one in told[::-1])
-    assert differences(theirs, ours) == []
-    changing = {name for name, one in told[1].items() if not one["read_only"]}
-    assert changing <= {name for name, one in told[0].items() if not one["read_only"]}
+    other |= {"queued.max.request.bytes", "node.id", "inter.broker.protocol.version", "advertised.listeners"}
+    wanted, found = ({name: default(one[name]) for name in theirs.keys() - other} for one in (theirs, ours))
+    assert differences(wanted, found) == []
+    alike = {name for name in theirs if theirs[name]["config_source"] == ours[name]["config_source"] == 5} - other
+    assert len(alike) > 280
+    assert {name: theirs[name]["value"] for name in alike} == {name: ours[name]["value"] for name in alike}
+    theirs_change, ours_change = (
+        {name for name, one in each.items() if not one["read_only"]} for each in (theirs, ours)
+    )
+    assert ours_change <= theirs_change
+    assert {name for name in theirs_change if name.startswith("log.cleaner.")} <= ours_change
+    for each in (theirs, ours):  # the words are each one's own
+        assert [name for name, one in each.items() if not one["documentation"]] == []
+
+
+def test_documentation_is_told_when_it_is_asked_for(both: Both) -> None:
+    for ask in both:
+        made(ask, new("documented"))
+    for version, asked in ((3, True), (4, True), (4, False)):
+        resource = {"resource_type": 2, "resource_name": "documented", "configuration_keys": None}
+        body = {"resources": [resource], "include_documentation": asked}
+        told = []
+        for ask in both:
+            configs = ask(ApiKey.DESCRIBE_CONFIGS, version, body)["results"][0]["configs"]
+            told.append({one["name"]: one["documentation"] is not None for one in configs})
+            assert set(told[-1].values()) == {asked}
+        assert told[0] == told[1]
+
+
+def test_the_cleaners_settings_are_changed_and_told_as_by_kafka(both: Both) -> None:
+    """1.4 s, in which the real broker hears of 30 changes: which values pass, and how Java writes numbers."""
+    asked = {
+        "log.cleaner.threads": ("2", "0", "-1", "x"),
+        "log.cleaner.io.max.bytes.per.second": ("1", "-1", "1e3", "12345678", "1e7", "0.0001", "NaN", "x"),
+        "log.cleaner.io.buffer.size": ("0", "-1", "2147483648"),
+        "log.cleaner.io.buffer.load.factor": (".5", "1.0", "two"),
+        "log.cleaner.dedupe.buffer.size": ("1048577", "1048576", "-5", "x"),
+        "log.cleaner.backoff.ms": ("0", "-1"),
+        "log.cleaner.min.cleanable.ratio": ("0.50", "2"),
+        "log.cleaner.enable": ("true",),
+    }
+    for name in asked:  # none of them is wrong because of another
+        for value in asked[name]:
+            told = []
+            for ask in both:
+                changed = alter_broker(ask, name, value, 0)
+                shown = settled(ask, name, value) if not changed else None
+                told.append((changed, shown))
+            assert told[0] == told[1], f"{name}={value}"
+        for ask in both:
+            alter_broker(ask, name, None, 1)
+            settled(ask, name, None)
+
+
+def alter_broker(ask: Ask, name: str, value: str | None, operation: int) -> int:
+    """The code that a change of a setting of node 1 is answered with."""
+    resource = {"resource_type": 4, "resource_name": "1"}
+    configs = [{"name": name, "config_operation": operation, "value": value}]
+    body = {"resources": [{**resource, "configs": configs}]}
+    return int(ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)["responses"][0]["error_code"])
+
+
+def settled(ask: Ask, name: str, value: str | None) -> Body:
+    """A setting of node 1 once it is what it was set to: a broker hears of changes later than its controller."""
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": [name]}
+    until = time.monotonic() + 30
+    while True:
+        [one] = ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource], "include_synonyms": True})["results"][0][
+            "configs"
+        ]
+        changed = [each["value"] for each in one["synonyms"] if each["source"] == 2]
+        now, set_to = one["value"], one["synonyms"][0]["value"]
+        applied = now == set_to or str(float(now)) == str(float(set_to))
+        if changed == ([] if value is None else [value]) and applied:
+            given = [each for each in one["synonyms"] if each["source"] != 4]
+            return {key: one[key] for key in ("value", "read_only", "config_source", "config_type")} | {"given": given}
+        assert time.monotonic() < until, f"{name} is {one}, and was set to {value}"
+        time.sleep(0.01)
 
 
 def test_settings_are_changed_and_refused_as_by_kafka(both: Both) -> None:
@@ -190,6 +271,7 @@ def test_settings_are_changed_and_refused_as_by_kafka(both: Both) -> None:
         [resource("1", ("log.roll.hours", 0, "1"), kind=4)],
         [resource("1", ("log.segment.bytes", 0, "x"), kind=4)],
         [resource("9", ("log.segment.bytes", 0, "1000"), kind=4)],
+        [resource(name, ("log.segment.bytes", 0, "1000"), kind=4) for name in ("--1", "\u00b9", "9" * 5000)],
         [resource("", ("log.segment.bytes", 0, "100000"), kind=4)],
         [resource("1", ("log.segment.bytes", 0, "200000"), kind=4)],
     ]
@@ -213,6 +295,92 @@ def test_partitions_are_added_and_topics_deleted_as_by_kafka(both: Both) -> None
     compare(both, ApiKey.DELETE_TOPICS, 5, {"topic_names": names, "timeout_ms": 30_000}, "responses", texts=True)
     body = {"topics": [{"name": "gone2"}, {"name": "none"}, {"name": None}], "timeout_ms": 30_000}
     compare(both, ApiKey.DELETE_TOPICS, 6, body, "responses", texts=True)
+
+
+def test_requests_about_the_cluster_are_answered_as_by_kafka(both: Both) -> None:
+    """Every API of the cluster with what is right, what is wrong and what there is not, in every version of 3.9."""
+    for ask in both:
+        made(ask, new("whole", 2), new("other"))
+        rows = {"timestamp": [NOW, NOW + 1], "value": [b"v"] * 2}
+        for producer in (9, 700, 16, 1):
+            data = kts.encode(rows, producer_id=producer, producer_epoch=producer % 7, base_sequence=0)
+            partitions = [{"index": 0, "records": data}]
+            topic_data = [{"name": "whole", "partition_data": partitions}]
+            answer = ask(ApiKey.PRODUCE, 9, {"acks": -1, "timeout_ms": 9000, "topic_data": topic_data})
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+        coordinator_of_transactions(ask)
+    names = ("whole", "none", "other", "no/name", "")
+    acl = {"resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:a", "host": "*"}
+    acl |= {"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 3, "permission_type": 3}
+    acl |= {"resource_name_filter": "x", "principal_filter": None, "host_filter": None}
+    elected = [{"topic": name, "partitions": [1, 0, 7, 0, -1]} for name in names]
+    replicas = ([1], None, [], [1, 1], [2], [2, 1], [-1])
+    moved = [{"partition_index": index, "replicas": each} for each in replicas for index in (0, 9)]
+    asked: list[tuple[ApiKey, int, Body]] = [
+        *((ApiKey.DESCRIBE_ACLS, version, acl) for version in range(4)),
+        *((ApiKey.CREATE_ACLS, version, {"creations": [acl] * count}) for version in range(4) for count in (0, 2)),
+        *((ApiKey.DELETE_ACLS, version, {"filters": [acl] * count}) for version in range(4) for count in (0, 2)),
+        *(
+            (ApiKey.ELECT_LEADERS, version, {"election_type": kind, "topic_partitions": wanted})
+            for version in range(3)
+            for kind in (0, 1, 2, -1)
+            for wanted in ([], elected)
+        ),
+        (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": [{"name": name, "partitions": moved} for name in names]}),
+        (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": []}),
+        (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None}),
+        (
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            0,
+            {"topics": [{"name": one, "partition_indexes": [0]} for one in names]},
+        ),
+        (ApiKey.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": one, "partition_indexes": [1, 0, 7]} for one in names]}),
+        *((ApiKey.LIST_TRANSACTIONS, version, {"state_filters": ["Ongoing", "odd"]}) for version in (0, 1)),
+        (ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["x", "", "x"]}),
+        *(
+            (
+                ApiKey.DESCRIBE_QUORUM,
+                version,
+                {"topics": [{"topic_name": name, "partitions": [{"partition_index": 1}]}]},
+            )
+            for version in range(3)
+            for name in ("__cluster_metadata", "whole")
+        ),
+    ]
+    for api, version, body in asked:
+        told = [comparable(ask(api, version, {"timeout_ms": 30_000, **body}), Facts(), True) for ask in both]
+        found = [str(each) for each in compared(*told) if not each.path.endswith("error_message")]
+        assert found == [], f"{api.name} {version} {body}"
+    for version in range(5):
+        wanted = [{"topic": name, "partitions": [1, 0, 0, 7]} for name in names]
+        for topics in (wanted, [], None):
+            told = [
+                comparable(sized(ask(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})), Facts(), True)
+                for ask in both
+            ]
+            assert [str(each) for each in compared(*told)] == [], f"{version} {topics}"
+            assert (told[1]["results"][0]["topics"] == []) is (topics == [])
+
+
+def sized(answer: Body) -> Body:
+    """Without the topics of Kafka's own, and of transactions that only a real broker has."""
+    for result in answer["results"]:
+        result["topics"] = [one for one in result["topics"] if not one["name"].startswith("__")]
+    return answer
+
+
+def coordinator_of_transactions(ask: Ask) -> None:
+    """Until the broker coordinates transactions; the real one makes a topic first."""
+    until = time.monotonic() + 60
+    body = {"key_type": 1, "coordinator_keys": ["x"]}
+    while ask(ApiKey.FIND_COORDINATOR, 4, body)["coordinators"][0]["error_code"]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    while (
+        ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["x"]})["transaction_states"][0]["error_code"] != 105
+    ):
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 # --- the same sequences -----------------------------------------------------------------------------

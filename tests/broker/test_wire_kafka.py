@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jvm import JAVA, java_tool, maven_class_path
+from jvm import JAVA, TARGET, java_tool, maven_class_path
 from wire_bodies import decoded, every_layout, filled, frame_of, label, random_body
 
 from kts.broker.wire.messages import MESSAGES, Field, Message
@@ -26,13 +26,15 @@ Item = tuple[Message, int, bool, Sequence[Field], dict[str, Any] | None]
 # What 4.3.1 and 3.9.2 know of the table's layouts, and what the newest version of 3.9 and the oldest of 4 leave out.
 NEW_TO_4 = {"PRODUCE": 11, "FETCH": 17, "LIST_OFFSETS": 9, "METADATA": 12, "OFFSET_COMMIT": 9, "OFFSET_FETCH": 9}
 NEW_TO_4 |= {"DESCRIBE_GROUPS": 5, "INIT_PRODUCER_ID": 5, "DESCRIBE_CLUSTER": 1}
+NEW_TO_4 |= {"DESCRIBE_LOG_DIRS": 4, "ALTER_PARTITION_REASSIGNMENTS": 0, "LIST_TRANSACTIONS": 1}
 GONE_IN_4 = {"PRODUCE": 3, "FETCH": 4, "LIST_OFFSETS": 1, "OFFSET_COMMIT": 2, "OFFSET_FETCH": 1, "CREATE_TOPICS": 2}
 GONE_IN_4 |= {"DELETE_TOPICS": 1, "OFFSET_FOR_LEADER_EPOCH": 2, "DESCRIBE_CONFIGS": 1}
+GONE_IN_4 |= {"DESCRIBE_LOG_DIRS": 1, "DESCRIBE_ACLS": 1, "CREATE_ACLS": 1, "DELETE_ACLS": 1}
 
 
 def kafkas_answers(version: str, program: str, items: list[bytes], classes: Path) -> list[tuple[bytes, Any] | str]:
     """What a Java program of this folder says to each item: the bytes again and the JSON, or why not."""
-    jars = maven_class_path(FOLDER / f"clients-{version}.xml", JAVA / "target" / f"wire-{version}")
+    jars = maven_class_path(FOLDER / f"clients-{version}.xml", TARGET / f"wire-{version}")
     source = FOLDER / ("old" if program == "OldWireMessages" else "new") / f"{program}.java"
     subprocess.run([java_tool("javac"), "-cp", jars, "-d", str(classes), str(source)], check=True)
     java = [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}:{classes}"]

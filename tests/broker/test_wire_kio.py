@@ -22,14 +22,16 @@ from kts.broker.wire.messages import MESSAGES, Field
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 OLDEST_OF_KIO = {"PRODUCE": 3, "FETCH": 4, "LIST_OFFSETS": 1, "OFFSET_COMMIT": 2, "OFFSET_FETCH": 1, "CREATE_TOPICS": 2}
 OLDEST_OF_KIO |= {"DELETE_TOPICS": 1, "OFFSET_FOR_LEADER_EPOCH": 2, "DESCRIBE_CONFIGS": 1}
+OLDEST_OF_KIO |= {"DESCRIBE_LOG_DIRS": 1, "DESCRIBE_ACLS": 1, "CREATE_ACLS": 1, "DELETE_ACLS": 1}
 
 
 def number(rng: random.Random, field: Field) -> int:
-    """For kio an error code must be one of Kafka's, and a time -1 or one that Python's datetime has."""
+    """For kio an error code must be one of Kafka's, and a time one that Python's datetime has, or most often -1."""
     if field.name.endswith("error_code"):
         return int(rng.choice(list(ErrorCode)))
     is_time = field.type == "int64" and ("timestamp" in field.name or field.name.endswith("_ms"))
-    return rng.choice([-1, 0, 1, rng.randrange(2**40), 253_402_300_799_000]) if is_time else any_number(rng, field)
+    never = [] if field.name == "transaction_start_time_ms" else [-1]
+    return rng.choice([*never, 0, 1, rng.randrange(2**40), 253_402_300_799_000]) if is_time else any_number(rng, field)
 
 
 def same(fields: Sequence[Field], version: int, body: dict[str, Any], theirs: Any) -> bool:

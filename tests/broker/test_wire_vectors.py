@@ -251,7 +251,7 @@ def test_the_header_of_a_version_that_is_not_served_can_be_read() -> None:
     assert wire.decode_request_header(frame) == (18, 99, 5, "c")
     with pytest.raises(UnsupportedVersionError, match="expected version 0 to 4 of API_VERSIONS, found 99"):
         wire.decode_request(frame)
-    with pytest.raises(UnsupportedVersionError, match=r"expected an API key of \[0, 1, 2, .*, 60\], found 4"):
+    with pytest.raises(UnsupportedVersionError, match=r"expected an API key of \[0, 1, 2, .*, 66\], found 4"):
         wire.decode_request(memoryview(b("0004 0000 00000005 0001 63")))
 
 

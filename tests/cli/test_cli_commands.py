@@ -171,7 +171,7 @@ def test_offset_for_answers_as_the_broker_did(writable: Callable[[Golden], Golde
 def test_offset_for_explains_itself() -> None:
     path = ORDERS.partition_dir("orders-0")
     said = run("offset-for", path, "--time", "2026-09-08T10:00", "--explain").stdout
-    assert "2 segments' time indexes end before that time" in said
+    assert "2 segments end before that time" in said
     assert "00000000000000001363.log" in said
     assert "offset 1,375, its own time is 2036-09-04T10:20:21.245Z" in said
     older = sum(r.offset > 1375 and r.timestamp < 1_788_861_600_000 for r in ORDERS.expected("orders-0"))

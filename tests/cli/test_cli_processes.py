@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from cli_runs import KTS, process, run
+from cli_pipes import Case, outcomes
+from cli_runs import KTS, on_a_terminal, process, run
 from support import golden
 
 import kts
@@ -56,25 +57,60 @@ def test_exit_codes_are_those_of_the_help(tmp_path: Path) -> None:
     assert done.returncode == 2 and "no partition directories" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["dump", "--format", "jsonl"],
-        ["dump", "--format", "csv"],
-        ["dump", "--format", "parquet"],
-        ["dump", "--format", "arrow"],
-        ["batches", "--json"],
-    ],
-    ids=" ".join,
-)
-def test_a_closed_pipe_ends_quietly(arguments: list[str], long_log: Path) -> None:
-    with subprocess.Popen([*KTS, *arguments, str(long_log)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stdout is not None and running.stderr is not None
-        assert running.stdout.read(100)
-        running.stdout.close()
-        said = running.stderr.read()
-        assert running.wait(60) == 0
-    assert said == b""
+PARTITION = ORDERS / "orders-0"
+PRINTING = [
+    ["--help"],
+    ["--version"],
+    ["dump", "--help"],
+    ["ls", ORDERS],
+    ["ls", ORDERS, "--json"],
+    *(["dump", ORDERS, "--format", kind] for kind in ("table", "jsonl", "csv", "parquet", "arrow")),
+    *(["dump", PARTITION, "--limit", 3, "--format", kind] for kind in ("jsonl", "csv", "parquet", "arrow")),
+    ["batches", ORDERS],
+    ["batches", ORDERS, "--json"],
+    ["stats", ORDERS],
+    ["stats", ORDERS, "--json"],
+    ["offset-for", PARTITION, "--time", "2026-09-08", "--explain"],
+    ["verify", ORDERS],
+    ["truncate", PARTITION, "--to-offset", 3],
+    ["reindex", ORDERS, "--json"],
+    ["retention", ORDERS, "--json"],
+    ["plot", ORDERS, "-o", "-", "--format", "svg"],
+]
+
+
+def test_a_closed_pipe_ends_every_command_quietly() -> None:
+    """Three seconds: every command that prints, each with a reader that leaves before the first byte and behind some,
+    the formats of `dump` also behind what fits all buffers and with Python's stdout unbuffered. Python ends with 120
+    where it cannot write at its own end what is left."""
+    commands = [[str(argument) for argument in arguments] for arguments in PRINTING]
+    cases: list[Case] = [(command, read, "stdout") for command in commands for read in (0, 100)]
+    dumps: list[Case] = [(command, 20_000, "stdout") for command in commands if command[0] == "dump"]
+    found = outcomes(cases + dumps) + outcomes(dumps, PYTHONUNBUFFERED="1")
+    for (command, read, _), (code, said) in zip(cases + dumps + dumps, found, strict=True):
+        assert code == 0, (command, read, code, said)
+        assert not re.search("Traceback|Exception|Error|Broken|kts:", said), (command, read, said)
+
+
+def test_nobody_who_reads_stderr_changes_nothing(tmp_path: Path) -> None:
+    """Half a second: exit codes and output are as they are with a reader of what is said there."""
+    (tmp_path / "t-0").mkdir()
+    sound = kts.encode({"value": [b"x"]})
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(sound + b"\0" * 100)
+    output = tmp_path / "out.jsonl"
+    skipping = ["dump", str(tmp_path / "t-0"), "--on-error", "skip", "-o", str(output)]
+    found = outcomes([(["dump"], 0, "stderr"), (["dump", "missing-0"], 0, "stderr"), (skipping, 0, "stderr")])
+    assert found == [(2, ""), (3, ""), (0, "")]
+    assert len(output.read_bytes().splitlines()) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_what_stdout_cannot_take_is_an_error(tmp_path: Path) -> None:
+    for arguments in (["--help"], ["ls", ORDERS], ["dump", ORDERS, "--format", "parquet"], ["dump", ORDERS]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([*KTS, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode == 3, (arguments, done.stderr)
+        assert done.stderr.startswith(b"kts: ") and b"No space left" in done.stderr and done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -150,27 +186,6 @@ def test_a_written_file_replaces_the_old_one_and_follows_links(tmp_path: Path) -
     assert real.stat().st_mode & 0o777 == 0o666 & ~mask
     assert process("dump", ORDERS, "--limit", 3, "--format", "csv", "-o", "/dev/null").returncode == 0
     assert process("dump", ORDERS, "-o", tmp_path / "no" / "x.csv").returncode == 2
-
-
-def on_a_terminal(*arguments: object) -> tuple[str, int]:
-    """What a command shows when both its outputs are a terminal."""
-    master, slave = pty.openpty()
-    environment = os.environ | {"COLUMNS": "160", "TERM": "xterm"}
-    command = [*KTS, *(str(argument) for argument in arguments)]
-    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as running:
-        os.close(slave)
-        shown = b""
-        while True:
-            try:
-                part = os.read(master, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            shown += part
-        code = running.wait(60)
-    os.close(master)
-    return shown.decode("utf-8", "replace"), code
 
 
 def test_a_terminal_gets_tables_and_progress_and_no_binary(long_log: Path, tmp_path: Path) -> None:

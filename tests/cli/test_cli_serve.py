@@ -182,7 +182,32 @@ def test_few_descriptors_are_enough_and_a_lack_of_them_is_told_in_few_lines(tmp_
         with RawClient(broker.address) as client:
             assert client.produce("t0", batch([b"3"]))["error_code"] == 0
         assert broker.stop() == 0
-        assert len(broker.said().splitlines()) < 1000
+        said = [line for line in broker.said().splitlines() if "ulimit -n" in line]
+        assert said == ["kts: no file or connection can be opened: the limit is 64 open files, `ulimit -n` raises it"]
+        assert len(broker.said().splitlines()) < 10
+
+
+def test_a_broker_that_starts_with_few_descriptors_says_so_and_serves_a_log_of_more_segments(tmp_path: Path) -> None:
+    """Starts a process: the limit is one of the process."""
+    import resource
+
+    log = kts.Log(tmp_path / "data" / "t-0", {"segment.bytes": 200, "retention.ms": -1})
+    for _ in range(150):
+        log.append(batch([b"v" * 100]))
+    assert len(log.segments) == 150
+    log.abandon()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+    with contextlib.ExitStack() as stack:
+        try:
+            broker = stack.enter_context(serve(tmp_path / "data"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        with RawClient(broker.address) as client:
+            assert client.produce("t", batch([b"1"]))["base_offset"] == 150
+        assert broker.descriptors() < 40
+        assert broker.stop() == 0
+    assert "32 connections at most: the limit is 64 open files, `ulimit -n` raises it" in broker.said()
 
 
 def test_groups_that_cannot_be_read_are_told(tmp_path: Path) -> None:

@@ -191,7 +191,12 @@ def check_opening(
         assert kts.decode(log.read(end, 1000).records, ["offset"]).column(0).to_pylist() == [end]
     log.close()
     with open_damaged(path, shape, end, True) as again:
-        assert (again.log_end_offset, again.recovered) == (end + 1, [])
+        assert again.log_end_offset == end + 1
+        # Where the end of a closed segment is missing, each opening says so: the index that knows it is kept.
+        still = {
+            Path(one.path).name for one in again.recovered if "the end of the segment is missing" in str(one.reason)
+        }
+        assert still == {Path(one.path).name for one in again.recovered} <= {one.file for one in damages}
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -256,6 +261,26 @@ def test_what_is_appended_behind_a_damaged_tail_can_be_read_also_with_the_marker
     assert list(verify(tmp_path / "t-0")) == []
 
 
+def test_what_a_start_cuts_after_a_clean_stop_is_kept_aside(tmp_path: Path) -> None:
+    """It reached the disk once: what is sound behind the damage can still be taken from there."""
+    whole = b"".join(lone_batch(offset) for offset in range(0, 20, 2))
+    at = 6 * len(lone_batch(0)) + 8
+    damaged = whole[:at] + b"\x7f" + whole[at + 1 :]
+    shape = replace(random_logs.shape(random.Random(5)), per_batch=True)
+    for clean in (True, False):
+        path = tmp_path / str(clean) / "t-0"
+        put(path, {f"{0:020}.log": damaged, f"{0:020}.index": b"", f"{0:020}.timeindex": b""})
+        with open_damaged(path, shape, 0, clean) as log:
+            [cut] = [one for one in log.recovered if one.bytes_cut]
+        kept = [file for file in path.iterdir() if ".aside-" in file.name]
+        if clean:
+            assert [str(file) for file in kept] == [cut.aside] and cut.position == at - 8
+            assert (path / f"{0:020}.log").read_bytes() + kept[0].read_bytes() == damaged
+            assert [row[0] for row in scanned(kept[0])] == list(range(14, 20))
+        else:  # a torn write, as far as anybody knows
+            assert kept == [] and cut.aside is None
+
+
 def test_damage_at_the_front_of_the_active_segment_refuses_no_append(tmp_path: Path) -> None:
     whole = b"".join(lone_batch(offset) for offset in range(0, 20, 2))
     last = len(whole) - len(lone_batch(18))
@@ -266,3 +291,22 @@ def test_damage_at_the_front_of_the_active_segment_refuses_no_append(tmp_path: P
         assert (log.recovered, log.log_end_offset) == ([], 20)
         assert log.append(lone_batch(0)).first_offset == 20
     assert [violation.position for violation in verify(tmp_path / "t-0") if violation.kind == "batch"] == [0]
+
+
+@pytest.mark.parametrize("indexed", [0, 3])
+def test_an_offset_of_a_damaged_header_gets_into_no_index(tmp_path: Path, indexed: int) -> None:
+    """It would lie beyond the log's end: the next start would cut the sound batches behind the damage as a bad tail."""
+    parts = [lone_batch(offset) for offset in range(0, 20, 2)]
+    at = 5 * len(parts[0])
+    damaged = bytearray(b"".join(parts))
+    damaged[at + 23 : at + 27] = (2**24).to_bytes(4, "big")  # the last offset delta
+    damaged[at + 35 : at + 43] = (NOW_MS - 1).to_bytes(8, "big")  # the greatest timestamp
+    places = b"".join((2 * n + 1).to_bytes(4, "big") + (n * len(parts[0])).to_bytes(4, "big") for n in (3, 9))
+    times = (indexed * 2 + 1).to_bytes(8, "big") + (indexed * 2 + 1).to_bytes(4, "big") if indexed else b""
+    put(tmp_path / "t-0", {f"{0:020}.log": damaged, f"{0:020}.index": places, f"{0:020}.timeindex": times})
+    shape = replace(random_logs.shape(random.Random(5)), per_batch=True)
+    for end in (20, 22, 24):
+        with open_damaged(tmp_path / "t-0", shape, end, clean=True) as log:
+            assert (log.recovered, log.log_end_offset) == ([], end)
+            assert log.append(lone_batch(0)).first_offset == end
+            assert all(one.time_index.last_offset < end for one in log.segments)

@@ -129,6 +129,19 @@ def test_10_000_queries_over_100_logs_that_kts_wrote_find_what_a_linear_scan_fin
     assert asked >= 10_000 and asked / 4 < hits
 
 
+def test_the_greatest_timestamp_may_be_the_least_there_is(tmp_path: Path) -> None:
+    least = kts.encode({"value": [b"x"], "timestamp": [INT64[0]]})
+    for first in (b"", kts.encode({"value": [b"y"], "timestamp": [INT64[0]]})):
+        (tmp_path / "t-0").mkdir(exist_ok=True)
+        (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(first)
+        moved = bytearray(least)
+        moved[7] = 1  # its base offset
+        (tmp_path / "t-0" / f"{1:020d}.log").write_bytes(moved)
+        log = kts.open(tmp_path / "t-0")
+        assert isinstance(log, kts.PartitionLog)
+        assert log.max_timestamp() == (INT64[0], 0 if first else 1)
+
+
 def test_an_explanation_counts_the_later_records_that_are_older(tmp_path: Path, rng: random.Random) -> None:
     for number in range(LOGS // 5):
         written = random_logs.write(rng, tmp_path / f"t-{number}", random_logs.shape(rng))

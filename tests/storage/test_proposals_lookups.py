@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import reference
-from support import golden, golden_partitions
+from support import Golden, golden, golden_partitions
 
 import kts
 from kts.storage.proposals.answers import ENTRY_BYTES
@@ -15,6 +16,7 @@ from kts.storage.proposals.comparing import lookups
 from kts.storage.proposals.shipped import Continuing, OneSegment
 
 ORDERS = golden("demo", "orders")
+ASKED = [(scenario, name) for scenario, name in golden_partitions() if scenario.offsets_for_times(name)][::2]
 PARTITIONS = [(str(scenario), scenario.partition_dir(name)) for scenario, name in golden_partitions()]
 
 
@@ -45,6 +47,35 @@ def test_every_lookup_finds_the_first_record_in_kafka_s_logs(rng: random.Random)
                     assert way.search(log, target).found == hit, (path, target, way.name)
                     asked += 1
     assert asked >= 600
+
+
+@pytest.mark.parametrize(("scenario", "name"), ASKED, ids=str)
+def test_the_one_segment_search_answers_as_the_broker_did(
+    scenario: Golden, name: str, writable: Callable[[Golden], Golden]
+) -> None:
+    said = scenario.offsets_for_times(name)
+    assert said is not None
+    log = kts.open(writable(scenario).partition_dir(name), log_start_offset=scenario.log_start_offset(name))
+    for query in said["queries"]:
+        answer = query["answer"]
+        expected = None if answer is None else (answer["timestamp"], answer["offset"])
+        assert OneSegment().search(log, query["query"]).found == expected, query
+
+
+@pytest.mark.parametrize(("scenario", "name"), golden_partitions(), ids=str)
+def test_a_search_for_the_time_of_an_index_entry_finds_the_first_record_of_that_time(
+    scenario: Golden, name: str
+) -> None:
+    # Brokers of 0.10 indexed the last of the records with one time.
+    path = scenario.partition_dir(name)
+    log = kts.open(path, log_start_offset=0)
+    times = {time for segment in log.segments for time in segment.time_index().entries()[0].tolist()}
+    records = [row for one in sorted(path.glob("*.log")) for row in reference.decode(one.read_bytes())]
+    ways = [way for way in lookups(log) if not isinstance(way, OneSegment)]
+    for target in sorted(time for time in times if time >= 0)[:8]:
+        hit = next(((r["timestamp"], r["offset"]) for r in records if r["timestamp"] >= target), None)
+        assert log.offset_for_timestamp(target) == hit
+        assert {way.name: way.search(log, target).found for way in ways} == {way.name: hit for way in ways}
 
 
 def test_an_answer_says_what_was_read_for_it() -> None:
