@@ -26,6 +26,12 @@ SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py $(wildcard 
 	tests/test_broker_converted.py tests/test_interop.py tests/test_java.py tests/test_lint.py tests/test_packaging.py \
 	tests/test_readme.py tests/test_stubs.py tests/test_verdicts_fresh.py tests/test_workflows.py \
 	tests/test_migration.py tests/test_testing.py tests/test_testing_plugin.py
+# What `make check` leaves out: the above but the command line, brokers, and what is tried by the thousand or measured.
+UNCHECKED := $(filter-out tests/cli tests/test_lint.py,$(SANITIZE_SKIPS)) tests/broker tests/cli/test_tour.py \
+	$(addprefix tests/storage/test_,crash_states.py cutting.py damage_at_rest.py full_disk.py interrupts.py kill.py \
+	log_readers.py log_search.py readers.py reading_beside_deletion.py write_faults.py write_faults_segment.py) \
+	$(addprefix tests/test_,allocation.py bombs.py consumers.py cost.py damage.py encode_reference.py fuzz_corpus.py \
+	leaks.py reference_agrees.py reference_kafka.py) $(wildcard tests/test_mutations_*.py tests/test_validator_m*.py)
 PYTEST_ARGS ?= -n 2 --dist loadfile --max-worker-restart 1 --timeout 600 --instafail
 BENCH_ARGS ?=
 
@@ -33,11 +39,12 @@ SECONDS ?= 60
 JOBS ?= 1
 FUZZ_ARGS ?=
 
-.PHONY: help ready run test bench lint sanitize fuzz clean
+.PHONY: help ready run check test bench lint sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make run       a tour over real Kafka data"
+	@echo "make check     lint and the quick tests, in a minute and a half"
 	@echo "make test      lint and all tests"
 	@echo "make bench     one table: kts against its peers and against the machine (BENCH_ARGS='--mib 4' is quicker)"
 	@echo "make lint      ruff and mypy"
@@ -87,6 +94,12 @@ test: lint
 	@echo "== tests"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# The test that plants faults for `make lint` runs it three times.
+check: lint
+	@echo "== quick tests"
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) $(UNCHECKED:%=--ignore=%) \
+		--deselect tests/test_lint.py::test_make_lint_passes_and_sees_what_is_wrong
+
 bench: ready
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
@@ -106,5 +119,5 @@ fuzz: ready
 		$(BIN)/python -P -m fuzz --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ_ARGS)
 
 clean:
-	rm -rf .venv build dist *.egg-info kts/*.so tests/java/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info kts/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 
 INTERRUPTED = 130
 
@@ -28,6 +29,7 @@ def main() -> None:
         # All files are closed and all workers have ended. To take the modules apart, as Python would, takes longer than
         # many a command.
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
+            with suppress(OSError, ValueError):  # a closed pipe, a full disk: end.code tells of it already
+                if stream is not None:
+                    stream.flush()
         os._exit(end.code)

@@ -17,6 +17,7 @@ from . import (
     decode,
     dump,
     encode,
+    growth,
     kafka_source,
     linear,
     memory,
@@ -63,6 +64,7 @@ PARTS: dict[str, Part] = {
     "timeindex": lambda report, s: timeindex.run(report, s.seed, s.rounds),
     "dump": lambda report, s: dump.run(report, 3 * s.bytes, s.seed, s.rounds),
     "spark": lambda report, s: spark.run(report, 4 * s.bytes, s.seed, s.rounds),
+    "growth": lambda report, s: growth.run(report, s.mib, s.output.parent / "growth.svg"),
     "broker": lambda report, s: wire_speed.run(report, 2 * s.bytes, s.rounds),
     "kafka": lambda report, s: kafka_source.run(report, 4 * s.bytes, s.seed, s.rounds),
 }
