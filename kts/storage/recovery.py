@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from kts.storage.rebuilding import Rebuilt, Rules, Visit, rebuild
 from kts.storage.shallow import Slices
 
@@ -67,7 +69,12 @@ def tail_fault(segment: LogSegment) -> str | None:
     for batches in slices:
         if not batches.all_sound():
             return "the CRC of a batch in the tail is wrong"
-        last = int(batches.column("lastOffset")[-1])
+        offsets = batches.column("lastOffset")  # which no CRC covers
+        if offsets[0] <= last or (np.diff(offsets) <= 0).any():
+            return "an offset in the tail is not above the one before it"
+        last = int(offsets[-1])
+        if not segment.fits(last):
+            return f"offset {last} does not fit into the segment"
     if slices.reason is not None:
         return slices.reason
     if index.entries and (index.last_offset > last or not index.trusts(index.entries - 1)):

@@ -367,3 +367,26 @@ def test_a_batch_that_lacks_its_first_bytes_is_cut_though_its_crc_is_right(gener
     path.write_bytes(b"\xff" * 8 + log[8:])  # -1 is no unknown offset, as that of a wrapper
     found = rebuilt(path, 0, generation=generation)
     assert (found.valid_bytes, found.reason) == (0, "expected an offset above -1, found -1")
+
+
+@pytest.mark.parametrize("damaged", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x01", b"\x00\x00\x7f\xff"], ids=bytes.hex)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_an_offset_that_no_crc_covers_stops_no_append_after_a_clean_stop(
+    magic: int, damaged: bytes, tmp_path: Path
+) -> None:
+    """The tail's offsets are checked too: above one another, and within the segment."""
+    path = tmp_path / "t-0"
+    one = kts.encode({"timestamp": [START_MS], "value": [b"one"]}, magic=magic)
+    config = {"message.format.version": "2.0" if magic == 2 else ("0.9.0", "0.10.2")[magic]}
+    with kts.Log(path, config) as log:
+        log.append(one)
+        log.append(one)
+    data = bytearray((path / f"{0:020}.log").read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4] = damaged
+    (path / f"{0:020}.log").write_bytes(data)
+    with kts.Log(path, config) as log:
+        (found,) = (one for one in log.recovered if one.bytes_cut)
+        assert (found.position, found.bytes_cut) == (len(data) // 2, len(data) // 2)
+        assert found.aside is not None and Path(found.aside).read_bytes() == data[len(data) // 2 :]
+        assert log.append(one).first_offset == 1
+        assert kts.decode(log.read(0, 1000).records, ["offset"]).column(0).to_pylist() == [0, 1]
