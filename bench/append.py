@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import kts
+from kts.codec.validate import validate
 from kts.config import LogConfig
-from kts.validator import validate
 
 from .corpora import START_MS, Corpus, corpora
 from .java import JavaLoop

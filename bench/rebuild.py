@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from kts.storage import files
-from kts.storage.recovery import Rules, rebuild
-from kts.storage.shallow import Slices
+from kts.segment import files
+from kts.segment.recovery import Rules, rebuild
+from kts.segment.shallow import Slices
 
 from .corpora import corpora
 from .table import Report, cpu_seconds, medians, reached

@@ -44,7 +44,7 @@ def base_offset(corpus: Corpus, position: int) -> int:
 @contextmanager
 def counting_log_bytes() -> Iterator[list[int]]:
     """The size of every read of a `.log` file in this process, one number a read."""
-    from kts.storage import files
+    from kts.segment import files
 
     sizes: list[int] = []
     real = {name: getattr(files.File, name) for name in ("read", "read_into")}
@@ -69,9 +69,9 @@ def counting_log_bytes() -> Iterator[list[int]]:
 
 def most_opened(partition: Path, records: int) -> int:
     """The most bytes that 1 % of the time opens, of ranges all over the log; the rows are checked."""
+    from kts.dataset.scan import read_piece
     from kts.spark.options import parse_options
     from kts.spark.planning import plan_tasks
-    from kts.storage.scan import read_piece
 
     length, most = records // 100, 0
     for number in range(RANGES):

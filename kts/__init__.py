@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kts.codec.columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
+from kts.codec.convert import convert
+from kts.codec.encode import encode
+from kts.dataset.partition import LogDirs, PartitionLog
+from kts.dataset.partition import open_path as open
+from kts.dataset.scan import scan
+
 from ._timeindex import OffsetIndex, TimeIndex
-from .columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
 from .config import LogConfig
-from .convert import convert
-from .encoding import encode
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .model import (
@@ -21,19 +25,16 @@ from .model import (
     TimestampType,
     TopicPartition,
 )
-from .storage.directory import LogDirs, PartitionLog
-from .storage.directory import open_path as open
-from .storage.scan import scan
 
 if TYPE_CHECKING:
-    from .storage.log import Log
+    from kts.log.log import Log
 else:
 
     def __getattr__(name: str) -> Any:
         """``Log`` is loaded when it is asked for: who only reads, as most commands do, starts sooner without it."""
         if name != "Log":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .storage.log import Log
+        from kts.log.log import Log
 
         globals()[name] = Log
         return Log

@@ -10,7 +10,7 @@
 
 #include "_records.h"
 
-enum kts_refusal { /* as in kts/validation/refusals.py */
+enum kts_refusal { /* as in kts/codec/refusals.py */
     KTS_FINE,
     KTS_BAD_SIZE,
     KTS_SIZE_OVERFLOW,

@@ -402,7 +402,7 @@ cdef int entry_header(const uint8_t* data, int64_t size, int64_t position, Entry
 # --- columns being filled ----------------------------------------------------------------------------
 
 cdef enum:
-    # columns, as positions in kts.columns.ALL_COLUMNS, then four of our own
+    # columns, as positions in kts.codec.columns.ALL_COLUMNS, then four of our own
     C_OFFSET, C_TIMESTAMP, C_TYPE, C_KEY, C_VALUE, C_HEADERS, C_MAGIC, C_CODEC, C_PID, C_EPOCH, C_SEQUENCE, C_LEADER
     C_TXN, C_CONTROL, C_POSITION, C_CREATE, C_BASE, C_DELTA, C_ATTRIBUTES, C_BASE_TS, C_MAX_TS
     C_IS_BATCH, C_SHALLOW, C_SIZE, C_CRC_OK
@@ -2620,7 +2620,7 @@ cdef class Appender:
     def append(self, buf, int64_t offset, int64_t now, int32_t epoch):
         """Analyse a set, look at its records, and keep it in place if that can be.
 
-        Returns the fields of ``kts.validator.Validated``; or the set where it was refused, is empty or is to be written
+        Returns the fields of ``kts.codec.validate.Validated``; or the set where it was refused, is empty or is to be written
         anew.
         """
         cdef AppendSet made = AppendSet.__new__(AppendSet)

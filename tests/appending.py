@@ -11,8 +11,8 @@ import pyarrow as pa
 from generate import Rec
 
 import kts
+from kts.codec.validate import Validated, validate
 from kts.config import LogConfig
-from kts.validator import Validated, validate
 
 NOW = 1_500_000_000_000
 START = 1000

@@ -9,7 +9,7 @@ from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.broker.request import Request
-from kts.storage.files import FileRange
+from kts.segment.files import FileRange
 
 Body = dict[str, Any]
 

@@ -12,7 +12,7 @@ from lives import in_place_of_os
 
 
 class CountingOs:
-    """Stands in for ``kts.storage.files.os``, and counts.
+    """Stands in for ``kts.segment.files.os``, and counts.
 
     Attributes
     ----------

@@ -99,7 +99,7 @@ def serve() -> None:
     import kts.broker.following.fetcher
     import kts.broker.following.leader_settings
     import kts.cli.follow
-    import kts.storage.log  # noqa: F401
+    import kts.log.log  # noqa: F401
 
     for line in sys.stdin:
         out, *arguments = json.loads(line)

@@ -17,7 +17,7 @@ from cli_runs import lines
 import kts
 from kts.broker.codes import ApiKey
 from kts.broker.following.client import Client as Wire
-from kts.storage.checkpoints import read_checkpoint
+from kts.segment.checkpoints import read_checkpoint
 
 T = 1_700_000_000_000
 PLAIN = {"enable.idempotence": "false"}

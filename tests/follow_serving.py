@@ -19,7 +19,7 @@ from kts.broker.following.client import Client
 from kts.broker.following.fetcher import Fetcher
 from kts.broker.following.follower import Follower
 from kts.broker.following.replica import topic_id_text
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 SMALL = {"segment.bytes": "4000", "index.interval.bytes": "200", "retention.ms": "-1"}
 QUIET = {"log.retention.check.interval.ms": 2**63 - 1, "auto.create.topics.enable": "false"}

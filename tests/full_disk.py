@@ -14,7 +14,7 @@ import resource
 import sys
 
 import kts
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 
 CYCLES = 20
 SEGMENT_BYTES = 100_000

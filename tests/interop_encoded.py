@@ -145,7 +145,7 @@ def _expected(rows: pa.RecordBatch, counts: Ints, facts: dict[str, Any]) -> pa.T
     times = np.where(append, row["time"], rows.column("timestamp").to_numpy())
     row["timestamp"] = np.where(magic == 0, -1, times)
     row["timestampType"] = np.where(magic == 0, -1, append)
-    schema = kts.decode(b"", [*kts.columns.DEFAULT_COLUMNS, "magic", "codec", *PRODUCER]).schema
+    schema = kts.decode(b"", [*kts.codec.columns.DEFAULT_COLUMNS, "magic", "codec", *PRODUCER]).schema
     arrays = [
         rows.column(field.name)
         if field.name in ("offset", "key", "value", "headers")

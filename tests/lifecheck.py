@@ -9,8 +9,8 @@ from crashdisk import Tree, read_tree, write_tree
 from lives import PARTITION, Entry, Facts, Life, shallow
 
 import kts
-from kts.storage.checkpoints import read_checkpoint
-from kts.storage.verify import CLEAN_SHUTDOWN, verify
+from kts.offline.verify import CLEAN_SHUTDOWN, verify
+from kts.segment.checkpoints import read_checkpoint
 
 
 def allowed(life: Life, done: int) -> list[Facts]:

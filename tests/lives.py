@@ -16,7 +16,7 @@ import pytest
 from faultfs import Fault, FaultyOs
 
 import kts
-from kts.storage import files
+from kts.segment import files
 
 PARTITION = "t-0"
 START_MS = 1_500_000_000_000

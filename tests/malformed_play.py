@@ -15,9 +15,9 @@ from raw_client import batch
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.network.dispatch import refusal
 from kts.broker.request import ConnectionClose, Request
 from kts.errors import InvalidRequestError, KtsError, LogStorageError, UnsupportedVersionError
+from kts.server.dispatch import refusal
 
 TOPICS = ("a", "topic-1")  # whose names the requests have
 WAITING = 200  # requests that may wait at a time: for members, for data

@@ -14,7 +14,7 @@ from oracle_errors import error_object
 from oracle_segment import FILES, damage
 
 import kts
-from kts.storage.log_segment import LogSegment
+from kts.segment.log_segment import LogSegment
 
 Answer = dict[str, Any]
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5

@@ -1,4 +1,4 @@
-"""Cases of the family segment, asked of kts.storage.log_segment: steps on one segment in a directory of its own."""
+"""Cases of the family segment, asked of kts.segment.log_segment: steps on one segment in a directory of its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from oracle_errors import error_object
 
 import kts
-from kts.storage.log_segment import LogSegment
-from kts.storage.recovery import recover
+from kts.segment.log_segment import LogSegment
+from kts.segment.recovery import recover
 
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # nothing is asked of the disk
 FILES = {"log": ".log", "index": ".index", "timeindex": ".timeindex"}

@@ -9,8 +9,8 @@ from typing import Any
 from oracle_errors import error_object
 
 import kts
+from kts.codec.validate import Rules, Validated, leader, rules_of
 from kts.config import MAX_MESSAGE_BYTES, LogConfig
-from kts.validator import Rules, Validated, leader, rules_of
 
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 import kts
+from kts.codec.validate import validate, validate_follower
 from kts.compression import CODEC_NAMES
 from kts.config import LogConfig
-from kts.validator import validate, validate_follower
 
 Call = Callable[[], Any]
 KINDS = [(magic, name) for magic in (0, 1, 2) for name in CODEC_NAMES if magic == 2 or name != "zstd"]

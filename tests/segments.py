@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kts
-from kts.storage.log_segment import LogSegment
+from kts.segment.log_segment import LogSegment
 
 START_MS = 1_500_000_000_000
 

@@ -21,7 +21,7 @@ from cli_runs import run
 from support import RECORD_COLUMNS, Golden, Row, goldens, row_from_json, rows
 
 import kts
-from kts.storage import checkpoints
+from kts.segment import checkpoints
 
 SETTINGS = {"enable.idempotence": "false"}
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kts
-from kts.columns import BATCH_COLUMNS
+from kts.codec.columns import BATCH_COLUMNS
 
 DAY = 86_400_000
 

@@ -18,11 +18,11 @@ import reference
 from cli_runs import lines, run
 
 import kts
+from kts.codec.validate import validate, validate_follower
 from kts.config import LogConfig
 from kts.errors import InvalidTimestampError, KtsError
-from kts.storage.log_segment import LogSegment
-from kts.storage.recovery import recover
-from kts.validator import validate, validate_follower
+from kts.segment.log_segment import LogSegment
+from kts.segment.recovery import recover
 
 NOW = 1_600_000_000_000
 OLD = -5_000_000  # 1969-12-31T22:36:40Z

@@ -20,7 +20,7 @@ import pytest
 import kts
 from kts import _codec
 from kts._timeindex import TimeIndex
-from kts.columns import ALL_COLUMNS
+from kts.codec.columns import ALL_COLUMNS
 
 THREADS = 8
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

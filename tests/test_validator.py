@@ -13,7 +13,7 @@ from generate import Rec, message
 
 import kts
 from kts import _codec
-from kts.validation.refusals import REASONS, REFUSALS
+from kts.codec.refusals import REASONS, REFUSALS
 
 N = NOW
 LAT = {"message_timestamp_type": "LogAppendTime"}

@@ -10,7 +10,7 @@ from appending import GENERATIONS, NOW, append, produced, topic
 from generate import Rec, message
 
 import kts
-from kts.validator import validate_follower
+from kts.codec.validate import validate_follower
 
 RECORDS = [Rec(i, NOW + time, b"k", b"v") for i, time in enumerate((5, 9, 1))]
 

@@ -12,8 +12,8 @@ from generate import Rec
 from guard import GuardedBuffer
 
 import kts
+from kts.codec.validate import validate_follower
 from kts.config import LogConfig
-from kts.validator import validate_follower
 
 ROUNDS = 4_000
 COMPRESSION = ("producer", "producer", "uncompressed", "lz4", "snappy")

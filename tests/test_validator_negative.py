@@ -9,8 +9,8 @@ from appending import CODECS, GENERATIONS, NOW, START, append, produced, refusal
 from generate import Rec
 
 import kts
+from kts.codec.validate import validate_follower
 from kts.config import LogConfig
-from kts.validator import validate_follower
 
 NEGATIVE = [Rec(i, time, b"k", b"v") for i, time in enumerate((-10, -1, -5, -(2**63)))]
 

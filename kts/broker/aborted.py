@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from kts.errors import CorruptIndexError, LogStorageError
-from kts.storage import files
-from kts.storage.transactions import AbortedTransaction, read_txn_index
+from kts.segment import files
+from kts.segment.transactions import AbortedTransaction, read_txn_index
 
 if TYPE_CHECKING:
     from kts import Log
-    from kts.storage.log_segment import LogSegment
+    from kts.segment.log_segment import LogSegment
 
 # Only the active segment's file changes.
 _known: WeakKeyDictionary[LogSegment, tuple[int, list[AbortedTransaction]]] = WeakKeyDictionary()

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kts.columns import decode, scan_batches
-from kts.convert import convert
-from kts.encoding import int64s
+from kts.codec.columns import decode, scan_batches
+from kts.codec.convert import convert
+from kts.codec.encode import int64s
 from kts.errors import CorruptRecordError, KtsError
 
 CHUNK_BYTES = 128 * 1024

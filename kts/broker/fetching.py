@@ -11,7 +11,7 @@ from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.epochs import UNDEFINED, check_leader_epoch, end_offset_for_epoch
 from kts.broker.turns import Turns
 from kts.errors import KtsError, LogClosedError, LogStorageError, OffsetOutOfRangeError
-from kts.storage.files import NO_DESCRIPTOR, FileRange
+from kts.segment.files import NO_DESCRIPTOR, FileRange
 
 if TYPE_CHECKING:
     from kts import Log

@@ -5,16 +5,16 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from kts.codec.convert import convert
+from kts.codec.validate import PRODUCER, target_codec
 from kts.compression import NONE, ZSTD
 from kts.config import LogConfig
-from kts.convert import convert
 from kts.errors import (
     CorruptRecordError,
     InvalidRecordError,
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
-from kts.validator import PRODUCER, target_codec
 
 _HEAD = struct.Struct(">qiibIh")  # base offset, length, leader epoch, magic, CRC, attributes
 _PRODUCER_ID_AT = 43

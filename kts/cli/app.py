@@ -16,7 +16,8 @@ from typing import Any
 
 import click
 
-from .. import __version__
+from kts import __version__
+
 from .codes import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE
 from .output import note, say
 from .terminal import shielded
@@ -84,7 +85,7 @@ class Commands(click.Group):
             ctx.exit(self._outcome(ctx))
 
     def _outcome(self, ctx: click.Context) -> int:
-        from ..errors import KtsError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+        from kts.errors import KtsError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
         try:
             with interruptible():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import numpy as np
 
-from ..errors import KtsError
+from kts.errors import KtsError
+
 from .codes import FINE, UNREADABLE
 from .inputs import json_option
 from .output import counted, note, print_json, progress, say
@@ -18,7 +19,7 @@ from .times import resolve
 from .writing import config_option, directory_argument, make_config, partition, writable_log
 
 if TYPE_CHECKING:
-    from ..storage.log import Log
+    from kts.log.log import Log
 
 ENCODINGS = ("base64", "utf8", "hex")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

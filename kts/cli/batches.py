@@ -13,8 +13,8 @@ from .output import note, print_table, sink
 from .times import show_time
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
-    from ..storage.segment import Segment
+    from kts.dataset.partition import PartitionLog
+    from kts.segment.segment import Segment
 
 TABLE_ROWS = 1000
 
@@ -60,7 +60,7 @@ def command(
 
 def limited(logs: Sequence[PartitionLog], left: int | None) -> Iterator[tuple[PartitionLog, Segment, Any]]:
     """Header scans of all segments, cut after ``left`` rows."""
-    from ..storage.stream import segment_batches
+    from kts.dataset.stream import segment_batches
 
     for log in logs:
         for segment, headers in segment_batches(log):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..compression import CODEC_NAMES
+from kts.compression import CODEC_NAMES
+
 from .inputs import filter_options, index_options, json_option, log_bytes, open_logs
 from .output import counted, note, print_json, print_table, progress, show_bytes
 
 if TYPE_CHECKING:
-    from ..storage.converting import Converted
-    from ..storage.directory import PartitionLog
+    from kts.dataset.partition import PartitionLog
+    from kts.offline.converting import Converted
 
 EPILOG = """\b
 Examples:
@@ -65,8 +66,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Convert a partition directory, a segment file, or all partitions of a log directory."""
-    from ..storage.converting import Format, aside, convert_partition, copy_beside
-    from ..storage.files import make_directory
+    from kts.offline.converting import Format, aside, convert_partition, copy_beside
+    from kts.segment.files import make_directory
 
     if level is not None and compression in (None, "none"):
         raise click.UsageError("--level needs a --compression")
@@ -102,8 +103,8 @@ def command(
 
 def check_codec(magic: int, compression: str | None, level: int | None) -> None:
     """Refuse a codec or a level that there is not, before anything is read."""
-    from ..compression import codec_id, compressor
-    from ..errors import UnsupportedCompressionTypeError
+    from kts.compression import codec_id, compressor
+    from kts.errors import UnsupportedCompressionTypeError
 
     try:
         if compression not in (None, "none"):

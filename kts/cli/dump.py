@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from ..errors import KtsError
+from kts.errors import KtsError
+
 from .dump_table import print_records
 from .inputs import filter_options, json_option, open_logs, paths_argument
 from .output import progress, refuse_input, refuse_terminal, remark, show_bytes, sink
@@ -176,7 +177,7 @@ def offset_range(text: str | None) -> tuple[int | None, int | str | None]:
 
 def check_scan(given: dict[str, Any]) -> None:
     """Refuse ranges that contradict themselves, before anything is opened or written."""
-    from ..storage.stream import options
+    from kts.dataset.stream import options
 
     try:
         options(**given)
@@ -189,7 +190,7 @@ def check_scan(given: dict[str, Any]) -> None:
 
 def wanted_columns(text: str | None, kind: str) -> list[str]:
     """The columns asked for, or those that a format has by default."""
-    from ..columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
+    from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
 
     default = SCAN_COLUMNS if kind in ("parquet", "arrow") else JSONL_COLUMNS
     names = None if text is None else [name.strip() for name in text.split(",")]
@@ -269,7 +270,8 @@ def make_writer(
     disarm: bool,
 ) -> Writer:
     """The writer of a format."""
-    from ..columns import record_schema
+    from kts.codec.columns import record_schema
+
     from . import writers
 
     schema = record_schema(tuple(columns), False)

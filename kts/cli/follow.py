@@ -18,10 +18,10 @@ from .stopping import Stop
 from .writing import advice_on_locks, config_option, parse_settings, say_what_was_recovered
 
 if TYPE_CHECKING:
-    from ..broker.following.client import Client
-    from ..broker.following.fetcher import Fetcher
-    from ..broker.following.follower import Follower
-    from ..broker.following.topic_copy import TopicCopy
+    from kts.broker.following.client import Client
+    from kts.broker.following.fetcher import Fetcher
+    from kts.broker.following.follower import Follower
+    from kts.broker.following.topic_copy import TopicCopy
 
 ONCE_PATIENCE_S = 30.0
 BETWEEN_TRIES_S = 0.5
@@ -75,9 +75,9 @@ def command(
     segment size, format and retention; --config overrides them. Kafka 0.9 and 0.10 do not tell them: the copy deletes
     nothing then, unless --config says so.
     """
-    from ..broker.following.client import Client
-    from ..broker.following.fetcher import Fetcher
-    from ..broker.following.topic_copy import TopicCopy
+    from kts.broker.following.client import Client
+    from kts.broker.following.fetcher import Fetcher
+    from kts.broker.following.topic_copy import TopicCopy
 
     for topic in topics:
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
@@ -139,8 +139,8 @@ def find(copy: TopicCopy, client: Client) -> None:
 
 def patiently(ask: Callable[[], None], patience_s: float | None, stop: Stop) -> None:
     """Ask a leader that may be away for a while."""
-    from ..broker.codes import ApiError
-    from ..broker.following.fetcher import PASSING
+    from kts.broker.codes import ApiError
+    from kts.broker.following.fetcher import PASSING
 
     since = time.monotonic()
     told = False

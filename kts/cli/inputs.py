@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import UnknownTopicOrPartitionError
+from kts.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
+    from kts.dataset.partition import PartitionLog
 
 
 def paths_argument(function: Any) -> Any:
@@ -67,8 +67,7 @@ def open_logs(
         A filter that nothing passes.
     """
     import kts
-
-    from ..storage.file_names import INTERNAL_TOPICS
+    from kts.segment.file_names import INTERNAL_TOPICS
 
     for path in paths:
         if not os.path.exists(path):
@@ -96,7 +95,7 @@ def open_logs(
 
 def log_bytes(logs: Iterable[PartitionLog]) -> int:
     """Length of all ``.log`` files, as far as they are there."""
-    from ..storage.rereading import settled
+    from kts.segment.rereading import settled
 
     def bytes_of(log: PartitionLog) -> int:
         return sum(segment.size_bytes for segment in log.segments)

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from ..columns import ALL_COLUMNS
+from kts.codec.columns import ALL_COLUMNS
+
 from .text_in import NotBytesError, decode_column, why_not
 
 PIECE_BYTES = 1 << 20

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import KtsError
+from kts.errors import KtsError
+
 from .codes import UNREADABLE
 from .inputs import filter_options, json_option, open_logs, paths_argument
 from .output import counted, print_json, print_table, remark, say, show_bytes
 from .times import show_time
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
-    from ..storage.segment import Segment
+    from kts.dataset.partition import PartitionLog
+    from kts.segment.segment import Segment
 
 EPILOG = """\b
 Examples:
@@ -41,7 +42,7 @@ def command(
     as_json: bool,
 ) -> int:
     """List partitions: segments, offsets, range of times, size."""
-    from ..storage.rereading import settled
+    from kts.segment.rereading import settled
 
     logs = open_logs(paths, topics=topics, partitions=partitions)
     rows, code = list[dict[str, Any]](), 0
@@ -125,8 +126,7 @@ def first_time(segment: Segment) -> int | None:
 def greatest_times(log: PartitionLog) -> list[int | None]:
     """The greatest time of each segment: what its time index was closed with, as far as its log confirms it."""
     import kts
-
-    from ..storage.lookups import closed_times
+    from kts.segment.lookups import closed_times
 
     segments = log.segments
     found: list[int | None] = []

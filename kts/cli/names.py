@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import TimestampType
+from kts.model import TimestampType
 
 TYPE_NAMES = {member.value: member.name for member in TimestampType}
 CODEC_NAMES = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}

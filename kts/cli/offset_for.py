@@ -14,8 +14,8 @@ from .output import counted, print_json, print_table
 from .times import SPELLINGS, resolve, show_time, time_options
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
-    from ..storage.search import Explanation
+    from kts.dataset.partition import PartitionLog
+    from kts.segment.search import Explanation
 
 EPILOG = f"""\b
 Examples:

@@ -17,7 +17,7 @@ import click
 from .terminal import harmless, unshielded
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
+    from kts.dataset.partition import PartitionLog
 
 GAP = 3  # at most, between two columns
 LEAST_SHOWN = 12  # of a column that is cut

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..model import NO_TIMESTAMP, TimestampType
+from kts.model import NO_TIMESTAMP, TimestampType
 
 Array = npt.NDArray[np.int64]
 MAX_BOXES = 4000  # of a partition; more would lie on the same pixels
@@ -108,7 +108,7 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
 
 def surviving(segment: Any) -> Iterator[Any]:
     """Header scans of a segment, none if it is deleted meanwhile."""
-    from ..storage.rereading import unless_deleted
+    from kts.segment.rereading import unless_deleted
 
     with unless_deleted(segment.path):
         yield from segment.batches()

@@ -15,8 +15,8 @@ from .output import counted, note, print_json, print_table, progress
 from .writing import advice_on_locks
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
-    from ..storage.reindex import IndexFinding, SegmentFinding
+    from kts.dataset.partition import PartitionLog
+    from kts.offline.reindex import IndexFinding, SegmentFinding
 
 EPILOG = """\b
 Examples:
@@ -66,8 +66,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Rebuild the indexes of closed and last segments from their logs, also those that never had a time index."""
-    from ..storage.recovery import Rules
-    from ..storage.reindex import forget_checksums, generation_of, locked, reindex
+    from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
+    from kts.segment.recovery import Rules
 
     if dry_run + in_place + (out is not None) > 1:
         raise click.UsageError("--dry-run, --out and --in-place exclude each other")
@@ -113,7 +113,7 @@ def target_directory(out: str, log: PartitionLog) -> str:
 
 def locked_target(out: str | None, log: PartitionLog) -> AbstractContextManager[None]:
     """Where ``--out`` is a partition with a log of its own, nobody else writes to that meanwhile."""
-    from ..storage.log_directory import held
+    from kts.log.directory import held
 
     target = None if out is None else target_directory(out, log)
     has_log = target is not None and os.path.isdir(target) and any(name.endswith(".log") for name in os.listdir(target))
@@ -124,8 +124,8 @@ def write(
     log: PartitionLog, segment: SegmentFinding, out: str | None, in_place: bool, everything: bool
 ) -> list[IndexFinding]:
     """Write the files of a segment that are to be written; returns those."""
-    from ..storage.files import make_directory
-    from ..storage.reindex import EQUAL, replace, write_aside
+    from kts.offline.reindex import EQUAL, replace, write_aside
+    from kts.segment.files import make_directory
 
     if out is not None:
         directory = target_directory(out, log)

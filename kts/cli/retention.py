@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import KtsError
+from kts.errors import KtsError
+
 from .codes import UNREADABLE
 from .inputs import filter_options, json_option, open_logs, paths_argument
 from .output import counted, note, print_json, print_table, say, show_bytes
 from .times import UNITS, parse_length, resolve, show_length, show_time
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
-    from ..storage.retention import Outlook, Policy
+    from kts.dataset.partition import PartitionLog
+    from kts.log.retention import Outlook, Policy
 
 DEFAULT_MS = "7d"
 EPILOG = """\b
@@ -79,9 +80,9 @@ def command(
     as_json: bool,
 ) -> int:
     """Say for each segment whether retention takes it now, from when on, and what keeps it."""
-    from ..config import LogConfig
-    from ..storage.rereading import settled
-    from ..storage.retention import Policy
+    from kts.config import LogConfig
+    from kts.log.retention import Policy
+    from kts.segment.rereading import settled
 
     now_ms = resolve(now, "--now", unit, None)
     if now_ms is None:
@@ -121,8 +122,8 @@ def partition_rows(
     log: PartitionLog, policy: Policy, now_ms: int, log_start_offset: int | None
 ) -> list[dict[str, Any]]:
     """The segments of a partition for ``--json``."""
-    from ..storage import retention
-    from ..storage.retained import facts_of
+    from kts.log import retention
+    from kts.offline.retained import facts_of
 
     log = log.listed()
     facts = facts_of(log)

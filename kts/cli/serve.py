@@ -18,7 +18,7 @@ from .output import counted, note, print_json, remark, say
 from .writing import advice_on_locks, parse_settings
 
 if TYPE_CHECKING:
-    from ..broker.broker import Broker
+    from kts.broker.broker import Broker
 
 FEW_DESCRIPTORS = 256  # that fewer are enough is not to be expected
 SWITCH_S = 0.001  # how long a thread that computes may make the one that answers wait
@@ -51,10 +51,10 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
     Producers, consumers, groups and admin clients of every Kafka version from 0.9 on may connect, from this machine
     only. Transactions are refused.
     """
-    from ..broker.broker import Broker
-    from ..broker.network.listening import check_address, parse_address
-    from ..broker.topics.settings import BrokerConfig
-    from ..errors import InvalidRequestError
+    from kts.broker.broker import Broker
+    from kts.broker.topics.settings import BrokerConfig
+    from kts.errors import InvalidRequestError
+    from kts.server.listening import check_address, parse_address
 
     parsed = parse_settings(settings)
     try:
@@ -78,8 +78,8 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
 
 def tell_what_was_found(broker: Broker) -> None:
     """What there is too little of; what is in the directory and not served as it was."""
-    from ..broker.network.server import most_connections
-    from ..storage import files
+    from kts.segment import files
+    from kts.server.server import most_connections
 
     if files.most_descriptors() < FEW_DESCRIPTORS:
         note(f"{most_connections(broker.config)} connections at most: {files.more_descriptors()}")
@@ -94,8 +94,8 @@ def tell_what_was_found(broker: Broker) -> None:
 
 def serve(broker: Broker, host: str, port: int, insecure: bool, as_json: bool) -> int:
     """Serve until a signal comes."""
-    from ..broker.network.server import Server, run_until
-    from ..broker.request import show_address
+    from kts.broker.request import show_address
+    from kts.server.server import Server, run_until
 
     async def until_signal() -> None:
         loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ from .output import note, print_json, print_table, progress, show_bytes
 from .times import length_callback, show_length, show_time
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
+    from kts.dataset.partition import PartitionLog
 
 BAR_CHARACTERS = 40
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -80,7 +80,7 @@ def command(
 
 def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
     """Header scans of a partition, each with the last offset before it in its segment."""
-    from ..storage.stream import segment_batches
+    from kts.dataset.stream import segment_batches
 
     latest, before = None, -1
     for segment, headers in segment_batches(log):

@@ -18,8 +18,8 @@ from .inputs import filter_options, json_option, open_logs, paths_argument
 from .output import counted, note, print_json, progress, show_bytes
 
 if TYPE_CHECKING:
-    from ..storage.directory import PartitionLog
-    from ..storage.verify import Violation
+    from kts.dataset.partition import PartitionLog
+    from kts.offline.verify import Violation
 
 # What a check takes, roughly: files are opened, bytes are read. A process must be worth its start, and so must a piece
 # that is handed to it.
@@ -89,7 +89,7 @@ class Amount(NamedTuple):
 
 def amount_of(log: PartitionLog) -> Amount:
     """A partition's, now."""
-    from ..storage.rereading import settled
+    from kts.segment.rereading import settled
 
     def amount() -> Amount:
         segments = log.segments
@@ -117,7 +117,7 @@ def pieces_of(
 
 def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Violation]:
     """Check what lies in log directories next to the partitions: the checkpoint files."""
-    from ..storage.verify import verify_checkpoints
+    from kts.offline.verify import verify_checkpoints
 
     partitions = {log.path for log in logs}
     for path in paths:
@@ -129,8 +129,8 @@ def in_turn(
     logs: Sequence[PartitionLog], how: tuple[bool, bool], advance: Callable[[int], None]
 ) -> Iterator[Violation]:
     """Check the partitions one after the other; of segments that were given by name each by itself."""
-    from ..storage.directory import PartitionLog
-    from ..storage.verify import verify_partition
+    from kts.dataset.partition import PartitionLog
+    from kts.offline.verify import verify_partition
 
     deep, negative = how
     for log in logs:

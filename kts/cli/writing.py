@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import LogLockedError
+from kts.errors import LogLockedError
+
 from .output import note
 
 if TYPE_CHECKING:
-    from ..config import LogConfig
-    from ..storage.directory import PartitionLog
-    from ..storage.log import Log
+    from kts.config import LogConfig
+    from kts.dataset.partition import PartitionLog
+    from kts.log.log import Log
 
 FORMATS = ("0.9.0", "0.10.2", "3.9")  # a message format version for each magic
 
@@ -38,7 +39,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 def make_config(settings: Sequence[str], directory: str) -> LogConfig:
     """The topic's settings; the message format is that of what lies there, unless it is set."""
-    from ..config import LogConfig
+    from kts.config import LogConfig
 
     parsed = parse_settings(settings)
     if not {"message.format.version", "log.message.format.version"} & set(parsed):
@@ -83,7 +84,7 @@ def writable_log(
     LogLockedError
         A broker or another program has it, and what to do about that.
     """
-    from ..storage.log import Log
+    from kts.log.log import Log
 
     named: dict[str, Any] = {"create": create}
     if clock is not None:

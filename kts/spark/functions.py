@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from kts.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
+from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
 from kts.errors import CorruptRecordError, InvalidTimestampError
 from kts.spark.schema import MAX_MS, RECORD_TYPES, TimestampOverflow, ddl, to_spark
 from kts.spark.shipping import ship
@@ -42,7 +42,7 @@ class _Decoder:
         """Arrow schema of what ``batches`` gives."""
         import pyarrow as pa
 
-        from kts.columns import record_schema
+        from kts.codec.columns import record_schema
 
         micros = pa.timestamp("us", tz="UTC")
         fields = record_schema(self.names, False)
@@ -50,7 +50,7 @@ class _Decoder:
 
     def batches(self, record_set: Any, row: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Pieces of one record set; an error says which row of the Arrow batch held it."""
-        from kts.columns import iter_decode
+        from kts.codec.columns import iter_decode
 
         where = f"row {row} (counted from 0) of an Arrow batch of {rows} rows"
         schema = self.schema()

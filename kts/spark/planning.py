@@ -9,12 +9,12 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kts.dataset.partition import LogDirs, PartitionLog, open_path
+from kts.dataset.plan import Piece, plan_all
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
+from kts.segment.rereading import settled
 from kts.spark.options import Bound, Options
-from kts.storage.directory import LogDirs, PartitionLog, open_path
-from kts.storage.pieces import Piece, plan_all
-from kts.storage.rereading import settled
 
 TASK_BYTES = 64 << 20
 FILE_BYTES = 256 << 10  # what opening a file costs, in bytes that are read in the same time

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kts.dataset.plan import NO_END, Piece, lost_end
+from kts.dataset.reader import joined, read_piece
 from kts.errors import InvalidTimestampError, KtsError, LogStorageError
 from kts.model import TopicPartition
+from kts.segment import files
+from kts.segment.segment import Segment
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
-from kts.storage import files
-from kts.storage.pieces import NO_END, Piece, lost_end
-from kts.storage.reading import joined, read_piece
-from kts.storage.segment import Segment
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

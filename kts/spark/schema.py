@@ -6,7 +6,7 @@ import difflib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from kts.columns import BATCH_COLUMNS, SCAN_COLUMNS
+from kts.codec.columns import BATCH_COLUMNS, SCAN_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

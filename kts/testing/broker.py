@@ -10,10 +10,11 @@ from typing import Any
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics import Topic
 from kts.broker.topics.partitions import Partition
-from kts.columns import scan_batches
+from kts.codec.columns import scan_batches
+from kts.codec.validate import Validated
 from kts.errors import UnknownTopicOrPartitionError
+from kts.log.log import Log
 from kts.model import NO_TIMESTAMP, TimestampOffset, TimestampType, TopicPartition
-from kts.storage.log import Log
 from kts.testing.clock import time_ms
 from kts.testing.partitioner import partition_of
 from kts.testing.records import (
@@ -26,7 +27,6 @@ from kts.testing.records import (
     record_set,
 )
 from kts.testing.running import RunningBroker
-from kts.validator import Validated
 
 READ_BYTES = 1 << 20
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kts.columns import decode
-from kts.encoding import encode
+from kts.codec.columns import decode
+from kts.codec.encode import encode
 from kts.model import TimestampType
 
 Data = bytes | bytearray | memoryview | str | None

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from kts.broker.broker import Broker
-from kts.broker.network.server import ServerThread
 from kts.config import INT64_MAX
 from kts.errors import InvalidRequestError, LogClosedError
+from kts.server.server import ServerThread
 from kts.testing.clock import Clock
 from kts.testing.records import Expired
 

@@ -8,7 +8,7 @@ import pytest
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 T = 1_700_000_000_000
 

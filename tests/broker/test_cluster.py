@@ -11,8 +11,8 @@ from asking import Asking
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.network.dispatch import Answering
 from kts.broker.request import ConnectionClose, Peer
+from kts.server.dispatch import Answering
 
 NO_ID = bytes(16)
 LOW, HIGH = wire.versions(ApiKey.METADATA)

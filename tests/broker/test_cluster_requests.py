@@ -18,12 +18,12 @@ import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.network.dispatch import Answering
-from kts.broker.network.server import ServerThread
 from kts.broker.request import ConnectionClose, Peer
 from kts.broker.topics.inert_settings import CLEANER, INERT
 from kts.broker.topics.settings import SETTINGS, BrokerConfig
 from kts.errors import LogStorageError
+from kts.server.dispatch import Answering
+from kts.server.server import ServerThread
 
 OPEN = Path(__file__).parents[1] / "data" / "golden" / "3.9.2" / "txn-open" / "txn-open-0"
 NOW = 1_795_231_400_000  # a while after the records of OPEN

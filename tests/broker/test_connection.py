@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from raw_client import PATIENCE_S, RawClient
 
-from kts.broker.network.connection import Connection, Shared
-from kts.broker.network.framing import SCRATCH_BYTES
-from kts.broker.network.limits import Memory, Places, Turns
-from kts.broker.network.sending import PIECE_BYTES, SENDFILE_BYTES, Chunk
 from kts.broker.request import ConnectionClose, Peer
 from kts.errors import InvalidRequestError
-from kts.storage.files import File, FileRange
+from kts.segment.files import File, FileRange
+from kts.server.connection import Connection, Shared
+from kts.server.framing import SCRATCH_BYTES
+from kts.server.limits import Memory, Places, Turns
+from kts.server.sending import PIECE_BYTES, SENDFILE_BYTES, Chunk
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 Answer = Callable[[memoryview, Peer], Awaitable[list[Chunk] | None]]

@@ -14,7 +14,7 @@ import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 NOW = 1_500_000_000_000
 

@@ -17,7 +17,7 @@ from kts.broker.codes import ApiKey
 from kts.broker.downconversion import PSEUDO_ENTRY
 from kts.broker.metrics import FETCH
 from kts.broker.request import Request
-from kts.storage.files import FileRange
+from kts.segment.files import FileRange
 
 NOW = 1_500_000_000_000
 ALL = range(19)

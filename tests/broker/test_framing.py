@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from kts.broker.network.framing import RECEIVED_AT_ONCE, SCRATCH_BYTES, Framing
 from kts.errors import InvalidRequestError, UnsupportedVersionError
+from kts.server.framing import RECEIVED_AT_ONCE, SCRATCH_BYTES, Framing
 
 MOST = 1 << 22
 

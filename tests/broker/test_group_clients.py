@@ -13,7 +13,7 @@ from group_members import LIBRARIES, GroupMember, joined, wait_until
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 PARTITIONS = 4
 

@@ -20,7 +20,7 @@ import kts
 from kts.broker.broker import Broker
 from kts.broker.groups import journal
 from kts.broker.groups.group import State
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 PATIENCE_S = 180
 PARTITIONS = 50  # of the offsets topic, as Kafka has it

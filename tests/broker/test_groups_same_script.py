@@ -16,7 +16,7 @@ from group_play import subscription
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 PATIENCE_S = 60
 Body = dict[str, Any]

@@ -19,7 +19,7 @@ from served import Serve, serve
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
-from kts.broker.network.server import THREADS
+from kts.server.server import THREADS
 
 MIB = 1 << 20
 REQUEST_S, IDLE_S, MOST_CONNECTIONS = 1.5, 6.0, 400

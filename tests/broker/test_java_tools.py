@@ -12,7 +12,7 @@ from java_tools import TOOLS, JavaTools
 
 import kts
 from kts.broker.broker import Broker
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 TOPICS, CONFIGS, OFFSETS = TOOLS + "TopicCommand", "kafka.admin.ConfigCommand", TOOLS + "GetOffsetShell"
 GROUPS = TOOLS + "consumer.group.ConsumerGroupCommand"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from kts.broker.network.limits import STALLED_S, TURNS_AT_ONCE, Memory, Places, Turns
+from kts.server.limits import STALLED_S, TURNS_AT_ONCE, Memory, Places, Turns
 
 
 class Connection:

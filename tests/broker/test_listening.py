@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kts.broker.network.listening import check_address, parse_address
 from kts.broker.request import show_address
 from kts.errors import InvalidRequestError
+from kts.server.listening import check_address, parse_address
 
 
 @pytest.mark.parametrize(

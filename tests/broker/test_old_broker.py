@@ -16,7 +16,7 @@ from wire_peer import Peer
 import kts
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.network.server import ServerThread
+from kts.server.server import ServerThread
 
 OPERATIONS = 600
 PAST = 1_000_000_000_000  # times of records; what is later was given by a broker

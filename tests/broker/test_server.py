@@ -15,9 +15,9 @@ from raw_client import PATIENCE_S, RawClient, batch, fetch_body
 import kts
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
-from kts.broker.network.server import Server, ServerThread
 from kts.broker.request import Request
 from kts.errors import InvalidRequestError
+from kts.server.server import Server, ServerThread
 
 
 def test_a_thread_serves_until_it_is_stopped_and_can_start_again(tmp_path: Path) -> None:

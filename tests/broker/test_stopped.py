@@ -23,7 +23,7 @@ from served import serve
 import kts
 from kts.broker import wire
 from kts.broker.codes import ApiKey
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 
 SESSION_MS, STOPPED_S = 2000, 2.6  # a busy machine ends no session before the test does
 SETTINGS = {

@@ -17,7 +17,7 @@ import kts
 from kts.broker.codes import ApiError
 from kts.broker.topics import Topics
 from kts.broker.topics.file import TopicStore, id_text
-from kts.storage import files
+from kts.segment import files
 
 NOW = 1_700_000_000_000
 
@@ -245,7 +245,7 @@ def test_a_creation_that_was_cut_short_is_finished_at_the_next_start(tmp_path: P
 
 def read_id(folder: Path) -> str:
     """The topic's id as kts-topics.json or partition.metadata has it."""
-    from kts.storage.checkpoints import read_topic_id
+    from kts.segment.checkpoints import read_topic_id
 
     with kts.open(folder):
         return read_topic_id(str(folder)) or read_topic_id(str(folder.with_name("t-1"))) or ""

@@ -403,7 +403,7 @@ def anonymous_mib():
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
-import kts.storage.converting as converting
+import kts.offline.converting as converting
 before, peak = anonymous_mib(), [0.0]
 convert = converting.convert
 def watched(*arguments, **named):

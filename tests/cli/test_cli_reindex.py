@@ -179,7 +179,7 @@ def test_a_damaged_log_gets_the_indexes_of_its_sound_front_and_is_named(
 def test_nothing_is_written_while_somebody_else_holds_the_lock(writable: Callable[[Golden], Golden]) -> None:
     folder = writable(ORDERS).log_dir
     index(folder, 0, 0, "index").unlink()
-    holder = "from kts.storage.locks import FileLock; import sys; FileLock(sys.argv[1], 'x'); print(1, flush=True)"
+    holder = "from kts.segment.locks import FileLock; import sys; FileLock(sys.argv[1], 'x'); print(1, flush=True)"
     command = [sys.executable, "-c", f"{holder}; sys.stdin.read()", str(folder / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -11,8 +11,8 @@ from cli_runs import lines, run
 from support import golden
 
 import kts
-from kts.storage import retention
-from kts.storage.retained import facts_of
+from kts.log import retention
+from kts.offline.retained import facts_of
 
 NOW = "2026-09-20"
 WEEK = 7 * 86_400_000

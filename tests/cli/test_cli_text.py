@@ -15,7 +15,7 @@ import pytest
 from kts.cli.jsonl import json_lines
 from kts.cli.text import NotTextError
 from kts.cli.text_writers import Csv, JsonLines, pieces
-from kts.columns import record_schema
+from kts.codec.columns import record_schema
 
 CHARACTERS = [0, 1, 8, 9, 10, 13, 31, 32, 34, 44, 65, 92, 127, 0xE9, 0x2028, 0x20AC, 0x1F600]
 COLUMNS = "topic partition offset timestamp timestampType key value headers control attributes baseTimestamp".split()

@@ -14,7 +14,7 @@ from guard import GuardedBuffer
 from verdict import disagreement
 
 import kts
-from kts.columns import record_schema
+from kts.codec.columns import record_schema
 
 BOUND = 1 << 20
 MOST_BYTES = 1 << 18

@@ -13,12 +13,12 @@ import pytest
 from biglog import BATCH_BYTES, FIRST_MS, write_log
 from support import golden
 
+from kts.dataset.scan import read_piece
 from kts.errors import UnknownTopicOrPartitionError
+from kts.segment import files
 from kts.spark import planning
 from kts.spark.options import Options, parse_options
 from kts.spark.planning import Task, plan_tasks
-from kts.storage import files
-from kts.storage.scan import read_piece
 
 SEGMENTS, RECORDS = 3, 60_000
 

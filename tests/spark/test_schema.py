@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from jvm import require_spark
 
-from kts.columns import ALL_COLUMNS, BATCH_COLUMNS, record_schema
+from kts.codec.columns import ALL_COLUMNS, BATCH_COLUMNS, record_schema
 from kts.spark.options import Options, parse_options
 from kts.spark.schema import (
     BATCH_TYPES,

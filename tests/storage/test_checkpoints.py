@@ -12,8 +12,8 @@ import pytest
 from support import golden_partitions
 
 from kts.errors import LogLockedError, LogStorageError
-from kts.storage import checkpoints, files
-from kts.storage.locks import FileLock
+from kts.segment import checkpoints, files
+from kts.segment.locks import FileLock
 
 
 def test_leader_epochs_and_topic_ids_are_written_with_the_bytes_of_a_broker(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path) -> None:
 OTHER = """
 import sys
 from kts.errors import LogLockedError
-from kts.storage.locks import FileLock
+from kts.segment.locks import FileLock
 try:
     FileLock(sys.argv[1], "other")
 except LogLockedError as error:
@@ -114,7 +114,7 @@ def test_a_lock_keeps_other_processes_away_until_its_last_owner_gives_it_back(tm
 
 def test_a_lock_that_a_dead_process_had_is_free(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
-    holder = "from kts.storage.locks import FileLock; import sys; FileLock(sys.argv[1], 'x'); print(1, flush=True)"
+    holder = "from kts.segment.locks import FileLock; import sys; FileLock(sys.argv[1], 'x'); print(1, flush=True)"
     command = [sys.executable, "-c", f"{holder}; sys.stdin.read()", str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -10,7 +10,7 @@ import pytest
 from log_records import NOW, Clock, batch, names, offsets, opened
 
 import kts
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 
 DAY = 86_400_000
 BACK = [1, 59_999, 365 * DAY, NOW + 5]  # the last one to before 1970

@@ -12,8 +12,8 @@ from support import golden_logs
 
 import kts
 from kts._timeindex import OffsetIndex, TimeIndex
-from kts.storage import files
-from kts.storage.confirmation import confirmed_place, confirmed_time
+from kts.segment import files
+from kts.segment.confirmation import confirmed_place, confirmed_time
 
 LOGS = golden_logs()
 

@@ -18,7 +18,7 @@ from damage_at_rest import Damage, Files, Row, valid_prefix
 from random_logs import NOW_MS
 
 import kts
-from kts.storage.verify import Violation, verify
+from kts.offline.verify import Violation, verify
 
 PARTS = 10  # for several processes
 SOURCES = 10  # sound logs of a part

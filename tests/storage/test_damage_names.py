@@ -14,7 +14,7 @@ from log_records import NOW, batch, names, opened
 from support import golden
 
 import kts
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 
 SMALL_FILES = (".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata")
 BESIDE = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")

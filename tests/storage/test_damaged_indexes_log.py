@@ -18,9 +18,9 @@ from log_records import NOW, Clock, batch, offsets
 
 import kts
 from kts.broker.broker import Broker
-from kts.storage.index_checksums import FILE
-from kts.storage.recovery import Recovered
-from kts.storage.reindex import generation_of
+from kts.offline.reindex import generation_of
+from kts.segment.index_checksums import FILE
+from kts.segment.recovery import Recovered
 
 FORMATS = {
     "none": ("none", 2, "3.0"),

@@ -15,7 +15,7 @@ import pytest
 from support import RECORD_COLUMNS, Golden, golden, golden_partitions, rows
 
 import kts
-from kts.storage import file_names
+from kts.segment import file_names
 
 
 def batch(offset: int, timestamp: int = 1_600_000_000_000, value: bytes = b"v") -> bytes:
@@ -306,7 +306,7 @@ def read_everything(root: Path) -> int:
         log.max_timestamp()
         log.explain_offset_for_timestamp(0)
         log.offset_for_timestamp(10**12, shipped_search=True)
-    from kts.storage.verify import verify
+    from kts.offline.verify import verify
 
     assert list(verify(root, deep=True)) == []
     return count
@@ -330,7 +330,7 @@ def refuse(event, args):
     if event in ("os.utime", "os.remove", "os.rename", "os.mkdir", "os.truncate", "os.chmod"):
         raise SystemExit(f"{event}: {args}")
 import kts, pyarrow
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 sys.addaudithook(refuse)
 for log in kts.open(sys.argv[1]).values():
     log.scan().read_all(), log.max_timestamp(), log.last_stable_offset, log.offset_for_timestamp(5)

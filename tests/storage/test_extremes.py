@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kts
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 
 BATCHES = 1_000_000
 FULL = 10 * 2**20 // 12 - 1  # entries of `segment.index.bytes` that are given before the closing one

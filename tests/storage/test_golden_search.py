@@ -12,7 +12,7 @@ import pytest
 from support import RECORD_COLUMNS, Golden, Row, golden, golden_partitions, goldens, rows
 
 import kts
-from kts.storage import files
+from kts.segment import files
 
 ASKED = [(scenario, name) for scenario, name in golden_partitions() if scenario.offsets_for_times(name)]
 KILLED = [scenario for scenario in goldens() if (scenario.path / "killed.tar.gz").exists()]

@@ -15,7 +15,7 @@ from lives import quick_directory
 from log_records import NOW, Clock, batch, opened
 
 import kts
-from kts.storage import files
+from kts.segment import files
 
 SMALL, TIMES = 12, 4
 DATA = batch(*[NOW] * 10)

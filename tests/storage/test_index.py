@@ -11,7 +11,7 @@ import pytest
 
 import kts
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError
-from kts.storage.index import OffsetIndexFile, TimeIndexFile
+from kts.segment.index import OffsetIndexFile, TimeIndexFile
 
 GENERATIONS = ["0.10.2", "3.9"]
 BASE = 1000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kts
-from kts.storage.index_checksums import FILE, IndexChecksums, Sealed
+from kts.segment.index_checksums import FILE, IndexChecksums, Sealed
 
 
 def sealed(rng: random.Random) -> Sealed:

@@ -17,7 +17,7 @@ import pytest
 from log_records import NOW, Clock, batch, offsets, opened
 
 import kts
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 
 PACKAGE = os.path.dirname(kts.__file__)
 OPERATIONS: dict[str, tuple[Callable[[kts.Log], Any], int]] = {  # and every how many lines

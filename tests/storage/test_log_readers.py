@@ -11,7 +11,7 @@ import pytest
 from log_records import NOW, Clock, batch, opened
 
 import kts
-from kts.storage.readers import Readers
+from kts.log.readers import Readers
 
 STEPS = 150
 

@@ -16,8 +16,8 @@ from segments import START_MS, appended, index_bytes, made_set, walk
 
 import kts
 from kts.errors import InvalidOffsetError, LogClosedError, LogStorageError
-from kts.storage import files
-from kts.storage.log_segment import LogSegment
+from kts.segment import files
+from kts.segment.log_segment import LogSegment
 
 GENERATIONS = ["0.10.2", "3.9"]
 NOW = 1_600_000_000_000

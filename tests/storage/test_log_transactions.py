@@ -10,7 +10,7 @@ import pytest
 from log_records import NOW, Clock, batch, opened
 
 import kts
-from kts.storage.transactions import TXN_ENTRY, read_snapshot_entries
+from kts.segment.transactions import TXN_ENTRY, read_snapshot_entries
 
 ABORT, COMMIT = 0, 1
 

@@ -18,9 +18,9 @@ from cli_runs import lines, run
 
 import kts
 from kts.cli import verify
+from kts.segment import checkpoints, files
 from kts.spark import planning
 from kts.spark.options import parse_options
-from kts.storage import checkpoints, files
 
 ROWS = 5
 

@@ -9,10 +9,10 @@ import pytest
 from support import data_root
 
 import kts
-from kts.storage.producer_entry import Producer, Sent
-from kts.storage.producers import Producers, Update
-from kts.storage.snapshots import Snapshots, append_aborted, snapshot_bytes, truncate_aborted
-from kts.storage.transactions import TXN_ENTRY, read_snapshot_entries
+from kts.segment.producer_entry import Producer, Sent
+from kts.segment.producers import Producers, Update
+from kts.segment.snapshots import Snapshots, append_aborted, snapshot_bytes, truncate_aborted
+from kts.segment.transactions import TXN_ENTRY, read_snapshot_entries
 
 SCENARIOS = [f"3.9.2/{name}" for name in ("idempotent", "txn-none", "txn-lz4-lat", "txn-open")]
 SCENARIOS += [f"4.3.1/{name}" for name in ("idempotent", "txn-none", "txn-open")]

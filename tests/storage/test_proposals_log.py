@@ -18,10 +18,10 @@ import pytest
 import reference
 
 import kts
-from kts.storage.proposals.answers import ENTRY_BYTES
-from kts.storage.proposals.comparing import lookups
-from kts.storage.proposals.index_mode import BucketIndexMode, IndexMode
-from kts.storage.proposals.shipped import Continuing, OneSegment
+from kts.proposals.answers import ENTRY_BYTES
+from kts.proposals.comparing import lookups
+from kts.proposals.index_mode import BucketIndexMode, IndexMode
+from kts.proposals.shipped import Continuing, OneSegment
 
 MINUTE = 60_000
 T = 1_500_000_000_000 // MINUTE * MINUTE

@@ -11,9 +11,9 @@ import reference
 from support import Golden, golden, golden_partitions
 
 import kts
-from kts.storage.proposals.answers import ENTRY_BYTES
-from kts.storage.proposals.comparing import lookups
-from kts.storage.proposals.shipped import Continuing, OneSegment
+from kts.proposals.answers import ENTRY_BYTES
+from kts.proposals.comparing import lookups
+from kts.proposals.shipped import Continuing, OneSegment
 
 ORDERS = golden("demo", "orders")
 ASKED = [(scenario, name) for scenario, name in golden_partitions() if scenario.offsets_for_times(name)][::2]

@@ -10,12 +10,12 @@ import pytest
 
 import kts
 from kts.errors import CorruptIndexError
-from kts.storage.proposals import made
-from kts.storage.proposals.bucket_index import BucketIndex
-from kts.storage.proposals.entries import Entries
-from kts.storage.proposals.minute_map import MinuteMap
-from kts.storage.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
-from kts.storage.proposals.shallow import Shallow, floored, record_timestamps, shallow_entries
+from kts.proposals import made
+from kts.proposals.bucket_index import BucketIndex
+from kts.proposals.entries import Entries
+from kts.proposals.minute_map import MinuteMap
+from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
+from kts.proposals.shallow import Shallow, floored, record_timestamps, shallow_entries
 
 MINUTE = 60_000
 T = 1_500_000_000_000 // MINUTE * MINUTE  # the start of a minute

@@ -10,7 +10,7 @@ import live_readers
 import pytest
 
 import kts
-from kts.storage import view
+from kts.log import view
 
 WRITE = "import sys, kts\nkts.Log(sys.argv[1])"
 

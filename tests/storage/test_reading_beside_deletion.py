@@ -18,7 +18,7 @@ from cli_runs import run
 
 import kts
 from kts.cli.plot_data import gather
-from kts.storage import files
+from kts.segment import files
 
 BATCHES, FIRST_MS, GONE = 6, 1_700_000_000_000, 2
 NAME = "t-0"
@@ -102,9 +102,9 @@ def drawn(path: Path) -> list[Any]:
 
 
 def spark_rows(path: Path) -> list[Any]:
+    from kts.dataset.scan import read_piece
     from kts.spark.options import parse_options
     from kts.spark.planning import plan_tasks
-    from kts.storage.scan import read_piece
 
     found = [piece for task in plan_tasks(parse_options({"path": str(path)})) for piece in task.pieces]
     rows = []

@@ -10,7 +10,7 @@ import pytest
 from log_records import NOW, Clock
 
 import kts
-from kts.storage.verify import verify
+from kts.offline.verify import verify
 
 
 def batch(number: int, magic: int = 2, **more: int) -> bytes:

@@ -17,10 +17,10 @@ from support import data_root
 
 import kts
 from kts._codec import crc32c
-from kts.storage import files
-from kts.storage.log_segment import LogSegment
-from kts.storage.recovery import Rebuilt, Recovered, Rules, rebuild, recover, tail_fault
-from kts.storage.shallow import Batches
+from kts.segment import files
+from kts.segment.log_segment import LogSegment
+from kts.segment.recovery import Rebuilt, Recovered, Rules, rebuild, recover, tail_fault
+from kts.segment.shallow import Batches
 
 GENERATIONS = ["0.10.2", "3.9"]
 
@@ -89,8 +89,8 @@ def test_a_rebuild_is_what_a_loop_over_the_entries_gives(
 ) -> None:
     kinds = [{"compression": "none"}, {"compression": "gzip"}, {"compression": "lz4"}]
     for number in range(120):
-        monkeypatch.setattr("kts.storage.rebuilding._ROWS_AT_ONCE", rng.choice([1, 7, 4096]))
-        monkeypatch.setattr("kts.storage.shallow.SLICE_BYTES", rng.choice([400, 3000, 2**22]))
+        monkeypatch.setattr("kts.segment.rebuilding._ROWS_AT_ONCE", rng.choice([1, 7, 4096]))
+        monkeypatch.setattr("kts.segment.shallow.SLICE_BYTES", rng.choice([400, 3000, 2**22]))
         base = offset = rng.choice([0, 5, 2**40])
         log, spread = b"", rng.choice([0, 30, 5000])
         for step in range(rng.randrange(1, 60)):
@@ -274,7 +274,7 @@ def test_a_tail_is_sound_or_says_what_is_not(tmp_path: Path) -> None:
 def test_who_follows_a_recovery_sees_every_sound_entry_once_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random
 ) -> None:
-    monkeypatch.setattr("kts.storage.shallow.SLICE_BYTES", 700)
+    monkeypatch.setattr("kts.segment.shallow.SLICE_BYTES", 700)
     log = b"".join(made_set(rng, 2, 3 * n, 3, START_MS + n) for n in range(40))
     entries = walk(log)
     bad = rng.randrange(1, 40)

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kts.storage import retention
-from kts.storage.retention import SIZE, START, TIME, LogFacts, Policy, SegmentFacts
+from kts.log import retention
+from kts.log.retention import SIZE, START, TIME, LogFacts, Policy, SegmentFacts
 
 NOW = 1_000_000
 

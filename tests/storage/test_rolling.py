@@ -10,7 +10,7 @@ import pytest
 from log_records import NOW, Clock, batch, opened
 
 from kts.config import LogConfig
-from kts.storage import rolling
+from kts.log import rolling
 
 QUIET = {
     "size": 100,

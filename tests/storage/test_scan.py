@@ -18,8 +18,8 @@ import pytest
 from support import RECORD_COLUMNS, Golden, Row, golden_partitions, rows
 
 import kts
-from kts.storage.scan import Piece, plan, read_piece, resolve_range
-from kts.storage.verify import verify
+from kts.dataset.scan import Piece, plan, read_piece, resolve_range
+from kts.offline.verify import verify
 
 PARTITIONS = golden_partitions()
 TRANSACTIONAL = [

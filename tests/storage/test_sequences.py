@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kts
-from kts.storage.producer_entry import Sent
-from kts.storage.producers import Producers, Update
+from kts.segment.producer_entry import Sent
+from kts.segment.producers import Producers, Update
 
 HIGHEST = 2**31 - 1
 REFUSED = {45: kts.OutOfOrderSequenceError, 47: kts.InvalidProducerEpochError}

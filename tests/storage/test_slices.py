@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kts
-from kts.storage.files import FileRange
+from kts.segment.files import FileRange
 
 
 def batch(number: int, size: int = 50) -> bytes:

@@ -19,12 +19,12 @@ from random_logs import Written
 
 import kts
 from kts.cli.app import cli
+from kts.dataset.plan import plan
+from kts.dataset.reader import read_piece
 from kts.errors import CorruptRecordError
-from kts.storage import lookups
-from kts.storage.index_checksums import IndexChecksums, Sealed
-from kts.storage.pieces import plan
-from kts.storage.reading import read_piece
-from kts.storage.verify import verify
+from kts.offline.verify import verify
+from kts.segment import lookups
+from kts.segment.index_checksums import IndexChecksums, Sealed
 
 ENTRY = {".index": 8, ".timeindex": 12}
 ORDERS = ("rising", "near", "wild", "equal", "few", "mostly none", "falling")

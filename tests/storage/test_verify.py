@@ -1,4 +1,4 @@
-"""kts.storage.verify finds nothing in what brokers left, and every kind of damage that is planted here."""
+"""kts.offline.verify finds nothing in what brokers left, and every kind of damage that is planted here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from support import Golden, golden, golden_partitions, goldens
 
 import kts
-from kts.storage.verify import Violation, verify
+from kts.offline.verify import Violation, verify
 
 KILLED = [scenario for scenario in goldens() if (scenario.path / "killed.tar.gz").exists()]
 

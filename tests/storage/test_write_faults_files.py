@@ -14,7 +14,7 @@ from faultfs import READING, WRITING, Fault, FaultyOs
 from lives import in_place_of_os
 
 from kts.errors import LogStorageError
-from kts.storage import checkpoints, files
+from kts.segment import checkpoints, files
 
 Work = Callable[[str], object]
 

@@ -16,8 +16,8 @@ from lives import KINDS, START_MS, Kind, in_place_of_os, quick_directory, shallo
 
 import kts
 from kts.errors import LogClosedError, LogStorageError
-from kts.storage.log_segment import LogSegment
-from kts.storage.recovery import recover
+from kts.segment.log_segment import LogSegment
+from kts.segment.recovery import recover
 
 SETTINGS = {"segment.index.bytes": 120, "index.interval.bytes": 500}
 WRITES = frozenset({"pwrite"})

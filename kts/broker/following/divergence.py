@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kts.columns import decode
+from kts.codec.columns import decode
 from kts.errors import InvalidRequestError
 
 UNDEFINED = -1

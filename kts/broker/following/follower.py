@@ -11,8 +11,8 @@ from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.following.client import LATEST
 from kts.broker.following.client_connection import error_of
 from kts.broker.following.replica import Replica
+from kts.codec.validate import validate_follower
 from kts.errors import CorruptRecordError, RecordTooLargeError
-from kts.validator import validate_follower
 
 _ENTRY = struct.Struct(">qi4xb")  # offset, size, magic
 _LAST_OFFSET_DELTA = struct.Struct(">23xi")  # of magic 2

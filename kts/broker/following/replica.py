@@ -10,7 +10,7 @@ from kts.broker.following.client_connection import Connection, error_of
 from kts.broker.following.divergence import first_difference, truncation
 from kts.broker.topics.file import id_text
 from kts.errors import InvalidRequestError
-from kts.storage.log import Log
+from kts.log.log import Log
 
 
 class Replica:

@@ -14,7 +14,7 @@ from kts.broker.following.leader_settings import keep_settings, log_settings, ne
 from kts.broker.following.replica import topic_id_text
 from kts.config import LogConfig
 from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
-from kts.storage.log import Log
+from kts.log.log import Log
 
 
 class TopicCopy:

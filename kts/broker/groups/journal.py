@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.groups.loading import Loader
 from kts.broker.groups.registry import GroupSettings
-from kts.encoding import encode
+from kts.codec.encode import encode
+from kts.dataset.partition import PartitionLog
 from kts.errors import KtsError, LogStorageError, RecordBatchTooLargeError, RecordTooLargeError
-from kts.storage.directory import PartitionLog
 
 if TYPE_CHECKING:
     from kts.broker.topics import Topic, Topics
     from kts.broker.topics.partitions import Partition
-    from kts.storage.log import Log
+    from kts.log.log import Log
 
 TOPIC = "__consumer_offsets"
 REWRITE_BYTES = 16 * 2**20  # a smaller partition is left as it is

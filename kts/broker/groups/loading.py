@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kts.storage.directory import PartitionLog
+    from kts.dataset.partition import PartitionLog
 
 COLUMNS = ["offset", "key", "value", "producerId", "transactional", "control"]
 COMMIT = b"\x00\x00\x00\x01"  # key of the control record that ends a transaction well: version, type

@@ -22,7 +22,7 @@ from kts.errors import KtsError
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
     from kts.broker.request import Request
-    from kts.storage.files import FileRange
+    from kts.segment.files import FileRange
 
 logger = logging.getLogger(__name__)
 

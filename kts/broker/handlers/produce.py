@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kts.broker.broker import Broker
     from kts.broker.request import Request
     from kts.broker.topics.partitions import Partition
-    from kts.validator import Validated
+    from kts.codec.validate import Validated
 
 logger = logging.getLogger(__name__)
 

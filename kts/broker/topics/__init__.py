@@ -12,8 +12,8 @@ from kts.broker.topics.names import check_name
 from kts.broker.topics.partitions import Partition
 from kts.broker.topics.topic import Topic
 from kts.errors import KtsError, LogStorageError
-from kts.storage import files
-from kts.storage.log_changing import Deleted
+from kts.log.log_changing import Deleted
+from kts.segment import files
 
 CLOSING_THREADS = 16  # what a disk is asked for at a time: most of closing is waiting for it
 

@@ -18,7 +18,7 @@ from kts.broker.topics.topic import Topic
 from kts.broker.topics.topic_settings import check_without_effect
 from kts.config import LogConfig
 from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
-from kts.storage import files
+from kts.segment import files
 
 MAX_PARTITIONS = 10_000  # of one request, as a KRaft controller has it
 

@@ -27,7 +27,7 @@ from typing import Any
 from kts._codec import crc32c
 from kts.broker.topics.names import check_name
 from kts.errors import InvalidTopicError, LogStorageError
-from kts.storage import files
+from kts.segment import files
 
 FILE = "kts-topics.json"
 LEAST_CHANGES = 1 << 16  # bytes of them that are kept however small the whole is

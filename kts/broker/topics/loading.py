@@ -20,12 +20,12 @@ from kts.broker.topics.partitions import Partition
 from kts.broker.topics.settings import BrokerConfig
 from kts.broker.topics.topic import Topic
 from kts.errors import LogStorageError
-from kts.storage import files
-from kts.storage.deleting import Doomed
-from kts.storage.file_names import INTERNAL_TOPICS
-from kts.storage.forks import new_in_children
-from kts.storage.log_base import wall_clock
-from kts.storage.log_directory import WholeDirectory
+from kts.log.deleting import Doomed
+from kts.log.directory import WholeDirectory
+from kts.log.log_base import wall_clock
+from kts.segment import files
+from kts.segment.file_names import INTERNAL_TOPICS
+from kts.segment.forks import new_in_children
 
 
 class LoadedTopics:

@@ -15,7 +15,7 @@ import uuid
 from typing import NamedTuple
 
 from kts.errors import LogStorageError
-from kts.storage import files
+from kts.segment import files
 
 FILE = "meta.properties"
 _NODE = re.compile(r"[0-9]{1,10}")

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from kts.codec.validate import Validated
 from kts.config import LogConfig
 from kts.errors import KtsError, LogClosedError, LogStorageError
-from kts.storage import files
-from kts.storage.file_names import parse_file_name
-from kts.storage.forks import new_in_children
-from kts.storage.log import Log
-from kts.validator import Validated
+from kts.log.log import Log
+from kts.segment import files
+from kts.segment.file_names import parse_file_name
+from kts.segment.forks import new_in_children
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from kts.broker.wire.messages import MESSAGES, Field, Message
 from kts.broker.wire.reading import Read, struct_reader
 from kts.broker.wire.writing import REFUSED, Output, Write, refused, struct_writer
 from kts.errors import InvalidRequestError, UnsupportedVersionError
-from kts.storage.files import FileRange
+from kts.segment.files import FileRange
 
 MAX_REQUEST_ELEMENTS = 200_000  # of arrays and tagged fields: else 16 MB of bytes become GBs of objects
 MAX_RESPONSE_ELEMENTS = 10_000_000

@@ -1,0 +1,1 @@
+"""Kafka's bytes and columns: layout, compression, encoding, conversion between formats, validation."""

@@ -1,0 +1,321 @@
+"""Record columns: their names, order and Arrow types, and buffers decoded into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
+
+from kts import _codec
+from kts.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kts.model import MaxTimestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ALL_COLUMNS = (
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "headers",
+    "magic",
+    "codec",
+    "producerId",
+    "producerEpoch",
+    "sequence",
+    "partitionLeaderEpoch",
+    "transactional",
+    "control",
+    "position",
+    "createTimestamp",
+    "baseOffset",
+    "lastOffsetDelta",
+    "attributes",
+    "baseTimestamp",
+    "maxTimestamp",
+)
+DEFAULT_COLUMNS = ALL_COLUMNS[:6]
+SCAN_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+BATCH_COLUMNS = (
+    "position",
+    "sizeInBytes",
+    "magic",
+    "baseOffset",
+    "lastOffset",
+    "count",
+    "baseTimestamp",
+    "maxTimestamp",
+    "timestampType",
+    "codec",
+    "partitionLeaderEpoch",
+    "producerId",
+    "producerEpoch",
+    "baseSequence",
+    "transactional",
+    "control",
+    "crcOk",
+)
+
+
+def check_columns(columns: Sequence[str] | None, default: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Validate a caller's column list.
+
+    Returns
+    -------
+    tuple of str
+        ``default`` for None, else the names as asked.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a sequence of str; an unknown or a repeated name.
+    """
+    if columns is None:
+        return default
+    if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+        raise TypeError(f"columns: expected a list of names, found {columns!r}")
+    names = tuple(columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"columns: expected names, found {name!r}")
+        if name not in known:
+            raise ValueError(f"columns: unknown column {name!r}; known are {', '.join(known)}")
+    if len(set(names)) != len(names):
+        raise ValueError(f"columns: a name is repeated in {names!r}")
+    return names
+
+
+@lru_cache(maxsize=256)
+def record_schema(names: tuple[str, ...], views: bool) -> pa.Schema:
+    """Arrow schema of decoded records with the given columns (``topic`` and ``partition`` included)."""
+    import pyarrow as pa
+
+    binary = pa.binary_view() if views else pa.binary()
+    time = pa.timestamp("ms", tz="UTC")
+    types = {
+        "offset": pa.int64(),
+        "timestamp": time,
+        "timestampType": pa.int32(),
+        "key": binary,
+        "value": binary,
+        "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        "magic": pa.int8(),
+        "codec": pa.int8(),
+        "producerId": pa.int64(),
+        "producerEpoch": pa.int16(),
+        "sequence": pa.int32(),
+        "partitionLeaderEpoch": pa.int32(),
+        "transactional": pa.bool_(),
+        "control": pa.bool_(),
+        "position": pa.int64(),
+        "createTimestamp": time,
+        "baseOffset": pa.int64(),
+        "lastOffsetDelta": pa.int32(),
+        "attributes": pa.int16(),
+        "baseTimestamp": pa.int64(),
+        "maxTimestamp": pa.int64(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+    }
+    return pa.schema([(name, types[name]) for name in names])
+
+
+@lru_cache(maxsize=1)
+def batch_schema() -> pa.Schema:
+    """Arrow schema of a header scan (``kts.scan_batches``)."""
+    import pyarrow as pa
+
+    time = pa.timestamp("ms", tz="UTC")
+    types = [
+        pa.int64(),
+        pa.int32(),
+        pa.int8(),
+        pa.int64(),
+        pa.int64(),
+        pa.int32(),
+        time,
+        time,
+        pa.int32(),
+        pa.int8(),
+        pa.int32(),
+        pa.int64(),
+        pa.int16(),
+        pa.int32(),
+        pa.bool_(),
+        pa.bool_(),
+        pa.bool_(),
+    ]
+    return pa.schema(list(zip(BATCH_COLUMNS, types, strict=True)))
+
+
+def _import(address: int, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch._import_from_c(address, schema)
+
+
+def _check_bound(max_decompressed_bytes: object) -> None:
+    if not isinstance(max_decompressed_bytes, int):
+        raise TypeError(f"max_decompressed_bytes: expected an int, found {max_decompressed_bytes!r}")
+    if not 0 <= max_decompressed_bytes < 1 << 62:
+        raise ValueError(f"max_decompressed_bytes: expected 0 to 2^62 - 1, found {max_decompressed_bytes}")
+
+
+def _decoder(
+    buf: Any, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
+) -> _codec.Decoder:
+    _check_bound(max_decompressed_bytes)
+    ids = bytes(ALL_COLUMNS.index(name) for name in names)
+    return _codec.Decoder(buf, ids, bool(views), bool(verify_crc), max_decompressed_bytes)
+
+
+def decode(
+    buf: Any,
+    columns: Sequence[str] | None = None,
+    *,
+    views: bool = False,
+    verify_crc: bool = True,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> pa.RecordBatch:
+    """Decode a buffer of message sets and record batches, of all magics mixed.
+
+    Parameters
+    ----------
+    buf : buffer
+        Any contiguous buffer; empty gives 0 rows. A cut tail is left out.
+    columns : list of str, optional
+        Names of ``ALL_COLUMNS``; None is the first six.
+    views : bool
+        Keys and values as ``binary_view`` into ``buf``, which is then kept alive, instead of copied ``binary``.
+    verify_crc : bool
+        Check the CRC of every batch, message and inner message.
+    max_decompressed_bytes : int
+        Bound on the decompressed bytes of each batch.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        One row a record, control records included.
+
+    Raises
+    ------
+    CorruptRecordError
+        Any damage, with position, offset and record index where known; DecompressionLimitError for the bound. What
+        lies in a record behind the last field that ``columns`` needs is not looked at, but for its CRC.
+    TypeError, ValueError
+        A wrong argument, named; a column that would pass Arrow's 2 GiB.
+
+    Notes
+    -----
+    Source: Kafka 3.9.2's MemoryRecords; KIP-31, KIP-32, KIP-98.
+    """
+    names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
+    decoder, schema = _decoder(buf, names, views, verify_crc, max_decompressed_bytes), record_schema(names, bool(views))
+    return _import(decoder.next(0), schema)
+
+
+def iter_decode(
+    buf: Any,
+    columns: Sequence[str] | None = None,
+    *,
+    slice_bytes: int = 1048576,
+    views: bool = False,
+    verify_crc: bool = True,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Decode a large buffer in pieces of whole batches, about ``slice_bytes`` of input each.
+
+    Parameters
+    ----------
+    slice_bytes : int
+        Input bytes a piece, at least one batch.
+    buf, columns, views, verify_crc, max_decompressed_bytes
+        As in :func:`decode`.
+
+    Returns
+    -------
+    iterator of pyarrow.RecordBatch
+        Never empty ones. A piece's memory is used again once it is dropped.
+
+    Raises
+    ------
+    CorruptRecordError
+        After the whole batches before the damage were given; as in :func:`decode`.
+    """
+    if not isinstance(slice_bytes, int):
+        raise TypeError(f"slice_bytes: expected an int, found {slice_bytes!r}")
+    if not 0 < slice_bytes < 1 << 48:
+        raise ValueError(f"slice_bytes: expected 1 to 2^48 - 1, found {slice_bytes}")
+    names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
+    decoder = _decoder(buf, names, views, verify_crc, max_decompressed_bytes)
+    return _Pieces(decoder, record_schema(names, bool(views)), slice_bytes)
+
+
+class _Pieces:
+    """A decoder's pieces. Not a generator: the decoder itself says so when two threads are in it at once."""
+
+    def __init__(self, decoder: _codec.Decoder, schema: pa.Schema, slice_bytes: int) -> None:
+        self._decoder = decoder
+        self._schema = schema
+        self._slice_bytes = slice_bytes
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        address = self._decoder.next(self._slice_bytes)
+        if not address:
+            raise StopIteration
+        return _import(address, self._schema)
+
+    def __reduce__(self) -> str:
+        raise TypeError("iter_decode holds a buffer and cannot be pickled; send the bytes")
+
+
+def scan_batches(buf: Any) -> pa.RecordBatch:
+    """One row a batch or outermost message, from headers and CRCs alone.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        Columns ``BATCH_COLUMNS``; ``baseOffset`` and ``count`` are null for a compressed wrapper.
+
+    Raises
+    ------
+    CorruptRecordError
+        An impossible size or magic; a wrong CRC only gives ``crcOk`` false.
+    """
+    schema = batch_schema()
+    return _import(_codec.scan(buf), schema)
+
+
+def valid_bytes(buf: Any) -> int:
+    """Length of the whole entries at the front of a buffer, by their sizes (MemoryRecords.validBytes).
+
+    Raises
+    ------
+    CorruptRecordError
+        An impossible size or magic.
+    """
+    return _codec.valid_bytes(buf)
+
+
+def max_timestamp(
+    buf: Any, *, verify_crc: bool = True, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> MaxTimestamp:
+    """The greatest timestamp of a buffer and the first record that reaches it; control records count.
+
+    Returns
+    -------
+    MaxTimestamp
+        (-1, -1, -1) if no record has a timestamp. Comparison starts at -1, as in Kafka, so earlier times never count.
+
+    Raises
+    ------
+    CorruptRecordError
+        Any damage.
+    """
+    _check_bound(max_decompressed_bytes)
+    return MaxTimestamp(*_codec.max_timestamp(buf, bool(verify_crc), max_decompressed_bytes))

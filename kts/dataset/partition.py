@@ -1,0 +1,395 @@
+"""A partition directory, or log directories full of them, as read-only objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from kts.dataset import plan as pieces
+from kts.dataset import stream
+from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
+from kts.model import TimestampOffset, TopicPartition
+from kts.segment import checkpoints, file_names, files, search, transactions
+from kts.segment.index_checksums import Sealed
+from kts.segment.lookups import sealed_indexes
+from kts.segment.rereading import settled
+from kts.segment.segment import Segment, segment_of_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Path = str | os.PathLike[str]
+LogStartOffsets = int | Mapping[Any, Any] | None
+
+
+class PartitionLog:
+    """One partition, read-only: its segments, offsets, searches and scans.
+
+    Get one from ``kts.open``. Nothing is kept open and no size is remembered: a log that a broker appends to is seen as
+    it is at each call. The end of the files is not the high watermark then; see ``high_watermark``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        topic: str,
+        partition: int,
+        *,
+        log_start_offset: int | None = None,
+        segment_paths: Sequence[str] | None = None,
+    ) -> None:
+        self.path = path
+        self.topic = topic
+        self.partition = partition
+        self._log_start_offset = log_start_offset
+        self._segment_paths = None if segment_paths is None else tuple(segment_paths)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.path!r}, topic={self.topic!r}, partition={self.partition})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Refuse further calls; no file is open between calls anyway."""
+        self._closed = True
+
+    @property
+    def lone(self) -> bool:
+        """True if this is made of segment files given by name, not of a directory."""
+        return self._segment_paths is not None
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The live segments by base offset, as they are now.
+
+        A ``.log.swap`` counts where its ``.log`` is gone: a broker would finish the swap at its next start. Files that
+        end in ``.deleted`` or ``.cleaned`` do not count.
+        """
+        if self._closed:
+            raise LogClosedError("expected an open log, found a closed one", path=self.path)
+        if self._segment_paths is not None:
+            lone = [segment_of_file(path) for path in self._segment_paths]
+            found = [Segment(s.path, self.topic, self.partition, s.base_offset, s.indexed) for s in lone]
+            return sorted(found, key=lambda segment: (segment.base_offset, segment.path))
+        live: dict[tuple[int, str], str] = {}
+        swapped: dict[tuple[int, str], str] = {}
+        folder = os.path.join(self.path, "")
+        for one in files.names_in(self.path):
+            name = file_names.parse_file_name(one) if one.endswith((".log", ".swap")) else None
+            if name is not None and name.suffix == ".log" and name.transition in ("", ".swap"):
+                (swapped if name.transition else live)[name.base_offset, name.tier_id] = folder + one
+        return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
+
+    def listed(self) -> PartitionLog:
+        """The same partition with the segments that are there now, for a call that asks for them more than once.
+
+        A writer may delete them meanwhile: for use inside of ``settled``, or with ``unless_deleted`` around each.
+        """
+        return _Listed(self)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that counts: as given to ``kts.open``, else the broker's checkpoint, else the first base."""
+        segments = self.segments
+        first = segments[0].base_offset if segments else 0
+        if self._log_start_offset is not None:
+            return max(first, self._log_start_offset)
+        known = None if self.lone else self._checkpoint(file_names.LOG_START_OFFSETS)
+        return first if known is None else max(first, known)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after the last whole batch.
+
+        Raises
+        ------
+        CorruptRecordError
+            The tail of the last segment is damaged, not just cut.
+        """
+        return settled(lambda: _end_of(self.listed()))
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The broker's last checkpoint of the high watermark, or None if there is none beside the directory."""
+        return None if self.lone else self._checkpoint(file_names.HIGH_WATERMARKS)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest transaction that is still open, else the log end offset."""
+        return settled(lambda: transactions.last_stable_offset(self.listed()))
+
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) from the ``leader-epoch-checkpoint``; empty if there is none."""
+        path = os.path.join(self.path, file_names.LEADER_EPOCHS)
+        return [] if self.lone else checkpoints.read_leader_epochs(path) or []
+
+    @property
+    def topic_id(self) -> str | None:
+        """The topic's id from ``partition.metadata``, or None."""
+        return None if self.lone else checkpoints.read_topic_id(self.path)
+
+    def sealed_indexes(self) -> dict[int, Sealed]:
+        """What ``kts.Log`` noted about the indexes of its segments when it closed them, by base offset."""
+        return {} if self.lone else sealed_indexes(self.path, self.topic, self.partition)
+
+    def _checkpoint(self, name: str) -> int | None:
+        path = os.path.join(os.path.dirname(os.path.abspath(self.path)), name)
+        return (checkpoints.read_checkpoint(path) or {}).get((self.topic, self.partition))
+
+    def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool = False) -> TimestampOffset | None:
+        """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
+
+        Parameters
+        ----------
+        t_ms : int
+            Any 64-bit number of ms; compared as a number, so that a target below 0 finds records without a timestamp.
+        shipped_search : bool
+            Search as brokers do: only in the first segment whose largest timestamp reaches ``t_ms``, which is the
+            file's modification time where a segment has no timestamp. Answers then depend on file times.
+
+        Notes
+        -----
+        Control records count. The default goes on to later segments. Indexes are used where they are sound; without
+        them the log is read, and the answer is the same.
+
+        Source: LogSegment.findOffsetByTimestamp, KIP-79.
+        """
+        return settled(lambda: search.offset_for_timestamp(self.listed(), t_ms, shipped_search=shipped_search))
+
+    def explain_offset_for_timestamp(self, t_ms: int) -> search.Explanation:
+        """How the answer of ``offset_for_timestamp`` was found, and which later records are older."""
+        return settled(lambda: search.explain_offset_for_timestamp(self.listed(), t_ms))
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The greatest timestamp and the first record that has it; None when the log is empty. Control records too."""
+        return settled(lambda: search.max_timestamp(self.listed()))
+
+    def scan(
+        self,
+        *,
+        starting_timestamp: stream.Time = None,
+        ending_timestamp: stream.Time = None,
+        starting_offsets: Any = None,
+        ending_offsets: Any = None,
+        columns: Sequence[str] | None = None,
+        strict_time_range: bool = False,
+        isolation: str = "read_uncommitted",
+        include_control: bool = False,
+        on_error: str = "raise",
+        verify_crc: bool = True,
+        batch_bytes: int = pieces.BATCH_BYTES,
+        max_decompressed_bytes: int = pieces.MAX_DECOMPRESSED_BYTES,
+        views: bool = False,
+    ) -> pa.RecordBatchReader:
+        """The records as a stream of Arrow batches; arguments as for ``kts.scan``."""
+        return stream.scan_logs(
+            [self],
+            starting_timestamp=starting_timestamp,
+            ending_timestamp=ending_timestamp,
+            starting_offsets=starting_offsets,
+            ending_offsets=ending_offsets,
+            columns=columns,
+            strict_time_range=strict_time_range,
+            isolation=isolation,
+            include_control=include_control,
+            on_error=on_error,
+            verify_crc=verify_crc,
+            batch_bytes=batch_bytes,
+            max_decompressed_bytes=max_decompressed_bytes,
+            views=views,
+        )
+
+    def batches(self) -> pa.RecordBatchReader:
+        """Headers of all batches: the columns of ``kts.scan_batches`` and the ``segment``'s base offset."""
+        return stream.batches(self)
+
+
+def _end_of(log: PartitionLog) -> int:
+    return max(transactions.log_end_offset(log), log.log_start_offset)
+
+
+class _Listed(PartitionLog):
+    """A partition whose segments, and with them its log start offset, are those of one moment."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        super().__init__(
+            log.path,
+            log.topic,
+            log.partition,
+            log_start_offset=log._log_start_offset,
+            segment_paths=log._segment_paths,
+        )
+        self._segments = log.segments
+        self._start: int | None = None
+
+    @property
+    def segments(self) -> list[Segment]:
+        return self._segments
+
+    @property
+    def log_start_offset(self) -> int:
+        if self._start is None:
+            self._start = super().log_start_offset
+        return self._start
+
+    def listed(self) -> PartitionLog:
+        return self
+
+
+class LogDirs(Mapping[TopicPartition, PartitionLog]):
+    """The partitions of one or several log directories, by (topic, partition).
+
+    Directories on their way out or in (``-delete``, ``-future``, ``-stray``) are left out; ``kts.open`` takes their
+    path, if that is what you want. Internal topics and ``__cluster_metadata`` are partitions as others.
+
+    Raises
+    ------
+    InvalidRequestError
+        The same partition lies in two directories.
+    """
+
+    def __init__(self, logs: Sequence[PartitionLog]) -> None:
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        for log in sorted(logs, key=lambda log: (log.topic, log.partition, log.path)):
+            key = TopicPartition(log.topic, log.partition)
+            if key in self._logs:
+                raise InvalidRequestError(
+                    f"expected each partition once, found {key} in {self._logs[key].path} and in {log.path};"
+                    " leave one of them out"
+                )
+            self._logs[key] = log
+
+    def __repr__(self) -> str:
+        return f"LogDirs({', '.join(map(str, self._logs))})"
+
+    def __getitem__(self, key: tuple[str, int]) -> PartitionLog:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise KeyError(key)
+        return self._logs[TopicPartition(*key)]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._logs)
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every partition."""
+        for log in self._logs.values():
+            log.close()
+
+
+def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
+    """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        A partition directory, a segment file under any name, a log directory, or a list of them (always ``LogDirs``).
+    log_start_offset : int or mapping, optional
+        Where Kafka keeps the log start offset outside the directory and you know it: an int for one partition, else
+        {topic: {partition: offset}} or {(topic, partition): offset}.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing lies there.
+    InvalidRequestError
+        The same partition lies in two of the directories.
+    """
+    single = isinstance(path, (str, os.PathLike))
+    if single:
+        paths = [_checked(path)]
+    elif isinstance(path, Sequence) and not isinstance(path, (bytes, bytearray, memoryview)):
+        paths = [_checked(one) for one in path]
+    else:
+        raise TypeError(f"path: expected a path or a list of paths, found {type(path).__name__}")
+    if not paths:
+        raise ValueError("path: expected at least one path, found an empty list")
+    logs: list[PartitionLog] = []
+    lone: dict[tuple[str, str, int], list[str]] = {}
+    several = not single
+    for one in paths:
+        if not os.path.isdir(one):
+            name = file_names.parse_file_name(os.path.basename(one))
+            if name is not None and name.suffix != ".log":
+                raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
+            topic, partition = file_names.partition_of_file(one)
+            lone.setdefault((os.path.dirname(os.path.abspath(one)), topic, partition), []).append(one)
+            continue
+        found, is_log_directory = _directory(one)
+        logs += found
+        several |= is_log_directory
+    for (_, topic, partition), names in lone.items():
+        logs.append(PartitionLog(names[0], topic, partition, segment_paths=names))
+    _give_start_offsets(logs, log_start_offset)
+    return LogDirs(logs) if several else logs[0]
+
+
+def _checked(path: object) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path: expected str or os.PathLike, found {type(path).__name__}")
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise TypeError(f"path: expected str, found {type(name).__name__}")
+    try:
+        os.stat(name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LogStorageError(f"opening failed: {error.strerror}", path=name, errno=error.errno) from error
+    return name
+
+
+def _directory(path: str) -> tuple[list[PartitionLog], bool]:
+    """The partitions in a directory, and whether it is a log directory."""
+    names = (file_names.parse_file_name(entry.name) for entry in files.walk_directory(path))
+    is_partition = any(name is not None and name.suffix == ".log" for name in names)
+    own = file_names.parse_directory_name(os.path.basename(os.path.abspath(path)))
+    if is_partition and own is None:
+        topic, partition = file_names.partition_of_file(os.path.join(path, "0.log"))
+        return [PartitionLog(path, topic, partition)], False
+    found = []
+    if not is_partition:
+        for entry in files.list_directory(path):
+            inner = file_names.parse_directory_name(entry.name)
+            if inner is not None and not inner.state and os.path.isdir(entry.path):
+                found.append(PartitionLog(entry.path, inner.topic, inner.partition))
+    if own is not None and not found and not files.exists(os.path.join(path, "meta.properties")):
+        return [PartitionLog(path, own.topic, own.partition)], False
+    return found, True
+
+
+def _give_start_offsets(logs: list[PartitionLog], given: LogStartOffsets) -> None:
+    if given is None:
+        return
+    if isinstance(given, int) and not isinstance(given, bool):
+        if len(logs) != 1:
+            raise ValueError(
+                f"log_start_offset: an int needs one partition, found {len(logs)}; use {{topic: {{partition: offset}}}}"
+            )
+        wanted = {(logs[0].topic, logs[0].partition): given}
+    elif isinstance(given, Mapping):
+        wanted = stream.flat_offsets(given, "log_start_offset")
+    else:
+        raise TypeError(f"log_start_offset: expected an int or a mapping, found {type(given).__name__}")
+    known = {(log.topic, log.partition): log for log in logs}
+    for key, offset in wanted.items():
+        if key not in known:
+            raise UnknownTopicOrPartitionError(f"log_start_offset: no partition {key[0]}-{key[1]} in the given path")
+        if offset < 0:
+            raise ValueError(f"log_start_offset: expected 0 or more, found {offset}")
+        known[key]._log_start_offset = offset

@@ -1,0 +1,1 @@
+"""A partition that is written as a broker writes it: append, roll, retention, truncation, recovery."""

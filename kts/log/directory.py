@@ -1,0 +1,372 @@
+"""What the partitions of one log directory share: its lock, the marker of a clean shutdown, the checkpoints."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from kts.segment import checkpoints, file_names, files
+from kts.segment.forks import new_in_children
+from kts.segment.index_checksums import IndexChecksums, Sealed
+from kts.segment.locks import FileLock
+
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+CHECKPOINTS = (RECOVERY_POINTS, file_names.HIGH_WATERMARKS, file_names.LOG_START_OFFSETS)
+CONTROLLER = "__cluster_metadata"  # the controller's own log, which it recovers at every start
+
+_changes = threading.RLock()
+new_in_children(sys.modules[__name__], _changes=threading.RLock)
+_open: dict[tuple[int, str], _Shared] = {}  # by process and directory
+
+
+class _Shared:
+    """What this process knows of a log directory while it writes to partitions in it.
+
+    Notes
+    -----
+    A checkpoint is read once: nobody else writes it as long as the lock is held.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.members = 0
+        self.marker = files.read_if_there(os.path.join(path, CLEAN_SHUTDOWN))
+        self.marker_is_gone = False
+        self.opened: set[str] = set()
+        self.closed_clean: set[str] = set()
+        self.is_whole = False  # held as a whole: who holds it says when checkpoints are due
+        self.collecting = 0  # how many have what changes in the checkpoints written when they are done
+        self.checksums = IndexChecksums(path)
+        self.forgotten: set[tuple[str, int]] = set()  # partitions that the files on the disk may still name
+        self._offsets: dict[str, checkpoints.Offsets] = {}  # by the checkpoint's name
+        self.malformed: dict[str, str] = {}  # checkpoints that say nothing -> where a copy of them is kept
+        self._unwritten: set[str] = set()
+
+    def offsets(self, file: str) -> checkpoints.Offsets:
+        """What a checkpoint says, or is to say when it is written the next time."""
+        if file not in self._offsets:
+            path = os.path.join(self.path, file)
+            found = checkpoints.read_checkpoint(path)
+            if found is None and (data := files.read_if_there(path)):  # to be replaced by the next write
+                self.malformed[path] = f"{path}.aside-{time.time_ns() // 1_000_000}"
+                files.write_atomically(self.malformed[path], data)
+                self._unwritten.add(file)
+            self._offsets[file] = dict(found or {})
+        return self._offsets[file]
+
+    def set(self, file: str, key: tuple[str, int], offset: int | None) -> None:
+        """Change a line of a checkpoint, or take it out; what cannot be written is as before."""
+        offsets = self.offsets(file)
+        before = offsets.get(key)
+        if before == offset:
+            return
+        _put(offsets, key, offset)
+        self._unwritten.add(file)
+        try:
+            self.write_unless_collecting()
+        except BaseException:
+            _put(offsets, key, before)
+            raise
+
+    def forget(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Take partitions out of all files; these are written with the next change of others."""
+        for key in partitions:
+            self.checksums.replace(*key, {})
+            for file in CHECKPOINTS:
+                if self.offsets(file).pop(key, None) is not None:
+                    self._unwritten.add(file)
+                    self.forgotten.add(key)
+
+    def write_unless_collecting(self) -> None:
+        if not self.collecting:
+            self.write()
+
+    def write(self) -> None:
+        """Put the files that changed in place, each as a whole."""
+        for file in sorted(self._unwritten):
+            checkpoints.write_checkpoint(os.path.join(self.path, file), self._offsets[file])
+            self._unwritten.discard(file)
+        self.checksums.write()
+        self.forgotten.clear()
+
+    def nothing_is_clean(self) -> None:
+        """What closed cleanly relied on checkpoints that were not written."""
+        self.marker = None
+        self.closed_clean.clear()
+
+    def is_clean(self, name: str) -> bool:
+        return name in self.closed_clean or (self.marker is not None and name not in self.opened)
+
+
+def homes_of(partition: str, *segments: str) -> list[tuple[str, str]]:
+    """The log directories whose locks a writer of a partition needs, each with the partition's directory in it.
+
+    The partition, or a file of it, may be a link: then it is also the log directory that the link leads to.
+
+    Parameters
+    ----------
+    partition : str
+        Its directory, which may not be there yet.
+    segments : str
+        Files of it that have names of their own.
+    """
+    linked = list(segments)
+    if os.path.isdir(partition):
+        entries = files.list_directory(partition)
+        linked += [one.path for one in entries if one.is_symlink() and file_names.parse_file_name(one.name) is not None]
+    owner = os.path.realpath(partition)
+    found = {(os.path.realpath(os.path.dirname(partition)), owner): os.path.dirname(partition)}
+    for real in (owner, *(os.path.dirname(os.path.realpath(path)) for path in linked)):
+        found.setdefault((os.path.dirname(real), real), os.path.dirname(real))
+    return [(home, owner) for (_, owner), home in found.items()]
+
+
+@contextmanager
+def held(partition: str, *segments: str) -> Iterator[None]:
+    """Hold the locks of a partition, whatever links lead to it; lock files that were not there are removed.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another program has one of the log directories.
+    """
+    with ExitStack() as stack:
+        for home, owner in homes_of(os.path.abspath(partition), *map(os.path.abspath, segments)):
+            path = os.path.join(home, LOCK)
+            made = not files.exists(path)
+            stack.enter_context(FileLock(path, owner))
+            if made:
+                stack.callback(files.remove, path, missing_ok=True)
+        yield
+
+
+class WholeDirectory:
+    """A log directory that is held as long as its partitions are served, whichever of them are open.
+
+    Parameters
+    ----------
+    path : str
+        The log directory.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another process has it, or this process already.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        real = os.path.realpath(path)
+        self._key = os.getpid(), real
+        with _changes:
+            self._lock: FileLock | None = FileLock(os.path.join(path, LOCK), real)
+            try:
+                shared = _open.get(self._key) or _Shared(path)
+            except BaseException:
+                self._lock.release()
+                raise
+            _open[self._key] = shared
+            shared.members += 1
+            shared.is_whole = True
+
+    def made(self, topic: str, partition: int) -> None:
+        """A partition's directory was made just now: it needs no recovery though nobody opens it."""
+        with _changes:
+            shared = _open[self._key]
+            if (topic, partition) in shared.forgotten:  # a crash must not leave it the offsets of one before
+                shared.write()
+            shared.closed_clean.add(f"{topic}-{partition}")
+
+    @contextmanager
+    def checkpoints_at_once(self) -> Iterator[None]:
+        """What logs write to the checkpoints meanwhile goes to the disk at the end: each file once, not once a log."""
+        with _changes:
+            shared = _open[self._key]
+            shared.collecting += 1  # of several threads, each writes what all have so far
+        try:
+            yield
+        finally:
+            with _changes:
+                shared.collecting -= 1
+                try:
+                    shared.write()
+                except BaseException:
+                    shared.nothing_is_clean()
+                    raise
+
+    def forget(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Take partitions out of all checkpoints; on the disk with the next change, or when one is made again."""
+        with _changes:
+            _open[self._key].forget(partitions)
+
+    def forget_strays(self) -> None:
+        """Take out the partitions that have no directory: a process that deleted them died before it wrote that."""
+        with _changes:
+            shared = _open[self._key]
+            there = {entry.name for entry in files.list_directory(self.path)}
+            known = {key for file in CHECKPOINTS for key in shared.offsets(file)}
+            shared.forget([(topic, index) for topic, index in known if f"{topic}-{index}" not in there])
+
+    def leave(self) -> None:
+        """Give it back; a second call does nothing. The marker of a clean stop is written if all partitions are."""
+        with _changes:
+            lock, self._lock = self._lock, None
+            if lock is None:
+                return
+            try:
+                _open[self._key].members -= 1
+                _open[self._key].is_whole = False
+                _leave(self._key, self.path, clean=True)
+            finally:
+                lock.release()
+
+
+class LogDirectory:
+    """A partition's part in its log directory; taken when the log is opened, given back when it is closed.
+
+    Parameters
+    ----------
+    path : str
+        The log directory.
+    name : str
+        Of the partition's directory.
+
+    Attributes
+    ----------
+    clean : bool
+        Whether the partition was closed cleanly: by this process, or by the one before, which left the marker.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another process has the directory, or this process the partition.
+
+    Notes
+    -----
+    The marker goes as soon as a partition is opened. The last one to close writes it again, with the bytes it had, if
+    every partition in the directory is known to be clean.
+
+    Source: LogManager, CleanShutdownFileHandler.
+    """
+
+    def __init__(self, path: str, name: str, topic: str, partition: int) -> None:
+        self.path = path
+        self.name = name
+        self.topic = topic
+        self.partition = partition
+        real = os.path.realpath(path)
+        self._key = os.getpid(), real
+        with _changes:
+            self._locks: list[FileLock] = []
+            try:
+                for home, owner in homes_of(os.path.join(path, name)):
+                    self._locks.append(FileLock(os.path.join(home, LOCK), owner))
+                shared = _open.get(self._key) or _Shared(path)
+                self.clean = shared.is_clean(name)
+                if not shared.marker_is_gone:
+                    files.remove(os.path.join(path, CLEAN_SHUTDOWN), missing_ok=True)
+                    files.sync_directory(path)
+                    shared.marker_is_gone = True
+            except BaseException:
+                self._unlock()
+                raise
+            _open[self._key] = shared
+            shared.members += 1
+            self._counted = True
+            shared.opened.add(name)
+            shared.closed_clean.discard(name)
+
+    def leave(self, *, clean: bool) -> None:
+        """Give the lock back; a second call does nothing.
+
+        Parameters
+        ----------
+        clean : bool
+            All of the partition's files are whole and on disk.
+        """
+        with _changes:
+            shared = _open.get(self._key)
+            if not self._locks:
+                return
+            try:
+                if shared is None or not self._counted:  # a second try, after Ctrl-C in the first
+                    return
+                self._counted = False
+                shared.members -= 1
+                if clean:
+                    shared.closed_clean.add(self.name)
+                _leave(self._key, self.path, clean=clean)
+            finally:
+                self._unlock()
+
+    def _unlock(self) -> None:
+        while self._locks:
+            self._locks[-1].release()
+            self._locks.pop()
+
+    @property
+    def is_held_as_a_whole(self) -> bool:
+        """Whether a ``WholeDirectory`` is held: it checkpoints all partitions at once."""
+        return _open[self._key].is_whole
+
+    def checkpoint(self, file: str) -> int | None:
+        """The partition's offset in a checkpoint file, None if it has none."""
+        with _changes:
+            return _open[self._key].offsets(file).get((self.topic, self.partition))
+
+    def index_checksums(self) -> dict[int, Sealed]:
+        """What the indexes of the partition's segments were when they were closed, by base offset."""
+        with _changes:
+            return _open[self._key].checksums.of(self.topic, self.partition)
+
+    def write_index_checksums(self, segments: Mapping[int, Sealed]) -> None:
+        """Replace the partition's lines of that."""
+        with _changes:
+            shared = _open[self._key]
+            shared.checksums.replace(self.topic, self.partition, segments)
+            shared.write_unless_collecting()
+
+    def malformed(self) -> dict[str, str]:
+        """Checkpoints of the log directory that say nothing, and where a copy of each is kept."""
+        with _changes:
+            shared = _open[self._key]
+            for file in CHECKPOINTS:
+                shared.offsets(file)
+            return dict(shared.malformed)
+
+    def write_checkpoint(self, file: str, offset: int | None) -> None:
+        """Replace the partition's line in a checkpoint file, or take it out; the lines of others stay."""
+        with _changes:
+            _open[self._key].set(file, (self.topic, self.partition), offset)
+
+
+def _put(offsets: checkpoints.Offsets, key: tuple[str, int], offset: int | None) -> None:
+    if offset is None:
+        offsets.pop(key, None)
+    else:
+        offsets[key] = offset
+
+
+def _leave(key: tuple[int, str], path: str, *, clean: bool) -> None:
+    """Nobody may be left: then the process has the directory no more, and says so if all of it is whole."""
+    shared = _open[key]
+    if shared.members == 0:
+        del _open[key]
+        if clean and all(map(shared.is_clean, _partitions(path))):
+            files.write_atomically(os.path.join(path, CLEAN_SHUTDOWN), shared.marker or b"")
+
+
+def _partitions(path: str) -> list[str]:
+    """The partitions of a log directory that a broker would load."""
+    found = []
+    for entry in files.list_directory(path):
+        name = file_names.parse_directory_name(entry.name)
+        if name is not None and name.state in ("", "future") and name.topic != CONTROLLER and files.is_directory(entry):
+            found.append(entry.name)
+    return found

@@ -1,0 +1,137 @@
+"""Which leader epoch began at which offset, as ``leader-epoch-checkpoint`` has it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kts.segment import checkpoints, files
+from kts.segment.file_names import LEADER_EPOCHS
+from kts.segment.shallow import Slices
+
+if TYPE_CHECKING:
+    from kts.segment.segment_reading import SegmentReading
+
+LEADER_EPOCH = struct.Struct(">qii")  # base offset, size, leader epoch
+_EPOCH_END = 17
+
+
+class LeaderEpochs:
+    """The epochs of a log and the offset each began at; every change is written to the file.
+
+    Parameters
+    ----------
+    directory : str
+        The partition's. A missing or malformed file counts as empty.
+
+    Attributes
+    ----------
+    is_malformed : bool
+        The file was there, and could not be understood.
+
+    Notes
+    -----
+    Source: LeaderEpochFileCache (3.9).
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, LEADER_EPOCHS)
+        self.entries: list[tuple[int, int]] = []
+        self.unwritten = False
+        found = checkpoints.read_leader_epochs(self.path)
+        self.is_malformed = found is None and files.exists(self.path) and files.size_of(self.path) > 0
+        for epoch, start in found or ():
+            if epoch >= 0 and start >= 0:
+                self.entries = _with(self.entries, epoch, start) or self.entries
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 if none is known."""
+        return self.entries[-1][0] if self.entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """An epoch began at an offset; entries that contradict it go."""
+        entries = _with(self.entries, epoch, start_offset) if epoch >= 0 else None
+        if entries is not None:
+            self._write(entries)
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """A leader of a new epoch starts at an offset; the file follows with its first batch or the close."""
+        entries = _with(self.entries, epoch, start_offset) if epoch >= 0 else None
+        if entries is not None:
+            self.entries, self.unwritten = entries, True
+
+    def write(self) -> None:
+        """Have the file say what is known."""
+        if self.unwritten:
+            self._write(self.entries)
+
+    def follow(self, records: bytes | memoryview) -> None:
+        """Batches of magic 2 were appended: an epoch begins with the first of them that has it."""
+        position, end = 0, len(records)
+        while end - position >= _EPOCH_END:
+            base, size, epoch = LEADER_EPOCH.unpack_from(records, position)
+            if epoch != self.latest and records[position + 16] == 2:
+                self.assign(epoch, base)
+            position += 12 + size
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that began at or behind an offset."""
+        kept = [entry for entry in self.entries if entry[1] < end_offset]
+        if end_offset >= 0 and len(kept) != len(self.entries):
+            self._write(kept)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins at an offset now: the epoch it lies in begins there, and those before it go."""
+        gone = [entry for entry in self.entries if entry[1] <= start_offset]
+        if gone and (len(gone) > 1 or gone[-1][1] != start_offset):
+            self._write([(gone[-1][0], start_offset), *self.entries[len(gone) :]])
+
+    def replace(self, entries: list[tuple[int, int]]) -> None:
+        """Know these, and no others."""
+        self._write(entries)
+
+    def clear(self) -> None:
+        """Forget all."""
+        if self.entries:
+            self._write([])
+
+    def _write(self, entries: list[tuple[int, int]]) -> None:
+        checkpoints.write_leader_epochs(self.path, entries)
+        self.entries, self.unwritten = entries, False
+
+
+def epochs_of(segments: Sequence[SegmentReading], log_start_offset: int) -> list[tuple[int, int]]:
+    """The epochs of the batches of some segments, each with the offset where it begins.
+
+    No CRC covers an epoch: one that later batches contradict is theirs.
+    """
+    pairs = []
+    for segment in segments:
+        for batches in Slices(segment.log_file(), 0, segment.size):
+            chosen = (batches.column("magic") == 2) & (batches.column("partitionLeaderEpoch") >= 0)
+            chosen &= batches.column("lastOffset") >= log_start_offset
+            epochs, bases = batches.column("partitionLeaderEpoch")[chosen], batches.column("baseOffset")[chosen]
+            changes = np.flatnonzero(np.diff(epochs, prepend=-1) != 0)
+            pairs += list(zip(epochs[changes].tolist(), bases[changes].tolist(), strict=True))
+    found: list[tuple[int, int]] = []
+    for epoch, base in reversed(pairs):
+        lowest = min(epoch, found[-1][0]) if found else epoch
+        if found and found[-1][0] == lowest:
+            found.pop()
+        found.append((lowest, max(base, log_start_offset)))
+    return found[::-1]
+
+
+def _with(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]] | None:
+    """The entries and a new one without those that contradict it; None if it says nothing new."""
+    if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
+        return None
+    kept = list(entries)
+    while kept and (kept[-1][0] >= epoch or kept[-1][1] >= start_offset):
+        kept.pop()
+    return [*kept, (epoch, start_offset)]

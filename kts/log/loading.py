@@ -1,0 +1,437 @@
+"""Start-up of a partition: what is half done is finished or removed, what may be damaged is recovered."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from kts.config import LogConfig
+from kts.errors import CorruptIndexError, CorruptRecordError, InvalidOffsetError
+from kts.log import temporary
+from kts.log.epochs import LEADER_EPOCH, LeaderEpochs, epochs_of
+from kts.log.opening import Loaded, open_segment
+from kts.log.producer_state import rebuild_producers
+from kts.segment import files
+from kts.segment.file_names import LEADER_EPOCHS, parse_file_name
+from kts.segment.index_checksums import Sealed
+from kts.segment.log_segment import LogSegment
+from kts.segment.producers import EXPIRATION_MS, AbortedBatch
+from kts.segment.recovery import Recovered, Rules, rebuild, recover, tail_fault
+from kts.segment.shallow import Batches
+from kts.segment.snapshots import Snapshots, append_aborted, sync_aborted, truncate_aborted
+from kts.segment.transactions import AbortedTransaction, are_confirmed, read_txn_index
+
+MISSING = "the offset index is missing"
+ASIDE_BYTES = 2**20  # copied at a time
+
+
+def load(
+    path: str,
+    config: LogConfig,
+    *,
+    shipped: bool,
+    now_ms: int,
+    clean: bool,
+    log_start_offset: int,
+    recovery_point: int,
+    producer_expiration_ms: int = EXPIRATION_MS,
+    sealed: Mapping[int, Sealed] = MappingProxyType({}),
+) -> Loaded:
+    """Load a partition directory, in which nobody else writes.
+
+    Parameters
+    ----------
+    clean : bool
+        The last writer closed it: nothing needs recovery but what misses its index.
+    log_start_offset, recovery_point : int
+        From the checkpoints; 0 if there are none.
+    sealed : mapping of base offset to Sealed
+        What the indexes were when they were closed.
+
+    Notes
+    -----
+    After a cut the segments behind it go, as in Kafka. As shipped they are renamed ``.deleted`` and removed; else
+    they are set aside under a name that brokers ignore, ``.aside-<ms>`` appended.
+
+    Source: Log.loadSegments (0.10.2), LogLoader (3.9).
+    """
+    loader = _Loader(path, config, shipped, now_ms, clean, log_start_offset, recovery_point)
+    loader.producer_expiration_ms, loader.sealed = producer_expiration_ms, sealed
+    return loader.run()
+
+
+class _Loader:
+    producer_expiration_ms = EXPIRATION_MS
+    sealed: Mapping[int, Sealed]
+
+    def __init__(
+        self, path: str, config: LogConfig, shipped: bool, now_ms: int, clean: bool, log_start: int, recovery: int
+    ) -> None:
+        self.path = path
+        self.config = config
+        self.shipped = shipped
+        self.now_ms = now_ms
+        self.clean = clean
+        self.old = config.generation == "0.10.2"
+        self.loaded = Loaded(log_start_offset=0 if self.old and shipped else log_start, recovery_point=recovery)
+        self.segments = self.loaded.segments
+        self.missing: set[int] = set()
+        self.bases: list[int] = []  # of all segments that are found, ascending
+        self.snapshots: list[int] | None = None  # looked for once: there may be one for each segment
+
+    def run(self) -> Loaded:
+        loaded = self.loaded
+        found = temporary.finish(self.path, self.config, shipped=self.shipped)
+        loaded.recovered += found
+        self._open_epochs()
+        try:
+            self._load_segments()
+            if not self.clean:
+                self._recover()
+            elif not self.shipped and self.segments:
+                self._check_tail(self.segments[-1])
+        finally:
+            if loaded.epochs is not None:
+                loaded.epochs.write()  # once: there may be one for each segment
+        self._check_start()
+        if not self.segments:
+            self.segments.append(self._segment(loaded.log_start_offset))
+        active = self.segments[-1]
+        active.load_as_active()
+        self._repair()
+        active.resize_indexes()
+        loaded.end_offset = active.next_offset()
+        if self.clean:
+            if loaded.recovery_point > loaded.end_offset and not self.shipped:
+                why = f"expected offsets up to {loaded.recovery_point}, the recovery point of a clean stop"
+                why = f"{why}, found the end {loaded.end_offset}: the end of the log is missing"
+                loaded.recovered.append(Recovered(active.path, active.size, 0, why, 0))
+            loaded.recovery_point = loaded.end_offset
+        elif not (self.old and self.shipped):
+            loaded.recovery_point = min(loaded.recovery_point, loaded.end_offset)
+        loaded.log_start_offset = max(loaded.log_start_offset, self.segments[0].base_offset)
+        if not self.old:
+            loaded.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
+            self._finish_state()
+        if loaded.recovered:
+            files.sync_directory(self.path)
+        return loaded
+
+    def _segment(self, base_offset: int) -> LogSegment:
+        return open_segment(self.path, base_offset, self.config, self.shipped, self.now_ms)
+
+    def _open_epochs(self) -> None:
+        if self.old:
+            return
+        if self.config.magic < 2:
+            files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
+        else:
+            self.loaded.epochs = LeaderEpochs(self.path)
+
+    # --- segments ---------------------------------------------------------------------------------
+
+    def _load_segments(self) -> None:
+        names = {entry.name: parse_file_name(entry.name) for entry in files.list_directory(self.path)}
+        live = {
+            (name.base_offset, name.suffix) for name in names.values() if name and not (name.transition or name.tier_id)
+        }
+        bases = self.bases = sorted(base for base, suffix in live if suffix == ".log")
+        for base, suffix in sorted(live):
+            orphan = suffix in (".index", ".timeindex") or (suffix == ".txnindex" and not self.old)
+            if orphan and (base, ".log") not in live:
+                self._remove(os.path.join(self.path, f"{base:020d}{suffix}"), "index without a log")
+        for base in bases:
+            has_index, has_time_index = ((base, suffix) in live for suffix in (".index", ".timeindex"))
+            later = not self.clean and base >= self._first_to_recover(bases)
+            if later and not self.shipped:  # it is rebuilt in any case
+                if not has_index:
+                    self.missing.add(base)
+                self.segments.append(self._segment(base))
+                continue
+            lacking = not (has_index and has_time_index)
+            if lacking and not self.shipped:
+                self._make_indexes(base)
+            segment = self._segment(base)
+            why = self._why_rebuild(segment, has_index, has_time_index)
+            if why and not lacking and not self.shipped:
+                segment.abandon()
+                self._make_indexes(base)
+                segment = self._segment(base)
+            self.segments.append(segment)
+            if not why:
+                segment.load_seal(self.sealed.get(base))
+                if not self.shipped and segment.offset_index.last_position >= segment.size:
+                    segment.doubt("the offset index has an entry behind the log's end")
+            if why:
+                self._recover_segment(segment, why)
+
+    def _make_indexes(self, base_offset: int) -> None:
+        """Put both indexes of a log in place, each in one step: nobody could tell from true ones those of which a crash
+        left no entries, and the next start-up recovers no segment below the recovery point."""
+        config, stem = self.config, os.path.join(self.path, f"{base_offset:020d}")
+        rules = Rules(
+            config.index_interval_bytes,
+            config.segment_index_bytes,
+            config.generation,
+            allow_negative=config.allow_negative_timestamps,
+        )
+        with files.File(f"{stem}.log") as log:
+            if log.size() == 0:
+                return
+            rebuilt = rebuild(log, log.size(), base_offset, rules, f"{stem}.log")
+        files.write_atomically(f"{stem}.index", rebuilt.offset_index)
+        files.write_atomically(f"{stem}.timeindex", rebuilt.time_index)
+
+    def _repair(self) -> None:
+        """Rebuild indexes that changed since they were closed, or whose end the log contradicts."""
+        for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
+            if segment.doubted is None:
+                continue
+            done = segment.repair(segment.remade(), None if following is None else following.base_offset)
+            if done is not None:
+                self.loaded.recovered.append(done)
+            elif segment is self.segments[-1]:  # times that are appended must not contradict what is wrong
+                segment.time_index.cut(0)
+
+    def _first_to_recover(self, bases: list[int]) -> int:
+        return bases[max(bisect_right(bases, self.loaded.recovery_point) - 1, 0)]
+
+    def _remove(self, path: str, why: str) -> None:
+        self.loaded.recovered.append(Recovered(path, 0, files.size_of(path), why, 0))
+        files.remove(path)
+
+    def _why_rebuild(self, segment: LogSegment, has_index: bool, has_time_index: bool) -> str | None:
+        if not has_index:
+            return MISSING
+        if not has_time_index:
+            if not self.shipped and segment.size:
+                return "the time index is missing"
+            segment.time_index.resize(0)
+        try:
+            if self.old or not self.shipped:
+                segment.offset_index.sanity_check()
+                segment.time_index.sanity_check()
+            if not self.old and files.exists(segment.txn_index_path):
+                listed = read_txn_index(segment.txn_index_path)
+                if not self.shipped and not listed:
+                    return "the transaction index is empty"
+                if not self.shipped and not self._has(segment, listed):
+                    return "the transaction index lists what the log does not have"
+        except CorruptIndexError as error:
+            return str(error)
+        return None
+
+    def _has(self, segment: LogSegment, listed: list[AbortedTransaction]) -> bool:
+        def start_of(offset: int) -> int:
+            return segment.offset_index.lookup(offset)[1]
+
+        return are_confirmed(listed, segment.log_file(), segment.size, segment.base_offset, start_of)
+
+    # --- recovery ---------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        bases = [segment.base_offset for segment in self.segments]
+        if self.loaded.epochs is not None and bases and not self.shipped:
+            # The batches tell them again. Else recovering twice would not be the same as once: an epoch that began
+            # behind the end is known by the first time only.
+            self.loaded.epochs.truncate_from_end(self._first_to_recover(bases) + 1)
+        for number, segment in enumerate(list(self.segments)):
+            if segment.base_offset < self._first_to_recover(bases):
+                continue
+
+            def drop_later(position: int, number: int = number, segment: LogSegment = segment) -> None:
+                """Before the cut: a stop in between leaves the cut to be found, and no hole."""
+                later = self.segments[number + 1 :]
+                del self.segments[number + 1 :]
+                self.take_out(later, f"behind a cut of segment {segment.base_offset}")
+
+            why = MISSING if segment.base_offset in self.missing else None
+            if self._recover_segment(segment, why, drop_later):
+                return
+
+    def _check_tail(self, active: LogSegment) -> None:
+        """Recover the active segment if its tail is damaged: what is appended behind that could never be read."""
+        why = tail_fault(active)
+        if why is not None:
+            self._recover_segment(active, why)
+
+    def _recover_segment(
+        self, segment: LogSegment, why: str | None, before_cut: Callable[[int], None] | None = None
+    ) -> bool:
+        """Rebuild a segment; True if it lost bytes. ``why`` is None where an unclean stop is the only reason.
+
+        Without ``before_cut`` its bytes were on the disk when the log was stopped or flushed, so that what is cut is no
+        torn write, and may hold sound batches: it is kept aside.
+        """
+        aside: list[str] = []
+
+        def keep(position: int) -> None:
+            aside.extend(self._keep_aside(segment, position))
+
+        state = None if self.old else self._state_at(segment)
+        aborted: list[AbortedBatch] = []
+        if state is not None:
+            truncate_aborted(segment.txn_index_path, 0)
+
+        def visit(batches: Batches) -> None:
+            if state is not None and len(batches):
+                aborted.extend(self._follow(state, batches))
+
+        size = segment.size
+        try:
+            done = recover(segment, visit, before_cut or (None if self.shipped else keep))
+        except InvalidOffsetError as error:
+            if before_cut is None and self.shipped:
+                raise
+            if before_cut is not None:
+                before_cut(0)
+            else:
+                keep(0)
+            segment.truncate_to(segment.base_offset, self.now_ms)
+            done = Recovered(segment.path, 0, size, str(error), 0)
+        if state is not None and not (aborted or self.shipped):
+            files.remove(segment.txn_index_path, missing_ok=True)
+        if aborted:
+            append_aborted(segment.txn_index_path, aborted)
+            sync_aborted([segment.txn_index_path])
+        segment.flush()
+        if state is not None:
+            state.producers.end_offset = max(state.producers.end_offset, segment.next_offset())
+            state.take()
+        segment.rest()  # however many are recovered, no descriptor stays
+        if done.bytes_cut:
+            self.loaded.recovered.append(done._replace(aside=aside[0]) if aside else done)
+        elif why is not None:
+            self.loaded.recovered.append(Recovered(segment.path, 0, 0, f"{why}: indexes rebuilt", done.batches))
+        return done.bytes_cut > 0
+
+    def _keep_aside(self, segment: LogSegment, position: int) -> list[str]:
+        """Copy the bytes from a position on, unless all are zeros, to a file that brokers ignore; its path, if any."""
+        path = f"{segment.path}.{position}{self._suffix_aside()}"
+        with files.File(segment.path) as log:
+            size = log.size()
+            pieces = range(position, size, ASIDE_BYTES)
+            if not any(log.read(at, ASIDE_BYTES).strip(b"\0") for at in pieces):
+                return []
+            with files.WritableFile(path, new=True) as kept:
+                for at in pieces:
+                    kept.write(log.read(at, ASIDE_BYTES), at - position)
+                kept.sync()
+        files.sync_directory(self.path)
+        return [path]
+
+    def _state_at(self, segment: LogSegment) -> Snapshots:
+        """Producer state where a segment begins."""
+        state = Snapshots(self.path, self.producer_expiration_ms, self.snapshots)
+        self.snapshots = state.offsets
+        base, start, magic = segment.base_offset, self.loaded.log_start_offset, self.config.magic
+        before = bisect_left(self.bases, base)
+        rebuild_producers(state, self.segments, start, base, self.now_ms, magic=magic, bases=self.bases, count=before)
+        return state
+
+    def _follow(self, state: Snapshots, batches: Batches) -> list[AbortedBatch]:
+        magics, epochs = batches.column("magic"), batches.column("partitionLeaderEpoch")
+        if self.loaded.epochs is not None:
+            newer = (magics == 2) & (
+                epochs > np.maximum.accumulate(np.concatenate(([self.loaded.epochs.latest], epochs[:-1])))
+            )
+            bases = batches.column("baseOffset")
+            for row in np.flatnonzero(newer).tolist():
+                self.loaded.epochs.begin(int(epochs[row]), int(bases[row]))
+        aborted: list[AbortedBatch] = []
+        for row in np.flatnonzero(batches.column("producerId") >= 0).tolist():
+            aborted += state.producers.follow(batches.entry(row))
+        return aborted
+
+    def take_out(self, segments: list[LogSegment], why: str) -> None:
+        """Remove segments, newest first, so that no crash leaves a hole."""
+        suffix = ".deleted" if self.shipped else self._suffix_aside()
+        for segment in reversed(segments):
+            self.loaded.recovered.append(Recovered(segment.path, 0, segment.size, why, 0))
+            segment.change_file_suffixes("", suffix)
+            if self.shipped:
+                self.loaded.doomed.append(segment.delete)
+            files.sync_directory(self.path)
+
+    def _suffix_aside(self) -> str:
+        """A suffix that no file has: after the clock was put back, an earlier start may have used this time."""
+        names = [entry.name for entry in files.list_directory(self.path)]
+        now_ms = self.now_ms
+        while any(name.endswith(f".aside-{now_ms}") for name in names):
+            now_ms += 1
+        return f".aside-{now_ms}"
+
+    def _check_start(self) -> None:
+        start = self.loaded.log_start_offset
+        if not self.segments or self.segments[-1].next_offset() >= start:
+            return
+        if self.clean and not self.shipped:  # a stop wrote the log before it wrote the offset
+            end, first = self.segments[-1].next_offset(), self.segments[0].base_offset
+            why = f"the log start offset {start} lies behind the log's end {end}: taken for {first}"
+            self.loaded.recovered.append(Recovered(self.segments[0].path, 0, 0, why, 0))
+            self.loaded.log_start_offset = first
+            return
+        self.take_out(self.segments, f"ends below the log start offset {start}")
+        self.segments.clear()
+        if self.loaded.epochs is not None:
+            self.loaded.epochs.clear()
+        Snapshots(self.path, self.producer_expiration_ms).clear(start)
+
+    def _check_epochs(self, epochs: LeaderEpochs) -> None:
+        """Take the leader epochs from the batches, where the file contradicts them."""
+        known = [entry for entry in epochs.entries if entry[1] < self.loaded.end_offset]
+        if self.segments[-1].base_offset == self.loaded.end_offset and len(self.segments) == 1:
+            return
+        if epochs.is_malformed or not all(
+            self._is_start(*entry, *(known[number + 1 :] or [(0, self.loaded.end_offset)])[0][1:])
+            for number, entry in enumerate(known)
+        ):
+            found = epochs_of(self.segments, self.loaded.log_start_offset)
+            behind = [entry for entry in epochs.entries if entry[1] >= self.loaded.end_offset]
+            why = f"its epochs are not those of the batches: {epochs.entries} became {found}"
+            self.loaded.recovered.append(Recovered(epochs.path, 0, 0, why, 0))
+            epochs.replace(found + [one for one in behind if not found or one[0] > found[-1][0]])
+
+    def _is_start(self, epoch: int, start: int, end: int) -> bool:
+        """Whether batches from an offset on, up to another, have an epoch, and the batch before has an earlier one.
+
+        The first one known may have begun before: it is moved with the log start offset.
+        """
+        found = self._epoch_at(start)
+        if found is not None and found[0] < end and found[1] not in (-1, epoch):
+            return False
+        is_first = self.loaded.epochs is not None and self.loaded.epochs.entries[0][0] == epoch
+        before = self._epoch_at(start - 1) if start > self.loaded.log_start_offset else None
+        return before is None or before[0] >= start or before[1] < epoch + is_first
+
+    def _epoch_at(self, offset: int) -> tuple[int, int] | None:
+        """Base offset and leader epoch of the first batch of magic 2 that reaches an offset."""
+        first = bisect_right([segment.base_offset for segment in self.segments], offset) - 1
+        for segment in self.segments[max(first, 0) :]:
+            try:
+                found = segment.translate_offset(offset)
+            except CorruptRecordError:  # whoever reads it gets the error
+                return None
+            if found is not None:
+                base, _, epoch = LEADER_EPOCH.unpack(segment.log_file().read(found.position, LEADER_EPOCH.size))
+                return (base, epoch) if found.magic == 2 else None
+        return None
+
+    def _finish_state(self) -> None:
+        loaded = self.loaded
+        if loaded.epochs is not None:
+            if not self.shipped:
+                self._check_epochs(loaded.epochs)
+            # Kafka forgets the epoch of a log that is empty at its second start.
+            loaded.epochs.truncate_from_end(loaded.end_offset + (not self.shipped))
+            loaded.epochs.truncate_from_start(loaded.log_start_offset)
+        loaded.snapshots = Snapshots(self.path, self.producer_expiration_ms)
+        loaded.snapshots.remove_strays(segment.base_offset for segment in self.segments)
+        start, magic = loaded.log_start_offset, self.config.magic
+        rebuild_producers(
+            loaded.snapshots, self.segments, start, loaded.end_offset, self.now_ms, magic=magic, clean=self.clean
+        )

@@ -1,0 +1,229 @@
+"""What readers of a written log see: whole published batches, and the answers to searches by timestamp."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kts.errors import OffsetOutOfRangeError, UnsupportedForMessageFormatError
+from kts.model import NO_TIMESTAMP, TimestampOffset
+from kts.segment.files import FileRange
+from kts.segment.log_segment import LogSegment
+from kts.segment.search import first_reaching
+from kts.segment.shallow import Slices, decoded, decoded_as_shipped, shallow_entries
+
+
+class Fetched(NamedTuple):
+    """Bytes of a log as they lie, from the entry that holds an offset on."""
+
+    records: bytes
+    first_entry_incomplete: bool  # not even the first entry is whole
+    base_offset: int  # of the segment they come from
+    position: int  # in its file
+
+
+class Sliced(NamedTuple):
+    """What ``Fetched`` is, as a range of the file."""
+
+    records: FileRange
+    first_entry_incomplete: bool
+    base_offset: int
+    position: int
+
+
+class View(NamedTuple):
+    """A log as it was published: readers take one and look at nothing else."""
+
+    segments: tuple[LogSegment, ...]
+    bases: tuple[int, ...]
+    end_offset: int
+    active_size: int
+    log_start_offset: int
+
+    def size(self, number: int) -> int:
+        """Published bytes of a segment."""
+        return self.active_size if number + 1 == len(self.segments) else self.segments[number].size
+
+    def position_of(self, number: int, offset: int) -> int:
+        """Where a segment's entries from an offset on begin; its published size if it has none."""
+        if number + 1 < len(self.segments) and offset >= self.bases[number + 1]:
+            return self.size(number)
+        if offset >= self.end_offset:
+            return self.size(number)
+        entry = self.segments[number].translate_offset(offset)
+        return self.size(number) if entry is None else min(entry.position, self.size(number))
+
+
+def read(view: View, offset: int, max_bytes: int, min_one_message: bool, bound: int) -> Fetched:
+    """The bytes from an offset on, at most up to the entry that holds the offset ``bound``.
+
+    Raises
+    ------
+    OffsetOutOfRangeError
+        The offset lies outside of the log.
+
+    Notes
+    -----
+    Source: Log.read (0.10.2), LocalLog.read (3.9).
+    """
+    for segment, limit in _candidates(view, offset, bound):
+        found = segment.read(offset, max_bytes, max_position=limit, min_one_message=min_one_message)
+        if found is not None:
+            return Fetched(found.data, found.first_entry_incomplete, segment.base_offset, found.position)
+    return Fetched(b"", False, view.bases[-1], view.active_size)
+
+
+def slice_of(view: View, offset: int, max_bytes: int, min_one_message: bool, bound: int) -> Sliced:
+    """What ``read`` reads, as a range of the file."""
+    for segment, limit in _candidates(view, offset, bound):
+        found = segment.slice(offset, max_bytes, max_position=limit, min_one_message=min_one_message)
+        if found is not None:
+            return Sliced(found.data, found.first_entry_incomplete, segment.base_offset, found.position)
+    return Sliced(FileRange(None, view.active_size, 0), False, view.bases[-1], view.active_size)
+
+
+def _candidates(view: View, offset: int, bound: int) -> Iterator[tuple[LogSegment, int]]:
+    """The segments that may hold the first entry from an offset on, and where the bound lies in each."""
+    if offset > view.end_offset or offset < view.log_start_offset:
+        raise OffsetOutOfRangeError(
+            f"expected an offset from {view.log_start_offset} to {view.end_offset}, found {offset}", offset=offset
+        )
+    number = bisect_right(view.bases, offset) - 1
+    if offset >= bound or number < 0:
+        return
+    while number < len(view.segments) and view.bases[number] < bound:
+        yield view.segments[number], view.position_of(number, bound)
+        number += 1
+
+
+def offset_for_timestamp(view: View, target: int) -> TimestampOffset | None:
+    """The first record at or after a time; goes on to later segments where one has none."""
+    for number, segment in enumerate(view.segments):
+        if number + 1 < len(view.segments) and view.bases[number + 1] <= view.log_start_offset:
+            continue
+        largest = segment.max_timestamp_so_far.timestamp_ms
+        if _is_time(segment, largest) and largest < target:
+            continue
+        found = segment.find_offset_by_timestamp(target, view.log_start_offset)
+        if found is not None:
+            return _published(view, found)
+    return None
+
+
+def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> TimestampOffset | None:
+    """The answer of a broker: from the first segment alone whose largest timestamp reaches the time.
+
+    Raises
+    ------
+    UnsupportedForMessageFormatError
+        The topic's format has no timestamps.
+
+    """
+    if magic == 0:
+        raise UnsupportedForMessageFormatError(
+            "a search by timestamp needs message format 0.10.0 or later, found magic 0"
+        )
+    segment = first_reaching(view.segments, lambda segment: segment.largest_timestamp_ms, target)
+    return None if segment is None else segment.find_offset_by_timestamp(target, view.log_start_offset)
+
+
+def shipped_max_timestamp(view: View) -> TimestampOffset | None:
+    """The answer of a broker: from the segment whose indexes know of the greatest one, the log start offset unseen."""
+    segment = max(view.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp_ms)
+    largest, place = segment.max_timestamp_so_far
+    start = segment.offset_index.lookup(place)[1]
+    for entry in shallow_entries(segment.log_file(), start, segment.size, segment.generation, segment.path):
+        if entry.max_timestamp_ms == largest:
+            if entry.magic == 0:
+                return None
+            data = segment.log_file().read(entry.position, entry.size)
+            offsets, timestamps = decoded_as_shipped(data, segment.generation)
+            hits = timestamps == largest  # a record, not the header that may say otherwise
+            return TimestampOffset(largest, int(offsets[hits.argmax()])) if hits.any() else None
+    return None
+
+
+def max_timestamp(view: View) -> TimestampOffset | None:
+    """The greatest timestamp and the first record that has it.
+
+    Notes
+    -----
+    Segments whose indexes know of no timestamp are read.
+    """
+    best: TimestampOffset | None = None
+    for number, segment in enumerate(view.segments):
+        if number + 1 < len(view.segments) and view.bases[number + 1] <= view.log_start_offset:
+            continue
+        none = NO_TIMESTAMP if segment.config.allow_negative_timestamps else None
+        largest = segment.max_timestamp_so_far.timestamp_ms
+        known = best is not None and best.timestamp_ms != none
+        if best is not None and known and _is_time(segment, largest) and largest <= best.timestamp_ms:
+            continue
+        found = segment_max_timestamp(segment, view.log_start_offset, view.end_offset, view.size(number))
+        if found is None or (best is not None and found.timestamp_ms == none):
+            continue
+        if best is None or not known or found.timestamp_ms > best.timestamp_ms:
+            best = found
+    return best
+
+
+def segment_max_timestamp(
+    segment: LogSegment, starting_offset: int, end_offset: int = 2**63 - 1, end_position: int | None = None
+) -> TimestampOffset | None:
+    """The greatest timestamp of a segment's records from an offset on, and the first record that has it.
+
+    What lies behind the end is not published yet, though the segment knows its timestamps. Where times before 1970 are
+    allowed, -1 is none: it is the answer only if there is no time at all.
+    """
+    end = segment.size if end_position is None else end_position
+    largest, place = segment.max_timestamp_so_far
+    if _is_time(segment, largest) and starting_offset <= place < end_offset:
+        found = _greatest(segment, starting_offset, segment.start_of(place), end)
+        # 0.10.2 indexed times that no record of magic 0 has.
+        if found is not None and found.timestamp_ms >= largest:
+            return found
+    return _greatest(segment, starting_offset, segment.start_of(starting_offset), end)
+
+
+def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -> TimestampOffset | None:
+    negative = segment.config.allow_negative_timestamps
+    best: TimestampOffset | None = None
+    without_time: TimestampOffset | None = None
+    for batches in Slices(segment.log_file(), start, end):
+        times = batches.column("maxTimestamp")
+        if negative:
+            times = np.where(times == NO_TIMESTAMP, NO_TIMESTAMP - 1, times)  # it may hide times, all of them earlier
+        else:
+            times = np.maximum(times, NO_TIMESTAMP)  # with the setting on, earlier times hid it
+        while True:
+            row = int(times.argmax())
+            if best is not None and times[row] <= best.timestamp_ms:
+                break
+            offsets, timestamps = decoded(batches.entry(row))
+            timestamps, offsets = timestamps[offsets >= starting_offset], offsets[offsets >= starting_offset]
+            if negative and len(offsets):
+                timed = timestamps != NO_TIMESTAMP
+                if not timed.all() and without_time is None:
+                    without_time = TimestampOffset(NO_TIMESTAMP, int(offsets[~timed][0]))
+                timestamps, offsets = timestamps[timed], offsets[timed]
+            if len(offsets):
+                top = int(timestamps.argmax())
+                if best is None or timestamps[top] > best.timestamp_ms:
+                    best = TimestampOffset(int(timestamps[top]), int(offsets[top]))
+            times = times.copy()
+            times[row] = -(2**63)
+            if not (times > -(2**63)).any():
+                break
+    return without_time if best is None else best
+
+
+def _is_time(segment: LogSegment, timestamp_ms: int) -> bool:
+    """True for what a segment's index can say of the greatest timestamp; else its records have to be read."""
+    return timestamp_ms >= 0 or (segment.config.allow_negative_timestamps and timestamp_ms != NO_TIMESTAMP)
+
+
+def _published(view: View, found: TimestampOffset | None) -> TimestampOffset | None:
+    return found if found is not None and found.offset < view.end_offset else None

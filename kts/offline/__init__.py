@@ -1,0 +1,1 @@
+"""What is done to logs that nobody writes: verify, truncate, rebuild indexes, convert."""

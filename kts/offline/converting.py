@@ -1,0 +1,320 @@
+"""Partitions written anew in another message format, beside the ones that are read: segments, indexes, all around them.
+
+Offsets, base offsets, gaps and file times stay, so that consumers, checkpoints and retention see the same log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from kts.codec.columns import decode, scan_batches
+from kts.codec.convert import convert
+from kts.dataset.partition import PartitionLog
+from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
+from kts.log.directory import LOCK
+from kts.segment import file_names, files
+from kts.segment.damage import next_sound_entry
+from kts.segment.locks import FileLock
+from kts.segment.recovery import Rules, rebuild
+from kts.segment.rereading import unless_deleted
+from kts.segment.segment import Segment, at
+from kts.segment.shallow import Batches, Slices
+from kts.segment.snapshots import snapshot_bytes
+
+# What else lies in a log directory and is as true of the converted partitions: no .lock, which is a process's own.
+BESIDE = (
+    "meta.properties",
+    "bootstrap.checkpoint",
+    ".kafka_cleanshutdown",
+    "cleaner-offset-checkpoint",
+    file_names.LOG_START_OFFSETS,
+    file_names.HIGH_WATERMARKS,
+    "recovery-point-offset-checkpoint",
+)
+LARGEST_LOG = 2**31 - 1  # bytes: positions in an index have 31 bits
+LAST_READ_BYTES = 2**20
+
+Progress = Callable[[int], None]
+
+
+class Format(NamedTuple):
+    """What to convert to.
+
+    Attributes
+    ----------
+    magic : int
+        0, 1 or 2.
+    compression : str or None
+        Another codec for all; None keeps each batch's.
+    level : int or None
+        Of the codec.
+    batch_bytes : int
+        About how many bytes of uncompressed messages become one batch.
+    drop_headers : bool
+        Leave out record headers where the target has none, instead of refusing them.
+    allow_negative : bool
+        Times before 1970 are converted and count.
+    index_interval_bytes, segment_index_bytes : int
+        The topic's settings, for the indexes.
+    """
+
+    magic: int
+    compression: str | None = None
+    level: int | None = None
+    batch_bytes: int = 16384
+    drop_headers: bool = False
+    allow_negative: bool = False
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * 2**20
+
+
+class Converted(NamedTuple):
+    """One segment: what was read and what was written.
+
+    Attributes
+    ----------
+    next_offset : int
+        Behind its last record, or its base offset.
+    magics : tuple of int
+        Of the entries that were read.
+    left_out : int
+        Bytes of a cut tail.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    base_offset: int
+    next_offset: int
+    magics: tuple[int, ...]
+    records: int
+    batches: int
+    size_bytes: int
+    converted_batches: int
+    converted_bytes: int
+    left_out: int
+
+
+@contextmanager
+def aside(target: str) -> Iterator[str]:
+    """A new directory to write into, which becomes ``target`` at the end; after any error neither is there.
+
+    Raises
+    ------
+    FileExistsError
+        There is something under that name, and it is not an empty directory.
+    LogLockedError
+        It lies in a log directory that a broker or another program has.
+    """
+    target = os.path.realpath(target)
+    if files.exists(target) and (not os.path.isdir(target) or files.list_directory(target)):
+        raise FileExistsError(f"{target} is there and not empty")
+    directory = f"{target}.{os.getpid()}.part"
+    lock = os.path.join(os.path.dirname(target), LOCK)
+    with FileLock(lock, target) if files.exists(lock) else nullcontext():  # as a new partition in a log directory
+        _remove_tree(directory)
+        files.make_directory(directory)
+        try:
+            yield directory
+            files.sync_directory(directory)
+            files.rename(directory, target)
+            files.sync_directory(os.path.dirname(target))
+        except BaseException:
+            with suppress(LogStorageError):
+                _remove_tree(directory)
+            raise
+
+
+def convert_partition(
+    log: PartitionLog, directory: str, to: Format, progress: Progress | None = None
+) -> Iterator[Converted]:
+    """Write a partition's segments, converted, into a directory that is there; one at a time, oldest first.
+
+    Parameters
+    ----------
+    log : PartitionLog
+        Read only.
+    progress : callable, optional
+        Called with the number of ``.log`` bytes that were just read.
+
+    Raises
+    ------
+    CorruptRecordError
+        Damage anywhere; only a cut or zero tail of the last segment is left out.
+    UnsupportedForMessageFormatError
+        Control batches, transactions, headers, or a last batch without records, below magic 2.
+    UnsupportedCompressionTypeError
+        zstd below magic 2, and no other codec named.
+
+    Notes
+    -----
+    Takes memory for a slice of 4 MiB and what it decompresses to.
+    """
+    segments = log.segments
+    made = []
+    for segment in segments:
+        with unless_deleted(segment.path):
+            made.append(_convert_segment(log, segment, segment is segments[-1], directory, to, progress))
+            yield made[-1]
+    if not log.lone:
+        names = [file_names.PARTITION_METADATA, *[file_names.LEADER_EPOCHS] * (to.magic == 2)]
+        if to.magic == 2:
+            found = {entry.name: file_names.parse_file_name(entry.name) for entry in files.list_directory(log.path)}
+            names += [name for name, parts in found.items() if parts and parts.suffix == ".snapshot" and _live(parts)]
+        _copy(log.path, directory, names)
+        has_producers = any(2 in one.magics for one in made) or any(name.endswith(".snapshot") for name in names)
+        if to.magic == 2 and made and not has_producers:  # as brokers have it, where no snapshot is a scan at the start
+            for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
+                _write(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
+    files.sync_directory(directory)
+
+
+def copy_beside(log_dir: str, directory: str) -> None:
+    """Copy the checkpoints and the like of a log directory, whose partitions were all converted."""
+    _copy(log_dir, directory, BESIDE)
+
+
+def _live(name: file_names.FileName) -> bool:
+    return not name.transition and not name.tier_id
+
+
+def _convert_segment(
+    log: PartitionLog, segment: Segment, is_last: bool, directory: str, to: Format, progress: Progress | None
+) -> Converted:
+    stem = os.path.join(directory, os.path.basename(segment.path).partition(".log")[0])
+    records = batches = position = 0
+    magics: set[int] = set()
+    last_offset = segment.base_offset - 1
+    # All that is asked by name comes first: a writer may delete the segment meanwhile.
+    modified_ms, txn_index = segment.modified_ms, segment.txn_index_path
+    aborted = None if to.magic < 2 or txn_index is None else files.read_bytes(txn_index)
+    with files.File(segment.path) as source, files.WritableFile(f"{stem}.log", new=True) as made:
+        size = source.size()
+        slices = Slices(source, 0, size)
+        for part in slices:
+            data = _converted(part, segment, to)
+            if position + len(data) > LARGEST_LOG:
+                why = f"the converted segment would pass {LARGEST_LOG} bytes; name a codec, or larger batch_bytes"
+                raise KtsError(why, path=segment.path, position=part.start)
+            made.write(data, position)
+            position += len(data)
+            batches += len(part)
+            records += _records(part, data)
+            last_offset = int(part.column("lastOffset")[-1])
+            magics |= set(np.unique(part.column("magic")).tolist())
+            if progress is not None:
+                progress(len(part.records()))
+        _check_tail(slices, source, segment, is_last, last_offset + 1)
+        rules = Rules(
+            to.index_interval_bytes,
+            to.segment_index_bytes,
+            "3.9" if to.magic == 2 else "0.10.2",
+            allow_negative=to.allow_negative,
+        )
+        rebuilt = rebuild(made, position, segment.base_offset, rules, f"{stem}.log")
+        if rebuilt.reason is not None:
+            raise CorruptRecordError(f"offsets are not those of a segment: {rebuilt.reason}", path=segment.path)
+        if is_last and batches and rebuilt.next_offset <= last_offset:
+            why = f"the last batch has no records, and magic {to.magic} no place for its offset {last_offset}"
+            raise UnsupportedForMessageFormatError(why, path=segment.path, offset=last_offset)
+        made.sync()
+    _write(f"{stem}.index", rebuilt.offset_index)
+    _write(f"{stem}.timeindex", rebuilt.time_index)
+    if aborted is not None:
+        _write(f"{stem}.txnindex", aborted)
+    files.set_modified_ms(f"{stem}.log", modified_ms)  # retention asks for it where there are no timestamps
+    left_out = size - slices.position
+    facts = (records, batches, size, rebuilt.batches, position, left_out)
+    return Converted(
+        log.topic,
+        log.partition,
+        segment.path,
+        segment.base_offset,
+        rebuilt.next_offset,
+        tuple(sorted(magics)),
+        *facts,
+    )
+
+
+def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
+    """A slice of whole entries in the other format."""
+    unsound = np.flatnonzero(~part.column("crcOk"))
+    try:
+        if unsound.size:  # also of what is only copied
+            raise CorruptRecordError("CRC is wrong", position=int(part.column("position")[unsound[0]]))
+        return convert(
+            part.records(),
+            to.magic,
+            generation="3.9",
+            compression=to.compression,
+            level=to.level,
+            batch_bytes=to.batch_bytes,
+            lossless=True,
+            drop_headers=to.drop_headers,
+            allow_negative_timestamps=to.allow_negative,
+        )
+    except CorruptRecordError as error:
+        raise at(error, segment.path, part.start) from error.__cause__
+    except KtsError as error:
+        error.path = segment.path
+        error.position = None if error.position is None else error.position + part.start
+        raise
+
+
+def _records(part: Batches, made: bytes) -> int:
+    """How many records a slice has: from headers, as long as nothing is compressed on both sides."""
+    counts = part.column("count")
+    if (counts < 0).any():  # a wrapper does not say it
+        found = scan_batches(made).column("count")
+        if found.null_count:
+            return len(decode(made, ["offset"]))
+        counts = found.to_numpy()
+    return int(counts.sum(dtype=np.int64))
+
+
+def _check_tail(slices: Slices, source: files.File, segment: Segment, is_last: bool, next_offset: int) -> None:
+    """Whether what lies behind the whole entries is what a writer leaves that was cut off: half an entry, or zeros."""
+    if slices.position >= slices.end:
+        return
+    tail = source.read(slices.position, min(slices.end - slices.position, LAST_READ_BYTES))
+    why = slices.reason or "bytes behind the last entry"
+    try:
+        normal = is_last and (not any(tail) or not len(scan_batches(tail)))
+    except CorruptRecordError:
+        normal = False
+    if normal and (more := next_sound_entry(segment, slices.position, slices.end, next_offset)) is not None:
+        normal, why = False, f"{why}, but sound entries follow at position {more}"
+    if not normal:
+        raise CorruptRecordError(why, path=segment.path, position=slices.position)
+
+
+def _write(path: str, data: bytes) -> None:
+    with files.WritableFile(path, new=True) as file:
+        file.write(data, 0)
+        file.sync()
+
+
+def _copy(source: str, target: str, names: Sequence[str]) -> None:
+    for name in names:
+        path = os.path.join(source, name)
+        if files.exists(path) and not os.path.isdir(path):
+            copy = os.path.join(target, name)
+            _write(copy, files.read_bytes(path))
+            files.set_modified_ms(copy, files.modified_ms(path))
+
+
+def _remove_tree(path: str) -> None:
+    """Remove a directory of ours with everything in it; nothing happens if it is not there."""
+    if not files.exists(path):
+        return
+    for entry in files.list_directory(path):
+        if entry.is_dir(follow_symlinks=False):
+            _remove_tree(entry.path)
+        else:
+            files.remove(entry.path)
+    files.remove_directory(path)

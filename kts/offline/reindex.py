@@ -1,0 +1,268 @@
+"""The index files of segments, rebuilt from their logs and compared with those on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from kts.dataset.partition import PartitionLog
+from kts.errors import CorruptIndexError
+from kts.log.directory import held
+from kts.model import NO_TIMESTAMP
+from kts.offline.verify import verify_partition
+from kts.segment import files
+from kts.segment.file_names import parse_file_name
+from kts.segment.index_checksums import IndexChecksums, Sealed
+from kts.segment.producer_entry import Producer
+from kts.segment.producers import Producers
+from kts.segment.recovery import Rules, rebuild
+from kts.segment.rereading import settled, unless_deleted
+from kts.segment.segment import Segment
+from kts.segment.shallow import Batches, shallow_entries
+from kts.segment.transactions import TXN_ENTRY, read_snapshot_entries
+
+ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": TXN_ENTRY.size}
+EQUAL, MISSING, EMPTY, DIFFERS, SOUND = "equal", "missing", "empty", "differs", "sound"
+
+Progress = Callable[[int], None]
+
+
+class IndexFinding(NamedTuple):
+    """One index file, and what it would be.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    kind : str
+        Its suffix.
+    state : str
+        ``equal``; ``missing``; ``empty``: no entries where the log gives some, as in a log from before time indexes;
+        ``differs``: it contradicts its log; ``sound``: others are possible, and it has such ones, because sets were
+        appended at once, or with another interval.
+    entries : int or None
+        That it has, None if it is missing.
+    rebuilt : bytes
+        What it would be.
+    """
+
+    path: str
+    kind: str
+    state: str
+    entries: int | None
+    rebuilt: bytes
+
+    @property
+    def rebuilt_entries(self) -> int:
+        """Entries that it would have."""
+        return len(self.rebuilt) // ENTRY_BYTES[self.kind]
+
+    @property
+    def is_finding(self) -> bool:
+        """True if something is wrong with the file that is there, or with there being none."""
+        return self.state in (MISSING, EMPTY, DIFFERS)
+
+
+class SegmentFinding(NamedTuple):
+    """The index files of one segment.
+
+    Attributes
+    ----------
+    path : str
+        The ``.log``.
+    valid_bytes, size_bytes : int
+        How much of it is sound from the front, and its length.
+    reason : str or None
+        What is wrong behind that. The indexes are those of the sound front.
+    indexes : tuple of IndexFinding
+        ``.index`` and ``.timeindex``, and ``.txnindex`` where there is one, or should be.
+    """
+
+    path: str
+    valid_bytes: int
+    size_bytes: int
+    reason: str | None
+    indexes: tuple[IndexFinding, ...]
+
+
+def generation_of(log: PartitionLog) -> str:
+    """ "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"."""
+    return settled(lambda: _generation_of(log.segments))
+
+
+def _generation_of(segments: list[Segment]) -> str:
+    for segment in segments:
+        with files.File(segment.path) as file:
+            first = next(shallow_entries(file, 0, file.size(), path=segment.path), None)
+        if first is not None:
+            return "3.9" if first.magic == 2 else "0.10.2"
+    return "3.9"
+
+
+def reindex(log: PartitionLog, rules: Rules, progress: Progress | None = None) -> Iterator[SegmentFinding]:
+    """The index files of every segment of a partition, oldest first; nothing is written.
+
+    Parameters
+    ----------
+    rules : Rules
+        Of the topic.
+    progress : callable, optional
+        Called with the number of ``.log`` bytes that were just read.
+
+    Notes
+    -----
+    Aborted transactions that began before the first segment are known from its producer snapshot only.
+    """
+    producers = Producers()
+    segments, sealed = log.segments, log.sealed_indexes()
+    for number, segment in enumerate(segments):
+        with unless_deleted(segment.path):
+            if number == 0:
+                _load_snapshot(producers, segment)
+            found = _segment(segment, number + 1 == len(segments), rules, producers, progress)
+            yield found._replace(indexes=_compared(found, sealed.get(segment.base_offset)))
+
+
+def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFinding, ...]:
+    """What was found, with indexes that are not as ``kts.Log`` closed them as findings: entries may be gone."""
+    if sealed is None or sealed.log_bytes != found.size_bytes:
+        return found.indexes
+    differ = {".index": sealed.index_differs, ".timeindex": sealed.time_index_differs}
+    return tuple(
+        one._replace(state=DIFFERS)
+        if one.state == SOUND and one.kind in differ and differ[one.kind](files.read_bytes(one.path))
+        else one
+        for one in found.indexes
+    )
+
+
+def _segment(
+    segment: Segment, is_last: bool, rules: Rules, producers: Producers, progress: Progress | None
+) -> SegmentFinding:
+    aborted: list[bytes] = []
+    has_times = False
+
+    def follow(batches: Batches) -> None:
+        nonlocal has_times
+        records = batches.records()
+        if not has_times:  # what the cleaner emptied keeps its time, but needs no entry
+            has_times = bool(((batches.column("maxTimestamp") != NO_TIMESTAMP) & (batches.column("count") != 0)).any())
+        if (batches.column("producerId") >= 0).any():
+            aborted.extend(TXN_ENTRY.pack(0, *entry) for entry in producers.follow(records))
+        if progress is not None:
+            progress(len(records))
+
+    with files.File(segment.path) as file:
+        found = rebuild(file, file.size(), segment.base_offset, rules, segment.path, follow)
+    stem, _, transition = segment.path.rpartition(".log")
+    made = {".index": found.offset_index, ".timeindex": found.time_index, ".txnindex": b"".join(aborted)}
+    indexes, suspects = [], []
+    for kind, data in made.items():
+        path = f"{stem}{kind}{transition}"
+        present = files.read_if_there(path)
+        if kind == ".txnindex" and not data and not present:
+            continue
+        state = _state(kind, present, data, is_last)
+        if kind == ".timeindex" and state == SOUND and not present and has_times:
+            state = EMPTY
+        entries = None if present is None else len(_used(kind, present)) // ENTRY_BYTES[kind]
+        indexes.append(IndexFinding(path, kind, state, entries, data))
+        if state == SOUND:
+            suspects.append(path)
+    files.size_of(segment.path)  # an error if it was deleted meanwhile: its indexes are not missing then
+    if suspects:
+        wrong = _contradicting(segment, is_last, rules.allow_negative) & set(suspects)
+        indexes = [one._replace(state=DIFFERS) if one.path in wrong else one for one in indexes]
+    for number, one in enumerate(indexes):
+        if one.kind == ".txnindex" and one.state == SOUND:  # the cleaner took batches of those transactions
+            indexes[number] = one._replace(rebuilt=files.read_bytes(one.path))
+    return SegmentFinding(segment.path, found.valid_bytes, found.size, found.reason, tuple(indexes))
+
+
+def _state(kind: str, present: bytes | None, rebuilt: bytes, is_last: bool) -> str:
+    """How a file compares, where another look may still show that it differs."""
+    if present is None:
+        return MISSING
+    if present == rebuilt:
+        return EQUAL
+    return DIFFERS if len(_used(kind, present)) < len(present) and not is_last else SOUND
+
+
+def _used(kind: str, present: bytes) -> bytes:
+    """An index without the zeros of its preallocated part."""
+    width = ENTRY_BYTES[kind]
+    if kind == ".txnindex" or any(present[-width:]) or len(present) % width:
+        return present
+    used = present.rstrip(b"\0")
+    return present[: -(-len(used) // width) * width]
+
+
+def _contradicting(segment: Segment, is_last: bool, allow_negative: bool) -> set[str]:
+    """The index files of a segment that contradict its log."""
+    found = set()
+    alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+    for violation in verify_partition(alone, allow_negative_timestamps=allow_negative):
+        if violation.kind != "zero-tail" or not is_last:
+            found.add(violation.path)
+    return found
+
+
+def _load_snapshot(producers: Producers, first: Segment) -> None:
+    """Who had a transaction open where the first segment starts."""
+    path = os.path.join(os.path.dirname(first.path), f"{first.base_offset:020d}.snapshot")
+    if not first.indexed or parse_file_name(os.path.basename(path)) is None or not files.exists(path):
+        return
+    try:
+        entries = read_snapshot_entries(path)
+    except CorruptIndexError:
+        return
+    for entry in entries:
+        producers.add(Producer.of_snapshot(entry))
+    producers.end_offset = first.base_offset
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(log: PartitionLog) -> Iterator[None]:
+    """Nobody else writes to a partition meanwhile: the lock of its log directory is held.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another program has it.
+    """
+    if log.lone:
+        paths = [segment.path for segment in log.segments]
+        with held(os.path.dirname(os.path.abspath(log.path)), *paths):
+            yield
+    else:
+        with held(log.path):
+            yield
+
+
+def replace(one: IndexFinding) -> None:
+    """Put a rebuilt index file in the place of the one that is there, in one step."""
+    files.write_atomically(one.path, one.rebuilt)
+
+
+def forget_checksums(log: PartitionLog, written: Collection[str]) -> None:
+    """Take the segments of rebuilt index files out of what ``kts.Log`` noted when it closed them."""
+    names = (parse_file_name(os.path.basename(path)) for path in written)
+    bases = {name.base_offset for name in names if name is not None}
+    if not bases or log.lone:
+        return
+    checksums = IndexChecksums(os.path.dirname(os.path.abspath(log.path)))
+    left = {base: one for base, one in checksums.of(log.topic, log.partition).items() if base not in bases}
+    checksums.replace(log.topic, log.partition, left)
+    checksums.write()
+
+
+def write_aside(one: IndexFinding, directory: str) -> str:
+    """Write a rebuilt index file into another directory; returns its path."""
+    path = os.path.join(directory, os.path.basename(one.path))
+    files.write_atomically(path, one.rebuilt)
+    return path

@@ -1,0 +1,58 @@
+"""The proposals' own rules, to be compared with what shipped; a log without ``proposals`` passes through none of them.
+
+- ``wall-clock``: roll by the age of the segment (KIP-33, "currently"; shipped in 0.10.0).
+- ``largest-timestamp``: roll by the age of the largest timestamp ever seen (KIP-32 changes 7.3, KIP-33).
+- ``earliest-timestamp``: roll by the age of the segment's earliest timestamp (KIP-32 option 4, KIP-33's removed text).
+- ``bucket-index``: KIP-33's earlier ``.time.index``, one entry a bucket of ``time.index.interval.ms``.
+- ``minute-map``: KIP-33's rejected map of minutes for each segment, with its persistent copy.
+- ``monotonic-append-time``: LogAppendTime that never goes back (KIP-32 option 1).
+- ``shipped.Continuing``: KIP-33's search, which goes on into later segments; needs no mode.
+
+``comparing.lookups`` gives all ways to find a record by its time with one interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kts.proposals.append_time import MonotonicAppendTime
+from kts.proposals.index_mode import BucketIndexMode, MinuteMapMode
+from kts.proposals.modes import Mode, Proposals, RollByEarliest, RollByLargest, RollByWallClock
+
+if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
+
+MODES: dict[str, Callable[[bool], Mode]] = {
+    "wall-clock": lambda allow_negative: RollByWallClock(),
+    "largest-timestamp": lambda allow_negative: RollByLargest(allow_negative=allow_negative),
+    "earliest-timestamp": lambda allow_negative: RollByEarliest(allow_negative=allow_negative),
+    "bucket-index": lambda allow_negative: BucketIndexMode(allow_negative=allow_negative),
+    "minute-map": lambda allow_negative: MinuteMapMode(allow_negative=allow_negative),
+    "monotonic-append-time": lambda allow_negative: MonotonicAppendTime(),
+}
+
+
+def made(wanted: Sequence[str | Mode], log: PartitionLog, *, allow_negative: bool = False) -> Proposals | None:
+    """The proposals that a log is to follow, or None where it follows none.
+
+    Parameters
+    ----------
+    wanted : sequence of str or Mode
+        Names of ``MODES``, or modes with settings of their own, as ``BucketIndexMode(interval_ms=1000)``.
+
+    Raises
+    ------
+    ValueError
+        An unknown name, a mode twice, or two that decide about rolling.
+    """
+    if isinstance(wanted, str):
+        raise TypeError(f"proposals: expected a sequence of names, found the string {wanted!r}")
+    modes = []
+    for one in wanted:
+        if isinstance(one, str) and one not in MODES:
+            raise ValueError(f"proposals: {one!r} is unknown; there are {', '.join(MODES)}")
+        if not isinstance(one, str) and not hasattr(one, "name"):
+            raise TypeError(f"proposals: expected names or modes, found {one!r}")
+        modes.append(MODES[one](allow_negative) if isinstance(one, str) else one)
+    return Proposals(log, modes, allow_negative=allow_negative) if modes else None

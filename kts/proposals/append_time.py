@@ -1,0 +1,47 @@
+"""LogAppendTime that never goes back, whoever leads and whatever the clock says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kts.model import NO_TIMESTAMP
+from kts.proposals.modes import Appended, Mode
+from kts.segment.segment import int64
+
+if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
+
+
+class MonotonicAppendTime(Mode):
+    """``monotonic-append-time``: a leader stamps the time of the last appended entry until its clock has passed it.
+
+    Notes
+    -----
+    Every replica remembers that time, a follower as well as a leader, and a start reads it from the log. Under
+    CreateTime nothing changes. Source: KIP-32, rejected option 1, its corner case of leader migration.
+    """
+
+    name = "monotonic-append-time"
+
+    def __init__(self) -> None:
+        self.last_ms = NO_TIMESTAMP
+
+    def append_time(self, now_ms: int) -> int:
+        return max(now_ms, self.last_ms)
+
+    def opened(self, log: PartitionLog) -> None:
+        self.last_ms = NO_TIMESTAMP
+        for segment in reversed(log.segments):
+            for headers in segment.batches():
+                if headers.num_rows:
+                    self.last_ms = int(int64(headers, "maxTimestamp")[-1])
+            if self.last_ms != NO_TIMESTAMP:
+                return
+
+    def truncated(self, log: PartitionLog) -> None:
+        self.opened(log)
+
+    def appended(self, appended: Appended) -> None:
+        times = appended.shallow.timestamps
+        if len(times):
+            self.last_ms = int(times[-1])

@@ -1,0 +1,155 @@
+"""KIP-33's earlier time index: one entry a bucket of ``time.index.interval.ms``, rising over all segments.
+
+An entry (b, o) says that the entry at o is the first of the log in bucket b or a later one, so that everything before
+it is older than b. A bucket without a message has no entry, and a segment in which everything is older than what came
+before it has an empty index.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kts.proposals.answers import Start
+from kts.proposals.entries import Entries
+from kts.proposals.shallow import Shallow, floored, with_a_time
+
+MINUTE_MS = 60_000  # the granularity that the KIP recommends
+
+
+@dataclass
+class Bucketed:
+    """What is known of one segment."""
+
+    entries: Entries
+    largest: tuple[int, int] | None = None  # timestamp, and the first entry that has it
+    last_offset: int | None = None
+
+
+class BucketIndex:
+    """The rule alone: which entries a log gets, and where a search begins. No files.
+
+    Parameters
+    ----------
+    interval_ms : int
+        ``time.index.interval.ms``, above 0.
+    allow_negative : bool
+        Times below 0 other than -1 count too (KIP-228).
+
+    Notes
+    -----
+    Source: KIP-33, the revisions with ``time.index.interval.ms``: an entry (start of the bucket, first offset in it)
+    for each bucket that is greater than the last entry of the log; when a segment is closed, an entry for its largest
+    timestamp if that is the largest of the log; for a segment without any timestamp, (file time, last offset).
+    """
+
+    chained = True  # what a segment's index holds depends on the segments before it
+
+    def __init__(self, interval_ms: int = MINUTE_MS, *, allow_negative: bool = False) -> None:
+        if interval_ms < 1:
+            raise ValueError(f"time.index.interval.ms: expected 1 or more, found {interval_ms}")
+        self.interval_ms = interval_ms
+        self.allow_negative = allow_negative
+        self._segments: dict[int, Bucketed] = {}  # by base offset, oldest first
+
+    @property
+    def segments(self) -> dict[int, Entries]:
+        """The entries of each segment, oldest first."""
+        return {base: segment.entries for base, segment in self._segments.items()}
+
+    @property
+    def largest(self) -> tuple[int, int] | None:
+        """The largest timestamp of the log, and the first entry that has it."""
+        known = [segment.largest for segment in self._segments.values() if segment.largest is not None]
+        return max(known, key=lambda one: (one[0], -one[1]), default=None)
+
+    def create(self, base_offset: int) -> None:
+        """A new last segment, with an empty index."""
+        self._segments[base_offset] = Bucketed(Entries(base_offset))
+
+    def load(self, entries: Entries, largest: tuple[int, int] | None) -> None:
+        """A closed segment from its file; ``largest`` is its largest timestamp and the entry that has it."""
+        self._segments[entries.base_offset] = Bucketed(entries, largest)
+
+    def remove(self, base_offset: int) -> None:
+        """The segment is gone, and its index with it."""
+        self._segments.pop(base_offset, None)
+
+    def add(self, base_offset: int, shallow: Shallow) -> None:
+        """Look at what was appended to the last segment."""
+        segment = self._segments[base_offset]
+        if len(shallow.last_offsets):
+            segment.last_offset = int(shallow.last_offsets[-1])
+        counted = with_a_time(shallow.timestamps, self.allow_negative)
+        if not counted.any():
+            return
+        timestamps, offsets = shallow.timestamps[counted], shallow.first_offsets[counted]
+        buckets = floored(timestamps, self.interval_ms)
+        fresh = np.ones(len(buckets), bool)
+        fresh[1:] = buckets[1:] > np.maximum.accumulate(buckets)[:-1]
+        known = self._known()
+        if known is not None:
+            fresh &= buckets > known
+        segment.entries.extend(buckets[fresh].tolist(), offsets[fresh].tolist())
+        top = int(timestamps.argmax())
+        if segment.largest is None or int(timestamps[top]) > segment.largest[0]:
+            segment.largest = int(timestamps[top]), int(offsets[top])
+
+    def _known(self) -> int | None:
+        """What a new bucket must be above: the last entry, and the bucket of the largest timestamp (after a removal
+        of the oldest segments, an entry for it may be gone)."""
+        last, largest = self.last_entry(), self.largest
+        known = [] if last is None else [last[0]]
+        if largest is not None:
+            known.append(int(floored(np.array([largest[0]]), self.interval_ms)[0]))
+        return max(known, default=None)
+
+    def last_entry(self) -> tuple[int, int] | None:
+        """The last entry of the log, in whichever segment it is."""
+        for segment in reversed(self._segments.values()):
+            if len(segment.entries):
+                return segment.entries.timestamps[-1], segment.entries.offsets[-1]
+        return None
+
+    def close(self, base_offset: int, modified_ms: int) -> None:
+        """The last segment's closing entry, where it gets one.
+
+        Parameters
+        ----------
+        modified_ms : int
+            Modification time of its ``.log``, which stands in where nothing in it has a timestamp.
+        """
+        segment, last = self._segments[base_offset], self.last_entry()
+        closing: tuple[int, int] | None = None
+        if segment.largest is not None:
+            closing = segment.largest if segment.largest == self.largest else None
+        elif segment.last_offset is not None:
+            closing = modified_ms, segment.last_offset
+        if closing is not None and (last is None or closing[0] > last[0]):
+            segment.entries.extend([closing[0]], [closing[1]])
+
+    def starts(self, target_ms: int) -> Iterator[Start]:
+        """What to read for a time, segment by segment from where it begins; nothing where nothing can be that young.
+
+        Notes
+        -----
+        Two binary searches: entries rise over all segments. Targets below 0 begin at the front, unless those times
+        are allowed: the index knows nothing of them.
+        """
+        bases = list(self._segments)
+        first = Start(bases[0], bases[0]) if bases else None
+        if target_ms >= 0 or self.allow_negative:
+            largest = self.largest
+            if largest is None or target_ms > largest[0]:
+                return
+            indexed = [entries for entries in self.segments.values() if len(entries)]
+            at = bisect_right([entries.timestamps[0] for entries in indexed], target_ms) - 1
+            if at >= 0:
+                entry = bisect_right(indexed[at].timestamps, target_ms) - 1
+                first = Start(indexed[at].base_offset, indexed[at].offsets[entry])
+        if first is not None:
+            yield first
+            yield from (Start(base, base) for base in bases if base > first.base_offset)

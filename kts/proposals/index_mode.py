@@ -1,0 +1,250 @@
+"""An index of a proposal in a log: its rule, its files, and how they come back at start-up.
+
+A file's entries are appended as they arise. When a segment is rolled its file is synced and sealed: its modification
+time is set to that of the ``.log`` less ten years, which no write gives it by chance. That is how start-up knows that
+it covers the whole of it. A closed segment whose file is missing, damaged or not sealed so is read again, as the
+active one always is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
+from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Start
+from kts.proposals.bucket_index import MINUTE_MS, BucketIndex
+from kts.proposals.entries import Entries
+from kts.proposals.finding import find
+from kts.proposals.minute_map import MinuteMap
+from kts.proposals.modes import Appended, Mode
+from kts.proposals.shallow import Shallow, shallow_entries
+from kts.segment import files
+from kts.segment.segment import Segment, at
+
+if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
+
+GREATEST = 2**63 - 1
+SEAL_MS = 3652 * 86_400_000
+
+
+class Rule(Protocol):
+    """What a log gets in its index, and where a search begins."""
+
+    chained: bool
+    allow_negative: bool
+
+    @property
+    def segments(self) -> dict[int, Entries]: ...
+    def create(self, base_offset: int) -> None: ...
+    def load(self, entries: Entries, largest: tuple[int, int] | None) -> None: ...
+    def add(self, base_offset: int, shallow: Shallow) -> None: ...
+    def close(self, base_offset: int, modified_ms: int) -> None: ...
+    def remove(self, base_offset: int) -> None: ...
+    def starts(self, target_ms: int) -> Iterator[Start]: ...
+
+
+def replay(segment: Segment, rule: Rule) -> None:
+    """Add everything in a segment's log to a rule, as if it were appended now.
+
+    Raises
+    ------
+    CorruptRecordError
+        The log is damaged, so that no index of it can keep its promise; with path and position.
+    """
+    expected = segment.base_offset
+    for position, data in segment.slices():
+        try:
+            shallow = shallow_entries(data, expected, allow_negative=rule.allow_negative)
+        except CorruptRecordError as error:
+            raise at(error, segment.path, position) from error.__cause__
+        rule.add(segment.base_offset, shallow)
+        if len(shallow.last_offsets):
+            expected = int(shallow.last_offsets[-1]) + 1
+
+
+class IndexMode(Mode):
+    """A rule with a file for each segment.
+
+    Attributes
+    ----------
+    rebuilt : list of int
+        Base offsets of the closed segments whose file could not be believed at the last start-up.
+    failed : LogStorageError or None
+        The last error in writing a file. The log itself is not concerned; the segment is read again at the next start.
+
+    Notes
+    -----
+    To be asked by the thread that writes, between appends.
+    """
+
+    suffix = ""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.rebuilt: list[int] = []
+        self.failed: LogStorageError | None = None
+        self._directory = ""
+        self._file: tuple[int, files.WritableFile] | None = None  # of the active segment, with its base offset
+        self._written = 0  # entries of it
+
+    def path(self, base_offset: int) -> str:
+        """The file of a segment."""
+        return os.path.join(self._directory, f"{base_offset:020d}{self.suffix}")
+
+    # --- what the log tells -------------------------------------------------------------------------
+
+    def opened(self, log: PartitionLog) -> None:
+        self.closed()
+        self._directory = log.path
+        self.rebuilt = []
+        for base in list(self.rule.segments):
+            self.rule.remove(base)
+        segments = log.segments
+        live = {self.path(segment.base_offset) for segment in segments}
+        for entry in files.list_directory(log.path):
+            if entry.name.endswith(self.suffix) and entry.path not in live:
+                files.remove(entry.path, missing_ok=True)
+        believed = True
+        for segment in segments[:-1]:
+            believed = (believed or not self.rule.chained) and self._load(segment)
+            if not believed:
+                self.rebuilt.append(segment.base_offset)
+                self._replay(segment)
+                self._seal(segment)
+        if segments:
+            self._replay(segments[-1])
+            self._write()
+
+    def appended(self, appended: Appended) -> None:
+        self.rule.add(appended.base_offset, appended.shallow)
+        self._write()
+
+    def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
+        for segment in log.segments:
+            if segment.base_offset == closed_base:
+                self._seal(segment)
+        self._begin(new_base)
+
+    def truncated(self, log: PartitionLog) -> None:
+        segments = log.segments
+        left = {segment.base_offset for segment in segments}
+        self.closed()
+        for base in [base for base in self.rule.segments if base not in left]:
+            self.removed(base)
+        for segment in segments[-1:]:
+            self.rule.remove(segment.base_offset)
+            self._replay(segment)
+            self._write()
+
+    def removed(self, base_offset: int) -> None:
+        self.rule.remove(base_offset)
+        with self._failing():
+            files.remove(self.path(base_offset), missing_ok=True)
+
+    def flushed(self) -> None:
+        if self._file is not None:
+            with self._failing():
+                self._file[1].sync()
+
+    def closed(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with self._failing():
+                file[1].close()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Keep a disk's error from the log, which is not concerned."""
+        try:
+            yield
+        except LogStorageError as error:
+            self.failed = error
+
+    # --- files ----------------------------------------------------------------------------------------
+
+    def _load(self, segment: Segment) -> bool:
+        """A closed segment's entries from its file, if that can be believed."""
+        path = self.path(segment.base_offset)
+        if not files.exists(path) or files.modified_ms(path) != segment.modified_ms - SEAL_MS:
+            return False
+        try:
+            entries = Entries.of_bytes(files.read_bytes(path), segment.base_offset)
+        except (CorruptIndexError, LogStorageError):
+            return False
+        index = segment.closed_time_index()
+        if len(index):
+            self.rule.load(entries, index.lookup(GREATEST))
+        return len(index) > 0  # else only the log itself says whether anything in it has a timestamp
+
+    def _begin(self, base_offset: int) -> None:
+        self.rule.create(base_offset)
+        self.closed()
+        self._written = 0
+        with self._failing():
+            file = files.WritableFile(self.path(base_offset), create=True)
+            self._file = base_offset, file
+            file.truncate(0)
+
+    def _replay(self, segment: Segment) -> None:
+        """A segment's entries from its log, as if it were appended now."""
+        self._begin(segment.base_offset)
+        replay(segment, self.rule)
+
+    def _write(self) -> None:
+        """Bring the active segment's file up to date."""
+        if self._file is None:
+            return
+        base, file = self._file
+        entries = self.rule.segments[base]
+        if len(entries) > self._written:
+            with self._failing():
+                file.write(entries.to_bytes(self._written), self._written * ENTRY_BYTES)
+                self._written = len(entries)
+
+    def _seal(self, segment: Segment) -> None:
+        """Close the last segment: its closing entry, its file synced and marked as whole."""
+        self.rule.close(segment.base_offset, segment.modified_ms)
+        self._write()
+        if self._file is None or self._written < len(self.rule.segments[segment.base_offset]):
+            return
+        with self._failing():
+            self._file[1].sync()
+            files.set_modified_ms(self._file[1].path, segment.modified_ms - SEAL_MS)
+        self.closed()
+
+    # --- what can be asked ----------------------------------------------------------------------------
+
+    def cost(self, log: PartitionLog) -> Cost:
+        """What it needs now."""
+        paths = [self.path(segment.base_offset) for segment in log.segments]
+        entries = sum(map(len, self.rule.segments.values()))
+        return Cost(entries, sum(files.size_of(path) for path in paths if files.exists(path)), entries * ENTRY_BYTES)
+
+    def search(self, log: PartitionLog, target_ms: int) -> Answer:
+        """The first record at or after the target, and what was read for it."""
+        none_is_a_time = not self.rule.allow_negative
+        return find(log, self.rule.starts(target_ms), target_ms, none_is_a_time=none_is_a_time)
+
+
+class BucketIndexMode(IndexMode):
+    """``bucket-index``: KIP-33's earlier ``.time.index``; see ``bucket_index.BucketIndex``."""
+
+    name = "bucket-index"
+    suffix = ".time.index"
+
+    def __init__(self, interval_ms: int = MINUTE_MS, *, allow_negative: bool = False) -> None:
+        super().__init__(BucketIndex(interval_ms, allow_negative=allow_negative))
+
+
+class MinuteMapMode(IndexMode):
+    """``minute-map``: KIP-33's rejected map with its persistent copy; see ``minute_map.MinuteMap``."""
+
+    name = "minute-map"
+    suffix = ".minute.index"
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        super().__init__(MinuteMap(allow_negative=allow_negative))

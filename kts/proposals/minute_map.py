@@ -1,0 +1,82 @@
+"""KIP-33's rejected form: for each segment a map from the minute to the first offset in it, and a copy of it on disk.
+
+Unlike an index it is not in the order of time: a late message makes an entry for its own, earlier minute. So the map
+knows the first offset of every minute, and where minutes after the target's come first, nothing need be read but one
+entry of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kts.proposals.answers import Start
+from kts.proposals.entries import Entries
+from kts.proposals.shallow import Shallow, floored, with_a_time
+
+MINUTE_MS = 60_000
+
+
+class MinuteMap:
+    """The rule alone: ``Map[TopicPartitionSegment, Map[TimestampByMinute, Offset]]`` of one partition. No files.
+
+    Parameters
+    ----------
+    allow_negative : bool
+        Times below 0 other than -1 count too (KIP-228).
+
+    Notes
+    -----
+    Source: KIP-33, rejected alternatives.
+    """
+
+    chained = False
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        self.allow_negative = allow_negative
+        self.segments: dict[int, Entries] = {}  # by base offset, oldest first
+        self._minutes: dict[int, set[int]] = {}
+
+    def create(self, base_offset: int) -> None:
+        """A new last segment, with an empty map."""
+        self.load(Entries(base_offset), None)
+
+    def load(self, entries: Entries, largest: tuple[int, int] | None) -> None:
+        """A closed segment from its persistent copy."""
+        self.segments[entries.base_offset] = entries
+        self._minutes[entries.base_offset] = set(entries.timestamps)
+
+    def remove(self, base_offset: int) -> None:
+        """The segment is gone, and its key in the map with it."""
+        self.segments.pop(base_offset, None)
+        self._minutes.pop(base_offset, None)
+
+    def add(self, base_offset: int, shallow: Shallow) -> None:
+        """An entry for each minute that the segment's map does not have yet."""
+        counted = with_a_time(shallow.timestamps, self.allow_negative)
+        minutes, places = np.unique(floored(shallow.timestamps[counted], MINUTE_MS), return_index=True)
+        known = self._minutes[base_offset]
+        fresh = sorted((p, m) for m, p in zip(minutes.tolist(), places.tolist(), strict=True) if m not in known)
+        offsets = shallow.first_offsets[counted]
+        self.segments[base_offset].extend([m for _, m in fresh], [int(offsets[p]) for p, _ in fresh])
+        known.update(m for _, m in fresh)
+
+    def close(self, base_offset: int, modified_ms: int) -> None:
+        """Nothing: a map has no closing entry."""
+
+    def starts(self, target_ms: int) -> Iterator[Start]:
+        """What to read for a time: in each segment from the first entry of the target's minute or a later one.
+
+        Notes
+        -----
+        A segment without such a minute is left out. Targets below 0 read everything, unless those times are allowed.
+        """
+        minute = int(floored(np.array([target_ms]), MINUTE_MS)[0])
+        for base, entries in self.segments.items():
+            if target_ms < 0 and not self.allow_negative:
+                yield Start(base, base)
+                continue
+            young = np.frombuffer(entries.timestamps, np.int64) >= minute
+            if young.any():
+                yield Start(base, entries.offsets[int(young.argmax())])

@@ -1,0 +1,201 @@
+"""What a log tells the proposals that it was asked to follow; the shipped path passes through none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kts.errors import CorruptRecordError
+from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
+from kts.proposals.shallow import Shallow, record_timestamps, shallow_entries
+
+if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
+
+
+class Appended(NamedTuple):
+    """One set as it was written."""
+
+    base_offset: int  # of the segment
+    records: bytes | memoryview
+    shallow: Shallow
+
+
+class Mode:
+    """One proposal's rule in a log. Every method but the name may be left as it is: it does nothing."""
+
+    name = ""
+
+    def opened(self, log: PartitionLog) -> None:
+        """The log was opened; its files are as start-up left them."""
+
+    def append_time(self, now_ms: int) -> int:
+        """What a leader stamps under LogAppendTime when its clock says ``now_ms``."""
+        return now_ms
+
+    def appended(self, appended: Appended) -> None:
+        """A set was written."""
+
+    def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
+        """A segment was closed, and a new one begins."""
+
+    def truncated(self, log: PartitionLog) -> None:
+        """Everything from some offset on is gone, whole segments too; the last one left is active again."""
+
+    def removed(self, base_offset: int) -> None:
+        """The oldest segment was deleted."""
+
+    def flushed(self) -> None:
+        """The log's files were synced."""
+
+    def closed(self) -> None:
+        """The log was closed."""
+
+
+class RollingMode(Mode):
+    """A mode that decides when the active segment is rolled by time."""
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why it is to be rolled now; None if it is not."""
+        raise TypeError(f"{type(self).__name__} has no rule")
+
+
+class RollByWallClock(RollingMode):
+    """``wall-clock``: see ``rolling.WallClock``."""
+
+    name = WallClock.name
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        return WallClock().due(now_ms, created_ms, limit_ms)
+
+
+class RollByLargest(RollingMode):
+    """``largest-timestamp``: see ``rolling.LargestTimestamp``."""
+
+    name = LargestTimestamp.name
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        self.rule = LargestTimestamp(allow_negative=allow_negative)
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        return self.rule.due(now_ms, created_ms, limit_ms)
+
+    def opened(self, log: PartitionLog) -> None:
+        # The broker's start-up in KIP-33: back from the active segment until the largest timestamp is known.
+        self.rule.largest_ms = None
+        found = log.max_timestamp()
+        if found is not None and not (self.rule.allow_negative and found.timestamp_ms < 0):
+            self.rule.observe(np.array([found.timestamp_ms]))
+            return
+        for segment in log.segments if found is not None else []:  # -1 is greater, as a number, than earlier times
+            for _, data in segment.slices():
+                self.rule.observe(shallow_entries(data, segment.base_offset, allow_negative=True).timestamps)
+
+    def truncated(self, log: PartitionLog) -> None:
+        self.opened(log)
+
+    def appended(self, appended: Appended) -> None:
+        self.rule.observe(appended.shallow.timestamps)
+
+
+class RollByEarliest(RollingMode):
+    """``earliest-timestamp``: see ``rolling.EarliestTimestamp``."""
+
+    name = EarliestTimestamp.name
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        self.rule = EarliestTimestamp(allow_negative=allow_negative)
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        return self.rule.due(now_ms, created_ms, limit_ms)
+
+    def opened(self, log: PartitionLog) -> None:
+        self.rule.rolled()
+        for segment in log.segments[-1:]:
+            for position, data in segment.slices():
+                try:
+                    self.rule.observe(record_timestamps(data))
+                except CorruptRecordError as error:
+                    error.path, error.position = segment.path, position + (error.position or 0)
+                    raise
+
+    def truncated(self, log: PartitionLog) -> None:
+        self.opened(log)
+
+    def appended(self, appended: Appended) -> None:
+        self.rule.observe(record_timestamps(appended.records))
+
+    def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
+        self.rule.rolled()
+
+
+class Proposals:
+    """The modes of one log: what ``Log(..., proposals=...)`` calls.
+
+    Raises
+    ------
+    ValueError
+        A mode twice, or two that decide about rolling.
+    """
+
+    def __init__(self, log: PartitionLog, modes: Sequence[Mode], *, allow_negative: bool = False) -> None:
+        self._log = log
+        self._allow_negative = allow_negative
+        self.modes = {mode.name: mode for mode in modes}
+        rolling = [mode for mode in modes if isinstance(mode, RollingMode)]
+        if len(self.modes) < len(modes) or len(rolling) > 1:
+            names = ", ".join(mode.name for mode in modes)
+            raise ValueError(f"proposals: expected each once and one rule for rolling at most, found {names}")
+        self._rolling = rolling[0] if rolling else None
+
+    def __getitem__(self, name: str) -> Mode:
+        return self.modes[name]
+
+    def opened(self, now_ms: int) -> None:
+        """Start-up is done."""
+        for mode in self.modes.values():
+            mode.opened(self._log)
+
+    def append_time(self, now_ms: int) -> int:
+        """The time that a set gets under LogAppendTime."""
+        for mode in self.modes.values():
+            now_ms = mode.append_time(now_ms)
+        return now_ms
+
+    def time_roll(self, now_ms: int, created_ms: int, limit_ms: int, message_timestamp_ms: int) -> str | bool | None:
+        """Why to roll by time, None for not; False where no mode decides and the shipped rule stands."""
+        return False if self._rolling is None else self._rolling.due(now_ms, created_ms, limit_ms)
+
+    def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int, now_ms: int) -> None:
+        """A set was written to the segment."""
+        shallow = shallow_entries(records, first_offset, allow_negative=self._allow_negative)
+        appended = Appended(base_offset, records, shallow)
+        for mode in self.modes.values():
+            mode.appended(appended)
+
+    def rolled(self, closed_base: int, new_base: int) -> None:
+        """A segment was closed, and a new one begins."""
+        for mode in self.modes.values():
+            mode.rolled(self._log, closed_base, new_base)
+
+    def truncated(self, offset: int) -> None:
+        """Everything from the offset on is gone."""
+        for mode in self.modes.values():
+            mode.truncated(self._log)
+
+    def removed(self, base_offset: int) -> None:
+        """A segment was deleted."""
+        for mode in self.modes.values():
+            mode.removed(base_offset)
+
+    def flushed(self) -> None:
+        """The log was synced."""
+        for mode in self.modes.values():
+            mode.flushed()
+
+    def closed(self) -> None:
+        """The log was closed."""
+        for mode in self.modes.values():
+            mode.closed()

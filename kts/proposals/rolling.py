@@ -1,0 +1,120 @@
+"""When the proposals would roll the active segment: three rules in place of the shipped one, each on its own.
+
+The shipped rule compares the timestamps of messages with each other. These compare one time with the clock, so that
+they can also be asked when nothing is appended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kts.proposals.shallow import with_a_time
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class WallClock:
+    """Roll once the segment is older than ``segment.ms``, by the clock alone.
+
+    Notes
+    -----
+    Source: KIP-33, "currently based on the creating time of the log segment"; KIP-32, motivation 2; shipped in 0.10.0.
+    A copy of the segment on another broker is as new as that copy, which is what the KIPs set out to mend.
+    """
+
+    name = "wall-clock"
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why the active segment is to be rolled now; None if it is not.
+
+        Parameters
+        ----------
+        now_ms : int
+            The clock.
+        created_ms : int
+            When the segment was created.
+        limit_ms : int
+            ``segment.ms`` less the segment's jitter.
+        """
+        if now_ms - created_ms > limit_ms:
+            return f"created {now_ms - created_ms} ms ago, over {limit_ms} ms"
+        return None
+
+
+class LargestTimestamp:
+    """Roll once nothing as young as ``segment.ms`` was appended: the clock against the largest timestamp ever seen.
+
+    Parameters
+    ----------
+    allow_negative : bool
+        Times below 0 other than -1 count too (KIP-228).
+
+    Notes
+    -----
+    Source: KIP-32, proposed changes 7.3; KIP-33, "Enforce time based log rolling". While no timestamp was seen, by
+    creation (KIP-33, migration). A log that is filled with old messages rolls at each append, as the KIP warns.
+    """
+
+    name = "largest-timestamp"
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        self.allow_negative = allow_negative
+        self.largest_ms: int | None = None
+
+    def observe(self, timestamps: npt.NDArray[np.int64]) -> None:
+        """Look at the timestamps that were appended, of this segment or those before it."""
+        times = timestamps[with_a_time(timestamps, self.allow_negative)]
+        if len(times):
+            top = int(times.max())
+            self.largest_ms = top if self.largest_ms is None else max(self.largest_ms, top)
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why the active segment is to be rolled now, before the next append; arguments as of ``WallClock.due``."""
+        if self.largest_ms is None:
+            return WallClock().due(now_ms, created_ms, limit_ms)
+        if now_ms > self.largest_ms + limit_ms:
+            return f"largest timestamp {self.largest_ms} is {now_ms - self.largest_ms} ms old, over {limit_ms} ms"
+        return None
+
+
+class EarliestTimestamp:
+    """Roll once the earliest timestamp in the active segment is older than ``segment.ms`` by the clock.
+
+    Parameters
+    ----------
+    allow_negative : bool
+        Times below 0 other than -1 count too (KIP-228).
+
+    Notes
+    -----
+    Source: KIP-32, "Options comparison", option 4; the text that KIP-33 removed for the largest timestamp. At start-up
+    the active segment has to be read for it. While it has no timestamp, by creation.
+    """
+
+    name = "earliest-timestamp"
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        self.allow_negative = allow_negative
+        self.earliest_ms: int | None = None
+
+    def observe(self, timestamps: npt.NDArray[np.int64]) -> None:
+        """Look at the timestamps of records that were appended to the active segment."""
+        times = timestamps[with_a_time(timestamps, self.allow_negative)]
+        if len(times):
+            low = int(times.min())
+            self.earliest_ms = low if self.earliest_ms is None else min(self.earliest_ms, low)
+
+    def rolled(self) -> None:
+        """A new segment begins."""
+        self.earliest_ms = None
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why the active segment is to be rolled now, before the next append; arguments as of ``WallClock.due``."""
+        if self.earliest_ms is None:
+            return WallClock().due(now_ms, created_ms, limit_ms)
+        if now_ms > self.earliest_ms + limit_ms:
+            return f"earliest timestamp {self.earliest_ms} is {now_ms - self.earliest_ms} ms old, over {limit_ms} ms"
+        return None

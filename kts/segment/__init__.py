@@ -1,0 +1,1 @@
+"""One segment: its files, both indexes, producers and transactions, rebuilding, and search by time."""

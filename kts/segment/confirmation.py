@@ -1,0 +1,184 @@
+"""Does the log confirm an index entry? No answer rests on an unconfirmed one.
+
+An index says where reading may begin. A position is right if an entry of the log begins there and nothing before it is
+wanted: only lower offsets for an entry (offset, position), only earlier times for an entry (timestamp, offset). A
+position that is too early only costs time. Offsets of the log must rise, as they do where ``kts verify`` finds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kts._codec import crc32, crc32c
+from kts.codec.columns import valid_bytes
+from kts.errors import CorruptRecordError
+from kts.model import NO_TIMESTAMP
+from kts.segment import files
+from kts.segment.shallow import FIRST_READ_BYTES, OVERHEAD_BYTES, SMALLEST_SIZE, V2_HEADER_BYTES, Slices, decoded
+
+HEADER_BYTES = 64  # of an entry that is larger than a read, no more is looked at
+
+
+class Place(NamedTuple):
+    """An entry of the log whose CRC is right, and where it begins."""
+
+    position: int
+    size: int
+    first_offset: int
+
+
+def confirmed_place(file: files.File, size: int, offset: int, position: int, before: int = 0) -> Place | None:
+    """What an offset-index entry leads to, None unless the log confirms it.
+
+    Parameters
+    ----------
+    file : File
+        The log.
+    size : int
+        Its published bytes.
+    offset, position : int
+        The entry.
+    before : int
+        The position of the index entry before it, 0 for the first one: the sizes from there on must lead to this
+        position, so that the bytes of a value are not taken for a batch.
+
+    Notes
+    -----
+    Nothing before the place reaches the offset. Brokers wrote the last, the first and the first inner offset of what
+    lies there, and the last one of a whole set beside the place of its first batch.
+    """
+    if not 0 <= before <= position < size:
+        return None
+    data, at = b"", position - before
+    if at <= FIRST_READ_BYTES:  # as entries of an index mostly lie: one read will do
+        data = file.read(before, min(at + FIRST_READ_BYTES, size - before))
+        if not _leads_to(data, at):
+            return None
+        data = data[at:]
+    elif not is_border(file, position, before):
+        return None
+    found = entry_at(file, size, position, data)
+    return found if found is not None and found.first_offset <= offset else None
+
+
+def _leads_to(data: bytes, end: int) -> bool:
+    """True if there are whole entries up to exactly there."""
+    try:
+        return end == 0 or valid_bytes(memoryview(data)[:end]) == end
+    except CorruptRecordError:
+        return False
+
+
+def is_border(file: files.File, position: int, before: int) -> bool:
+    """True if the sizes of the entries from one border on lead to a position."""
+    want = HEADER_BYTES
+    while before < position:
+        data = file.read(before, min(want, position - before))
+        try:
+            whole = valid_bytes(data)
+        except CorruptRecordError:
+            return False
+        if not whole:  # larger than what was read
+            whole = _size_of(data)
+            if not whole:
+                return False
+            want = HEADER_BYTES if whole > FIRST_READ_BYTES else FIRST_READ_BYTES
+        before += whole
+    return before == position
+
+
+def entry_at(file: files.File, size: int, position: int, data: bytes = b"") -> Place | None:
+    """The entry that lies at a position and whole below the size; None unless there is one whose CRC is right.
+
+    Parameters
+    ----------
+    data : bytes
+        What was already read there.
+    """
+    data = data or file.read(position, min(FIRST_READ_BYTES, size - position))
+    count = _size_of(data)
+    if not count or position + count > size or len(data) < 17:
+        return None
+    if count > len(data):
+        data += file.read(position + len(data), count - len(data))
+    entry = memoryview(data)[:count]
+    magic = entry[16]
+    if len(entry) < count or magic > 2 or (magic == 2 and count < V2_HEADER_BYTES):
+        return None
+    stored = int.from_bytes(entry[17:21] if magic == 2 else entry[12:16], "big")
+    if stored != (crc32c(entry[21:]) if magic == 2 else crc32(entry[16:])):
+        return None
+    first = int.from_bytes(entry[:8], "big", signed=True)
+    if magic < 2 and entry[17] & 7:  # a wrapper shows the offset of its last message
+        try:
+            offsets, _ = decoded(entry)
+        except CorruptRecordError:
+            return None
+        first = int(offsets[0]) if len(offsets) else first
+    return Place(position, count, first)
+
+
+def confirmed_time(
+    file: files.File,
+    size: int,
+    timestamp_ms: int,
+    offset: int,
+    start: int,
+    *,
+    first_bytes: int = FIRST_READ_BYTES,
+    to_end: bool = False,
+) -> int | None:
+    """Where reading for the time of a time-index entry and later ones may begin, None unless the log confirms it.
+
+    Parameters
+    ----------
+    file, size
+        The log and its published bytes.
+    timestamp_ms, offset : int
+        The entry.
+    start : int
+        A confirmed place at or before what holds the offset of the time-index entry before this one, 0 for the first.
+    first_bytes : int
+        How many bytes to read first.
+    to_end : bool
+        Confirm as well that nothing up to the log's end is later.
+
+    Notes
+    -----
+    From ``start`` up to what holds the offset nothing is later, and that has the time itself. Batches that the cleaner
+    emptied may count or not. Of magic 0 and 1 the time may be that of another entry in the same set; and 0.10.2 indexed
+    times of messages that it converted to magic 0, and append times that it did not give to the messages: all of them
+    later than the log's, which hides nothing. Where times before 1970 count, a header may hide them behind -1.
+    """
+    reached: int | None = None
+    held = False
+    for batches in Slices(file, start, size, first_bytes):
+        lasts, times = batches.column("lastOffset"), batches.column("maxTimestamp")
+        count = len(batches)
+        if not held and not to_end and lasts[-1] >= offset:
+            count = int((lasts >= offset).argmax()) + 1
+        if not batches.all_sound() and not batches.column("crcOk")[:count].all():
+            return None
+        later = (times[:count] > timestamp_ms) & (times[:count] != NO_TIMESTAMP)
+        if later.any() and (later & (batches.column("count")[:count] != 0)).any():
+            return None
+        if reached is None and times.max() >= timestamp_ms:
+            row = int((times >= timestamp_ms).argmax())
+            reached = batches.start + int(batches.column("position")[row]) if row < count else None
+        if not held and lasts[-1] >= offset:
+            held, holder = True, int((lasts >= offset).argmax())
+            if batches.column("magic")[holder] == 2:
+                hidden = timestamp_ms < NO_TIMESTAMP and times[holder] == NO_TIMESTAMP
+                if batches.column("baseOffset")[holder] > offset or (times[holder] != timestamp_ms and not hidden):
+                    return None
+            if reached is None:
+                reached = batches.start + int(batches.column("position")[holder])
+        if held and not to_end:
+            break
+    return reached if held else None
+
+
+def _size_of(data: bytes) -> int:
+    """Bytes of the entry with this front; 0 if it can be none."""
+    size = int.from_bytes(data[8:12], "big", signed=True)
+    return OVERHEAD_BYTES + size if len(data) >= OVERHEAD_BYTES and size >= SMALLEST_SIZE else 0

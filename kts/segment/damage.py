@@ -1,0 +1,198 @@
+"""Where a log goes on after damage, and header scans that go on there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kts.codec.columns import decode, scan_batches
+from kts.errors import CorruptRecordError, LogStorageError
+from kts.segment import files
+from kts.segment.segment import OVERHEAD_BYTES, SMALLEST_SIZE, Segment, bools
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+FIRST_WINDOW = 2**12
+LAST_WINDOW = 2**20
+AFTER_DAMAGE_BYTES = 2**14  # first slice behind damage: more of it may follow soon
+SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
+_SPAN = 2**31  # offsets of one segment
+
+
+class Effort:
+    """Work that looking for sound entries may cost: in all a few times the bytes of the file.
+
+    Notes
+    -----
+    A hostile file can claim large entries at every byte, each of which would need a CRC of its own.
+    """
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.spent = 0
+
+    def allows(self, position: int, cost: int) -> bool:
+        """True, and the cost is counted, unless it is too much for the way that was made."""
+        self.first = position if self.first is None else self.first
+        if self.spent + cost > 2**24 + 8 * max(position - self.first, 0):
+            return False
+        self.spent += cost
+        return True
+
+
+def next_sound_entry(
+    segment: Segment, position: int, end: int, expected_offset: int, effort: Effort | None = None
+) -> int | None:
+    """Where the first sound entry behind damage starts, or None if there is none.
+
+    Parameters
+    ----------
+    position : int
+        Start of the damaged entry.
+    end : int
+        Where the bytes end.
+    expected_offset : int
+        No entry below this offset is believed.
+    effort : Effort, optional
+        The same one for all searches in a file.
+
+    Notes
+    -----
+    The damaged entry's size is believed if a sound entry, or the end, follows it, and no sound entries inside of it
+    lead up to there. Else every byte is tried: an entry is sound when its size fits, its magic is known, its offset
+    can follow, and its CRC is right. Costs O(n) for n bytes.
+    """
+    with files.File(segment.path) as file:
+        look = _Look(file, min(end, file.size()), expected_offset, Effort() if effort is None else effort)
+        size = look.size_at(position)
+        if size is not None:
+            follower = position + size
+            if follower == look.end or look.is_sound(follower):
+                inside = look.chain(position + 1, follower) if look.effort.allows(position, size) else None
+                return inside if inside is not None else None if follower == look.end else follower
+        return next(look.sound_entries(position + 1, look.end), None)
+
+
+class _Look:
+    """A file, and what makes an entry in it believable."""
+
+    def __init__(self, file: files.File, end: int, expected_offset: int, effort: Effort) -> None:
+        self.file = file
+        self.end = end
+        self.expected_offset = expected_offset
+        self.effort = effort
+
+    def size_at(self, position: int, end: int | None = None) -> int | None:
+        """Bytes of the entry that starts there by its size field, or None if it cannot be one."""
+        header = self.file.read(position, OVERHEAD_BYTES)
+        if len(header) < OVERHEAD_BYTES:
+            return None
+        size = int.from_bytes(header[8:12], "big", signed=True) + OVERHEAD_BYTES
+        fits = size >= SMALLEST_ENTRY and position + size <= (self.end if end is None else end)
+        return size if fits else None
+
+    def is_sound(self, position: int, end: int | None = None) -> bool:
+        size = self.size_at(position, end)
+        if size is None or not self.effort.allows(position, size):
+            return False
+        try:
+            found = scan_batches(self.file.read(position, size))
+        except CorruptRecordError:
+            return False
+        if found.num_rows != 1 or not found.column("crcOk")[0].as_py():
+            return False
+        last = found.column("lastOffset")[0].as_py()
+        return bool(self.expected_offset <= last < self.expected_offset + _SPAN)
+
+    def sound_entries(self, start: int, end: int) -> Iterator[int]:
+        """Every position between two others where a sound entry starts that ends by the second."""
+        window = FIRST_WINDOW
+        while start + SMALLEST_ENTRY <= end:
+            data = self.file.read(start, min(window + SMALLEST_ENTRY - 1, end - start))
+            for candidate in self.candidates(data, start, end):
+                if self.is_sound(candidate, end):
+                    yield candidate
+            start += window
+            window = min(2 * window, LAST_WINDOW)
+
+    def candidates(self, data: bytes, start: int, end: int) -> list[int]:
+        """Positions in a window whose offset, size and magic could begin an entry."""
+        count = len(data) - SMALLEST_ENTRY + 1
+        if count <= 0:
+            return []
+        raw = np.frombuffer(data, np.uint8)
+        likely = (raw[16 : 16 + count] <= 2) & (raw[:count] < 128) & (raw[8 : 8 + count] < 128)
+        likely &= (raw[8 : 8 + count] | raw[9 : 9 + count] | raw[10 : 10 + count] | raw[11 : 11 + count]) != 0
+        at = np.flatnonzero(likely)
+        sizes, offsets = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+        for i in range(4):
+            sizes = sizes << 8 | raw[at + 8 + i]
+        for i in range(8):
+            offsets = offsets << 8 | raw[at + i]
+        fits = (sizes >= SMALLEST_SIZE) & (start + at + OVERHEAD_BYTES + sizes <= end)
+        fits &= (offsets >= self.expected_offset) & (offsets - self.expected_offset < _SPAN)
+        found: list[int] = (start + at[fits]).tolist()
+        return found
+
+    def chain(self, start: int, end: int) -> int | None:
+        """First of the sound entries that follow each other exactly up to the end; those inside a value do not."""
+        seen: set[int] = set()
+        for first in self.sound_entries(start, end):
+            position = first
+            while position < end and position not in seen and self.is_sound(position, end):
+                seen.add(position)
+                position += self.size_at(position, end) or end
+            if position == end:
+                return first
+        return None
+
+
+def header_scan(
+    segment: Segment,
+    start: int,
+    expected_offset: int,
+    skip_damage: bool,
+    first_bytes: int | None = None,
+    file: files.File | None = None,
+) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
+    """Header scans from a position, each with a mask of the batches whose CRC is wrong.
+
+    With ``skip_damage`` it goes on behind bytes that are no batch, else it raises there.
+    """
+    effort = Effort()
+    while True:
+        try:
+            for batch in segment.batches(start, None, first_bytes, file):
+                if batch.num_rows:
+                    start = int(batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py())
+                if batch.num_rows > 1:  # not the last one's: offsets are under no CRC
+                    expected_offset = batch.column("lastOffset")[-2].as_py() + 1
+                damaged = ~bools(batch, "crcOk")
+                yield batch, damaged
+            return
+        except CorruptRecordError as error:
+            if not skip_damage:
+                raise
+            behind = next_sound_entry(segment, error.position or start, segment.size_bytes, expected_offset, effort)
+            if behind is None:
+                return
+            start, first_bytes = behind, AFTER_DAMAGE_BYTES
+
+
+def last_sound_offset(segment: Segment) -> int:
+    """Last offset of a segment, without the last entry's where that is not the next one: offsets are under no CRC."""
+    before, last, position, size = segment.base_offset - 1, segment.base_offset - 1, 0, 0
+    try:
+        for batch, damaged in header_scan(segment, 0, segment.base_offset, True):
+            for i in np.flatnonzero(~damaged)[-2:].tolist():
+                before, last = last, batch.column("lastOffset")[i].as_py()
+                position, size = batch.column("position")[i].as_py(), batch.column("sizeInBytes")[i].as_py()
+        with files.File(segment.path) as file:
+            offsets = decode(file.read(position, size), ["offset"]).column(0)
+    except (CorruptRecordError, LogStorageError):  # or deleted meanwhile
+        return before
+    return last if len(offsets) and offsets[0].as_py() == before + 1 else before

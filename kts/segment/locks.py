@@ -1,0 +1,112 @@
+"""Locks on files, which keep two writers away from one log directory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import sys
+import threading
+from typing import Self
+
+from kts.errors import LogLockedError
+from kts.segment import files
+from kts.segment.forks import new_in_children
+
+_FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, process
+_changes = threading.RLock()  # a forgotten log may be collected while another one is opened
+new_in_children(sys.modules[__name__], _changes=threading.RLock)
+_held: dict[tuple[int, int, int], _Held] = {}  # by process, device and inode
+
+
+class _Held:
+    """A lock that this process has, and for whom."""
+
+    def __init__(self, file: files.WritableFile) -> None:
+        self.file = file
+        self.owners: set[str] = set()
+
+
+def _holder(file: files.WritableFile) -> str:
+    """The process that has the lock, as far as the system tells."""
+    import fcntl
+
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        told = struct.unpack(_FLOCK, fcntl.fcntl(file.fileno(), fcntl.F_GETLK, asked))
+    except OSError:
+        return ""
+    return f" ({told[4]})" if sys.platform == "linux" and told[4] > 0 else ""
+
+
+class FileLock:
+    """A lock on a file, as Java's FileLock takes it: a live broker and kts exclude each other. A context manager.
+
+    Parameters
+    ----------
+    path : str
+        The file, made if it is missing: ``.lock`` of a log directory.
+    owner : str
+        For whom. Several owners in one process share the lock, as a broker's partitions do; the same one twice
+        exclude each other.
+
+    Raises
+    ------
+    LogLockedError
+        Another process has it, or this one for the same owner.
+
+    Notes
+    -----
+    The operating system takes the lock away with the process. It also does when any other descriptor of the file is
+    closed, so nothing else may open it.
+    """
+
+    def __init__(self, path: str, owner: str) -> None:
+        import fcntl
+
+        self.path = path
+        self.owner = owner
+        self._key: tuple[int, int, int] | None = None
+        with _changes, files.storage_errors(path, "locking"):
+            key = self._identity()
+            if key not in _held:
+                file = files.WritableFile(path, create=True)
+                try:
+                    fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    holder = _holder(file)
+                    file.close()
+                    if error.errno not in (errno.EAGAIN, errno.EACCES):
+                        raise
+                    raise LogLockedError(f"another process{holder} holds the lock", path=path) from error
+                key = self._identity()
+                _held[key] = _Held(file)
+            if owner in _held[key].owners:
+                raise LogLockedError(f"{owner} is already open for writing in this process", path=path)
+            _held[key].owners.add(owner)
+            self._key = key
+
+    def _identity(self) -> tuple[int, int, int]:
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            return os.getpid(), -1, -1
+        return os.getpid(), status.st_dev, status.st_ino
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing."""
+        with _changes:
+            key = self._key
+            held = _held.get(key) if key and key[0] == os.getpid() else None
+            if held is not None and key is not None:
+                held.owners.discard(self.owner)
+                if not held.owners:
+                    _held.pop(key, None)
+                    held.file.close()
+            self._key = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

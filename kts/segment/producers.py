@@ -1,0 +1,236 @@
+"""What a log knows of its producers, as far as Kafka's files show it: snapshots, aborted and open transactions.
+
+The layouts of ``.snapshot`` and ``.txnindex`` stand in ``transactions``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from kts.codec.columns import decode
+from kts.errors import CorruptRecordError, TransactionCoordinatorFencedError
+from kts.segment.producer_entry import (
+    CONTROL,
+    TRANSACTIONAL,
+    Batch,
+    Producer,
+    Sent,
+    batches_of_producers,
+    check_epoch,
+    check_sequence,
+    check_transaction,
+)
+
+EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
+_MARKER = struct.Struct(">hi")  # value of a marker: version, coordinator epoch
+
+
+class AbortedBatch(NamedTuple):
+    """An entry for the transaction index."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class _Completed(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class Update(NamedTuple):
+    """What a set of batches will change, once it is written.
+
+    Attributes
+    ----------
+    producers : dict of int to Producer
+        With the batches of the set alone.
+    started : list of (int, int)
+        First offset and producer id of the transactions that begin.
+    """
+
+    producers: dict[int, Producer]
+    started: list[tuple[int, int]]
+    completed: list[_Completed]
+
+
+class Producers:
+    """The state of all producers of a log up to an offset.
+
+    Attributes
+    ----------
+    known : dict of int to Producer
+        By producer id, in the order in which they came.
+    open_transactions : dict of int to int
+        First offset -> producer id.
+    unreplicated : dict of int to int
+        First offset -> last offset of finished transactions that end at or behind the high watermark.
+    end_offset : int
+        What was followed so far ends here.
+    expiration_ms : int
+        ``producer.id.expiration.ms``.
+
+    Notes
+    -----
+    Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry (3.9).
+    """
+
+    def __init__(self, expiration_ms: int = EXPIRATION_MS) -> None:
+        self.expiration_ms = expiration_ms
+        self.known: dict[int, Producer] = {}
+        self.open_transactions: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
+        self.end_offset = 0
+        self._buckets = 16
+
+    def prepare(self, records: bytes | memoryview, origin: str = "replication") -> Update | Sent | None:
+        """What a set of batches changes, without changing anything yet; None if it names no producer.
+
+        Parameters
+        ----------
+        records : buffer
+            With their offsets.
+        origin : str
+            "client": epochs and sequences are checked; "coordinator": epochs are; "replication": what a leader took,
+            is taken as it comes.
+
+        Returns
+        -------
+        Sent
+            Of a client's set that has a duplicate of one of the producer's last five batches: what that one was.
+
+        Raises
+        ------
+        CorruptRecordError
+            A transaction marker that cannot be read.
+        OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
+        """
+        found: Update | None = None
+        for batch in batches_of_producers(records):
+            if found is None:
+                found = Update({}, [], [])
+            number = batch.producer_id
+            current = self.known.get(number) or Producer(number)
+            if origin == "client" and (duplicate := current.duplicate_of(batch)) is not None:
+                return duplicate
+            updated = found.producers.get(number)
+            if updated is None:
+                updated = found.producers[number] = current.without_batches()
+            if batch.attributes & CONTROL:
+                marker = _marker(records[batch.position : batch.end])
+                if marker is not None:
+                    _end_transaction(found, updated, batch, marker, origin)
+                continue
+            if origin != "replication":
+                check_epoch(updated, batch)
+            if origin == "client":
+                check_sequence(current, updated, batch)
+            updated.begin(batch.epoch)
+            updated.add(batch.written())
+            if origin != "replication":
+                check_transaction(updated, batch)
+            if batch.attributes & TRANSACTIONAL and updated.first_offset < 0:
+                updated.first_offset = batch.base_offset
+                found.started.append((batch.base_offset, number))
+        return found
+
+    def apply(self, update: Update) -> list[AbortedBatch]:
+        """Take over an update; returns the aborted transactions for the segment's transaction index."""
+        for number, producer in update.producers.items():
+            if number not in self.known and 4 * (len(self.known) + 1) > 3 * self._buckets:
+                self._buckets *= 2
+            if number in self.known:
+                producer.behind(self.known[number])
+            self.known[number] = producer
+        self.open_transactions.update(update.started)
+        aborted = []
+        for done in update.completed:
+            others = (first for first, other in self.open_transactions.items() if other != done.producer_id)
+            stable = min(others, default=done.last_offset + 1)
+            if done.aborted:
+                aborted.append(AbortedBatch(done.producer_id, done.first_offset, done.last_offset, stable))
+            self.open_transactions.pop(done.first_offset, None)
+            self.unreplicated[done.first_offset] = done.last_offset
+        return aborted
+
+    def follow(self, records: bytes | memoryview) -> list[AbortedBatch]:
+        """Take over batches one by one, as recovery reads them; returns the entries for the transaction index."""
+        aborted: list[AbortedBatch] = []
+        for batch in batches_of_producers(records):
+            update = self.prepare(records[batch.position : batch.end])
+            if isinstance(update, Update):
+                aborted += self.apply(update)
+        return aborted
+
+    def replicated_to(self, high_watermark: int) -> None:
+        """Forget finished transactions below the high watermark."""
+        if self.unreplicated:
+            self.unreplicated = {a: z for a, z in self.unreplicated.items() if z >= high_watermark}
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the earliest transaction that is open, or ends at or behind the high watermark."""
+        return min((*self.open_transactions, *self.unreplicated), default=None)
+
+    def clear(self) -> None:
+        """Forget all producers; the table keeps its size, as Java's does."""
+        self.known.clear()
+        self.open_transactions.clear()
+        self.unreplicated.clear()
+
+    def add(self, producer: Producer) -> None:
+        """A producer from a snapshot."""
+        started = [(producer.first_offset, producer.producer_id)] if producer.first_offset >= 0 else []
+        self.apply(Update({producer.producer_id: producer}, started, []))
+
+    def expired(self, producer: Producer, now_ms: int) -> bool:
+        """Whether a producer is forgotten: nothing open, and silent for too long."""
+        return producer.first_offset < 0 and now_ms - producer.timestamp_ms >= self.expiration_ms
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget the producers that expired; returns how many."""
+        gone = [number for number, producer in self.known.items() if self.expired(producer, now_ms)]
+        for number in gone:
+            del self.known[number]
+        return len(gone)
+
+    def in_table_order(self) -> list[Producer]:
+        """The producers in the order of Java's HashMap, in which a broker writes them."""
+        mask = self._buckets - 1
+
+        def bucket(producer: Producer) -> int:
+            hashed = (producer.producer_id ^ (producer.producer_id >> 32)) & 0xFFFFFFFF
+            return (hashed ^ (hashed >> 16)) & mask
+
+        return sorted(self.known.values(), key=bucket)
+
+
+def _end_transaction(found: Update, updated: Producer, batch: Batch, marker: tuple[int, int, int], origin: str) -> None:
+    kind, coordinator, timestamp_ms = marker
+    if origin != "replication":
+        check_epoch(updated, batch)
+        if coordinator < updated.coordinator_epoch:
+            message = f"producer {batch.producer_id}: expected coordinator epoch {updated.coordinator_epoch} or later"
+            raise TransactionCoordinatorFencedError(f"{message}, found {coordinator}", offset=batch.base_offset)
+    if updated.first_offset >= 0:
+        found.completed.append(_Completed(batch.producer_id, updated.first_offset, batch.base_offset, kind == 0))
+    updated.begin(batch.epoch)
+    updated.timestamp_ms, updated.coordinator_epoch, updated.first_offset = timestamp_ms, coordinator, -1
+
+
+def _marker(batch: bytes | memoryview) -> tuple[int, int, int] | None:
+    """Kind (0 abort, 1 commit), coordinator epoch and timestamp of a control batch; None for a batch of nothing."""
+    records = decode(batch, ["key", "value", "createTimestamp"], verify_crc=False)
+    if records.num_rows == 0:
+        return None
+    import pyarrow as pa
+
+    key, value = records.column(0)[0].as_py(), records.column(1)[0].as_py()
+    if key is None or len(key) < 4 or key[2:4] not in (b"\0\0", b"\0\1") or value is None or len(value) < _MARKER.size:
+        raise CorruptRecordError("expected a transaction marker with key and value, found another control record")
+    _, coordinator = _MARKER.unpack_from(value)
+    return key[3], coordinator, records.column(2).cast(pa.int64())[0].as_py()

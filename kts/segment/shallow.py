@@ -1,0 +1,273 @@
+"""Shallow entries of an open ``.log`` file: a few at a time from their headers, or many at once as arrays.
+
+A shallow entry is a plain message, a wrapper message or a v2 batch, as it lies in the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kts.codec.columns import BATCH_COLUMNS, decode, scan_batches
+from kts.errors import CorruptRecordError
+from kts.model import NO_TIMESTAMP
+from kts.segment import files
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+OVERHEAD_BYTES = 12
+SMALLEST_SIZE = 14
+V2_HEADER_BYTES = 61
+FIRST_READ_BYTES = 2**13
+LAST_READ_BYTES = 2**20
+SLICE_BYTES = 2**22
+_COLUMNS = {name: number for number, name in enumerate(BATCH_COLUMNS)}
+_DTYPES: dict[str, type[np.generic]] = {
+    **dict.fromkeys(("position", "baseOffset", "lastOffset", "baseTimestamp", "maxTimestamp", "producerId"), np.int64),
+    **dict.fromkeys(("sizeInBytes", "count", "timestampType", "partitionLeaderEpoch", "baseSequence"), np.int32),
+    **dict.fromkeys(("transactional", "control", "crcOk"), np.bool_),
+    "producerEpoch": np.int16,
+    "magic": np.int8,
+    "codec": np.int8,
+}
+_HEADER_BYTES = 43
+_LEGACY = struct.Struct(">qi4xbbq")  # offset, size, magic, attributes, timestamp
+_V2 = struct.Struct(">qi4xb4xhi8xq")  # base offset, size, magic, attributes, last offset delta, max timestamp
+
+
+class ShallowEntry(NamedTuple):
+    """What an entry's header says."""
+
+    position: int
+    size: int  # with the 12 bytes in front
+    magic: int
+    last_offset: int
+    max_timestamp_ms: int
+    attributes: int
+
+    @property
+    def is_plain(self) -> bool:
+        """True for a message of magic 0 or 1 that is not compressed: its header says all."""
+        return self.magic < 2 and not self.attributes & 7
+
+
+def header(data: bytes | bytearray | memoryview, at: int = 0, position: int = 0) -> ShallowEntry:
+    """The entry whose header starts at a place in some bytes, at least 26 of them and for v2 43."""
+    offset, size, magic, attributes, timestamp = _LEGACY.unpack_from(data, at)
+    if magic == 2:
+        base, size, _, attributes, delta, timestamp = _V2.unpack_from(data, at)
+        offset = base + delta
+    elif magic == 0:
+        timestamp = NO_TIMESTAMP
+    return ShallowEntry(position, size + OVERHEAD_BYTES, magic, offset, timestamp, attributes)
+
+
+def shallow_entries(
+    file: files.File, start: int, end: int, generation: str = "3.9", path: str | None = None
+) -> Iterator[ShallowEntry]:
+    """Entries from a position on, from their headers alone.
+
+    Parameters
+    ----------
+    start : int
+        Where an entry begins.
+    end : int
+        Bytes behind it do not exist.
+    generation : str
+        How many bytes must be left for an entry to be looked at: 13 ("0.10.2") or 18 ("3.9").
+
+    Raises
+    ------
+    CorruptRecordError
+        A size is less than the smallest, or the magic is none.
+
+    Notes
+    -----
+    An entry that reaches past the end is left out, as Kafka does. Source: FileLogInputStream.
+    """
+    least = OVERHEAD_BYTES if generation == "0.10.2" else 17
+    position, want = start, FIRST_READ_BYTES
+    data, begin = b"", start
+    while position + least < end:
+        at = position - begin
+        if at < 0 or at + _HEADER_BYTES > len(data):
+            begin, at = position, 0
+            data = file.read(begin, min(want, end - begin))
+            want = min(2 * want, LAST_READ_BYTES)
+            if len(data) < 26:
+                _check_size(data, path, position)
+                return
+        _check_size(data[at : at + OVERHEAD_BYTES], path, position)
+        size = int.from_bytes(data[at + 8 : at + 12], "big") + OVERHEAD_BYTES
+        if position + size > end:
+            return
+        magic = data[at + 16]
+        if magic > 2 or (magic == 2 and size < V2_HEADER_BYTES):
+            raise CorruptRecordError(_not_an_entry(magic, size), path=path, position=position)
+        entry = header(data, at, position)
+        yield entry
+        position += size
+        if size > LAST_READ_BYTES // 4:
+            want = FIRST_READ_BYTES
+
+
+def _check_size(data: bytes, path: str | None, position: int) -> None:
+    size = int.from_bytes(data[8:12], "big", signed=True)
+    if len(data) >= OVERHEAD_BYTES and size < SMALLEST_SIZE:
+        message = f"expected an entry of at least {SMALLEST_SIZE} bytes, found the size {size}"
+        raise CorruptRecordError(message, path=path, position=position)
+
+
+def _not_an_entry(magic: int, size: int) -> str:
+    if magic > 2:
+        return f"expected magic 0, 1 or 2, found {magic}"
+    return f"expected a batch of at least {V2_HEADER_BYTES} bytes, found {size}"
+
+
+class Batches:
+    """The entries of one slice of a log as arrays, each made when it is asked for.
+
+    Parameters
+    ----------
+    found : pyarrow.RecordBatch
+        The slice's header scan.
+    data : memoryview
+        The slice. Read again into the same memory for the next one.
+    start : int
+        Position of its first byte.
+    """
+
+    def __init__(self, found: pa.RecordBatch, data: memoryview, start: int) -> None:
+        self._found = found
+        self.data = data
+        self.start = start
+        self.rows: int = found.num_rows
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column of ``kts.scan_batches``; times are int64, and -1 stands for null."""
+        column = self._found.column(_COLUMNS[name])
+        if column.null_count:  # base offset and count of a wrapper message
+            column = column.fill_null(-1)
+        data = column.buffers()[1]  # pyarrow's own to_numpy() imports pandas, where it is installed
+        kind = _DTYPES[name]
+        if kind is np.bool_:
+            return np.unpackbits(np.frombuffer(data, np.uint8), count=self.rows, bitorder="little").view(np.bool_)
+        return np.frombuffer(data, kind, self.rows)
+
+    def all_sound(self) -> bool:
+        """True if no CRC is wrong."""
+        return bool(self._found.column(_COLUMNS["crcOk"]).true_count == self._found.num_rows)
+
+    def positions(self) -> npt.NDArray[np.int64]:
+        """Where the entries start in the file."""
+        found: npt.NDArray[np.int64] = self.column("position") + self.start
+        return found
+
+    def records(self) -> memoryview:
+        """The bytes of all of them."""
+        if not self.rows:
+            return self.data[:0]
+        return self.data[: int(self.column("position")[-1]) + int(self.column("sizeInBytes")[-1])]
+
+    def entry(self, row: int) -> memoryview:
+        """The bytes of one entry."""
+        begin = int(self.column("position")[row])
+        return self.data[begin : begin + int(self.column("sizeInBytes")[row])]
+
+
+class Slices:
+    """The entries of a file slice by slice, up to where they end; iterated once.
+
+    Parameters
+    ----------
+    file : File
+        The log.
+    start, end : int
+        From the start of an entry up to here.
+    first_bytes : int
+        Size of the first slice, doubled from one to the next, for a reader that hopes to stop soon.
+
+    Attributes
+    ----------
+    position : int
+        Behind the last entry that was given.
+    reason : str or None
+        Why that is not the end; None if it is.
+    """
+
+    def __init__(self, file: files.File, start: int, end: int, first_bytes: int = SLICE_BYTES) -> None:
+        self.file = file
+        self.position = start
+        self.end = end
+        self.reason: str | None = None
+        self._memory = memoryview(bytearray(min(first_bytes, max(end - start, 0))))
+
+    def __iter__(self) -> Iterator[Batches]:
+        while self.position < self.end and self.reason is None:
+            want = min(len(self._memory), self.end - self.position)
+            count = self.file.read_into(self._memory[:want], self.position)
+            data = self._memory[:count]
+            try:
+                found = scan_batches(data)
+            except CorruptRecordError as error:
+                found = scan_batches(data[: error.position or 0])
+                self.reason = _zeros(data, error.position or 0) or error.message
+            if found.num_rows:
+                batches = Batches(found, data, self.position)
+                end = len(batches.records())
+                yield batches
+                self.position += end
+                if len(self._memory) < SLICE_BYTES:
+                    self._memory = memoryview(bytearray(min(2 * len(self._memory), max(self.end - self.position, 0))))
+            elif self.reason is None:
+                self._make_room(data)
+
+    def _make_room(self, data: memoryview) -> None:
+        """For an entry that is larger than the slice, or say that its end is missing."""
+        left = self.end - self.position
+        size = int.from_bytes(data[8:12], "big") + OVERHEAD_BYTES if len(data) >= OVERHEAD_BYTES else OVERHEAD_BYTES
+        if size > left or len(data) < min(len(self._memory), left):
+            self.reason = f"an entry of {size} bytes is cut, {min(left, len(data))} bytes are left"
+        else:
+            self._memory = memoryview(bytearray(size))
+
+
+def _zeros(data: memoryview, at: int) -> str | None:
+    return "zeros behind the last entry" if not any(data[at : at + 64]) else None
+
+
+def decoded(entry: bytes | memoryview, verify_crc: bool = True) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Offsets and timestamps of the records in one entry."""
+    found = decode(entry, ["offset", "timestamp"], verify_crc=verify_crc)
+    if not found.num_rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    offsets, timestamps = (
+        np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) for column in found.columns
+    )
+    return offsets, timestamps
+
+
+def decoded_as_shipped(
+    entry: bytes | memoryview, generation: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The same without a look at CRCs; 0.10.2 takes inner offsets as they are where the wrapper's lies below them."""
+    head = header(entry)
+    if generation != "0.10.2" or head.magic != 1 or head.is_plain:
+        return decoded(entry, verify_crc=False)
+    offsets, timestamps = decoded(bytes(8) + bytes(entry[8:]), verify_crc=False)
+    base = head.last_offset - int(offsets[-1]) if len(offsets) else 0
+    return offsets + max(base, 0), timestamps
+
+
+def greatest_timestamp(timestamps: npt.NDArray[np.int64]) -> int | None:
+    """The greatest timestamp where -1 is none and every other number is a time; None if there is none."""
+    times = timestamps[timestamps != NO_TIMESTAMP]
+    return int(times.max()) if len(times) else None

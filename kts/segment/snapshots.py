@@ -1,0 +1,236 @@
+"""The ``.snapshot`` and ``.txnindex`` files of a partition, written and kept as a broker does."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from kts._codec import crc32c
+from kts.errors import CorruptIndexError
+from kts.segment import file_names, files
+from kts.segment.producer_entry import Producer
+from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Producers
+from kts.segment.transactions import SNAPSHOT_ENTRY, SNAPSHOT_HEAD, TXN_ENTRY, read_snapshot_entries
+
+Bytes = bytes | memoryview
+
+
+class Snapshots:
+    """The producer snapshots of a partition directory, and the state they were taken of.
+
+    Parameters
+    ----------
+    offsets : list of int, optional
+        Those of another state of the same directory, which both keep up to date; None looks for them.
+
+    Attributes
+    ----------
+    offsets : list of int
+        Of the snapshots there are, ascending.
+
+    Notes
+    -----
+    Source: ProducerStateManager (3.9).
+    """
+
+    def __init__(self, directory: str, expiration_ms: int = EXPIRATION_MS, offsets: list[int] | None = None) -> None:
+        self.directory = directory
+        self.producers = Producers(expiration_ms)
+        self.offsets: list[int] = [] if offsets is None else offsets
+        self._last = 0
+        if offsets is None:
+            self.find()
+
+    def find(self) -> None:
+        """See which snapshots there are."""
+        names = (file_names.parse_file_name(entry.name) for entry in files.list_directory(self.directory))
+        self.offsets = sorted(
+            name.base_offset for name in names if name and name.suffix == ".snapshot" and not name.transition
+        )
+
+    def path(self, offset: int) -> str:
+        """The file of a snapshot."""
+        return os.path.join(self.directory, f"{offset:020d}.snapshot")
+
+    def take(self) -> None:
+        """Write a snapshot of the state at its offset, if that moved on since the last one."""
+        offset = self.producers.end_offset
+        if offset <= self._last:
+            return
+        files.write_atomically(self.path(offset), snapshot_bytes(self.producers.in_table_order()))
+        if offset not in self:
+            insort(self.offsets, offset)
+        self._last = offset
+
+    def __contains__(self, offset: int) -> bool:
+        """Whether there is a snapshot at an offset."""
+        at = bisect_left(self.offsets, offset)
+        return at < len(self.offsets) and self.offsets[at] == offset
+
+    def remove(self, offset: int) -> None:
+        """Delete a snapshot, if it is there."""
+        if offset in self:
+            del self.offsets[bisect_left(self.offsets, offset)]
+            files.remove(self.path(offset), missing_ok=True)
+
+    def rename_deleted(self, offset: int) -> str | None:
+        """Have the snapshot of a removed segment called ``.deleted``; its new path, None if there is none."""
+        if offset not in self:
+            return None
+        del self.offsets[bisect_left(self.offsets, offset)]
+        path = self.path(offset)
+        files.rename(path, f"{path}.deleted")
+        return f"{path}.deleted"
+
+    def remove_strays(self, base_offsets: Iterable[int]) -> None:
+        """Delete the snapshots at which no segment starts, but for the newest behind all segments."""
+        bases = set(base_offsets)
+        strays = [offset for offset in self.offsets if offset not in bases]
+        if strays and strays[-1] > max(bases, default=-1):
+            strays.pop()
+        for offset in strays:
+            self.remove(offset)
+
+    def clear(self, offset: int) -> None:
+        """Delete all snapshots and forget all producers; the state is that at ``offset``."""
+        for known in list(self.offsets):
+            self.remove(known)
+        self.producers.clear()
+        self._last, self.producers.end_offset = 0, offset
+
+    def reload(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
+        """Go back to the newest sound snapshot in (log start offset, end offset]; the others outside of it go."""
+        known = self.offsets
+        outside = known[: bisect_right(known, log_start_offset)] + known[bisect_right(known, end_offset) :]
+        for offset in outside:
+            self.remove(offset)
+        if end_offset == self.producers.end_offset:
+            self.on_log_start(log_start_offset)
+            return
+        self.producers.clear()
+        self._last = self.producers.end_offset = log_start_offset
+        while self.offsets:
+            offset = self.offsets[-1]
+            try:
+                producers = [Producer.of_snapshot(entry) for entry in read_snapshot_entries(self.path(offset))]
+            except CorruptIndexError:
+                self.remove(offset)
+                continue
+            for producer in producers:
+                if not self.producers.expired(producer, now_ms):
+                    self.producers.add(producer)
+            self._last = self.producers.end_offset = offset
+            return
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """The log start offset moved."""
+        self.producers.replicated_to(log_start_offset)
+        self.producers.end_offset = max(self.producers.end_offset, log_start_offset)
+        self._last = self.offsets[-1] if self.offsets else log_start_offset
+
+    def rebuild(
+        self,
+        base_offsets: Sequence[int],
+        log_start_offset: int,
+        end_offset: int,
+        now_ms: int,
+        read: Callable[[int, int, int], Iterator[Bytes]],
+        *,
+        magic: int = 2,
+        clean: bool = False,
+        count: int | None = None,
+    ) -> None:
+        """The state at an offset, from the newest snapshot and the batches behind it.
+
+        Parameters
+        ----------
+        base_offsets : sequence of int
+            Of the segments, ascending.
+        read : callable
+            ``read(number of the segment, first offset, end offset)`` gives its whole batches in pieces.
+        clean : bool
+            True after a clean stop: without any snapshot there are no producers then.
+        count : int, optional
+            How many of the segments are looked at, the oldest; None is all.
+        """
+        count = len(base_offsets) if count is None else count
+        newest = base_offsets[max(count - 2, 0) : count]
+        at = {*newest, end_offset}
+        if magic < 2 or (clean and not self.offsets):
+            for offset in [*newest, end_offset]:
+                self.producers.end_offset = offset
+                self.take()
+            return
+        known = not self.producers.known and not self.producers.unreplicated
+        nothing_to_do = known and self.producers.end_offset >= end_offset
+        self.reload(log_start_offset, end_offset, now_ms)
+        if end_offset > self.producers.end_offset and not nothing_to_do:
+            first = max(bisect_right(base_offsets, self.producers.end_offset, hi=count) - 1, 0)
+            for number in range(first, count):
+                base = base_offsets[number]
+                if base >= end_offset:
+                    break
+                start = max(base, self.producers.end_offset, log_start_offset)
+                self.producers.end_offset = start
+                if base in at:
+                    self.take()
+                for records in read(number, start, end_offset):
+                    self.producers.follow(records)
+        self.producers.end_offset = end_offset
+        self.take()
+
+
+def snapshot_bytes(producers: list[Producer]) -> bytes:
+    """The bytes of a ``.snapshot``."""
+    body = b"".join(
+        SNAPSHOT_ENTRY.pack(
+            one.producer_id,
+            one.epoch,
+            one.last.last_sequence,
+            one.last.last_offset,
+            one.last.offset_delta,
+            one.timestamp_ms,
+            one.coordinator_epoch,
+            one.first_offset,
+        )
+        for one in producers
+    )
+    checked = len(producers).to_bytes(4, "big") + body
+    return SNAPSHOT_HEAD.pack(1, crc32c(checked), len(producers)) + body
+
+
+# --- the transaction index ------------------------------------------------------------------------
+
+
+def append_aborted(path: str, aborted: list[AbortedBatch]) -> None:
+    """Add entries to a ``.txnindex``, which is made for the first of them."""
+    with files.WritableFile(path, create=True) as file:
+        size = file.size()
+        size -= size % TXN_ENTRY.size
+        file.write(b"".join(TXN_ENTRY.pack(0, *entry) for entry in aborted), size)
+
+
+def truncate_aborted(path: str, offset: int) -> None:
+    """Cut the entries of a ``.txnindex`` from the first on whose transaction ended at or behind an offset; synced."""
+    if not files.exists(path):
+        return
+    with files.WritableFile(path) as file:
+        data = file.read(0, file.size())
+        whole = data[: len(data) - len(data) % TXN_ENTRY.size]
+        if offset <= 0:  # whatever they say
+            file.truncate(0)
+            whole = b""
+        for number, entry in enumerate(TXN_ENTRY.iter_unpack(whole)):
+            if entry[3] >= offset:
+                file.truncate(number * TXN_ENTRY.size)
+                break
+        file.sync()
+
+
+def sync_aborted(paths: Iterable[str]) -> None:
+    """Wait until transaction indexes are on the disk; those that were removed meanwhile do not matter."""
+    for path in paths:
+        if files.exists(path):
+            with files.WritableFile(path) as file:
+                file.sync()

@@ -1,0 +1,373 @@
+"""Which transactions were aborted and which are still open, from Kafka's own files or from the log's markers.
+
+Layout::
+
+    .txnindex entry, 34 bytes    version i16 = 0 | producer id i64 | first, last, last stable offset i64
+    .snapshot                    version i16 = 1 | CRC-32C u32 of what follows | count i32 | entries of 58 bytes:
+      producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
+      | coordinator epoch i32 | first offset of the open transaction i64, -1 for none
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kts._codec import crc32c
+from kts.codec.columns import decode
+from kts.errors import CorruptIndexError, CorruptRecordError
+from kts.segment import file_names, files
+from kts.segment.damage import header_scan
+from kts.segment.segment import OVERHEAD_BYTES, Segment, at
+from kts.segment.shallow import V2_HEADER_BYTES, header, shallow_entries
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kts.dataset.partition import PartitionLog
+
+TXN_ENTRY = struct.Struct(">hqqqq")
+SNAPSHOT_HEAD = struct.Struct(">hIi")
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+ABORT, COMMIT = 0, 1
+_TRANSACTIONAL, _CONTROL = 16, 32
+
+
+class AbortedTransaction(NamedTuple):
+    """The batches of a producer between two offsets, both included, that a read_committed reader drops."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class Snapshot(NamedTuple):
+    """What a broker remembered of its producers: only the transactions open at that offset."""
+
+    offset: int
+    open_transactions: dict[int, int]  # producer id -> first offset
+
+
+class Marker(NamedTuple):
+    """A control record that ends a transaction."""
+
+    offset: int
+    producer_id: int
+    kind: int  # ABORT or COMMIT
+
+
+def read_txn_index(path: str) -> list[AbortedTransaction]:
+    """The aborted transactions that end in a segment.
+
+    Raises
+    ------
+    CorruptIndexError
+        Not whole entries of version 0 with sensible offsets.
+    """
+    data = files.read_bytes(path)
+    if len(data) % TXN_ENTRY.size:
+        raise CorruptIndexError(
+            f"expected entries of {TXN_ENTRY.size} bytes, found {len(data) % TXN_ENTRY.size} bytes behind the last one",
+            path=path,
+            position=len(data) - len(data) % TXN_ENTRY.size,
+        )
+    found = []
+    for number, (version, producer, first, last, _) in enumerate(TXN_ENTRY.iter_unpack(data)):
+        if version != 0 or producer < 0 or not 0 <= first <= last:
+            raise CorruptIndexError(
+                f"entry {number}: expected version 0 and a transaction, found version {version},"
+                f" producer {producer}, offsets {first} to {last}",
+                path=path,
+                position=number * TXN_ENTRY.size,
+            )
+        found.append(AbortedTransaction(producer, first, last))
+    return found
+
+
+def are_confirmed(
+    listed: list[AbortedTransaction], log: files.File, size: int, base_offset: int, start_of: Callable[[int], int]
+) -> bool:
+    """Whether the log has each of the transactions that a segment's ``.txnindex`` lists.
+
+    Each ends with an abort marker of its producer. It begins behind the producer's one before it and, if that lies in
+    the segment, with the base offset of a transactional batch of the producer.
+
+    Parameters
+    ----------
+    start_of : callable
+        Where to start reading for an offset.
+    """
+    ends: dict[int, int] = {}
+    for producer, first, last in listed:
+        if not (base_offset <= last and ends.get(producer, -1) < first):
+            return False
+        ends[producer] = last
+        try:
+            end = _entry_at(log, size, last, start_of(last))
+            begin = _entry_at(log, size, first, start_of(first)) if first >= base_offset else None
+        except CorruptRecordError:
+            return False
+        if end is None or not _is_of(end, producer, last, _CONTROL) or _kind(end) != ABORT:
+            return False
+        if first >= base_offset:
+            if begin is None or not _is_of(begin, producer, None, 0):
+                return False
+            if int.from_bytes(begin[:8], "big", signed=True) != first:
+                return False
+    return True
+
+
+def _entry_at(log: files.File, size: int, offset: int, start: int) -> bytes | None:
+    """The first entry that reaches an offset."""
+    for entry in shallow_entries(log, start, size):
+        if entry.last_offset >= offset:
+            return log.read(entry.position, entry.size)
+    return None
+
+
+def _is_of(batch: bytes, producer: int, last_offset: int | None, control: int) -> bool:
+    """Whether it is a batch of a transaction of a producer, with a last offset, and a marker or not."""
+    found = header(batch) if len(batch) >= V2_HEADER_BYTES else None
+    return (
+        found is not None
+        and found.magic == 2
+        and found.attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL | control
+        and last_offset in (None, found.last_offset)
+        and int.from_bytes(batch[43:51], "big") == producer
+    )
+
+
+def _kind(batch: bytes) -> int:
+    """Of a marker; -1 for what is none."""
+    try:
+        [key] = decode(batch, ["key"]).column(0).to_pylist()
+    except (CorruptRecordError, ValueError):
+        return -1
+    return key[3] if key is not None and len(key) >= 4 and key[2] == 0 else -1
+
+
+def read_snapshot(path: str) -> Snapshot:
+    """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
+    name = file_names.parse_file_name(os.path.basename(path))
+    entries = read_snapshot_entries(path)
+    return Snapshot(name.base_offset if name else 0, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
+
+
+def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int, int, int]]:
+    """The entries of a producer snapshot, fields as in the layout above.
+
+    Raises
+    ------
+    CorruptIndexError
+        Version, CRC or size is wrong.
+    """
+    data = files.read_bytes(path)
+    if len(data) < SNAPSHOT_HEAD.size:
+        raise CorruptIndexError(
+            f"expected at least {SNAPSHOT_HEAD.size} bytes, found {len(data)}", path=path, position=0
+        )
+    version, stored, count = SNAPSHOT_HEAD.unpack_from(data)
+    if version != 1:
+        raise CorruptIndexError(f"expected snapshot version 1, found {version}", path=path, position=0)
+    computed = crc32c(data[6:])
+    if computed != stored:
+        raise CorruptIndexError(f"CRC is {computed:08x}, expected the stored {stored:08x}", path=path, position=2)
+    body = data[SNAPSHOT_HEAD.size :]
+    if count < 0 or count * SNAPSHOT_ENTRY.size != len(body):
+        raise CorruptIndexError(
+            f"expected {count} entries of {SNAPSHOT_ENTRY.size} bytes, found {len(body)} bytes", path=path, position=6
+        )
+    return list(SNAPSHOT_ENTRY.iter_unpack(body))
+
+
+def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
+    """(offset, path) of the live producer snapshots, newest first."""
+    if log.lone:
+        return []
+    found = []
+    for entry in files.list_directory(log.path):
+        name = file_names.parse_file_name(entry.name)
+        if name is not None and name.suffix == ".snapshot" and not name.transition:
+            found.append((name.base_offset, entry.path))
+    return sorted(found, reverse=True)
+
+
+def aborted_transactions(segments: list[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Aborted transactions with batches in [start_offset, end_offset) that a ``.txnindex`` lists, by first offset.
+
+    Parameters
+    ----------
+    segments : list of Segment
+        Those that hold the offsets, and all behind them: an entry lies where its transaction ended.
+    """
+    found: set[AbortedTransaction] = set()
+    for segment in segments:
+        found.update(listed_transactions(segment) or ())
+    return sorted(
+        (one for one in found if one.last_offset >= start_offset and one.first_offset < end_offset),
+        key=lambda one: (one.first_offset, one.last_offset, one.producer_id),
+    )
+
+
+def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
+    """The entries of a segment's ``.txnindex``; None if there is none that the log confirms, so that markers tell."""
+    path = segment.txn_index_path
+    if path is None:
+        return None
+    try:
+        listed = read_txn_index(path)
+    except CorruptIndexError:
+        return None
+    with files.File(segment.path) as log:
+        sound = are_confirmed(listed, log, log.size(), segment.base_offset, segment.start_position)
+    return listed if listed and sound else None
+
+
+class Markers:
+    """How transactions ended, by the control records behind a place: read on only as far as somebody asks.
+
+    Parameters
+    ----------
+    segment : Segment
+        Where to start; the segments that follow it in its directory are read when needed.
+    position : int
+        A batch start.
+    """
+
+    def __init__(self, segment: Segment, position: int, skip_damage: bool) -> None:
+        self.known: dict[int, tuple[list[int], list[int]]] = {}
+        self.unread = self._walk(segment, position, skip_damage)
+
+    def _walk(self, segment: Segment, position: int, skip_damage: bool) -> Iterator[Marker]:
+        for one in [segment, *_following(segment)]:
+            for batch, damaged in header_scan(one, position, one.base_offset, skip_damage, 2**16):
+                yield from markers(one, _without(batch, damaged, skip_damage))
+            position = 0
+
+    def kinds(self, producer_id: int, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """ABORT or COMMIT for each offset of a producer's batches, -1 where the transaction has no end."""
+        ends, kinds = self.known.setdefault(producer_id, ([], []))
+        while not ends or ends[-1] <= offsets[-1]:
+            marker = next(self.unread, None)
+            if marker is None:
+                break
+            more_ends, more_kinds = self.known.setdefault(marker.producer_id, ([], []))
+            more_ends.append(marker.offset)
+            more_kinds.append(marker.kind)
+        return np.array([*kinds, -1], np.int64)[np.searchsorted(np.array(ends, np.int64), offsets)]
+
+
+def _following(segment: Segment) -> list[Segment]:
+    """The live segments behind one in its directory."""
+    if not segment.indexed or file_names.parse_file_name(os.path.basename(segment.path)) is None:
+        return []
+    found = []
+    for entry in files.list_directory(os.path.dirname(os.path.abspath(segment.path))):
+        name = file_names.parse_file_name(entry.name)
+        if name and name.suffix == ".log" and not name.transition and name.base_offset > segment.base_offset:
+            found.append(Segment(entry.path, segment.topic, segment.partition, name.base_offset))
+    return found
+
+
+def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
+    """The transaction markers among the batches of a header scan."""
+    import pyarrow.compute as pc
+
+    control = batch.filter(batch.column("control"))
+    if control.num_rows == 0:
+        return
+    control = control.filter(pc.greater_equal(control.column("producerId"), 0))
+    columns = (control.column(name).to_pylist() for name in ("position", "sizeInBytes", "producerId"))
+    for position, size, producer in zip(*columns, strict=True):
+        yield from marker_at(segment, position, size, producer)
+
+
+def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> list[Marker]:
+    """The transaction markers in one control batch; none in other kinds of it."""
+    with files.File(segment.path) as file:
+        data = file.read(position, size)
+    try:
+        records = decode(data, ["offset", "key", "headers"])
+    except CorruptRecordError as error:
+        raise at(error, segment.path, position) from error.__cause__
+    return [
+        Marker(offset, producer_id, key[3])
+        for offset, key in zip(*(records.column(i).to_pylist() for i in (0, 1)), strict=True)
+        if key is not None and len(key) >= 4 and key[2:4] in (b"\0\0", b"\0\1")
+    ]
+
+
+def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker]:
+    """The transaction markers of the control batch at a position."""
+    with files.File(segment.path) as file:
+        size = int.from_bytes(file.read(position + 8, 4), "big") + OVERHEAD_BYTES
+    return marker_at(segment, position, size, producer_id)
+
+
+def last_stable_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
+    """First offset of the earliest open transaction, else the log end offset.
+
+    Notes
+    -----
+    The newest sound snapshot at or below the log end gives the transactions open there, and the headers of the batches
+    behind it the rest: after a clean stop that is nothing. Without snapshots all headers are read.
+    """
+    end = log_end_offset(log, skip_damage=skip_damage)
+    start, still_open = log.log_start_offset, dict[int, int]()
+    for offset, path in snapshot_paths(log):
+        if offset > end:
+            continue
+        try:
+            snapshot = read_snapshot(path)
+        except CorruptIndexError:
+            continue
+        start, still_open = offset, dict(snapshot.open_transactions)
+        break
+    segments = log.segments
+    for number, segment in enumerate(segments):
+        if start >= end or (number + 1 < len(segments) and segments[number + 1].base_offset <= start):
+            continue
+        for batch, damaged in header_scan(segment, segment.start_position(start), start, skip_damage):
+            _follow(segment, _without(batch, damaged, skip_damage), start, still_open)
+    return min([end, *still_open.values()])
+
+
+def log_end_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
+    """The offset after the last whole batch of the last segment; its base offset if there is none."""
+    import pyarrow.compute as pc
+
+    segments = log.segments
+    end = 0 if segments else log.log_start_offset
+    if segments:
+        last = segments[-1]
+        end = last.base_offset
+        for batch, damaged in header_scan(last, last.tail_position(), last.base_offset, skip_damage):
+            rows = _without(batch, damaged, skip_damage)
+            if rows.num_rows:
+                end = max(end, pc.max(rows.column("lastOffset")).as_py() + 1)
+    return end
+
+
+def _without(batch: pa.RecordBatch, damaged: npt.NDArray[np.bool_], skip_damage: bool) -> pa.RecordBatch:
+    """A header scan without the batches whose CRC is wrong, if those are to be skipped."""
+    import pyarrow as pa
+
+    return batch.filter(pa.array(~damaged)) if skip_damage and damaged.any() else batch
+
+
+def _follow(segment: Segment, batch: pa.RecordBatch, start: int, still_open: dict[int, int]) -> None:
+    import pyarrow.compute as pc
+
+    rows = batch.filter(pc.and_(batch.column("transactional"), pc.greater_equal(batch.column("lastOffset"), start)))
+    ends = {marker.offset: marker for marker in markers(segment, rows)}
+    columns = (rows.column(name).to_pylist() for name in ("baseOffset", "lastOffset", "producerId", "control"))
+    for base, last, producer, control in zip(*columns, strict=True):
+        if not control:
+            still_open.setdefault(producer, base)
+        elif last in ends:
+            still_open.pop(producer, None)

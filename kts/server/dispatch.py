@@ -1,0 +1,147 @@
+"""A frame to the chunks of its answer: decoded, handled, encoded, and what every failure means on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kts.broker import wire
+from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.request import ConnectionClose, Peer, Request
+from kts.broker.wire import RequestHeader, decode_request, encode_response
+from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
+from kts.server.sending import Chunk
+
+if TYPE_CHECKING:
+    from kts.broker.broker import Broker
+
+T = TypeVar("T")
+
+OTHER_REQUEST_BYTES = 16 << 20  # a request that carries no records
+AT_ONCE_BYTES = 1 << 15  # a larger one that carries no records is decoded in a thread, and so is its answer encoded
+AT_ONCE = 1000  # structs: an answer with more is encoded in a thread, and so are Produce requests decoded
+SLOW_THREADS = 2  # for these, so that they never take the threads that others need
+
+# APIs whose response has a place for an error that is about all of the request, from this version on.
+PLACE_FOR_ERROR = {
+    ApiKey.FETCH: 7,
+    ApiKey.METADATA: 13,
+    ApiKey.OFFSET_FETCH: 2,
+    ApiKey.FIND_COORDINATOR: 0,
+    ApiKey.JOIN_GROUP: 0,
+    ApiKey.HEARTBEAT: 0,
+    ApiKey.LEAVE_GROUP: 0,
+    ApiKey.SYNC_GROUP: 0,
+    ApiKey.LIST_GROUPS: 0,
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.INIT_PRODUCER_ID: 0,
+    ApiKey.OFFSET_DELETE: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.DESCRIBE_ACLS: 0,
+    ApiKey.DESCRIBE_LOG_DIRS: 3,
+    ApiKey.ELECT_LEADERS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.DESCRIBE_QUORUM: 0,
+    ApiKey.LIST_TRANSACTIONS: 0,
+}
+# Answers of these may be long in their third level, which `is_long` does not look at.
+DEEP = {ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_PRODUCERS}
+
+
+def frame_limit(socket_request_max_bytes: int) -> Callable[[int], int]:
+    """The largest request of each API, in bytes; raises UnsupportedVersionError for one that is not served."""
+    limits = {int(api_key): min(socket_request_max_bytes, OTHER_REQUEST_BYTES) for api_key in wire.SERVED}
+    limits[ApiKey.PRODUCE] = socket_request_max_bytes
+
+    def limit(api_key: int) -> int:
+        most = limits.get(api_key)
+        if most is None:
+            raise UnsupportedVersionError(f"expected an API key of {sorted(limits)}, found {api_key}")
+        return most
+
+    return limit
+
+
+class Answering:
+    """What gives a broker's answer to a frame; ``close`` ends its threads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="kts-slow")
+
+    def close(self) -> None:
+        """End its threads."""
+        self._slow.shutdown()
+
+    async def __call__(self, frame: memoryview, peer: Peer) -> list[Chunk] | None:
+        """The chunks to send; None for a request that wants no answer.
+
+        Raises
+        ------
+        ConnectionClose, KtsError
+            The connection has to be closed.
+        """
+        is_large = len(frame) > AT_ONCE_BYTES and frame[1] != ApiKey.PRODUCE
+        try:
+            header, body = await self._in_thread(decode_request, frame) if is_large else await self._decoded(frame)
+        except UnsupportedVersionError:
+            return unknown_version(frame)
+        request = Request(header.api_key, header.api_version, header.client_id, body, peer)
+        try:
+            reply = await self._broker.handle(request)
+        except KtsError as error:
+            reply = refusal(request, error)
+        if reply is None:
+            return None
+        layout = header.api_key, header.api_version, header.correlation_id
+        if is_large or is_long(reply) or header.api_key in DEEP:
+            return await self._in_thread(encode_response, *layout, reply)
+        return encode_response(*layout, reply)
+
+    async def _decoded(self, frame: memoryview) -> tuple[RequestHeader, dict[str, Any]]:
+        """A request with records: mostly bytes, which decoding does not touch, but it may be all partitions."""
+        if len(frame) <= AT_ONCE_BYTES:
+            return decode_request(frame)
+        try:
+            return decode_request(frame, max_elements=AT_ONCE)
+        except InvalidRequestError:
+            return await self._in_thread(decode_request, frame)
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._slow, work, *arguments)
+
+
+def is_long(reply: dict[str, Any]) -> bool:
+    """Whether an answer has so many structs, in two levels of lists, that writing them takes a while."""
+    outer = [one for rows in reply.values() if isinstance(rows, list) for one in rows if isinstance(one, dict)]
+    inner = sum(len(rows) for one in outer for rows in one.values() if isinstance(rows, list))
+    return len(outer) + inner > AT_ONCE
+
+
+def unknown_version(frame: memoryview) -> list[Chunk]:
+    """The answer to a version that is not served: ApiVersions says in its oldest layout which ones are; others end.
+
+    Source: KIP-511, ApiVersionsRequest.
+    """
+    header = wire.decode_request_header(frame)
+    if header.api_key != ApiKey.API_VERSIONS:
+        low, high = wire.versions(header.api_key)
+        name = ApiKey(header.api_key).name
+        raise ConnectionClose(f"expected version {low} to {high} of {name}, found {header.api_version}")
+    low, high = wire.versions(ApiKey.API_VERSIONS)
+    body = {
+        "error_code": ErrorCode.UNSUPPORTED_VERSION,
+        "api_keys": [{"api_key": ApiKey.API_VERSIONS, "min_version": low, "max_version": high}],
+    }
+    return encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body)
+
+
+def refusal(request: Request, error: KtsError) -> dict[str, Any]:
+    """A response that says no to all of a request; what has no place for that closes the connection."""
+    since = PLACE_FOR_ERROR.get(ApiKey(request.api_key))
+    if since is None or request.version < since:
+        raise ConnectionClose(f"{ApiKey(request.api_key).name} failed with error {error.code}: {error}") from error
+    return {"error_code": error.code, "error_message": str(error)}

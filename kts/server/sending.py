@@ -1,0 +1,133 @@
+"""Answers to a socket: small parts joined, ranges of files from the kernel's cache, and never more than is read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from kts.errors import LogStorageError
+from kts.segment.files import FileRange
+
+Chunk = bytes | memoryview | FileRange
+
+PIECE_BYTES = 1 << 18  # what is written at once: so much of an answer waits for a slow reader
+SENDFILE_BYTES = 1 << 15  # a range from so many bytes on costs less when the kernel sends it than when it is read
+SENT_AT_ONCE_BYTES = 1 << 21
+WAITING_BYTES = 1 << 14
+HAS_SENDFILE = hasattr(os, "sendfile")
+
+
+class Sender:
+    """The writing end of a connection.
+
+    Parameters
+    ----------
+    transport : asyncio.Transport
+        Its protocol tells ``pause``, ``resume`` and ``lost``.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        transport.set_write_buffer_limits(0)  # writing goes on when all of it is with the system
+        self._socket = transport.get_extra_info("socket")
+        self._full = False
+        self._drained: asyncio.Future[None] | None = None
+        self._file_left = 0
+        self._seen = 0  # what waited when somebody last looked, and since when it was so much
+        self._seen_at = 0.0
+        self.is_lost = False
+
+    def pause(self) -> None:
+        """The transport's buffer is full."""
+        self._full = True
+
+    def resume(self) -> None:
+        """There is room again."""
+        self._full = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def lost(self) -> None:
+        """The connection is closed."""
+        self.is_lost = True
+        self.resume()
+
+    def stalled_s(self, now: float) -> float:
+        """For how long nothing of what waits was taken, in seconds; 0 if nothing waits."""
+        waiting = self._transport.get_write_buffer_size() + self._file_left
+        if not waiting or waiting != self._seen:
+            self._seen, self._seen_at = waiting, now
+        return now - self._seen_at
+
+    async def send(self, chunks: list[Chunk]) -> None:
+        """Write them in order, and wait while the reader is slow.
+
+        Raises
+        ------
+        ConnectionError
+            The client is gone.
+        LogStorageError
+            A range was cut off its file meanwhile: what is left of the answer cannot be sent.
+        """
+        parts: list[bytes | memoryview] = []
+        size = 0
+        for chunk in chunks:
+            count = len(chunk)
+            if count >= SENDFILE_BYTES and HAS_SENDFILE and isinstance(chunk, FileRange):
+                if parts:
+                    await self._write(parts)
+                    parts, size = [], 0
+                await self._send_range(chunk)
+                continue
+            for start in range(0, count, PIECE_BYTES):
+                if isinstance(chunk, FileRange):
+                    parts.append(chunk.read(start, PIECE_BYTES))
+                else:
+                    parts.append(chunk if count <= PIECE_BYTES else memoryview(chunk)[start : start + PIECE_BYTES])
+                size += min(count - start, PIECE_BYTES)
+                if size >= PIECE_BYTES:
+                    await self._write(parts)
+                    parts, size = [], 0
+        if parts:
+            await self._write(parts)
+
+    async def _write(self, parts: list[bytes | memoryview]) -> None:
+        self._check()
+        self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        while self._full and not self.is_lost:
+            self._drained = self._loop.create_future()
+            try:
+                await self._drained
+            finally:
+                self._drained = None
+
+    async def _send_range(self, range_: FileRange) -> None:
+        start, count = 0, len(range_)
+        try:
+            while start < count:
+                self._check()
+                self._file_left = count - start
+                try:
+                    most = min(count - start, SENT_AT_ONCE_BYTES)
+                    sent = os.sendfile(self._socket.fileno(), range_.fileno(), range_.position + start, most)
+                    if not sent:
+                        left = count - start
+                        raise LogStorageError(
+                            f"expected {left} more bytes to send, found a file that was cut meanwhile"
+                        )
+                except (BlockingIOError, InterruptedError):
+                    piece = range_.read(
+                        start, WAITING_BYTES
+                    )  # the socket is full: the transport waits for it with this
+                    sent = len(piece)
+                    await self._write([piece])
+                start += sent
+                if start < count:
+                    await asyncio.sleep(0)  # others' requests
+        finally:
+            self._file_left = 0
+
+    def _check(self) -> None:
+        if self.is_lost or self._transport.is_closing():
+            raise ConnectionResetError("the client is gone")

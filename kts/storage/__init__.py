@@ -1,1 +1,0 @@
-"""A partition on disk, read-only: files, indexes, segments, directories, search, scan, verify."""

@@ -1,1 +1,0 @@
-"""What ``kts.validator`` is made of: refusals as errors, and sets written anew."""
