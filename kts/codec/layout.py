@@ -1,0 +1,31 @@
+"""Where an entry's fields lie is known to the compiled core alone; this is how Python reads them.
+
+An entry is a record batch (magic 2), a message (magic 0 or 1) or a wrapper message. No other Python file needs a byte
+position:
+
+>>> import kts
+>>> from kts.codec.layout import Entries, read_header
+>>> records = kts.encode({"offset": [5, 6], "timestamp": [10, 11], "value": [b"a", b"b"]}, base_offset=5)
+>>> entries = Entries(records)  # one walk over all headers
+>>> len(entries), entries.end
+(1, 77)
+>>> entries[0].last_offset, entries[0].producer_id  # one entry: about 0.2 us in all
+(6, -1)
+>>> entries.column("last_offset")  # many entries: int64 arrays
+array([6])
+>>> read_header(records[:61]).max_timestamp  # the first bytes of an entry, its end may be elsewhere
+11
+
+``Entries(..., verify_crc=True)`` fills ``all_sound`` and ``crc_ok``; ``until_damage=True`` stops in front of an entry
+with an impossible size or magic and keeps the ``error`` instead of raising it; ``start=`` is added to the positions.
+"""
+
+from __future__ import annotations
+
+from .._codec import ENTRY_FIELDS, Entries, Entry, read_header
+
+__all__ = ["ENTRY_FIELDS", "HEADER_BYTES", "OVERHEAD_BYTES", "SMALLEST_ENTRY_BYTES", "Entries", "Entry", "read_header"]
+
+OVERHEAD_BYTES = 12  # offset and size, which the size field does not count
+SMALLEST_ENTRY_BYTES = 26  # a message of magic 0 without key and value
+HEADER_BYTES = 61  # of a record batch, the longest header: as many bytes are enough for ``read_header``
