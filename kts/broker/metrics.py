@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from kts.segment.forks import new_in_children
+from kts.segment.locks import new_in_children
 
 PRODUCE = "ProduceMessageConversionsPerSec"
 FETCH = "FetchMessageConversionsPerSec"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kts.broker.codes import ApiError, ErrorCode
 from kts.errors import KtsError, LogStorageError
 from kts.segment import files
-from kts.segment.forks import new_in_children
+from kts.segment.locks import new_in_children
 
 if TYPE_CHECKING:
     from kts.broker.topics import Topics

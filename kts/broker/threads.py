@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kts.errors import KtsError
-from kts.segment.forks import new_in_children
+from kts.segment.locks import new_in_children
 
 if TYPE_CHECKING:
     from kts.broker.topics.partitions import Partition

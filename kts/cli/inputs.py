@@ -67,7 +67,7 @@ def open_logs(
         A filter that nothing passes.
     """
     import kts
-    from kts.segment.file_names import INTERNAL_TOPICS
+    from kts.segment.names import INTERNAL_TOPICS
 
     for path in paths:
         if not os.path.exists(path):

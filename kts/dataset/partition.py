@@ -10,9 +10,17 @@ from kts.dataset import plan as pieces
 from kts.dataset import stream
 from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.model import TimestampOffset, TopicPartition
-from kts.segment import checkpoints, file_names, files, search, transactions
+from kts.segment import checkpoints, files, search, transactions
 from kts.segment.index_checksums import Sealed
 from kts.segment.lookups import sealed_indexes
+from kts.segment.names import (
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    parse_directory_name,
+    parse_file_name,
+    partition_of_file,
+)
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, segment_of_file
 
@@ -81,7 +89,7 @@ class PartitionLog:
         swapped: dict[tuple[int, str], str] = {}
         folder = os.path.join(self.path, "")
         for one in files.names_in(self.path):
-            name = file_names.parse_file_name(one) if one.endswith((".log", ".swap")) else None
+            name = parse_file_name(one) if one.endswith((".log", ".swap")) else None
             if name is not None and name.suffix == ".log" and name.transition in ("", ".swap"):
                 (swapped if name.transition else live)[name.base_offset, name.tier_id] = folder + one
         return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
@@ -100,7 +108,7 @@ class PartitionLog:
         first = segments[0].base_offset if segments else 0
         if self._log_start_offset is not None:
             return max(first, self._log_start_offset)
-        known = None if self.lone else self._checkpoint(file_names.LOG_START_OFFSETS)
+        known = None if self.lone else self._checkpoint(LOG_START_OFFSETS)
         return first if known is None else max(first, known)
 
     @property
@@ -117,7 +125,7 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int | None:
         """The broker's last checkpoint of the high watermark, or None if there is none beside the directory."""
-        return None if self.lone else self._checkpoint(file_names.HIGH_WATERMARKS)
+        return None if self.lone else self._checkpoint(HIGH_WATERMARKS)
 
     @property
     def last_stable_offset(self) -> int:
@@ -127,7 +135,7 @@ class PartitionLog:
     @property
     def leader_epochs(self) -> list[tuple[int, int]]:
         """(epoch, start offset) from the ``leader-epoch-checkpoint``; empty if there is none."""
-        path = os.path.join(self.path, file_names.LEADER_EPOCHS)
+        path = os.path.join(self.path, LEADER_EPOCHS)
         return [] if self.lone else checkpoints.read_leader_epochs(path) or []
 
     @property
@@ -324,10 +332,10 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
     several = not single
     for one in paths:
         if not os.path.isdir(one):
-            name = file_names.parse_file_name(os.path.basename(one))
+            name = parse_file_name(os.path.basename(one))
             if name is not None and name.suffix != ".log":
                 raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
-            topic, partition = file_names.partition_of_file(one)
+            topic, partition = partition_of_file(one)
             lone.setdefault((os.path.dirname(os.path.abspath(one)), topic, partition), []).append(one)
             continue
         found, is_log_directory = _directory(one)
@@ -356,16 +364,16 @@ def _checked(path: object) -> str:
 
 def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     """The partitions in a directory, and whether it is a log directory."""
-    names = (file_names.parse_file_name(entry.name) for entry in files.walk_directory(path))
+    names = (parse_file_name(entry.name) for entry in files.walk_directory(path))
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
-    own = file_names.parse_directory_name(os.path.basename(os.path.abspath(path)))
+    own = parse_directory_name(os.path.basename(os.path.abspath(path)))
     if is_partition and own is None:
-        topic, partition = file_names.partition_of_file(os.path.join(path, "0.log"))
+        topic, partition = partition_of_file(os.path.join(path, "0.log"))
         return [PartitionLog(path, topic, partition)], False
     found = []
     if not is_partition:
         for entry in files.list_directory(path):
-            inner = file_names.parse_directory_name(entry.name)
+            inner = parse_directory_name(entry.name)
             if inner is not None and not inner.state and os.path.isdir(entry.path):
                 found.append(PartitionLog(entry.path, inner.topic, inner.partition))
     if own is not None and not found and not files.exists(os.path.join(path, "meta.properties")):

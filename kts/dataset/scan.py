@@ -12,7 +12,7 @@ from kts.dataset.plan import BATCH_BYTES, MAX_DECOMPRESSED_BYTES, NO_END, STREAM
 from kts.dataset.reader import read_piece
 from kts.dataset.stream import milliseconds, options, scan_logs
 from kts.errors import UnknownTopicOrPartitionError
-from kts.segment import file_names
+from kts.segment.names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,7 +151,7 @@ def select(
     if names is None:
         named = set(wanted) if isinstance(wanted, dict) else set()
         if not isinstance(opened, PartitionLog):
-            logs = [log for log in logs if log.topic not in file_names.INTERNAL_TOPICS or log.topic in named]
+            logs = [log for log in logs if log.topic not in INTERNAL_TOPICS or log.topic in named]
     else:
         logs = [log for log in logs if log.topic in names]
     for topic in [*(names or []), *(wanted if isinstance(wanted, dict) else [])]:

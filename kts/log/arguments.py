@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kts.codec.encode import integer
-from kts.segment import file_names
+from kts.segment.names import parse_directory_name
 
 INT64_MAX = 2**63 - 1
 _TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
@@ -40,7 +40,7 @@ def partition_directory(path: Any) -> tuple[str, str, int]:
     if "\0" in text:
         raise ValueError(f"path: expected no null character, found {text!r}")
     name = os.path.basename(os.path.abspath(text))
-    parsed = file_names.parse_directory_name(name)
+    parsed = parse_directory_name(name)
     if parsed is None or name != f"{parsed.topic}-{parsed.partition}" or parsed.topic in (".", ".."):
         raise ValueError(f"path: expected a directory called <topic>-<partition>, found {name!r}")
     return os.path.abspath(text), parsed.topic, parsed.partition

@@ -9,15 +9,15 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from kts.segment import checkpoints, file_names, files
-from kts.segment.forks import new_in_children
+from kts.segment import checkpoints, files
 from kts.segment.index_checksums import IndexChecksums, Sealed
-from kts.segment.locks import FileLock
+from kts.segment.locks import FileLock, new_in_children
+from kts.segment.names import HIGH_WATERMARKS, LOG_START_OFFSETS, parse_directory_name, parse_file_name
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-CHECKPOINTS = (RECOVERY_POINTS, file_names.HIGH_WATERMARKS, file_names.LOG_START_OFFSETS)
+CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
 CONTROLLER = "__cluster_metadata"  # the controller's own log, which it recovers at every start
 
 _changes = threading.RLock()
@@ -119,7 +119,7 @@ def homes_of(partition: str, *segments: str) -> list[tuple[str, str]]:
     linked = list(segments)
     if os.path.isdir(partition):
         entries = files.list_directory(partition)
-        linked += [one.path for one in entries if one.is_symlink() and file_names.parse_file_name(one.name) is not None]
+        linked += [one.path for one in entries if one.is_symlink() and parse_file_name(one.name) is not None]
     owner = os.path.realpath(partition)
     found = {(os.path.realpath(os.path.dirname(partition)), owner): os.path.dirname(partition)}
     for real in (owner, *(os.path.dirname(os.path.realpath(path)) for path in linked)):
@@ -366,7 +366,7 @@ def _partitions(path: str) -> list[str]:
     """The partitions of a log directory that a broker would load."""
     found = []
     for entry in files.list_directory(path):
-        name = file_names.parse_directory_name(entry.name)
+        name = parse_directory_name(entry.name)
         if name is not None and name.state in ("", "future") and name.topic != CONTROLLER and files.is_directory(entry):
             found.append(entry.name)
     return found

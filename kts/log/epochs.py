@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.segment import checkpoints, files
-from kts.segment.file_names import LEADER_EPOCHS
+from kts.segment.names import LEADER_EPOCHS
 from kts.segment.shallow import Slices
 
 if TYPE_CHECKING:

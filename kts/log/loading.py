@@ -16,9 +16,9 @@ from kts.log.epochs import LEADER_EPOCH, LeaderEpochs, epochs_of
 from kts.log.opening import Loaded, open_segment
 from kts.log.producer_state import rebuild_producers
 from kts.segment import files
-from kts.segment.file_names import LEADER_EPOCHS, parse_file_name
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
+from kts.segment.names import LEADER_EPOCHS, parse_file_name
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
 from kts.segment.recovery import Recovered, Rules, rebuild, recover, tail_fault
 from kts.segment.shallow import Batches

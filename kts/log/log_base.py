@@ -18,9 +18,9 @@ from kts.log.directory import RECOVERY_POINTS, LogDirectory
 from kts.log.readers import Readers
 from kts.log.view import View
 from kts.segment import checkpoints, files
-from kts.segment.file_names import LOG_START_OFFSETS
-from kts.segment.forks import new_in_children
+from kts.segment.locks import new_in_children
 from kts.segment.log_segment import LogSegment
+from kts.segment.names import LOG_START_OFFSETS
 from kts.segment.producers import EXPIRATION_MS, Producers
 from kts.segment.recovery import Recovered
 

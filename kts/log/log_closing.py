@@ -14,9 +14,9 @@ from kts.errors import KtsError, LogStorageError
 from kts.log.directory import RECOVERY_POINTS
 from kts.log.log_base import BaseLog, is_over
 from kts.segment import files
-from kts.segment.file_names import HIGH_WATERMARKS, LOG_START_OFFSETS
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
+from kts.segment.names import HIGH_WATERMARKS, LOG_START_OFFSETS
 from kts.segment.snapshots import sync_aborted
 
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms

@@ -10,8 +10,8 @@ from kts.config import LogConfig
 from kts.log.epochs import LeaderEpochs
 from kts.log.log_changing import ChangingLog
 from kts.segment import files
-from kts.segment.file_names import LEADER_EPOCHS
 from kts.segment.index import TimeIndexFile
+from kts.segment.names import LEADER_EPOCHS
 
 
 class ReconfigurableLog(ChangingLog):

@@ -6,7 +6,7 @@ import os
 
 from kts.config import LogConfig
 from kts.segment import files
-from kts.segment.file_names import FileName, parse_file_name
+from kts.segment.names import FileName, parse_file_name
 from kts.segment.recovery import Recovered, Rules, rebuild
 
 

@@ -17,9 +17,17 @@ from kts.codec.convert import convert
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
 from kts.log.directory import LOCK
-from kts.segment import file_names, files
+from kts.segment import files
 from kts.segment.damage import next_sound_entry
 from kts.segment.locks import FileLock
+from kts.segment.names import (
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    FileName,
+    parse_file_name,
+)
 from kts.segment.recovery import Rules, rebuild
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment, at
@@ -32,8 +40,8 @@ BESIDE = (
     "bootstrap.checkpoint",
     ".kafka_cleanshutdown",
     "cleaner-offset-checkpoint",
-    file_names.LOG_START_OFFSETS,
-    file_names.HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    HIGH_WATERMARKS,
     "recovery-point-offset-checkpoint",
 )
 LARGEST_LOG = 2**31 - 1  # bytes: positions in an index have 31 bits
@@ -162,9 +170,9 @@ def convert_partition(
             made.append(_convert_segment(log, segment, segment is segments[-1], directory, to, progress))
             yield made[-1]
     if not log.lone:
-        names = [file_names.PARTITION_METADATA, *[file_names.LEADER_EPOCHS] * (to.magic == 2)]
+        names = [PARTITION_METADATA, *[LEADER_EPOCHS] * (to.magic == 2)]
         if to.magic == 2:
-            found = {entry.name: file_names.parse_file_name(entry.name) for entry in files.list_directory(log.path)}
+            found = {entry.name: parse_file_name(entry.name) for entry in files.list_directory(log.path)}
             names += [name for name, parts in found.items() if parts and parts.suffix == ".snapshot" and _live(parts)]
         _copy(log.path, directory, names)
         has_producers = any(2 in one.magics for one in made) or any(name.endswith(".snapshot") for name in names)
@@ -179,7 +187,7 @@ def copy_beside(log_dir: str, directory: str) -> None:
     _copy(log_dir, directory, BESIDE)
 
 
-def _live(name: file_names.FileName) -> bool:
+def _live(name: FileName) -> bool:
     return not name.transition and not name.tier_id
 
 

@@ -19,7 +19,7 @@ from kts.log.directory import RECOVERY_POINTS, LogDirectory
 from kts.log.log import Log
 from kts.offline.truncation import TruncationPlan, plan_truncation
 from kts.segment import files
-from kts.segment.file_names import LOG_START_OFFSETS, parse_directory_name
+from kts.segment.names import LOG_START_OFFSETS, parse_directory_name
 
 COPY_BYTES = 4 * 2**20
 UNFINISHED = ".cleaned"  # brokers delete files of this name when they start

@@ -13,8 +13,8 @@ from kts.log.directory import held
 from kts.model import NO_TIMESTAMP
 from kts.offline.verify import verify_partition
 from kts.segment import files
-from kts.segment.file_names import parse_file_name
 from kts.segment.index_checksums import IndexChecksums, Sealed
+from kts.segment.names import parse_file_name
 from kts.segment.producer_entry import Producer
 from kts.segment.producers import Producers
 from kts.segment.recovery import Rules, rebuild

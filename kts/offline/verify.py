@@ -14,8 +14,9 @@ from kts.dataset.partition import LogDirs, PartitionLog, Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.offline.findings import Headers, Progress, SegmentFacts, Violation, limited, walk
 from kts.offline.index_checks import OffsetIndexCheck, TimeIndexCheck
-from kts.segment import checkpoints, file_names, files, transactions
+from kts.segment import checkpoints, files, transactions
 from kts.segment.index_checksums import IndexChecksums, Sealed
+from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, PARTITION_METADATA, parse_file_name
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
 
@@ -24,8 +25,8 @@ __all__ = ["Violation", "verify", "verify_checkpoints"]
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _METADATA = re.compile(r"version: 0\ntopic_id: [A-Za-z0-9_-]{22}\n?")
 _CHECKPOINTS = (
-    file_names.LOG_START_OFFSETS,
-    file_names.HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    HIGH_WATERMARKS,
     "recovery-point-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
@@ -191,7 +192,7 @@ def _sealed(segment: Segment, sealed: Sealed | None) -> Iterator[Violation]:
 
 
 def _leader_epochs(log: PartitionLog) -> tuple[list[tuple[int, int]], list[Violation]]:
-    path = os.path.join(log.path, file_names.LEADER_EPOCHS)
+    path = os.path.join(log.path, LEADER_EPOCHS)
     if log.lone or not files.exists(path) or files.size_of(path) == 0:
         return [], []
     epochs = checkpoints.read_leader_epochs(path)
@@ -291,10 +292,10 @@ def _small_files(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
     end = state.last_offset + 1
     for epoch, start in state.epochs:
         if start > end:
-            path = os.path.join(log.path, file_names.LEADER_EPOCHS)
+            path = os.path.join(log.path, LEADER_EPOCHS)
             message = f"epoch {epoch} starts at offset {start}, the log ends at {end}"
             yield Violation(path, None, start, "leader-epoch", message)
-    path = os.path.join(log.path, file_names.PARTITION_METADATA)
+    path = os.path.join(log.path, PARTITION_METADATA)
     if files.exists(path) and not _METADATA.fullmatch(files.read_bytes(path).decode("utf-8", "replace")):
         yield Violation(path, None, None, "partition-metadata", "expected `version: 0` and a topic id of 22 characters")
 
@@ -311,7 +312,7 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     names: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
     for entry in files.list_directory(log.path):
-        name = file_names.parse_file_name(entry.name)
+        name = parse_file_name(entry.name)
         if name is not None and not name.transition:
             names.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
             paths[name.base_offset, name.tier_id, name.suffix] = entry.path
@@ -323,7 +324,7 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     # directory has no time index at all.
     indexed = names.get(".index", set()) | names.get(".timeindex", set())
     for segment in segments:
-        name = file_names.parse_file_name(os.path.basename(segment.path))
+        name = parse_file_name(os.path.basename(segment.path))
         if name is None or name.transition:
             continue
         key = name.base_offset, name.tier_id

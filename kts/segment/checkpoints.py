@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Mapping
 
-from kts.segment import file_names, files
+from kts.segment import files
+from kts.segment.names import PARTITION_METADATA
 
 Offsets = dict[tuple[str, int], int]  # by topic and partition
 
@@ -80,7 +81,7 @@ def _lines_of(data: bytes) -> list[list[str]] | None:
 
 def read_topic_id(directory: str) -> str | None:
     """Topic id of a partition.metadata file, 22 characters of URL-safe base64; None if missing or malformed."""
-    path = os.path.join(directory, file_names.PARTITION_METADATA)
+    path = os.path.join(directory, PARTITION_METADATA)
     data = files.read_if_there(path)
     found = None if data is None else _TOPIC_ID.fullmatch(data.decode("utf-8", "replace"))
     return None if found is None else found[1]
@@ -102,5 +103,5 @@ def _write(path: str, lines: list[str]) -> None:
 
 def write_topic_id(directory: str, topic_id: str) -> None:
     """A partition.metadata file: no line feed behind the id."""
-    path = os.path.join(directory, file_names.PARTITION_METADATA)
+    path = os.path.join(directory, PARTITION_METADATA)
     files.write_atomically(path, f"version: 0\ntopic_id: {topic_id}".encode())

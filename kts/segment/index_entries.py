@@ -10,7 +10,7 @@ import numpy as np
 from kts.errors import CorruptRecordError, IndexFullError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
-from kts.segment.index_file import NOTHING
+from kts.segment.index import NOTHING
 from kts.segment.shallow import decoded, decoded_as_shipped
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Locks on files, which keep two writers away from one log directory."""
+"""Locks: on files, which keep two writers out of one log directory, and in forked processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,43 @@ import os
 import struct
 import sys
 import threading
-from typing import Self
+import weakref
+from collections.abc import Callable
+from typing import Any, Self
 
 from kts.errors import LogLockedError
 from kts.segment import files
-from kts.segment.forks import new_in_children
+
+# --- locks in a forked process ---------------------------------------------------------------------
+
+_made: weakref.WeakKeyDictionary[object, dict[str, Callable[[], Any]]] = weakref.WeakKeyDictionary()
+
+
+def new_in_children(owner: object, **makers: Callable[[], Any]) -> None:
+    """Set attributes of an object, and set them again in a forked child: its locks, which nobody would release there.
+
+    What they protect is a copy in the child, which no other thread changes; whether the child may use it at all is
+    checked elsewhere.
+    """
+    _made[owner] = makers
+    _make(owner, makers)
+
+
+def _make(owner: object, makers: dict[str, Callable[[], Any]]) -> None:
+    for name, make in makers.items():
+        setattr(owner, name, make())
+
+
+def _in_child() -> None:
+    for owner, makers in list(_made.items()):
+        _make(owner, makers)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+# --- locks on files -------------------------------------------------------------------------------
 
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, process
 _changes = threading.RLock()  # a forgotten log may be collected while another one is opened

@@ -8,7 +8,7 @@ from kts.errors import (
     LogStorageError,
 )
 from kts.model import NO_TIMESTAMP
-from kts.segment.index_file import GREATEST_RELATIVE_OFFSET
+from kts.segment.index import GREATEST_RELATIVE_OFFSET
 from kts.segment.lookups import Lookups
 from kts.segment.rebuilding import Rebuilt, rebuild
 from kts.segment.recovery import Recovered

@@ -12,9 +12,10 @@ import numpy as np
 
 from kts.codec.columns import scan_batches
 from kts.errors import CorruptRecordError, LogStorageError
-from kts.segment import file_names, files
+from kts.segment import files
 from kts.segment.confirmation import Place, confirmed_place, confirmed_time
 from kts.segment.index_checksums import FILE, IndexChecksums, Sealed
+from kts.segment.names import parse_file_name
 from kts.segment.shallow import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Lookups:
     def _is_followed_by(self, base_offset: int) -> bool:
         """False if a writer cut the log meanwhile: it deletes what follows first."""
         folder = os.path.dirname(self.segment.path) or "."
-        names = (file_names.parse_file_name(entry.name) for entry in files.list_directory(folder))
+        names = (parse_file_name(entry.name) for entry in files.list_directory(folder))
         return any(name is not None and name.base_offset == base_offset for name in names)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from kts.errors import InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
+from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING
 from kts.segment.index_entries import IndexEntries, Rows, Rules, Stop
-from kts.segment.index_file import GREATEST_RELATIVE_OFFSET, NOTHING
 from kts.segment.shallow import Batches, Slices, decoded, greatest_timestamp
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ import numpy as np
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.codec.columns import decode, scan_batches, valid_bytes
 from kts.errors import CorruptRecordError
-from kts.segment import file_names, files
+from kts.segment import files
 from kts.segment.lookups import EVERYTHING, Lookups
+from kts.segment.names import parse_file_name, partition_of_file
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -259,8 +260,8 @@ def at(error: CorruptRecordError, path: str, start: int) -> CorruptRecordError:
 
 def segment_of_file(path: str) -> Segment:
     """A lone segment file under any name, topic and partition guessed from the names around it."""
-    topic, partition = file_names.partition_of_file(path)
-    name = file_names.parse_file_name(os.path.basename(path))
+    topic, partition = partition_of_file(path)
+    name = parse_file_name(os.path.basename(path))
     if name is not None and name.suffix == ".log":
         return Segment(path, topic, partition, name.base_offset)
     return Segment(path, topic, partition, _first_offset(path), indexed=False)

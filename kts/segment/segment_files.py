@@ -15,11 +15,10 @@ from kts.config import LogConfig
 from kts.errors import IndexFullError, InvalidOffsetError, KtsError, LogClosedError, LogStorageError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
-from kts.segment.forks import new_in_children
-from kts.segment.index import OffsetIndexFile, TimeIndexFile
+from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, OffsetIndexFile, TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.index_entries import Rules
-from kts.segment.index_file import GREATEST_RELATIVE_OFFSET, NOTHING
+from kts.segment.locks import new_in_children
 
 
 class SegmentFiles:

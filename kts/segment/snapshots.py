@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kts._codec import crc32c
 from kts.errors import CorruptIndexError
-from kts.segment import file_names, files
+from kts.segment import files
+from kts.segment.names import parse_file_name
 from kts.segment.producer_entry import Producer
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Producers
 from kts.segment.transactions import SNAPSHOT_ENTRY, SNAPSHOT_HEAD, TXN_ENTRY, read_snapshot_entries
@@ -44,7 +45,7 @@ class Snapshots:
 
     def find(self) -> None:
         """See which snapshots there are."""
-        names = (file_names.parse_file_name(entry.name) for entry in files.list_directory(self.directory))
+        names = (parse_file_name(entry.name) for entry in files.list_directory(self.directory))
         self.offsets = sorted(
             name.base_offset for name in names if name and name.suffix == ".snapshot" and not name.transition
         )

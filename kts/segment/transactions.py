@@ -20,8 +20,9 @@ import numpy as np
 from kts._codec import crc32c
 from kts.codec.columns import decode
 from kts.errors import CorruptIndexError, CorruptRecordError
-from kts.segment import file_names, files
+from kts.segment import files
 from kts.segment.damage import header_scan
+from kts.segment.names import parse_file_name
 from kts.segment.segment import OVERHEAD_BYTES, Segment, at
 from kts.segment.shallow import V2_HEADER_BYTES, header, shallow_entries
 
@@ -153,7 +154,7 @@ def _kind(batch: bytes) -> int:
 
 def read_snapshot(path: str) -> Snapshot:
     """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
-    name = file_names.parse_file_name(os.path.basename(path))
+    name = parse_file_name(os.path.basename(path))
     entries = read_snapshot_entries(path)
     return Snapshot(name.base_offset if name else 0, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
 
@@ -191,7 +192,7 @@ def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
         return []
     found = []
     for entry in files.list_directory(log.path):
-        name = file_names.parse_file_name(entry.name)
+        name = parse_file_name(entry.name)
         if name is not None and name.suffix == ".snapshot" and not name.transition:
             found.append((name.base_offset, entry.path))
     return sorted(found, reverse=True)
@@ -264,11 +265,11 @@ class Markers:
 
 def _following(segment: Segment) -> list[Segment]:
     """The live segments behind one in its directory."""
-    if not segment.indexed or file_names.parse_file_name(os.path.basename(segment.path)) is None:
+    if not segment.indexed or parse_file_name(os.path.basename(segment.path)) is None:
         return []
     found = []
     for entry in files.list_directory(os.path.dirname(os.path.abspath(segment.path))):
-        name = file_names.parse_file_name(entry.name)
+        name = parse_file_name(entry.name)
         if name and name.suffix == ".log" and not name.transition and name.base_offset > segment.base_offset:
             found.append(Segment(entry.path, segment.topic, segment.partition, name.base_offset))
     return found

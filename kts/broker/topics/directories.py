@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kts.errors import LogStorageError
 from kts.log.directory import CONTROLLER
 from kts.segment import checkpoints, files
-from kts.segment.file_names import LEADER_EPOCHS, parse_directory_name, parse_file_name
+from kts.segment.names import LEADER_EPOCHS, parse_directory_name, parse_file_name
 
 LONGEST_NAME = 255
 _MAGIC_AT, _ATTRIBUTES_AT, _HEAD_BYTES = 16, 22, 23  # the low byte of a batch's attributes

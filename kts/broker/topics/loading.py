@@ -24,8 +24,8 @@ from kts.log.deleting import Doomed
 from kts.log.directory import WholeDirectory
 from kts.log.log_base import wall_clock
 from kts.segment import files
-from kts.segment.file_names import INTERNAL_TOPICS
-from kts.segment.forks import new_in_children
+from kts.segment.locks import new_in_children
+from kts.segment.names import INTERNAL_TOPICS
 
 
 class LoadedTopics:

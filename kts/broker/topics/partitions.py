@@ -13,8 +13,8 @@ from kts.config import LogConfig
 from kts.errors import KtsError, LogClosedError, LogStorageError
 from kts.log.log import Log
 from kts.segment import files
-from kts.segment.file_names import parse_file_name
-from kts.segment.forks import new_in_children
+from kts.segment.locks import new_in_children
+from kts.segment.names import parse_file_name
 
 logger = logging.getLogger(__name__)
 

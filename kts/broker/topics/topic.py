@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kts.broker.topics.partitions import Partition
 from kts.config import LogConfig
-from kts.segment.file_names import INTERNAL_TOPICS
+from kts.segment.names import INTERNAL_TOPICS
 
 
 @dataclass
