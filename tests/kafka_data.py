@@ -27,17 +27,26 @@ def looking(path: Path) -> frozenset[str]:
     top = ast.parse(path.read_text(encoding="utf-8")).body
     found: set[str] = set()
     for node in top:
-        if isinstance(node, ast.ImportFrom) and (helper := TESTS / f"{node.module}.py").exists() and helper != path:
-            names = looking(helper)
-            found |= {alias.asname or alias.name for alias in node.names if alias.name in names}
-        elif isinstance(node, ast.Import):
-            helpers = [TESTS / f"{alias.name}.py" for alias in node.names]
-            found |= {helper.stem for helper in helpers if helper.exists() and helper != path and looking(helper)}
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= reached(node, path)
     while True:
         more = {name for node in top for name in defined(node) if used(node) & found} - found
         if not more:
             return frozenset(found)
         found |= more
+
+
+def reached(node: ast.Import | ast.ImportFrom, path: Path) -> set[str]:
+    """The names that lead to all scenarios among those that an import of a module brings."""
+    module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    found: set[str] = set()
+    for alias in node.names:
+        whole, part_of = (TESTS / f"{name.replace('.', '/')}.py" for name in (module + alias.name, module[:-1]))
+        if whole.exists() and whole != path and looking(whole):
+            found.add(alias.asname or alias.name)
+        if module and part_of.exists() and part_of != path and alias.name in looking(part_of):
+            found.add(alias.asname or alias.name)
+    return found
 
 
 def defined(node: ast.stmt) -> list[str]:

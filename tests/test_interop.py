@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import reference
+from agreement import check
 from interop import Dump, Read, difference, read_by_kafka, read_by_kts, without
 from interop_damage import damaged
 from interop_encoded import Encoded, batches_of, encoded
 from jvm import Program, java_program
 from streams import STRICTER, TABLES, batch_of
-from test_damage import check
 
 import kts
 

@@ -6,9 +6,9 @@ import re
 import struct
 
 import pytest
+from agreement import GUARD, check
 from guard import GuardedBuffer
 from length_cases import CODECS, READ, all_shapes, cases
-from test_damage import GUARD, check
 
 import kts
 from kts._timeindex import OffsetIndex, TimeIndex

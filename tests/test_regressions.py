@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_damage import check
+from agreement import check
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.txt"))
 

@@ -18,10 +18,9 @@ import oracle_log
 import pytest
 from kafkas_classes import verdicts
 from oracle_compare import Case, Difference, differences
+from oracle_known import compressed_anew, unreadable_but_equal
 from oracle_validator import validate
 from support import oracle_cases
-from test_oracle_log import compressed_anew
-from test_oracle_validator import unreadable_but_equal
 
 import kts
 
