@@ -13,8 +13,8 @@ from kts.broker.groups import Coordinator, GroupSettings
 from kts.broker.groups.member import JoinResult, SyncResult
 from kts.broker.groups.membership import Join, Sync
 from kts.broker.groups.records import Committed
+from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Topics
-from kts.broker.topics.settings import BrokerConfig
 
 T = 1_700_000_000_000
 GROUP = "g"

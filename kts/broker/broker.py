@@ -13,8 +13,8 @@ from kts.broker.handlers import HANDLERS
 from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
 from kts.broker.request import ConnectionClose, Peer, Request, show_address
+from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Topics
-from kts.broker.topics.settings import BrokerConfig
 from kts.errors import UnsupportedVersionError
 from kts.log.log_base import wall_clock
 

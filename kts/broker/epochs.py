@@ -8,7 +8,7 @@ from kts.broker.codes import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from kts import Log
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 UNDEFINED = -1
 

@@ -16,7 +16,7 @@ from kts.segment.files import NO_DESCRIPTOR, FileRange
 if TYPE_CHECKING:
     from kts import Log
     from kts.broker.topics import Topics
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
 

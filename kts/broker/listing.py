@@ -11,7 +11,7 @@ from kts.model import EARLIEST, LATEST, MAX_TIMESTAMP, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kts import Log
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # The first version that knows each.

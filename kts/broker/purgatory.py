@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 
 class Watch:

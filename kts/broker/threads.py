@@ -13,7 +13,7 @@ from kts.errors import KtsError
 from kts.segment.locks import new_in_children
 
 if TYPE_CHECKING:
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -52,7 +52,7 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
     only. Transactions are refused.
     """
     from kts.broker.broker import Broker
-    from kts.broker.topics.settings import BrokerConfig
+    from kts.broker.settings.broker import BrokerConfig
     from kts.errors import InvalidRequestError
     from kts.server.listening import check_address, parse_address
 

@@ -24,7 +24,7 @@ from kts.server.listening import check_address
 
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
-    from kts.broker.topics.settings import BrokerConfig
+    from kts.broker.settings.broker import BrokerConfig
 
 log = logging.getLogger("kts.broker")
 

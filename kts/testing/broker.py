@@ -9,7 +9,7 @@ from typing import Any
 
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics import Topic
-from kts.broker.topics.partitions import Partition
+from kts.broker.topics.partition import Partition
 from kts.codec.columns import scan_batches
 from kts.codec.validate import Validated
 from kts.errors import UnknownTopicOrPartitionError

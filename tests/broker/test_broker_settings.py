@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kts.broker.topics.settings import SETTINGS, BrokerConfig
-from kts.broker.topics.topic_settings import BROKER_NAMES, DYNAMIC, TOPIC_SETTINGS
+from kts.broker.settings.broker import SETTINGS, BrokerConfig
+from kts.broker.settings.topic import BROKER_NAMES, DYNAMIC, TOPIC_SETTINGS
 from kts.config import WITHOUT_EFFECT, LogConfig
 
 

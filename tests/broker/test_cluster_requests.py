@@ -19,8 +19,8 @@ from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.request import ConnectionClose, Peer
-from kts.broker.topics.inert_settings import CLEANER, INERT
-from kts.broker.topics.settings import SETTINGS, BrokerConfig
+from kts.broker.settings.broker import SETTINGS, BrokerConfig
+from kts.broker.settings.inert import CLEANER, INERT
 from kts.errors import LogStorageError
 from kts.server.dispatch import Answering
 from kts.server.server import ServerThread

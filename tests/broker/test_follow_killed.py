@@ -19,7 +19,7 @@ from follow_play import files, log_bytes, wait_until
 from follow_serving import SMALL, KtsLeader
 
 import kts
-from kts.broker.topics import file as topic_file
+from kts.broker.topics import topic_file
 
 KILLS = 40
 

@@ -22,7 +22,7 @@ from kts.broker.codes import ApiKey
 from kts.broker.handlers import cluster
 from kts.broker.request import Request
 from kts.broker.topics import NewTopic, Topics
-from kts.broker.topics.file import LEAST_CHANGES, TopicEntry, TopicFile, TopicStore, read
+from kts.broker.topics.topic_file import LEAST_CHANGES, TopicEntry, TopicFile, TopicStore, read
 
 FILE = "kts-topics.json"
 ID = "AAAAAAAAAAAAAAAAAAAAAA"

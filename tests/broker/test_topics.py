@@ -16,7 +16,7 @@ from lives import in_place_of_os
 import kts
 from kts.broker.codes import ApiError
 from kts.broker.topics import Topics
-from kts.broker.topics.file import TopicStore, id_text
+from kts.broker.topics.topic_file import TopicStore, id_text
 from kts.segment import files
 
 NOW = 1_700_000_000_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kts.broker.following.client import EARLIEST, LATEST, Client, FetchPartition
-from kts.broker.topics import file as topic_file
-from kts.broker.topics import meta_properties
+from kts.broker.topics import meta_properties, topic_file
 from kts.config import LogConfig
 
 FORMATS = ("0.9.0", "0.10.2", "3.9")  # a message format version for each magic

@@ -8,7 +8,7 @@ from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.following.client import EARLIEST, LATEST, NO_TOPIC_ID, Client, FetchPartition, TopicMetadata
 from kts.broker.following.client_connection import Connection, error_of
 from kts.broker.following.divergence import first_difference, truncation
-from kts.broker.topics.file import id_text
+from kts.broker.topics.topic_file import id_text
 from kts.errors import InvalidRequestError
 from kts.log.log import Log
 

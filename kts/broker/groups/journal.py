@@ -18,7 +18,7 @@ from kts.errors import KtsError, LogStorageError, RecordBatchTooLargeError, Reco
 
 if TYPE_CHECKING:
     from kts.broker.topics import Topic, Topics
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
     from kts.log.log import Log
 
 TOPIC = "__consumer_offsets"

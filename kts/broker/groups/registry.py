@@ -10,7 +10,7 @@ from kts.broker.groups.group import Group, Usage
 from kts.errors import KtsError
 
 if TYPE_CHECKING:
-    from kts.broker.topics.settings import BrokerConfig
+    from kts.broker.settings.broker import BrokerConfig
 
 MAX_BYTES = 256 * 2**20  # of all groups, members and offsets together
 MAX_MEMBER_BYTES = 64 * 2**20

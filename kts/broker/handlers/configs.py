@@ -14,10 +14,10 @@ from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.handlers.topics import failed
 from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
+from kts.broker.settings.describe import Levels, broker_entries, topic_entries
+from kts.broker.settings.topic import BROKER_NAMES, TOPIC_SETTINGS, ConfigType
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics, check_name
-from kts.broker.topics.describing import Levels, broker_entries, topic_entries
-from kts.broker.topics.topic_settings import BROKER_NAMES, TOPIC_SETTINGS, ConfigType
 from kts.errors import KtsError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kts.broker.broker import Broker
     from kts.broker.topics import Topics
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 
 async def handle_describe_log_dirs(broker: Broker, request: Request) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from kts.errors import KtsError, LogClosedError, LogStorageError
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
     from kts.broker.request import Request
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
 

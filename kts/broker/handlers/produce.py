@@ -22,7 +22,7 @@ from kts.errors import CorruptRecordError, InvalidRecordError, KtsError, LogClos
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
     from kts.broker.request import Request
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
     from kts.codec.validate import Validated
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from kts.broker.threads import in_thread
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
     from kts.broker.topics import Topics
-    from kts.broker.topics.partitions import Partition
+    from kts.broker.topics.partition import Partition
 
 Answer = dict[str, Any]
 PREFERRED, UNCLEAN = 0, 1  # election types

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
+from kts.broker.settings.describe import topic_entries
 from kts.broker.threads import in_thread
 from kts.broker.topics import NewTopic, Topic, Topics
-from kts.broker.topics.describing import topic_entries
 from kts.errors import KtsError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kts._codec import crc32c
-from kts.broker.topics.names import check_name
+from kts.broker.topics.directory import check_name
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.segment import files
 

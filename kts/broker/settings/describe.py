@@ -11,10 +11,10 @@ from decimal import Decimal
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from kts.broker.topics.documentation import documentation as documented
-from kts.broker.topics.inert_settings import CHANGEABLE, INERT
-from kts.broker.topics.settings import SETTINGS, BrokerConfig
-from kts.broker.topics.topic_settings import (
+from kts.broker.settings.broker import SETTINGS, BrokerConfig
+from kts.broker.settings.documentation import documentation as documented
+from kts.broker.settings.inert import CHANGEABLE, INERT
+from kts.broker.settings.topic import (
     BROKER_NAMES,
     OWN_SETTINGS,
     TOPIC_SETTINGS,

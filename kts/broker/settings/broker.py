@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kts.broker.topics.inert_settings import INERT, check_cleaner, check_inert
-from kts.broker.topics.topic_settings import BROKER_NAMES, MINUTE_MS, ConfigType, check_without_effect, log_config
+from kts.broker.settings.inert import INERT, check_cleaner, check_inert
+from kts.broker.settings.topic import BROKER_NAMES, MINUTE_MS, ConfigType, check_without_effect, log_config
 from kts.config import FORMAT_VERSIONS, INT32_MAX, INT64_MAX, LogConfig
 
 

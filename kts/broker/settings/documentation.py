@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kts.broker.topics.inert_settings import CLEANER, INERT
-from kts.broker.topics.topic_settings import BROKER_NAMES
+from kts.broker.settings.inert import CLEANER, INERT
+from kts.broker.settings.topic import BROKER_NAMES
 from kts.config import WITHOUT_EFFECT
 
 _TEXT = """\

@@ -1,18 +1,45 @@
-"""What lies in a log directory: the partitions that can be served, what is to be deleted, what is left alone."""
+"""What a log directory holds: partitions to serve, directories to delete, and entries that are left alone.
+
+Source: Topic, LogManager (3.9).
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kts.errors import LogStorageError
+from kts.broker.settings.broker import BrokerConfig
+from kts.errors import InvalidTopicError, LogStorageError
 from kts.log.directory import CONTROLLER
 from kts.segment import checkpoints, files
 from kts.segment.names import LEADER_EPOCHS, parse_directory_name, parse_file_name
 
 LONGEST_NAME = 255
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+FORMATS = {0: "0.9.0", 1: "0.10.2"}
+_RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+_COMPACTED = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state"])
 _MAGIC_AT, _ATTRIBUTES_AT, _HEAD_BYTES = 16, 22, 23  # the low byte of a batch's attributes
 _LOG_APPEND_TIME = 8
+
+
+def check_name(name: str) -> str:
+    """A topic's name, if Kafka allows it.
+
+    Raises
+    ------
+    InvalidTopicError
+    """
+    if _LEGAL.fullmatch(name) is None or name in (".", ".."):
+        raise InvalidTopicError(f"expected a topic of 1 to 249 characters of [a-zA-Z0-9._-], found {name!r}")
+    return name
+
+
+def metric_name(name: str) -> str:
+    """What names have in common that differ by '.' and '_' alone: metrics could not tell them apart."""
+    return name.replace(".", "_")
 
 
 @dataclass
@@ -37,7 +64,7 @@ class Found:
     leader_epoch: int = -1
 
 
-def find(directory: str) -> Found:
+def scan_directory(directory: str) -> Found:
     """Look through a log directory, following no link.
 
     Raises
@@ -102,7 +129,7 @@ def newest_entry(path: str) -> tuple[int, bool] | None:
     return None
 
 
-def doomed_name(topic: str, partition: int, unique: str) -> str:
+def deleted_name(topic: str, partition: int, unique: str) -> str:
     """The name of a partition's directory that is to be deleted, cut as Kafka cuts it."""
     behind = f"-{partition}.{unique}-delete"
     return topic[: LONGEST_NAME - len(behind)] + behind
@@ -116,3 +143,49 @@ def delete_directory(path: str) -> list[tuple[str, str]]:
         files.remove(entry.path, missing_ok=True)
     files.remove_directory(path)
     return []
+
+
+# --- adopting -------------------------------------------------------------------------------------
+
+
+def adopted_configs(directory: str, topic: str, partitions: Iterable[int], config: BrokerConfig) -> dict[str, str]:
+    """The own settings of a topic that was found without any.
+
+    Parameters
+    ----------
+    directory : str
+        The log directory.
+    partitions : iterable of int
+        Those that lie there.
+
+    Notes
+    -----
+    Kept without limits of time and size, unless the broker was given one; in the message format and with the timestamp
+    type it has, so that the broker which left it can go on with it; Kafka's own topics compacted, as Kafka makes them.
+    """
+    configs = {}
+    if topic in _COMPACTED:
+        configs["cleanup.policy"] = "compact"
+    if not _RETENTION & config.topic_defaults.keys():
+        configs["retention.ms"] = "-1"
+    if "log.retention.bytes" not in config.topic_defaults:
+        configs["retention.bytes"] = "-1"
+    newest = _newest(directory, topic, partitions)
+    if newest is not None:
+        magic, stamped = newest
+        if stamped and "log.message.timestamp.type" not in config.topic_defaults:
+            configs["message.timestamp.type"] = "LogAppendTime"
+        given = "log.message.format.version" in config.topic_defaults or config.implied_format is not None
+        if magic in FORMATS and not given:
+            configs["message.format.version"] = FORMATS[magic]
+    return configs
+
+
+def _newest(directory: str, topic: str, partitions: Iterable[int]) -> tuple[int, bool] | None:
+    found = []
+    for index in partitions:
+        try:
+            found.append(newest_entry(os.path.join(directory, f"{topic}-{index}")))
+        except LogStorageError:  # it is told when the partition is opened
+            continue
+    return max((one for one in found if one is not None), default=None)

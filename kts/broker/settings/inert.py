@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kts.broker.topics.topic_settings import DYNAMIC, ConfigType, parse_double
+from kts.broker.settings.topic import DYNAMIC, ConfigType, parse_double
 from kts.config import INT32_MAX, INT64_MAX
 
 

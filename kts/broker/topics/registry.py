@@ -1,0 +1,721 @@
+"""The topics of a log directory: loading, lookup, creation, changes, deletion, and upkeep while they are served."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.settings.broker import BrokerConfig
+from kts.broker.settings.describe import Levels, levels
+from kts.broker.settings.inert import CHANGEABLE, check_cleaner, check_inert
+from kts.broker.settings.topic import check_without_effect
+from kts.broker.topics import meta_properties, topic_file
+from kts.broker.topics.directory import (
+    Found,
+    adopted_configs,
+    check_name,
+    delete_directory,
+    deleted_name,
+    metric_name,
+    scan_directory,
+)
+from kts.broker.topics.partition import Partition
+from kts.broker.topics.topic_file import TopicEntry, TopicFile
+from kts.config import LogConfig
+from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
+from kts.log.deleting import Doomed
+from kts.log.directory import WholeDirectory
+from kts.log.log_base import wall_clock
+from kts.log.log_changing import Deleted
+from kts.segment import files
+from kts.segment.locks import new_in_children
+from kts.segment.names import INTERNAL_TOPICS
+
+MAX_PARTITIONS = 10_000  # of one request, as a KRaft controller has it
+CLOSING_THREADS = 16  # closing a log mostly waits for the disk
+
+
+@dataclass
+class Topic:
+    """A topic.
+
+    Attributes
+    ----------
+    topic_id : bytes
+        16 of them.
+    partitions : dict of int to Partition
+    configs : dict of str to str
+        What was set for it.
+    config : LogConfig
+        What holds for it.
+    """
+
+    name: str
+    topic_id: bytes
+    partitions: dict[int, Partition]
+    configs: dict[str, str]
+    config: LogConfig
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether Kafka keeps its own state in it."""
+        return self.name in INTERNAL_TOPICS
+
+
+class NewTopic(NamedTuple):
+    """A topic that is to be made; -1 partitions are ``num.partitions``."""
+
+    name: str
+    num_partitions: int = -1
+    configs: Mapping[str, str] | None = None
+
+
+class Retained(NamedTuple):
+    """A segment that retention took."""
+
+    topic: str
+    partition: int
+    segment: Deleted
+
+
+class Topics:
+    """All topics in a log directory, held until ``close``. A context manager.
+
+    Parameters
+    ----------
+    directory : path
+        The log directory, made if it is missing; a real broker's is served as it is.
+    config : BrokerConfig or mapping, optional
+    clock : callable, optional
+        Gives ms since the epoch; None is the wall clock.
+
+    Attributes
+    ----------
+    cluster_id : str
+    node_id : int
+    leader_epoch : int
+        Of what is served: greater by one at each start.
+    changing : lock
+        Held by what reads and then changes.
+    left_alone : list of (str, str)
+        Names in the directory that look like a partition's and are not served, and why.
+
+    adopted : list of str
+        Topics that were found for the first time; what they are set to elsewhere is not known here, so they keep all.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another process has the directory.
+    LogStorageError
+        The disk fails, or files of the directory itself are links or belong to another node.
+
+    Notes
+    -----
+    Any thread may call it. Nothing outside the directory is touched: links are not followed.
+    """
+
+    # --- loading ----------------------------------------------------------------------------------
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        config: BrokerConfig | Mapping[str, Any] | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self.directory = os.path.abspath(os.fspath(directory))
+        self.config = BrokerConfig.of(config)
+        self.clock = wall_clock if clock is None else clock
+        self.changing: threading.RLock
+        new_in_children(self, changing=threading.RLock)
+        self._topics: dict[str, Topic] = {}
+        self._ids: dict[bytes, Topic] = {}
+        self._alike: dict[str, set[str]] = {}  # names by ``metric_name``
+        self._doomed = Doomed()
+        self.closed = False
+        files.make_directory(self.directory)
+        self._whole = WholeDirectory(self.directory)
+        try:
+            self._load()
+        except BaseException:
+            self._whole.leave()
+            raise
+
+    def _load(self) -> None:
+        found = scan_directory(self.directory)
+        self.left_alone = found.left_alone
+        self.adopted: list[str] = []
+        meta = meta_properties.read(self.directory)
+        self._store = topic_file.TopicStore(self.directory)
+        self._file = self._store.content
+        self.node_id, self.cluster_id = self._identity(meta)
+        if meta is None:
+            meta_properties.write(self.directory, self.node_id, self.cluster_id)
+        self._whole.forget_strays()
+        for path in found.doomed:
+            self._doom(path)
+        for name, entry in list(self._file.topics.items()):
+            if entry.deleted:
+                for index in found.partitions.pop(name, {}):
+                    self._doom_partition(name, index)
+                del self._file.topics[name]
+        self.leader_epoch = min(max(self._file.leader_epoch, found.leader_epoch) + 1, 2**31 - 1)
+        self._file.leader_epoch = self.leader_epoch
+        self._file.cluster_id = self.cluster_id
+        blocked = {one for one, _ in self.left_alone}
+        for name in sorted({*found.partitions, *self._file.topics}):
+            self._add_found(name, found, blocked)
+        self._store.replace()
+        files.sync_directory(self.directory)
+
+    def _identity(self, meta: meta_properties.MetaProperties | None) -> tuple[int, str]:
+        wanted = self.config.cluster_id
+        known = (meta.cluster_id if meta is not None else None) or self._file.cluster_id
+        if wanted and known and wanted != known:
+            raise LogStorageError(f"cluster.id: expected {known}, found {wanted}", path=self.directory)
+        node = self.config.node_id
+        if meta is not None and meta.node_id is not None and meta.node_id != node:
+            if self.config.node_id_is_given:
+                raise LogStorageError(f"node.id: expected {meta.node_id}, found {node}", path=self.directory)
+            node = meta.node_id
+        return node, wanted or known or meta_properties.random_id()
+
+    def _add_found(self, name: str, found: Found, blocked: set[str]) -> None:
+        entry = self._file.topics.get(name)
+        indexes = found.partitions.get(name, {})
+        if entry is None:
+            told = next((one for one in indexes.values() if one is not None), None)
+            configs = adopted_configs(self.directory, name, indexes, self.config)
+            entry = TopicEntry(told or meta_properties.random_id(), sorted(indexes), configs)
+            self.adopted.append(name)
+            self._file.topics[name] = entry
+        for index in entry.partitions:
+            if index not in indexes and f"{name}-{index}" not in blocked:
+                self._make(name, index)
+        entry.partitions = sorted({*entry.partitions, *indexes})
+        try:
+            config = self.config.log_config(entry.configs, self.dynamic)
+        except ValueError as error:
+            raise LogStorageError(f"topic {name}: {error}", path=topic_file.path(self.directory)) from error
+        topic = Topic(name, topic_file.id_bytes(entry.topic_id), {}, dict(entry.configs), config)
+        for index in entry.partitions:
+            foreign = indexes.get(index)
+            if f"{name}-{index}" in blocked:
+                continue
+            if foreign is not None and foreign != entry.topic_id:
+                self.left_alone.append((f"{name}-{index}", f"of another topic with the id {foreign}"))
+                continue
+            topic.partitions[index] = self._partition(topic, index)
+        self._serve(topic)
+
+    def _serve(self, topic: Topic) -> None:
+        self._topics[topic.name] = self._ids[topic.topic_id] = topic
+        self._alike.setdefault(metric_name(topic.name), set()).add(topic.name)
+
+    def _make(self, name: str, index: int) -> None:
+        files.make_directory(os.path.join(self.directory, f"{name}-{index}"))
+        self._whole.made(name, index)
+        self._file.topics[name].made.add(index)
+
+    def _partition(self, topic: Topic, index: int) -> Partition:
+        entry = self._file.topics[topic.name]
+        options: dict[str, Any] = {
+            "clock": self.clock,
+            "producer_id_expiration_ms": self.config.producer_id_expiration_ms,
+            "topic_id": entry.topic_id if index in entry.made else None,
+        }
+        return Partition(
+            os.path.join(self.directory, f"{topic.name}-{index}"),
+            topic.name,
+            index,
+            config=topic.config,
+            leader_epoch=self.leader_epoch,
+            options=options,
+        )
+
+    def _doom_partition(self, name: str, index: int) -> None:
+        path = os.path.join(self.directory, f"{name}-{index}")
+        if files.exists(path):
+            target = os.path.join(self.directory, deleted_name(name, index, uuid.uuid4().hex))
+            files.rename(path, target)
+            self._doom(target)
+
+    def _doom(self, path: str) -> None:
+        delay = self.config.log_config({}, self.dynamic).file_delete_delay_ms
+        self._doomed.add(self.clock(), delay, partial(self._delete, path))
+
+    def _delete(self, path: str) -> None:
+        self.left_alone.extend(delete_directory(path))
+
+    def _sweep(self) -> None:
+        self._doomed.sweep(self.clock())
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Topic | None:
+        """A topic by its name."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """A topic by its id of 16 bytes."""
+        return self._ids.get(bytes(topic_id))
+
+    def names(self) -> list[str]:
+        """All topics, sorted."""
+        return sorted(self._topics)
+
+    def partitions(self) -> list[Partition]:
+        """All partitions, topic by topic."""
+        return [one for name in self.names() if (topic := self.get(name)) for one in topic.partitions.values()]
+
+    check_name = staticmethod(check_name)
+
+    @staticmethod
+    def is_internal(name: str) -> bool:
+        """Whether Kafka keeps its own state in a topic of this name."""
+        return name in INTERNAL_TOPICS
+
+    @property
+    def dynamic(self) -> dict[str, str]:
+        """The broker's own settings that were changed since it was made."""
+        return {**self._file.cluster, **self._file.node}
+
+    @property
+    def levels(self) -> Levels:
+        """The broker's settings by where they were set."""
+        return levels(self.config, self._file.node, self._file.cluster, self.directory)
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Make a topic.
+
+        Parameters
+        ----------
+        num_partitions : int
+            -1 is ``num.partitions``.
+        configs : mapping, optional
+            Its settings by Kafka's names, as text.
+        validate_only : bool
+            Only say whether it could be made.
+
+        Raises
+        ------
+        InvalidTopicError
+            A name that Kafka does not allow, or that differs from another one's by '.' and '_' alone.
+        ApiError
+            TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG, POLICY_VIOLATION.
+        LogStorageError
+            The disk fails.
+        """
+        [made] = self.create_all([NewTopic(name, num_partitions, configs)], validate_only=validate_only)
+        if isinstance(made, KtsError):
+            raise made
+        return made
+
+    def create_all(self, wanted: Iterable[NewTopic], *, validate_only: bool = False) -> list[Topic | KtsError]:
+        """Make topics, each for itself, and wait for the disk once for all of them.
+
+        Returns
+        -------
+        list of Topic or KtsError
+            For each what ``create`` returns or raises.
+        """
+        with self.changing:
+            wanted = list(wanted)
+            planned: dict[str, tuple[Topic, TopicEntry]] = {}
+            alike: dict[str, str] = {}
+            found: list[Topic | KtsError] = []
+            for one in wanted:
+                try:
+                    topic, entry = self._planned(one, alike)
+                except KtsError as error:
+                    found.append(error)
+                    continue
+                found.append(topic)
+                planned[one.name] = topic, entry
+                alike[metric_name(one.name)] = one.name
+            if planned and not validate_only:
+                try:
+                    self._make_planned(planned)
+                except LogStorageError as error:
+                    self._undo_create(planned)
+                    if len(planned) == 1:
+                        return [error if isinstance(one, Topic) else one for one in found]
+                    return [self.create_all([one])[0] for one in wanted]
+            return found
+
+    def _planned(self, wanted: NewTopic, alike: Mapping[str, str]) -> tuple[Topic, TopicEntry]:
+        name, count, configs = wanted
+        self.check_new(name, alike)
+        if count == -1:
+            count = self.config.num_partitions
+        if count < 1:
+            message = "Number of partitions was set to an invalid non-positive value."
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, message)
+        if count > MAX_PARTITIONS:
+            message = f"expected at most {MAX_PARTITIONS} partitions in a request, found {count}"
+            raise ApiError(ErrorCode.POLICY_VIOLATION, message)
+        own = dict(configs or {})
+        config = self.check_configs(own)
+        indexes = range(count)
+        entry = TopicEntry(meta_properties.random_id(), list(indexes), own, set(indexes))
+        self._check_free(name, entry.partitions)
+        return Topic(name, topic_file.id_bytes(entry.topic_id), {}, own, config), entry
+
+    def _make_planned(self, planned: Mapping[str, tuple[Topic, TopicEntry]]) -> None:
+        """The file first: with it on the disk a stop leaves all of a topic, without it nothing."""
+        self._file.topics.update((name, entry) for name, (_, entry) in planned.items())
+        self._store.write(planned)
+        for topic, entry in planned.values():
+            for index in entry.partitions:
+                self._make(topic.name, index)
+                topic.partitions[index] = self._partition(topic, index)
+        files.sync_directory(self.directory)
+        for topic, _ in planned.values():
+            self._serve(topic)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise LogClosedError("expected topics that are served, found that they were closed", path=self.directory)
+
+    def check_new(self, name: str, others: Mapping[str, str] | None = None) -> None:
+        """Whether a topic of this name could be made; raises what ``create`` does.
+
+        Parameters
+        ----------
+        others : mapping, optional
+            Names of those that are to be made with it, by what they have in common with names that are alike.
+        """
+        self._check_open()
+        check_name(name)
+        key = metric_name(name)
+        other = (others or {}).get(key)
+        if name in self._topics or name == other:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = min(self._alike.get(key, ()), default=other)
+        if other is not None:
+            raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
+        for left, why in self.left_alone:
+            if left.rpartition("-")[0] == name:
+                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{left} is there and not served: {why}")
+
+    def _check_free(self, name: str, partitions: Iterable[int]) -> None:
+        """What came into the directory after the start is not taken for the topic's."""
+        for index in partitions:
+            if files.exists(os.path.join(self.directory, f"{name}-{index}")):
+                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name}-{index} is there and not served")
+
+    def _undo_create(self, planned: Mapping[str, tuple[Topic, TopicEntry]]) -> None:
+        for name, (_, entry) in planned.items():
+            for index in entry.made:
+                with suppress(LogStorageError):
+                    files.remove_directory(os.path.join(self.directory, f"{name}-{index}"))
+        self._store.drop(planned)
+        with suppress(LogStorageError):  # the next change says it
+            self._store.write(())
+
+    def check_configs(self, configs: Mapping[str, str]) -> LogConfig:
+        """What a topic with these settings is set to; raises ApiError INVALID_CONFIG."""
+        try:
+            return self.config.log_config(configs, self.dynamic)
+        except (TypeError, ValueError) as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def _set(self, thing: TopicEntry | TopicFile, topic: str | None = None, **values: Any) -> None:
+        """Change something in the file; what could not be written is as before, or a later write would do it."""
+        before = {name: getattr(thing, name) for name in values}
+        vars(thing).update(values)
+        try:
+            if topic is None:
+                self._store.replace()
+            else:
+                self._store.write([topic])
+        except LogStorageError:
+            vars(thing).update(before)
+            raise
+
+    def _known(self, name: str) -> Topic:
+        self._check_open()
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError(f"no topic {name!r}")
+        return topic
+
+    def add_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
+        """Give a topic more partitions, ``count`` in all.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, ApiError
+            INVALID_PARTITIONS, POLICY_VIOLATION.
+        """
+        with self.changing:
+            topic = self._known(name)
+            before = max(topic.partitions, default=-1) + 1
+            if count == before:
+                raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {before} partition(s).")
+            if count < before:
+                message = f"The topic {name} currently has {before} partition(s); {count} would not be an increase."
+                raise ApiError(ErrorCode.INVALID_PARTITIONS, message)
+            if count - before > MAX_PARTITIONS:
+                message = f"expected at most {MAX_PARTITIONS} partitions in a request, found {count - before}"
+                raise ApiError(ErrorCode.POLICY_VIOLATION, message)
+            if validate_only:
+                return
+            new = range(before, count)
+            self._check_free(name, new)
+            entry = self._file.topics[name]
+            self._set(entry, name, partitions=sorted({*entry.partitions, *new}), made={*entry.made, *new})
+            added = {}
+            for index in new:
+                self._make(name, index)
+                added[index] = self._partition(topic, index)
+            files.sync_directory(self.directory)
+            topic.partitions = {**topic.partitions, **added}
+
+    def alter(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """Set a topic's own settings, all of them.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, ApiError
+            INVALID_CONFIG: nothing has changed.
+        """
+        with self.changing:
+            topic = self._known(name)
+            own = dict(configs)
+            config = self.check_configs(own)
+            if validate_only:
+                return
+            self._set(self._file.topics[name], name, configs=own)
+            topic.configs = own
+            self._reconfigure(topic, config)
+
+    def alter_broker(self, configs: Mapping[str, str], *, cluster: bool, validate_only: bool = False) -> None:
+        """Set the broker's own settings that may change while it runs, all of them.
+
+        Parameters
+        ----------
+        cluster : bool
+            Those for all brokers, which count less than those for this one.
+
+        Raises
+        ------
+        ApiError
+            INVALID_REQUEST, as Kafka answers: a setting that cannot change, a bad value.
+        """
+        with self.changing:
+            fixed = sorted(set(configs) - CHANGEABLE)
+            if fixed:
+                message = f"Cannot update these configs dynamically: {', '.join(fixed)}"
+                raise ApiError(ErrorCode.INVALID_REQUEST, message)
+            own = dict(configs)
+            merged = {**own, **self._file.node} if cluster else {**self._file.cluster, **own}
+            try:
+                check_without_effect(own)
+                check_inert(own)
+                check_cleaner({**self.config.static, **self.dynamic}, {**self.config.static, **merged})
+                self.config.log_config({}, merged)
+                made = {one.name: self.config.log_config(one.configs, merged) for one in self._topics.values()}
+            except (TypeError, ValueError) as error:
+                raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+            if validate_only:
+                return
+            if cluster:
+                self._set(self._file, cluster=own)
+            else:
+                self._set(self._file, node=own)
+            for name, config in made.items():
+                self._reconfigure(self._topics[name], config)
+
+    def _reconfigure(self, topic: Topic, config: LogConfig) -> None:
+        if topic.config == config:
+            return
+        topic.config = config
+        for partition in topic.partitions.values():
+            with suppress(KtsError):  # then it is offline
+                if not partition.is_offline:
+                    partition.reconfigure(config)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic: its directories are renamed at once and removed after ``log.segment.delete.delay.ms``.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        [error] = self.delete_all([name])
+        if error is not None:
+            raise error
+
+    def delete_all(self, names: Iterable[str]) -> list[KtsError | None]:
+        """Delete topics, each for itself, and wait for the disk once for all; for each what ``delete`` raises."""
+        with self.changing:
+            errors: dict[str, KtsError | None] = {}
+            chosen: dict[str, Topic] = {}
+            for name in names:
+                errors[name] = None
+                try:
+                    chosen[name] = self._known(name)
+                except KtsError as error:
+                    errors[name] = error
+            if not chosen:
+                return list(errors.values())
+            try:
+                self._mark_deleted(chosen)
+                for name, topic in chosen.items():
+                    try:
+                        self._take_away(topic)
+                    except LogStorageError as error:  # the next start goes on with it
+                        errors[name] = error
+                files.sync_directory(self.directory)
+            except LogStorageError as error:
+                errors |= dict.fromkeys(chosen, error)
+            else:
+                done = [name for name in chosen if errors[name] is None]
+                self._whole.forget({(name, index) for name in done for index in chosen[name].partitions})
+                self._store.drop(done)
+            return list(errors.values())
+
+    def _mark_deleted(self, chosen: Mapping[str, Topic]) -> None:
+        entries = [self._file.topics[name] for name in chosen]
+        for entry in entries:
+            entry.deleted = True
+        try:
+            self._store.write(chosen)
+        except LogStorageError:
+            for entry in entries:
+                entry.deleted = False
+            raise
+
+    def _take_away(self, topic: Topic) -> None:
+        del self._topics[topic.name]
+        self._ids.pop(topic.topic_id, None)
+        key = metric_name(topic.name)
+        self._alike[key].discard(topic.name)
+        if not self._alike[key]:
+            del self._alike[key]
+        for index, partition in topic.partitions.items():
+            partition.abandon("deleted")  # nobody needs what was not written
+            self._doom_partition(topic.name, index)
+
+    # --- keeping ----------------------------------------------------------------------------------
+
+    def _each(self, partitions: Iterable[Partition], do: Callable[[Partition], object]) -> None:
+        """What the disk refuses takes one partition offline and leaves the others."""
+        for partition in partitions:
+            try:
+                do(partition)
+            except KtsError as error:
+                if partition.failure is None and not partition.is_offline:
+                    partition.failure = LogStorageError(str(error), path=partition.path)
+
+    def run_retention(self) -> list[Retained]:
+        """Apply every topic's retention now; what was deleted, and by which rule.
+
+        Notes
+        -----
+        Opens all logs. Partitions that fail are offline then.
+        """
+        gone: list[Retained] = []
+
+        def retain(partition: Partition) -> None:
+            taken = partition.log.delete_old_segments()
+            gone.extend(Retained(partition.topic, partition.index, one) for one in taken)
+            if taken:
+                partition.changed()
+
+        self._each(self.partitions(), retain)
+        self.delete_due()
+        return gone
+
+    def delete_due(self) -> None:
+        """Remove the files and directories whose time has come."""
+        with self.changing:
+            if not self.closed:  # a directory that was given back may be another's already
+                self._sweep()
+        self._each(self._written(), lambda one: one.log.delete_due_files())
+
+    def flush_due(self) -> None:
+        """Flush the logs that were not for their topic's ``flush.ms``."""
+        now = self.clock()
+        self._each(self._written(), lambda one: one.log.flush_if_due(now))
+
+    def checkpoint(self) -> None:
+        """Note how far the logs are flushed."""
+        with self.checkpoints_at_once():
+            self._each(self._written(), lambda one: one.log.checkpoint())
+
+    def checkpoints_at_once(self) -> AbstractContextManager[None]:
+        """What logs note in the checkpoints meanwhile is written at the end, each file once."""
+        return self._whole.checkpoints_at_once()
+
+    def remove_expired_producers(self) -> None:
+        """Forget the producers that were silent for ``producer.id.expiration.ms``."""
+        self._each(self._written(), lambda one: one.log.remove_expired_producers())
+
+    def _written(self) -> list[Partition]:
+        return [one for one in self.partitions() if one.is_open and not one.is_offline]
+
+    def close(self) -> None:
+        """Close all logs, and give the directory back; a second call does nothing.
+
+        Raises
+        ------
+        LogStorageError
+            Some partition could not be written, the first of them: the next start recovers it.
+        """
+        with self.changing:
+            if self.closed:
+                return
+            self.closed = True
+            failures: list[KtsError] = []
+
+            def close(partition: Partition) -> None:
+                try:
+                    partition.close()
+                except KtsError as error:
+                    failures.append(error)
+
+            count = min(CLOSING_THREADS, files.most_holders())
+            try:
+                with self.checkpoints_at_once(), ThreadPoolExecutor(count) as threads:
+                    list(threads.map(close, self.partitions()))
+                try:
+                    self._store.settle()
+                except KtsError as error:
+                    failures.append(error)
+            finally:
+                self._whole.leave()
+            if failures:
+                raise failures[0]
+
+    def abandon(self) -> None:
+        """Let go of everything without writing, as a process does that dies."""
+        with self.changing:
+            self.closed = True
+            for partition in self.partitions():
+                partition.abandon()
+            self._whole.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
