@@ -9,7 +9,8 @@ from crashdisk import Tree, read_tree, write_tree
 from lives import PARTITION, Entry, Facts, Life, shallow
 
 import kts
-from kts.offline.verify import CLEAN_SHUTDOWN, verify
+from kts.log.directory import CLEAN_SHUTDOWN
+from kts.offline.verify import verify
 from kts.segment.checkpoints import read_checkpoint
 
 

@@ -14,7 +14,7 @@ from .output import counted, note, print_json, print_table, progress, show_bytes
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
-    from kts.offline.converting import Converted
+    from kts.offline.convert import Converted
 
 EPILOG = """\b
 Examples:
@@ -66,7 +66,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Convert a partition directory, a segment file, or all partitions of a log directory."""
-    from kts.offline.converting import Format, aside, convert_partition, copy_beside
+    from kts.offline.convert import Format, aside, convert_partition, copy_beside
     from kts.segment.files import make_directory
 
     if level is not None and compression in (None, "none"):

@@ -123,7 +123,7 @@ def partition_rows(
 ) -> list[dict[str, Any]]:
     """The segments of a partition for ``--json``."""
     from kts.log import retention
-    from kts.offline.retained import facts_of
+    from kts.log.retention import facts_of
 
     log = log.listed()
     facts = facts_of(log)

@@ -19,7 +19,7 @@ from .writing import (
 )
 
 if TYPE_CHECKING:
-    from kts.offline.truncation import TruncationPlan
+    from kts.offline.truncate import TruncationPlan
 
 EPILOG = """\b
 Examples:
@@ -47,11 +47,11 @@ def command(directory: str, to_offset: int, in_place: bool, settings: tuple[str,
     The segment that is cut gets a shorter copy in its place, in one step: whatever stops the command, a whole log is
     there. Run it as the user that the broker runs as, since it makes files.
     """
-    from kts.offline.truncation import plan_truncation
+    from kts.offline.truncate import plan_truncation
 
     log = partition(directory)
     if in_place:
-        from kts.offline.cutting import truncate_in_place
+        from kts.offline.truncate import truncate_in_place
 
         with advice_on_locks():
             config = make_config(settings, directory)

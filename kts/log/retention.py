@@ -1,4 +1,4 @@
-"""Which segments go, when, and why not: pure functions of facts about segments and a clock.
+"""Which segments go, when, and why not: rules as pure functions of facts about segments and a clock.
 
 Each rule takes segments from the oldest on and stops at the first that it has to keep, so that one segment with a
 timestamp from the future keeps all behind it.
@@ -7,6 +7,10 @@ timestamp from the future keeps all behind it.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from kts.dataset.partition import PartitionLog
+from kts.segment.rereading import settled
+from kts.segment.search import largest_ms
 
 START, SIZE, TIME = "log start offset", "retention.bytes", "retention.ms"
 
@@ -149,3 +153,23 @@ def _why_not(log: LogFacts, policy: Policy, now_ms: int, number: int, latest: Se
     if latest.largest_timestamp_ms > now_ms:
         return f"its largest {source} is from the future"
     return "not old enough"
+
+
+def facts_of(log: PartitionLog) -> LogFacts:
+    """The facts of a partition as a broker that has just started would see them, with everything replicated.
+
+    Notes
+    -----
+    The largest timestamp of a closed segment is that of its last time index entry. Without timestamps the modification
+    time of its file counts, which a copy may have changed.
+    """
+    return settled(lambda: _facts_of(log.listed()))
+
+
+def _facts_of(log: PartitionLog) -> LogFacts:
+    segments = log.segments
+    found = []
+    for segment in segments:
+        time, from_file = largest_ms(segment, segment is segments[-1])
+        found.append(SegmentFacts(segment.base_offset, segment.size_bytes, time, from_file))
+    return LogFacts(tuple(found), log.log_end_offset, log.log_start_offset)

@@ -1,1 +1,1 @@
-"""What is done to logs that nobody writes: verify, truncate, rebuild indexes, convert."""
+"""Work on logs that no broker writes: verify, truncate, rebuild indexes, convert."""

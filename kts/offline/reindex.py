@@ -1,4 +1,4 @@
-"""The index files of segments, rebuilt from their logs and compared with those on disk."""
+"""Rebuilds the index files of segments from their logs, and compares them with those on disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Progress = Callable[[int], None]
 
 
 class IndexFinding(NamedTuple):
-    """One index file, and what it would be.
+    """One index file, and its rebuilt content.
 
     Attributes
     ----------
@@ -40,12 +40,12 @@ class IndexFinding(NamedTuple):
         Its suffix.
     state : str
         ``equal``; ``missing``; ``empty``: no entries where the log gives some, as in a log from before time indexes;
-        ``differs``: it contradicts its log; ``sound``: others are possible, and it has such ones, because sets were
-        appended at once, or with another interval.
+        ``differs``: it contradicts its log; ``sound``: its entries are others than the rebuilt ones and agree with the
+        log, because several sets were appended at once, or with another index interval.
     entries : int or None
-        That it has, None if it is missing.
+        Number of its entries; None if it is missing.
     rebuilt : bytes
-        What it would be.
+        The rebuilt content.
     """
 
     path: str
@@ -56,12 +56,12 @@ class IndexFinding(NamedTuple):
 
     @property
     def rebuilt_entries(self) -> int:
-        """Entries that it would have."""
+        """Number of entries of the rebuilt file."""
         return len(self.rebuilt) // ENTRY_BYTES[self.kind]
 
     @property
     def is_finding(self) -> bool:
-        """True if something is wrong with the file that is there, or with there being none."""
+        """True if the file is wrong or missing."""
         return self.state in (MISSING, EMPTY, DIFFERS)
 
 
@@ -73,11 +73,11 @@ class SegmentFinding(NamedTuple):
     path : str
         The ``.log``.
     valid_bytes, size_bytes : int
-        How much of it is sound from the front, and its length.
+        Length of its sound front, and its length.
     reason : str or None
-        What is wrong behind that. The indexes are those of the sound front.
+        What is wrong behind the sound front. The rebuilt indexes are those of the front.
     indexes : tuple of IndexFinding
-        ``.index`` and ``.timeindex``, and ``.txnindex`` where there is one, or should be.
+        ``.index`` and ``.timeindex``, and ``.txnindex`` if there is one or should be.
     """
 
     path: str
@@ -88,7 +88,7 @@ class SegmentFinding(NamedTuple):
 
 
 def generation_of(log: PartitionLog) -> str:
-    """ "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"."""
+    """Return "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"."""
     return settled(lambda: _generation_of(log.segments))
 
 
@@ -102,18 +102,18 @@ def _generation_of(segments: list[Segment]) -> str:
 
 
 def reindex(log: PartitionLog, rules: Rules, progress: Progress | None = None) -> Iterator[SegmentFinding]:
-    """The index files of every segment of a partition, oldest first; nothing is written.
+    """Rebuild and compare the index files of every segment, oldest first; nothing is written.
 
     Parameters
     ----------
     rules : Rules
-        Of the topic.
+        The topic's rules.
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just read.
 
     Notes
     -----
-    Aborted transactions that began before the first segment are known from its producer snapshot only.
+    Only the producer snapshot of the first segment tells of aborted transactions that began before it.
     """
     producers = Producers()
     segments, sealed = log.segments, log.sealed_indexes()
@@ -126,7 +126,7 @@ def reindex(log: PartitionLog, rules: Rules, progress: Progress | None = None) -
 
 
 def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFinding, ...]:
-    """What was found, with indexes that are not as ``kts.Log`` closed them as findings: entries may be gone."""
+    """The indexes; one that is not as ``kts.Log`` closed it differs, because entries may be gone."""
     if sealed is None or sealed.log_bytes != found.size_bytes:
         return found.indexes
     differ = {".index": sealed.index_differs, ".timeindex": sealed.time_index_differs}
@@ -147,7 +147,7 @@ def _segment(
     def follow(batches: Batches) -> None:
         nonlocal has_times
         records = batches.records()
-        if not has_times:  # what the cleaner emptied keeps its time, but needs no entry
+        if not has_times:  # a batch that the cleaner emptied keeps its time, but needs no entry
             has_times = bool(((batches.column("maxTimestamp") != NO_TIMESTAMP) & (batches.column("count") != 0)).any())
         if (batches.column("producerId") >= 0).any():
             aborted.extend(TXN_ENTRY.pack(0, *entry) for entry in producers.follow(records))
@@ -171,18 +171,18 @@ def _segment(
         indexes.append(IndexFinding(path, kind, state, entries, data))
         if state == SOUND:
             suspects.append(path)
-    files.size_of(segment.path)  # an error if it was deleted meanwhile: its indexes are not missing then
+    files.size_of(segment.path)  # raises if it was deleted meanwhile: then its indexes are not missing
     if suspects:
         wrong = _contradicting(segment, is_last, rules.allow_negative) & set(suspects)
         indexes = [one._replace(state=DIFFERS) if one.path in wrong else one for one in indexes]
     for number, one in enumerate(indexes):
-        if one.kind == ".txnindex" and one.state == SOUND:  # the cleaner took batches of those transactions
+        if one.kind == ".txnindex" and one.state == SOUND:  # the cleaner removed batches of those transactions
             indexes[number] = one._replace(rebuilt=files.read_bytes(one.path))
     return SegmentFinding(segment.path, found.valid_bytes, found.size, found.reason, tuple(indexes))
 
 
 def _state(kind: str, present: bytes | None, rebuilt: bytes, is_last: bool) -> str:
-    """How a file compares, where another look may still show that it differs."""
+    """How a file compares; a sound one may still turn out to differ."""
     if present is None:
         return MISSING
     if present == rebuilt:
@@ -210,7 +210,7 @@ def _contradicting(segment: Segment, is_last: bool, allow_negative: bool) -> set
 
 
 def _load_snapshot(producers: Producers, first: Segment) -> None:
-    """Who had a transaction open where the first segment starts."""
+    """Learn which transactions were open where the first segment starts."""
     path = os.path.join(os.path.dirname(first.path), f"{first.base_offset:020d}.snapshot")
     if not first.indexed or parse_file_name(os.path.basename(path)) is None or not files.exists(path):
         return
@@ -228,7 +228,7 @@ def _load_snapshot(producers: Producers, first: Segment) -> None:
 
 @contextmanager
 def locked(log: PartitionLog) -> Iterator[None]:
-    """Nobody else writes to a partition meanwhile: the lock of its log directory is held.
+    """Hold the lock of a partition's log directory, so that nothing else writes to it.
 
     Raises
     ------
@@ -245,12 +245,12 @@ def locked(log: PartitionLog) -> Iterator[None]:
 
 
 def replace(one: IndexFinding) -> None:
-    """Put a rebuilt index file in the place of the one that is there, in one step."""
+    """Replace an index file by the rebuilt one, atomically."""
     files.write_atomically(one.path, one.rebuilt)
 
 
 def forget_checksums(log: PartitionLog, written: Collection[str]) -> None:
-    """Take the segments of rebuilt index files out of what ``kts.Log`` noted when it closed them."""
+    """Remove the checksums that ``kts.Log`` noted for the segments of rebuilt index files."""
     names = (parse_file_name(os.path.basename(path)) for path in written)
     bases = {name.base_offset for name in names if name is not None}
     if not bases or log.lone:

@@ -1,48 +1,90 @@
-"""Is everything in a segment, a partition or a log directory as Kafka would have written it?"""
+"""Checks that a segment, a partition or a log directory is as Kafka would have written it.
+
+One pass over the headers of each segment feeds all checks: the log itself, both indexes, leader epochs, transactions.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kts._timeindex import OffsetIndex, TimeIndex
+from kts.codec.columns import decode, scan_batches
 from kts.dataset.partition import LogDirs, PartitionLog, Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
-from kts.offline.findings import Headers, Progress, SegmentFacts, Violation, limited, walk
-from kts.offline.index_checks import OffsetIndexCheck, TimeIndexCheck
-from kts.segment import checkpoints, files, transactions
+from kts.log.directory import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from kts.segment import checkpoints, files, names, transactions
+from kts.segment.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
 from kts.segment.index_checksums import IndexChecksums, Sealed
-from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, PARTITION_METADATA, parse_file_name
 from kts.segment.rereading import unless_deleted
-from kts.segment.segment import Segment
+from kts.segment.segment import Segment, at, bools, int64
 
-__all__ = ["Violation", "verify", "verify_checkpoints"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
 
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_METADATA = re.compile(r"version: 0\ntopic_id: [A-Za-z0-9_-]{22}\n?")
-_CHECKPOINTS = (
-    LOG_START_OFFSETS,
-    HIGH_WATERMARKS,
-    "recovery-point-offset-checkpoint",
+Progress = Callable[[int], None]
+CHECKPOINTS = (
+    names.LOG_START_OFFSETS,
+    names.HIGH_WATERMARKS,
+    RECOVERY_POINTS,
     "cleaner-offset-checkpoint",
 )
+LISTED = 20  # findings of one kind in one file; the rest is counted
+# Of a deep check. Headers are among them so that the decoder reads every field of a record.
+DEEP_COLUMNS = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
+SEGMENT_OFFSETS = 2**31  # a segment holds offsets below its base offset plus this
+NO_NEXT = 2**63 - 1
+NO_TIME = -(2**63)  # below all times
+NEGATIVE = "is negative, and such are never indexed"  # what an index's own check says of times before 1970
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One thing that is wrong.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    position : int or None
+        Byte position in it.
+    offset : int or None
+        Kafka offset.
+    kind : str
+        A short slug, the same for the same kind of damage.
+    message : str
+        What was expected and what was found.
+    """
+
+    path: str
+    position: int | None
+    offset: int | None
+    kind: str
+    message: str
+
+    def __str__(self) -> str:
+        where = "" if self.position is None else f" at position {self.position}"
+        return f"{self.path}{where}: {self.kind}: {self.message}"
 
 
 def verify(
     path: Path, *, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
 ) -> Iterator[Violation]:
-    """Everything that is wrong under a path; nothing comes out of a sound one.
+    """Yield everything that is wrong under a path; nothing if it is sound.
 
     Parameters
     ----------
     path : path
         A segment file, a partition directory or a log directory.
     deep : bool
-        Also decode every record: counts, lengths, inner CRCs, offsets and times against the headers.
+        Also decode every record, and compare counts, lengths, inner CRCs, offsets and times with the headers.
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just read.
     allow_negative_timestamps : bool
@@ -51,13 +93,13 @@ def verify(
     Returns
     -------
     iterator of Violation
-        At most 20 of a kind in a file, then one that says how many more.
+        At most 20 of a kind in a file, then one that says how many more there are.
 
     Notes
     -----
     Checked are CRCs, sizes, the order of offsets, both indexes against the log, leader epochs, aborted transactions,
-    producer snapshots and checkpoint files, missing and surplus files. Files with other names than Kafka's are ignored,
-    also the ``.deleted``, ``.cleaned`` and ``.swap`` ones.
+    producer snapshots, checkpoint files, and missing and surplus files. Files whose names are not Kafka's are ignored,
+    and so are ``.deleted``, ``.cleaned`` and ``.swap`` files.
     """
     opened = open_path(path)
     if isinstance(opened, LogDirs):
@@ -71,13 +113,13 @@ def verify(
 def verify_partition(
     log: PartitionLog, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
 ) -> Iterator[Violation]:
-    """What ``verify`` says of an open partition."""
-    return limited(_partition(log, deep, progress, allow_negative_timestamps))
+    """Yield everything that is wrong in an open partition; see ``verify``."""
+    return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps).run())
 
 
 def verify_checkpoints(directory: str) -> Iterator[Violation]:
-    """The checkpoint files of a log directory."""
-    for name in _CHECKPOINTS:
+    """Yield what is wrong in the checkpoint files of a log directory."""
+    for name in CHECKPOINTS:
         path = os.path.join(directory, name)
         if files.exists(path) and files.size_of(path) and checkpoints.read_checkpoint(path) is None:
             message = "expected `0`, a count, and lines `<topic> <partition> <offset>`"
@@ -87,95 +129,605 @@ def verify_checkpoints(directory: str) -> Iterator[Violation]:
         yield Violation(checksums.path, None, None, "checkpoint", checksums.fault)
 
 
-@dataclass
-class _Partition:
-    """What is carried from one segment to the next."""
+def _limited(findings: Iterator[Violation]) -> Iterator[Violation]:
+    """At most ``LISTED`` findings of a kind in a file, then how many more there are."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in findings:
+        key = one.path, one.kind
+        counts[key] = counts.get(key, 0) + 1
+        if counts[key] <= LISTED:
+            yield one
+    for (path, kind), count in counts.items():
+        if count > LISTED:
+            yield Violation(path, None, None, kind, f"{count - LISTED} more of this kind are not listed")
 
-    log: PartitionLog
-    epochs: list[tuple[int, int]]
-    allow_negative: bool = False
-    last_offset: int = -1
-    seams: list[tuple[str, int, int]] = field(default_factory=list)
-    gaps: bool = False
-    open_transactions: dict[int, int] = field(default_factory=dict)
 
-
-def _readable(findings: Iterator[Violation]) -> Iterator[Violation]:
-    """Findings, the last of which is that a file cannot be read."""
+def _readable(findings: Iterator[Violation], path: str = "") -> Iterator[Violation]:
+    """The findings; a file that cannot be read is one more, and ends them."""
     try:
         yield from findings
     except LogStorageError as error:
-        yield Violation(error.path or "", None, None, "unreadable", error.message)
+        yield Violation(error.path or path, None, None, "unreadable", error.message)
 
 
-def _partition(log: PartitionLog, deep: bool, progress: Progress | None, allow_negative: bool) -> Iterator[Violation]:
-    try:
-        segments = log.segments
-    except LogStorageError as error:
-        yield Violation(error.path or log.path, None, None, "unreadable", error.message)
-        return
-    try:
-        epochs, problems = _leader_epochs(log)
-    except LogStorageError as error:
-        epochs, problems = [], [Violation(error.path or log.path, None, None, "unreadable", error.message)]
-    yield from problems
-    state, sealed = _Partition(log, epochs, allow_negative), log.sealed_indexes()
-    for number, segment in enumerate(segments):
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+# --- a partition ----------------------------------------------------------------------------------
+
+
+class _PartitionCheck:
+    """The checks of one partition, and what they carry from one segment to the next."""
+
+    def __init__(self, log: PartitionLog, deep: bool, progress: Progress | None, allow_negative: bool) -> None:
+        self.log = log
+        self.deep = deep
+        self.progress = progress
+        self.allow_negative = allow_negative
+        self.epochs: list[tuple[int, int]] = []  # (epoch, start offset)
+        self.last_offset = -1
+        self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
+        self.gaps = False
+        self.open_transactions: dict[int, int] = {}  # first offset by producer id
+
+    def run(self) -> Iterator[Violation]:
+        log = self.log
         try:
-            with unless_deleted(segment.path):
-                yield from _segment(segment, following, state, deep, progress)
-                yield from _sealed(segment, sealed.get(segment.base_offset))
+            segments = log.segments
         except LogStorageError as error:
-            yield Violation(error.path or segment.path, None, None, "unreadable", error.message)
-        if following is not None and not files.exists(segment.path):  # then nothing is missing behind it
-            state.last_offset = max(state.last_offset, following - 1)
-    # Only the cleaner leaves gaps within segments. Without one, a gap between them is a segment that is missing.
-    for path, first, base in state.seams:
-        if not state.gaps:
+            yield Violation(error.path or log.path, None, None, "unreadable", error.message)
+            return
+        yield from _readable(self.leader_epochs(), log.path)
+        sealed = log.sealed_indexes()
+        for number, segment in enumerate(segments):
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+            yield from _readable(self.segment(segment, following, sealed.get(segment.base_offset)), segment.path)
+            if following is not None and not files.exists(segment.path):  # deleted meanwhile: no gap
+                self.last_offset = max(self.last_offset, following - 1)
+        # Only the cleaner leaves gaps within segments. Without one, a gap between them is a segment that is missing.
+        for path, first, base in self.seams if not self.gaps else []:
             message = f"offsets {first} to {base - 1} are missing before this segment"
             yield Violation(path, 0, first, "gap", message)
-    if not log.lone:
-        yield from _readable(_snapshots(log, state))
-        yield from _readable(_small_files(log, state))
-        yield from _readable(_missing_and_surplus(log, segments))
+        if not log.lone:
+            yield from _readable(self.snapshots())
+            yield from _readable(self.small_files())
+            yield from _readable(_missing_and_surplus(log, segments))
+
+    def segment(self, segment: Segment, following: int | None, sealed: Sealed | None) -> Iterator[Violation]:
+        with unless_deleted(segment.path):
+            yield from self.log_and_indexes(segment, following)
+            yield from _sealed(segment, sealed)
+
+    def log_and_indexes(self, segment: Segment, following: int | None) -> Iterator[Violation]:
+        log = _LogCheck(segment, following, self.deep, self.allow_negative)
+        txn_path = segment.txn_index_path
+        indexes: list[_IndexCheck] = []
+        if (path := segment.offset_index_path) is not None:
+            indexes.append(_OffsetIndexCheck(log, path))
+        if (path := segment.time_index_path) is not None:
+            indexes.append(_TimeIndexCheck(log, path))
+        aborted: list[transactions.AbortedTransaction] = []
+        markers: set[tuple[int, int]] = set()  # (producer id, offset) of abort markers
+        for found in log.walk(self.progress):
+            if isinstance(found, Violation):
+                yield found
+                continue
+            for index in indexes:
+                yield from index.slice(found)
+            yield from self.epochs_of_batches(segment, found)
+            for marker, first in self.ended_transactions(segment, found):
+                if marker.kind == transactions.ABORT:
+                    markers.add((marker.producer_id, marker.offset))
+                    if first is not None:
+                        aborted.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
+        # An active segment's indexes are both preallocated, as long as the broker runs and after it was killed.
+        parent = os.path.dirname(os.path.abspath(self.log.path))
+        stopped = files.exists(os.path.join(parent, CLEAN_SHUTDOWN))
+        zero_tail_allowed = following is None and not stopped and all(index.preallocated for index in indexes)
+        for index in indexes:
+            yield from index.end(zero_tail_allowed)
+        yield from _txn_index(segment, txn_path, aborted, markers, log.damaged)
+        if 0 <= self.last_offset < segment.base_offset - 1 and not log.damaged:
+            self.seams.append((segment.path, self.last_offset + 1, segment.base_offset))
+        # Wrapper messages do not show their gaps.
+        self.gaps |= log.gaps or log.wrappers or log.damaged or (log.batches == 0 and following is not None)
+        self.last_offset = max(self.last_offset, log.last_offset, segment.base_offset - 1)
+
+    def leader_epochs(self) -> Iterator[Violation]:
+        """Read the leader epochs; they are compared with batches only if they are in order."""
+        path = os.path.join(self.log.path, names.LEADER_EPOCHS)
+        if self.log.lone or not files.exists(path) or files.size_of(path) == 0:
+            return
+        epochs = checkpoints.read_leader_epochs(path)
+        if epochs is None:
+            message = "expected `0`, a count, and lines `<epoch> <offset>`"
+            yield Violation(path, None, None, "leader-epoch", message)
+            return
+        in_order = True
+        for a, b in zip(epochs, epochs[1:], strict=False):
+            if b[0] <= a[0] or b[1] < a[1]:
+                in_order = False
+                message = f"epoch {b[0]} at offset {b[1]} does not follow {a[0]} at {a[1]}"
+                yield Violation(path, None, b[1], "leader-epoch", message)
+        self.epochs = epochs if in_order else []
+
+    def epochs_of_batches(self, segment: Segment, headers: _Headers) -> Iterator[Violation]:
+        if not self.epochs:
+            return
+        starts = np.array([start for _, start in self.epochs], np.int64)
+        numbers = np.array([epoch for epoch, _ in self.epochs], np.int64)
+        place = np.searchsorted(starts, headers.first, "right") - 1
+        wrong = headers.sound & (headers.leader_epoch >= 0) & (place >= 0)
+        wrong &= numbers[np.maximum(place, 0)] != headers.leader_epoch
+        for i in np.flatnonzero(wrong).tolist():
+            message = f"the batch has leader epoch {headers.leader_epoch[i]}, the checkpoint says {numbers[place[i]]}"
+            yield Violation(segment.path, int(headers.position[i]), int(headers.first[i]), "leader-epoch", message)
+
+    def ended_transactions(
+        self, segment: Segment, headers: _Headers
+    ) -> Iterator[tuple[transactions.Marker, int | None]]:
+        """The markers of a slice, each with the first offset of the transaction it ends, if that had batches."""
+        for i in np.flatnonzero(headers.transactional & headers.sound).tolist():
+            producer = int(headers.producer_id[i])
+            if not headers.control[i]:
+                self.open_transactions.setdefault(producer, int(headers.first[i]))
+                continue
+            try:
+                found = transactions.marker_at(segment, int(headers.position[i]), int(headers.size[i]), producer)
+            except CorruptRecordError:
+                continue
+            for marker in found:
+                yield marker, self.open_transactions.pop(producer, None)
+
+    def snapshots(self) -> Iterator[Violation]:
+        end = self.last_offset + 1
+        for offset, path in transactions.snapshot_paths(self.log):
+            try:
+                transactions.read_snapshot(path)
+            except CorruptIndexError as error:
+                yield Violation(path, error.position, offset, "snapshot", error.message)
+                continue
+            except LogStorageError as error:
+                if error.errno != errno.ENOENT:  # else it was deleted meanwhile
+                    raise
+                continue
+            if offset > end:
+                yield Violation(path, None, offset, "snapshot", f"taken at offset {offset}, but the log ends at {end}")
+
+    def small_files(self) -> Iterator[Violation]:
+        end = self.last_offset + 1
+        for epoch, start in self.epochs:
+            if start > end:
+                path = os.path.join(self.log.path, names.LEADER_EPOCHS)
+                message = f"epoch {epoch} starts at offset {start}, the log ends at {end}"
+                yield Violation(path, None, start, "leader-epoch", message)
+        path = os.path.join(self.log.path, names.PARTITION_METADATA)
+        if files.exists(path) and checkpoints.read_topic_id(self.log.path) is None:
+            message = "expected `version: 0` and a topic id of 22 characters"
+            yield Violation(path, None, None, "partition-metadata", message)
 
 
-def _segment(
-    segment: Segment, following: int | None, state: _Partition, deep: bool, progress: Progress | None
-) -> Iterator[Violation]:
-    facts = SegmentFacts(last_offset=-1, allow_negative=state.allow_negative)
-    offset_path, time_path, txn_path = segment.offset_index_path, segment.time_index_path, segment.txn_index_path
-    offset_check = None if offset_path is None else OffsetIndexCheck(segment, offset_path)
-    time_check = None if time_path is None else TimeIndexCheck(segment, time_path, state.allow_negative)
-    ended: list[transactions.AbortedTransaction] = []
-    markers_seen: set[tuple[int, int]] = set()
-    for found in walk(segment, facts, following, progress, deep):
-        if isinstance(found, Violation):
-            yield found
+# --- the log of a segment -------------------------------------------------------------------------
+
+
+@dataclass
+class _Headers:
+    """The batches of one slice, as arrays, with what was known before them."""
+
+    position: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    magic: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]  # first offset it can hold; of a wrapper message the one behind the previous entry
+    last: npt.NDArray[np.int64]
+    wrapper: npt.NDArray[np.bool_]
+    max_timestamp: npt.NDArray[np.int64]
+    running_max: npt.NDArray[np.int64]
+    filled_max: npt.NDArray[np.int64]  # without batches that have no records left
+    leader_epoch: npt.NDArray[np.int64]
+    sound: npt.NDArray[np.bool_]
+    previous_last: npt.NDArray[np.int64]
+    producer_id: npt.NDArray[np.int64]
+    transactional: npt.NDArray[np.bool_]
+    control: npt.NDArray[np.bool_]
+    count: npt.NDArray[np.int64]  # -1 for a wrapper message
+
+
+@dataclass
+class _LogCheck:
+    """One pass over the headers of a segment, and what it has learned so far."""
+
+    segment: Segment
+    next_base: int | None  # base offset of the next segment
+    deep: bool
+    allow_negative: bool  # times before 1970 count; only -1 is no time
+    reached: int = 0  # behind the last but one batch, because no CRC covers offsets
+    last_offset: int = -1
+    max_timestamp: int = -1
+    filled_max: int = -1
+    wrappers: bool = False
+    batches: int = 0
+    magics: set[int] = field(default_factory=set)
+    damaged: bool = False
+    gaps: bool = False
+
+    def __post_init__(self) -> None:
+        self.max_timestamp = self.filled_max = self.no_time
+        highest = self.segment.base_offset + SEGMENT_OFFSETS
+        self.highest = highest if self.next_base is None else min(highest, self.next_base)
+
+    @property
+    def no_time(self) -> int:
+        return NO_TIME if self.allow_negative else -1
+
+    def walk(self, progress: Progress | None) -> Iterator[Violation | _Headers]:
+        """All headers of the segment and what is wrong with them; goes on behind damage."""
+        segment = self.segment
+        start, first_bytes, effort = 0, None, Effort()
+        while True:
+            try:
+                for slice_start, data in segment.slices(start, first_bytes=first_bytes):
+                    try:
+                        found = scan_batches(data)
+                    except CorruptRecordError as error:
+                        sound = data[: error.position or 0]
+                        start = slice_start + len(sound)
+                        if sound:
+                            yield from self.slice(slice_start, sound, scan_batches(sound))
+                        raise at(error, segment.path, slice_start) from error.__cause__
+                    yield from self.slice(slice_start, data, found)
+                    start = slice_start + len(data)
+                    if progress is not None:
+                        progress(len(data))
+            except CorruptRecordError as error:
+                self.damaged = True
+                zeros = _zero_tail(segment, start)
+                if zeros:
+                    yield Violation(segment.path, start, None, "zero-tail", f"{zeros} zero bytes behind the last batch")
+                    return
+                yield Violation(segment.path, start, error.offset, "batch", error.message)
+                behind = next_sound_entry(segment, start, segment.size_bytes, self.reached, effort)
+            else:
+                size = segment.size_bytes
+                if start >= size:
+                    return
+                self.damaged = True
+                behind = next_sound_entry(segment, start, size, self.reached, effort)
+                message = f"{size - start} bytes behind the last whole batch: it was cut, or its size is wrong"
+                yield Violation(segment.path, start, None, "cut-tail" if behind is None else "batch", message)
+            if behind is None:
+                return
+            start, first_bytes = behind, AFTER_DAMAGE_BYTES
+
+    def slice(self, start: int, data: memoryview, found: pa.RecordBatch) -> Iterator[Violation | _Headers]:
+        headers = self.headers(start, data, found)
+        yield from self.check_headers(headers)
+        # A batch that was named is not compared any further.
+        headers.sound &= headers.last < self.highest
+        headers.sound &= (headers.magic < 2) | (headers.count >= 0)
+        yield headers
+        if self.deep:
+            yield from self.check_records(start, data, headers)
+        good = headers.sound
+        if good.any():
+            self.reached = max(int(headers.last[good][-2]) + 1, 0) if good.sum() > 1 else self.reached
+            self.last_offset = max(self.last_offset, int(headers.last[good].max()))
+            self.max_timestamp = max(self.max_timestamp, int(headers.running_max[-1]))
+            self.filled_max = max(self.filled_max, int(headers.filled_max[-1]))
+            self.wrappers |= bool(headers.wrapper.any())
+        self.batches += len(good)
+        self.magics |= set(np.unique(headers.magic[good]).tolist())
+        self.damaged |= not good.all()
+
+    def headers(self, start: int, data: memoryview, found: pa.RecordBatch) -> _Headers:
+        last = int64(found, "lastOffset")
+        sound = bools(found, "crcOk")
+        # No CRC covers the offset: one that the segment cannot hold is not compared with what follows.
+        sound_places = np.maximum.accumulate(np.where(sound & (last < self.highest), np.arange(len(last)), -1))
+        lasts = np.where(sound_places >= 0, last[sound_places], self.last_offset)
+        previous = np.concatenate([[self.last_offset], lasts[:-1]]).astype(np.int64)
+        wrapper = (int64(found, "magic") < 2) & (int64(found, "codec") > 0)
+        times = _times(found, data) if self.allow_negative else int64(found, "maxTimestamp")
+        none = self.no_time
+        filled = sound & (int64(found, "count") != 0)
+        return _Headers(
+            position=int64(found, "position") + start,
+            size=int64(found, "sizeInBytes"),
+            magic=int64(found, "magic"),
+            first=np.where(wrapper, previous + 1, int64(found, "baseOffset")),
+            last=last,
+            wrapper=wrapper,
+            max_timestamp=times,
+            running_max=np.maximum(np.maximum.accumulate(np.where(sound, times, none)), self.max_timestamp),
+            filled_max=np.maximum(np.maximum.accumulate(np.where(filled, times, none)), self.filled_max),
+            leader_epoch=int64(found, "partitionLeaderEpoch"),
+            sound=sound,
+            previous_last=previous,
+            producer_id=int64(found, "producerId"),
+            transactional=bools(found, "transactional"),
+            control=bools(found, "control"),
+            count=int64(found, "count"),
+        )
+
+    def check_headers(self, headers: _Headers) -> Iterator[Violation]:
+        base, following = self.segment.base_offset, self.next_base
+        first, last, good = headers.first, headers.last, headers.sound
+        known = np.where(headers.wrapper, last, first)  # the first offset that the header itself says
+        below = good & (known < base)
+        checks: list[tuple[npt.NDArray[np.bool_], str, Callable[[int], str]]] = [
+            (~good, "crc", lambda i: "the CRC of the batch is not the stored one"),
+            (
+                good & (headers.magic == 2) & (headers.count < 0),
+                "records",
+                lambda i: f"the record count {headers.count[i]} is negative",
+            ),
+            (
+                good & (last < first) & ~headers.wrapper,
+                "offset",
+                lambda i: f"last offset {last[i]} is below {first[i]}",
+            ),
+            (below, "offset", lambda i: f"offset {first[i]} is below the segment's base offset {base}"),
+            (
+                good & ~below & (known <= headers.previous_last),
+                "offset",
+                lambda i: f"offset {first[i]} does not follow {headers.previous_last[i]}, the last one before it",
+            ),
+            (
+                good & (last >= (NO_NEXT if following is None else following)),
+                "offset",
+                lambda i: f"last offset {last[i]} reaches into the next segment, which starts at {following}",
+            ),
+            (
+                good & (last - base >= SEGMENT_OFFSETS),
+                "offset",
+                lambda i: f"offset {last[i]} is more than {SEGMENT_OFFSETS - 1} above the base offset {base}",
+            ),
+        ]
+        for wrong, kind, say in checks:
+            for i in np.flatnonzero(wrong).tolist():
+                yield Violation(self.segment.path, int(headers.position[i]), int(first[i]), kind, say(i))
+        exact = good & ~headers.wrapper
+        between = (first > headers.previous_last + 1) & (headers.previous_last >= 0)
+        self.gaps |= bool((exact & (between | (headers.count < last - first + 1))).any())
+
+    def check_records(self, start: int, data: memoryview, headers: _Headers) -> Iterator[Violation]:
+        """Decode every record. The decoder checks counts, lengths and inner CRCs; here are offsets and times."""
+        begin = 0
+        while begin < len(data):
+            end = following = len(data)
+            try:
+                records = decode(data[begin:], DEEP_COLUMNS)
+            except CorruptRecordError as error:
+                end = begin + (error.position or 0)
+                records = decode(data[begin:end], DEEP_COLUMNS)
+                i = int(np.searchsorted(headers.position, start + end))
+                if headers.sound[i]:
+                    yield Violation(self.segment.path, start + end, error.offset, "records", error.message)
+                following = end + int(headers.size[i])
+            yield from self.compare_records(start + begin, records, headers)
+            begin = following
+
+    def compare_records(self, start: int, records: pa.RecordBatch, headers: _Headers) -> Iterator[Violation]:
+        if records.num_rows == 0:
+            return
+        position = int64(records, "position")
+        starts = np.flatnonzero(np.concatenate([[True], position[1:] != position[:-1]]))
+        ends = np.concatenate([starts[1:], [len(position)]])
+        batches = np.searchsorted(headers.position, position[starts] + start)
+        offsets, times = int64(records, "offset"), int64(records, "timestamp")
+
+        def violation(i: int, offset: int, kind: str, message: str) -> Violation:
+            return Violation(self.segment.path, int(position[i] + start), offset, kind, message)
+
+        rises = np.concatenate([[True], offsets[1:] > offsets[:-1]])
+        rises[starts] = True
+        for i in np.flatnonzero(~rises).tolist():
+            message = f"record offset {offsets[i]} follows {offsets[i - 1]} in the same batch"
+            yield violation(i, int(offsets[i]), "records", message)
+        lowest, highest = np.minimum.reduceat(offsets, starts), np.maximum.reduceat(offsets, starts)
+        latest = np.maximum.reduceat(times, starts)
+        latest_time = np.maximum.reduceat(np.where(times == -1, NO_TIME, times), starts)
+        stated_last, stated_max = headers.last[batches], headers.max_timestamp[batches]
+        stated_max = np.where(stated_max == NO_TIME, -1, stated_max)
+        wrapper, magic = headers.wrapper[batches], headers.magic[batches]
+        outside = (highest > stated_last) | (~wrapper & (lowest < headers.first[batches]))
+        outside |= wrapper & ((highest != stated_last) | (lowest <= headers.previous_last[batches]))
+        for i in np.flatnonzero(outside).tolist():
+            message = f"records have the offsets {lowest[i]} to {highest[i]}, the header says up to {stated_last[i]}"
+            yield violation(int(starts[i]), int(lowest[i]), "records", message)
+        # A compacted batch may have lost the record with its maximum; what is left must not pass it.
+        whole = (ends - starts) == stated_last - headers.first[batches] + 1
+        wrong = (magic == 2) & ((latest > stated_max) | (whole & (np.maximum(latest, -1) != stated_max)))
+        wrong &= int64(records, "timestampType")[starts] == 0
+        wrong &= (stated_max >= -1) | (latest_time > stated_max) | (whole & (latest_time != stated_max))  # KIP-228
+        for i in np.flatnonzero(wrong).tolist():
+            message = f"the greatest record timestamp is {latest[i]}, the header says {stated_max[i]}"
+            yield violation(int(starts[i]), int(lowest[i]), "timestamp", message)
+
+
+def _zero_tail(segment: Segment, start: int) -> int:
+    """Number of bytes from a position to the end, if all are zero."""
+    with files.File(segment.path) as file:
+        size, position = file.size(), start
+        while position < size:
+            data = file.read(position, 2**20)
+            if not data or any(data):
+                return 0
+            position += len(data)
+    return size - start
+
+
+def _times(found: pa.RecordBatch, data: memoryview) -> npt.NDArray[np.int64]:
+    """The greatest times of batches where those before 1970 count; ``NO_TIME`` where there is none."""
+    times = int64(found, "maxTimestamp").copy()
+    places, sizes = int64(found, "position"), int64(found, "sizeInBytes")
+    for i in np.flatnonzero((times == -1) & bools(found, "crcOk")).tolist():  # a client's header may hide them
+        try:
+            inside = int64(decode(data[places[i] : places[i] + sizes[i]], ["timestamp"]), "timestamp")
+        except CorruptRecordError:  # the deep check names it
             continue
-        if offset_check is not None:
-            yield from offset_check.slice(found)
-        if time_check is not None:
-            yield from time_check.slice(found, facts)
-        yield from _epochs_of_batches(segment, found, state.epochs)
-        for marker, first in _ended(segment, found, state.open_transactions):
-            if marker.kind == transactions.ABORT:
-                markers_seen.add((marker.producer_id, marker.offset))
-                if first is not None:
-                    ended.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
-    # An active segment's indexes are both preallocated, as long as the broker runs and after it was killed.
-    checks = [check for check in (offset_check, time_check) if check is not None]
-    stopped = files.exists(os.path.join(os.path.dirname(os.path.abspath(state.log.path)), CLEAN_SHUTDOWN))
-    allowed = following is None and not stopped and all(check.preallocated for check in checks)
-    for check in checks:
-        yield from check.end(facts, allowed)
-    yield from _txn_index(segment, txn_path, ended, markers_seen, following, facts)
-    if 0 <= state.last_offset < segment.base_offset - 1 and not facts.damaged:
-        state.seams.append((segment.path, state.last_offset + 1, segment.base_offset))
-    # Wrapper messages do not show their gaps.
-    state.gaps |= facts.gaps or facts.wrappers or facts.damaged or (facts.batches == 0 and following is not None)
-    state.last_offset = max(state.last_offset, facts.last_offset, segment.base_offset - 1)
+        times[i] = max(inside[inside != -1].tolist(), default=-1)
+    times[times == -1] = NO_TIME
+    return times
+
+
+# --- the indexes of a segment ---------------------------------------------------------------------
+
+
+class _IndexCheck(ABC):
+    """An index file against the log, while the log's headers pass by.
+
+    The two kinds differ in what makes an entry right (``compare``) and in what must hold at the end (``at_end``).
+    """
+
+    kind: str
+    entry_bytes: int
+
+    def __init__(self, log: _LogCheck, path: str, index: OffsetIndex | TimeIndex) -> None:
+        self.log = log
+        self.path = path
+        allowed = NEGATIVE if log.allow_negative else None
+        self.lines = [line for line in index.check() if allowed is None or not line.endswith(allowed)]
+        self.preallocated = any(line.startswith("preallocated") for line in self.lines)
+        self.usable = not any(line.startswith("entry ") for line in self.lines)
+        self.columns = index.entries()
+        self.done = 0  # entries that were compared
+
+    def slice(self, headers: _Headers) -> Iterator[Violation]:
+        """The next batches of the log."""
+        if self.usable and len(headers.position):
+            yield from self.compare(headers)
+
+    def end(self, zero_tail_allowed: bool) -> Iterator[Violation]:
+        """What the file's own check says, and what is wrong now that the whole log was read."""
+        for line in self.lines:
+            if not line.startswith("preallocated"):
+                yield Violation(self.path, None, None, "index-file", line)
+            elif not zero_tail_allowed:
+                yield Violation(self.path, None, None, "zero-tail", line)
+        if self.usable:
+            yield from self.at_end()
+
+    @abstractmethod
+    def compare(self, headers: _Headers) -> Iterator[Violation]:
+        """What is wrong with the entries that lead to these batches."""
+
+    @abstractmethod
+    def at_end(self) -> Iterator[Violation]:
+        """What is wrong now that the whole log was read."""
+
+    def violation(self, n: int, offset: int | None, message: str) -> Violation:
+        return Violation(self.path, self.entry_bytes * n, offset, self.kind, f"entry {n}: {message}")
+
+
+class _OffsetIndexCheck(_IndexCheck):
+    """Entries of an ``.index`` against the batches.
+
+    Notes
+    -----
+    An entry is right if a batch starts at its position and its offset is that batch's first (up to 1.1) or last one
+    (2.0+). When several batches were appended at once, 2.0 to 3.9.0 wrote the last offset of all of them: a larger
+    offset is accepted, unless it is the only one of its kind among many entries.
+    """
+
+    kind, entry_bytes = "offset-index", 8
+
+    def __init__(self, log: _LogCheck, path: str) -> None:
+        super().__init__(log, path, OffsetIndex(files.read_bytes(path), log.segment.base_offset))
+        self.larger: list[int] = []  # entries with offsets above their batch's
+
+    def compare(self, headers: _Headers) -> Iterator[Violation]:
+        end = int(headers.position[-1] + headers.size[-1])
+        stop = int(np.searchsorted(self.columns[1], end))
+        offsets, positions = (column[self.done : stop] for column in self.columns)
+        places = np.searchsorted(headers.position, positions)
+        inside = np.minimum(places, len(headers.position) - 1)
+        starts = headers.position[inside] == positions
+        for k in np.flatnonzero(~starts | (headers.sound[inside] & (offsets != headers.last[inside]))).tolist():
+            n, offset, position, i = self.done + k, int(offsets[k]), int(positions[k]), int(inside[k])
+            first, last = int(headers.first[i]), int(headers.last[i])
+            if not starts[k]:
+                yield self.violation(n, offset, f"no batch starts at its position {position}")
+            elif offset > last:
+                self.larger.append(n)
+            elif not (first <= offset <= last if headers.wrapper[i] else offset == first):
+                yield self.violation(n, offset, f"the batch at position {position} has the offsets {first} to {last}")
+        self.done = max(self.done, stop)
+
+    def at_end(self) -> Iterator[Violation]:
+        offsets, positions = self.columns
+        last = self.log.last_offset
+        beyond = [n for n in self.larger if offsets[n] > last]
+        if not self.log.damaged:
+            for n in range(self.done, len(positions)):
+                yield self.violation(n, int(offsets[n]), f"its position {positions[n]} lies behind the log's end")
+            for n in beyond:
+                yield self.violation(n, int(offsets[n]), f"the log ends with offset {last}")
+        if len(self.larger) == 1 and not beyond:
+            n = self.larger[0]
+            message = f"neither the first nor the last offset of the batch at position {positions[n]}"
+            yield self.violation(n, int(offsets[n]), message)
+
+    def violation(self, n: int, offset: int | None, message: str) -> Violation:
+        return Violation(
+            self.path, self.entry_bytes * n, offset, self.kind, f"entry {n} with offset {offset}: {message}"
+        )
+
+
+class _TimeIndexCheck(_IndexCheck):
+    """Entries of a ``.timeindex`` against the batches.
+
+    Notes
+    -----
+    An entry (t, o) is right if t is the greatest timestamp up to the batch with o, and that batch has it. Batches that
+    the cleaner emptied may count or not. Sets of magic 0 and 1 are indexed as sets: there the batch may be one behind
+    it in the same set. 0.10.2 indexed the times of messages that it converted to magic 0, and the append time of sets
+    that it decompressed without giving it to the messages: then all entries of a file are later than its messages.
+    """
+
+    kind, entry_bytes = "time-index", 12
+
+    def __init__(self, log: _LogCheck, path: str) -> None:
+        super().__init__(log, path, TimeIndex(files.read_bytes(path), log.segment.base_offset))
+        self.larger: list[Violation] = []  # entries later than all messages before them
+
+    def compare(self, headers: _Headers) -> Iterator[Violation]:
+        if self.log.damaged:
+            return
+        rising = np.maximum.accumulate(np.where(headers.sound, headers.last, -1))
+        stop = int(np.searchsorted(self.columns[1], rising[-1], "right"))
+        timestamps, offsets = (column[self.done : stop] for column in self.columns)
+        places = np.searchsorted(rising, offsets)
+        right = (offsets >= headers.first[places]) & (headers.max_timestamp[places] == timestamps)
+        right &= (headers.running_max[places] == timestamps) | (headers.magic[places] == 0)
+        for k in np.flatnonzero(~right & (headers.magic[places] != 0)).tolist():
+            n, timestamp, offset, i = self.done + k, int(timestamps[k]), int(offsets[k]), int(places[k])
+            if not headers.sound[: i + 1].all():
+                break
+            if offset < headers.first[i]:
+                yield self.violation(n, offset, f"no batch has its offset; the next one starts at {headers.first[i]}")
+            elif timestamp not in (headers.running_max[i], headers.filled_max[i]):
+                message = f"the greatest timestamp up to there is {headers.running_max[i]}, found {timestamp}"
+                if headers.magic[i] == 1 and timestamp > headers.running_max[i]:
+                    self.larger.append(self.violation(n, offset, message))
+                else:
+                    yield self.violation(n, offset, message)
+            elif headers.magic[i] == 2 and headers.max_timestamp[i] != timestamp:
+                message = f"its batch has {headers.max_timestamp[i]} as greatest timestamp, found {timestamp}"
+                yield self.violation(n, offset, message)
+        self.done = max(self.done, stop)
+
+    def at_end(self) -> Iterator[Violation]:
+        log, (timestamps, offsets) = self.log, self.columns
+        if log.damaged:
+            return
+        for n in range(self.done, len(offsets)):
+            yield self.violation(n, int(offsets[n]), f"the log ends with offset {log.last_offset}")
+        if len(self.larger) < len(offsets):
+            yield from self.larger
+        largest = int(timestamps[-1]) if len(timestamps) else log.no_time
+        # A file of full length is still in use. One without entries may be older than time indexes (before 0.10.1).
+        upgraded = largest == log.no_time and log.magics <= {0, 1}
+        if log.filled_max > largest and not self.preallocated and not upgraded and self.done == len(offsets):
+            last = "there is no entry" if largest == NO_TIME else f"the last entry has {largest}"
+            message = f"{last}, but the log's greatest timestamp is {log.filled_max}"
+            yield Violation(self.path, self.entry_bytes * len(timestamps), None, self.kind, message)
 
 
 def _sealed(segment: Segment, sealed: Sealed | None) -> Iterator[Violation]:
@@ -187,63 +739,18 @@ def _sealed(segment: Segment, sealed: Sealed | None) -> Iterator[Violation]:
         (segment.time_index_path, sealed.time_index_differs),
     ):
         if path is not None and differs(files.read_bytes(path)):
-            message = "it is not the file that kts.Log closed, by the checksum it noted; the log has the bytes it had"
+            message = "the checksum is not the one that kts.Log noted when it closed this file; the log has not changed"
             yield Violation(path, None, None, "index-checksum", message)
-
-
-def _leader_epochs(log: PartitionLog) -> tuple[list[tuple[int, int]], list[Violation]]:
-    path = os.path.join(log.path, LEADER_EPOCHS)
-    if log.lone or not files.exists(path) or files.size_of(path) == 0:
-        return [], []
-    epochs = checkpoints.read_leader_epochs(path)
-    if epochs is None:
-        return [], [Violation(path, None, None, "leader-epoch", "expected `0`, a count, and lines `<epoch> <offset>`")]
-    problems = [
-        Violation(path, None, b[1], "leader-epoch", f"epoch {b[0]} at offset {b[1]} does not follow {a[0]} at {a[1]}")
-        for a, b in zip(epochs, epochs[1:], strict=False)
-        if b[0] <= a[0] or b[1] < a[1]
-    ]
-    return ([] if problems else epochs), problems
-
-
-def _epochs_of_batches(segment: Segment, headers: Headers, epochs: list[tuple[int, int]]) -> Iterator[Violation]:
-    if not epochs:
-        return
-    starts = np.array([start for _, start in epochs], np.int64)
-    numbers = np.array([epoch for epoch, _ in epochs], np.int64)
-    place = np.searchsorted(starts, headers.first, "right") - 1
-    wrong = headers.sound & (headers.leader_epoch >= 0) & (place >= 0)
-    wrong &= numbers[np.maximum(place, 0)] != headers.leader_epoch
-    for i in np.flatnonzero(wrong).tolist():
-        message = f"the batch has leader epoch {headers.leader_epoch[i]}, the checkpoint says {numbers[place[i]]}"
-        yield Violation(segment.path, int(headers.position[i]), int(headers.first[i]), "leader-epoch", message)
-
-
-def _ended(
-    segment: Segment, headers: Headers, still_open: dict[int, int]
-) -> Iterator[tuple[transactions.Marker, int | None]]:
-    """The markers of a slice, each with the first offset of the transaction it ends, if that had batches."""
-    for i in np.flatnonzero(headers.transactional & headers.sound).tolist():
-        producer = int(headers.producer_id[i])
-        if not headers.control[i]:
-            still_open.setdefault(producer, int(headers.first[i]))
-            continue
-        try:
-            found = transactions.marker_at(segment, int(headers.position[i]), int(headers.size[i]), producer)
-        except CorruptRecordError:
-            continue
-        for marker in found:
-            yield marker, still_open.pop(producer, None)
 
 
 def _txn_index(
     segment: Segment,
     path: str | None,
-    ended: list[transactions.AbortedTransaction],
-    markers_seen: set[tuple[int, int]],
-    following: int | None,
-    facts: SegmentFacts,
+    aborted: list[transactions.AbortedTransaction],
+    markers: set[tuple[int, int]],
+    damaged: bool,
 ) -> Iterator[Violation]:
+    """The ``.txnindex`` against the aborted transactions and the abort markers of the log."""
     listed: list[transactions.AbortedTransaction] = []
     if path is not None:
         try:
@@ -251,53 +758,29 @@ def _txn_index(
         except CorruptIndexError as error:
             yield Violation(path, error.position, None, "txn-index", error.message)
             return
-    if facts.damaged:
+    if damaged:
         return
+    entry_bytes = transactions.TXN_ENTRY.size
     for number, one in enumerate(listed):
-        if (one.producer_id, one.last_offset) not in markers_seen:
+        if (one.producer_id, one.last_offset) not in markers:
             message = f"entry {number}: no abort marker of producer {one.producer_id} at offset {one.last_offset}"
-            yield Violation(path or segment.path, number * 34, one.last_offset, "txn-index", message)
-        elif one.first_offset not in {e.first_offset for e in ended if e.last_offset == one.last_offset}:
-            known = next((e.first_offset for e in ended if e.last_offset == one.last_offset), None)
+            yield Violation(path or segment.path, number * entry_bytes, one.last_offset, "txn-index", message)
+        elif one.first_offset not in {e.first_offset for e in aborted if e.last_offset == one.last_offset}:
+            known = next((e.first_offset for e in aborted if e.last_offset == one.last_offset), None)
             if known is not None and known < one.first_offset:
                 message = f"entry {number}: the transaction starts at offset {known}, found {one.first_offset}"
-                yield Violation(path or segment.path, number * 34, one.first_offset, "txn-index", message)
+                yield Violation(path or segment.path, number * entry_bytes, one.first_offset, "txn-index", message)
     if path is None and segment.offset_index_path is None and segment.time_index_path is None:
         return
     have = {(one.producer_id, one.last_offset) for one in listed}
-    for one in ended:
+    for one in aborted:
         if (one.producer_id, one.last_offset) not in have:
             where = path or segment.path.removesuffix(".log") + ".txnindex"
             message = f"the aborted transaction of producer {one.producer_id} from {one.first_offset} is not listed"
             yield Violation(where, None, one.last_offset, "txn-index", message)
 
 
-def _snapshots(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
-    end = state.last_offset + 1
-    for offset, path in transactions.snapshot_paths(log):
-        try:
-            transactions.read_snapshot(path)
-        except CorruptIndexError as error:
-            yield Violation(path, error.position, offset, "snapshot", error.message)
-            continue
-        except LogStorageError as error:
-            if error.errno != errno.ENOENT:  # else it was deleted meanwhile
-                raise
-            continue
-        if offset > end:
-            yield Violation(path, None, offset, "snapshot", f"taken at offset {offset}, but the log ends at {end}")
-
-
-def _small_files(log: PartitionLog, state: _Partition) -> Iterator[Violation]:
-    end = state.last_offset + 1
-    for epoch, start in state.epochs:
-        if start > end:
-            path = os.path.join(log.path, LEADER_EPOCHS)
-            message = f"epoch {epoch} starts at offset {start}, the log ends at {end}"
-            yield Violation(path, None, start, "leader-epoch", message)
-    path = os.path.join(log.path, PARTITION_METADATA)
-    if files.exists(path) and not _METADATA.fullmatch(files.read_bytes(path).decode("utf-8", "replace")):
-        yield Violation(path, None, None, "partition-metadata", "expected `version: 0` and a topic id of 22 characters")
+# --- the files of a partition ---------------------------------------------------------------------
 
 
 def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
@@ -309,31 +792,31 @@ def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator
 
 
 def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
-    names: dict[str, set[tuple[int, str]]] = {}
+    keys: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
     for entry in files.list_directory(log.path):
-        name = parse_file_name(entry.name)
+        name = names.parse_file_name(entry.name)
         if name is not None and not name.transition:
-            names.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
+            keys.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
             paths[name.base_offset, name.tier_id, name.suffix] = entry.path
-    logs = names.get(".log", set())
+    logs = keys.get(".log", set())
     for suffix in (".index", ".timeindex", ".txnindex"):
-        for base, tier in sorted(names.get(suffix, set()) - logs):
+        for base, tier in sorted(keys.get(suffix, set()) - logs):
             yield Violation(paths[base, tier, suffix], None, base, "orphan", "there is no .log file of this name")
     # Backups of .log files alone are fine; one file missing among others is not. Before 0.10.1 (magic 0 and 1) a
     # directory has no time index at all.
-    indexed = names.get(".index", set()) | names.get(".timeindex", set())
+    offset_indexes, time_indexes = keys.get(".index", set()), keys.get(".timeindex", set())
+    if not offset_indexes and not time_indexes:
+        return
     for segment in segments:
-        name = parse_file_name(os.path.basename(segment.path))
+        name = names.parse_file_name(os.path.basename(segment.path))
         if name is None or name.transition:
             continue
-        key = name.base_offset, name.tier_id
-        if indexed and key not in names.get(".index", set()):
-            where = segment.path.removesuffix(".log") + ".index"
-            yield Violation(where, None, key[0], "missing", "the segment has no offset index")
-        if indexed and key not in names.get(".timeindex", set()) and (names.get(".timeindex") or _magic(segment) == 2):
-            where = segment.path.removesuffix(".log") + ".timeindex"
-            yield Violation(where, None, key[0], "missing", "the segment has no time index")
+        key, stem = (name.base_offset, name.tier_id), segment.path.removesuffix(".log")
+        if key not in offset_indexes:
+            yield Violation(f"{stem}.index", None, key[0], "missing", "the segment has no offset index")
+        if key not in time_indexes and (time_indexes or _magic(segment) == 2):
+            yield Violation(f"{stem}.timeindex", None, key[0], "missing", "the segment has no time index")
 
 
 def _magic(segment: Segment) -> int:

@@ -403,14 +403,14 @@ def anonymous_mib():
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
-import kts.offline.converting as converting
+import kts.offline.convert as partitions
 before, peak = anonymous_mib(), [0.0]
-convert = converting.convert
+convert = partitions.convert
 def watched(*arguments, **named):
     made = convert(*arguments, **named)
     peak[0] = max(peak[0], anonymous_mib() - before)
     return made
-converting.convert = watched
+partitions.convert = watched
 code = main(sys.argv[1:], standalone_mode=False)
 print(round(peak[0]))
 """

@@ -12,7 +12,7 @@ from support import golden
 
 import kts
 from kts.log import retention
-from kts.offline.retained import facts_of
+from kts.log.retention import facts_of
 
 NOW = "2026-09-20"
 WEEK = 7 * 86_400_000

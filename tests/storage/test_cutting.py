@@ -22,8 +22,7 @@ from lives import in_place_of_os, quick_directory
 
 import kts
 from kts.errors import LogStorageError
-from kts.offline.cutting import truncate_in_place
-from kts.offline.truncation import plan_truncation
+from kts.offline.truncate import plan_truncation, truncate_in_place
 from kts.offline.verify import verify
 
 T = 1_500_000_000_000
@@ -137,7 +136,7 @@ def test_a_kill_leaves_a_whole_log(tmp_path: Path, rng: random.Random) -> None:
     may_be = allowed(path, 25)
     tree = read_tree(str(path.parent))
     program = (
-        "import sys\nfrom kts.offline.cutting import truncate_in_place\n"
+        "import sys\nfrom kts.offline.truncate import truncate_in_place\n"
         "print('ready', flush=True)\nsys.stdin.readline()\ntruncate_in_place(sys.argv[1], 25)\n"
     )
     for number in range(8):

@@ -10,7 +10,7 @@ import reference
 from support import golden, golden_partitions
 
 import kts
-from kts.offline.truncation import plan_truncation
+from kts.offline.truncate import plan_truncation
 
 ORDERS = golden("demo", "orders")
 SMALL = [(scenario, name) for scenario, name in golden_partitions() if scenario.version == "demo"]

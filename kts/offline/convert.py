@@ -1,4 +1,4 @@
-"""Partitions written anew in another message format, beside the ones that are read: segments, indexes, all around them.
+"""Converts partitions to another message format into new directories: segments, indexes and the small files.
 
 Offsets, base offsets, gaps and file times stay, so that consumers, checkpoints and retention see the same log.
 """
@@ -16,34 +16,19 @@ from kts.codec.columns import decode, scan_batches
 from kts.codec.convert import convert
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
-from kts.log.directory import LOCK
-from kts.segment import files
+from kts.log.directory import CLEAN_SHUTDOWN, LOCK
+from kts.offline.verify import CHECKPOINTS
+from kts.segment import files, names
 from kts.segment.damage import next_sound_entry
 from kts.segment.locks import FileLock
-from kts.segment.names import (
-    HIGH_WATERMARKS,
-    LEADER_EPOCHS,
-    LOG_START_OFFSETS,
-    PARTITION_METADATA,
-    FileName,
-    parse_file_name,
-)
 from kts.segment.recovery import Rules, rebuild
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment, at
 from kts.segment.shallow import Batches, Slices
 from kts.segment.snapshots import snapshot_bytes
 
-# What else lies in a log directory and is as true of the converted partitions: no .lock, which is a process's own.
-BESIDE = (
-    "meta.properties",
-    "bootstrap.checkpoint",
-    ".kafka_cleanshutdown",
-    "cleaner-offset-checkpoint",
-    LOG_START_OFFSETS,
-    HIGH_WATERMARKS,
-    "recovery-point-offset-checkpoint",
-)
+# Files of a log directory that hold for the converted partitions too. The .lock belongs to a process.
+BESIDE = ("meta.properties", "bootstrap.checkpoint", CLEAN_SHUTDOWN, *CHECKPOINTS)
 LARGEST_LOG = 2**31 - 1  # bytes: positions in an index have 31 bits
 LAST_READ_BYTES = 2**20
 
@@ -64,9 +49,9 @@ class Format(NamedTuple):
     batch_bytes : int
         About how many bytes of uncompressed messages become one batch.
     drop_headers : bool
-        Leave out record headers where the target has none, instead of refusing them.
+        Drop record headers where the target format has none, instead of refusing them.
     allow_negative : bool
-        Times before 1970 are converted and count.
+        Times before 1970 are kept and count.
     index_interval_bytes, segment_index_bytes : int
         The topic's settings, for the indexes.
     """
@@ -82,7 +67,7 @@ class Format(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """One segment: what was read and what was written.
+    """What was read of one segment, and what was written.
 
     Attributes
     ----------
@@ -110,21 +95,21 @@ class Converted(NamedTuple):
 
 @contextmanager
 def aside(target: str) -> Iterator[str]:
-    """A new directory to write into, which becomes ``target`` at the end; after any error neither is there.
+    """A new directory to write into. It is renamed to ``target`` at the end; after an error neither exists.
 
     Raises
     ------
     FileExistsError
-        There is something under that name, and it is not an empty directory.
+        ``target`` exists and is not an empty directory.
     LogLockedError
-        It lies in a log directory that a broker or another program has.
+        It lies in a log directory that a broker or another program holds.
     """
     target = os.path.realpath(target)
     if files.exists(target) and (not os.path.isdir(target) or files.list_directory(target)):
-        raise FileExistsError(f"{target} is there and not empty")
+        raise FileExistsError(f"{target} exists and is not empty")
     directory = f"{target}.{os.getpid()}.part"
     lock = os.path.join(os.path.dirname(target), LOCK)
-    with FileLock(lock, target) if files.exists(lock) else nullcontext():  # as a new partition in a log directory
+    with FileLock(lock, target) if files.exists(lock) else nullcontext():
         _remove_tree(directory)
         files.make_directory(directory)
         try:
@@ -141,7 +126,7 @@ def aside(target: str) -> Iterator[str]:
 def convert_partition(
     log: PartitionLog, directory: str, to: Format, progress: Progress | None = None
 ) -> Iterator[Converted]:
-    """Write a partition's segments, converted, into a directory that is there; one at a time, oldest first.
+    """Convert the segments of a partition into an existing directory, one at a time, oldest first.
 
     Parameters
     ----------
@@ -153,15 +138,15 @@ def convert_partition(
     Raises
     ------
     CorruptRecordError
-        Damage anywhere; only a cut or zero tail of the last segment is left out.
+        Damage anywhere. Only a cut or zero tail of the last segment is left out.
     UnsupportedForMessageFormatError
-        Control batches, transactions, headers, or a last batch without records, below magic 2.
+        Below magic 2: control batches, transactions, headers, or a last batch without records.
     UnsupportedCompressionTypeError
-        zstd below magic 2, and no other codec named.
+        zstd below magic 2, and no other codec was chosen.
 
     Notes
     -----
-    Takes memory for a slice of 4 MiB and what it decompresses to.
+    Uses memory for a slice of 4 MiB and what it decompresses to.
     """
     segments = log.segments
     made = []
@@ -170,24 +155,24 @@ def convert_partition(
             made.append(_convert_segment(log, segment, segment is segments[-1], directory, to, progress))
             yield made[-1]
     if not log.lone:
-        names = [PARTITION_METADATA, *[LEADER_EPOCHS] * (to.magic == 2)]
+        kept = [names.PARTITION_METADATA, *[names.LEADER_EPOCHS] * (to.magic == 2)]
         if to.magic == 2:
-            found = {entry.name: parse_file_name(entry.name) for entry in files.list_directory(log.path)}
-            names += [name for name, parts in found.items() if parts and parts.suffix == ".snapshot" and _live(parts)]
-        _copy(log.path, directory, names)
-        has_producers = any(2 in one.magics for one in made) or any(name.endswith(".snapshot") for name in names)
-        if to.magic == 2 and made and not has_producers:  # as brokers have it, where no snapshot is a scan at the start
+            found = {entry.name: names.parse_file_name(entry.name) for entry in files.list_directory(log.path)}
+            kept += [name for name, parts in found.items() if parts and parts.suffix == ".snapshot" and _live(parts)]
+        _copy(log.path, directory, kept)
+        has_producers = any(2 in one.magics for one in made) or any(name.endswith(".snapshot") for name in kept)
+        if to.magic == 2 and made and not has_producers:  # without snapshots a broker scans at its start
             for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
                 _write(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
     files.sync_directory(directory)
 
 
 def copy_beside(log_dir: str, directory: str) -> None:
-    """Copy the checkpoints and the like of a log directory, whose partitions were all converted."""
+    """Copy the checkpoints and other small files of a log directory whose partitions were all converted."""
     _copy(log_dir, directory, BESIDE)
 
 
-def _live(name: FileName) -> bool:
+def _live(name: names.FileName) -> bool:
     return not name.transition and not name.tier_id
 
 
@@ -198,7 +183,7 @@ def _convert_segment(
     records = batches = position = 0
     magics: set[int] = set()
     last_offset = segment.base_offset - 1
-    # All that is asked by name comes first: a writer may delete the segment meanwhile.
+    # Look up by name first: a writer may delete the segment meanwhile.
     modified_ms, txn_index = segment.modified_ms, segment.txn_index_path
     aborted = None if to.magic < 2 or txn_index is None else files.read_bytes(txn_index)
     with files.File(segment.path) as source, files.WritableFile(f"{stem}.log", new=True) as made:
@@ -235,7 +220,7 @@ def _convert_segment(
     _write(f"{stem}.timeindex", rebuilt.time_index)
     if aborted is not None:
         _write(f"{stem}.txnindex", aborted)
-    files.set_modified_ms(f"{stem}.log", modified_ms)  # retention asks for it where there are no timestamps
+    files.set_modified_ms(f"{stem}.log", modified_ms)  # retention uses it where there are no timestamps
     left_out = size - slices.position
     facts = (records, batches, size, rebuilt.batches, position, left_out)
     return Converted(
@@ -250,10 +235,10 @@ def _convert_segment(
 
 
 def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
-    """A slice of whole entries in the other format."""
+    """Convert a slice of whole entries."""
     unsound = np.flatnonzero(~part.column("crcOk"))
     try:
-        if unsound.size:  # also of what is only copied
+        if unsound.size:  # entries that are only copied are checked too
             raise CorruptRecordError("CRC is wrong", position=int(part.column("position")[unsound[0]]))
         return convert(
             part.records(),
@@ -275,9 +260,9 @@ def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
 
 
 def _records(part: Batches, made: bytes) -> int:
-    """How many records a slice has: from headers, as long as nothing is compressed on both sides."""
+    """Count the records of a slice, by the headers if either side says the count, else by decoding."""
     counts = part.column("count")
-    if (counts < 0).any():  # a wrapper does not say it
+    if (counts < 0).any():  # a wrapper does not say its count
         found = scan_batches(made).column("count")
         if found.null_count:
             return len(decode(made, ["offset"]))
@@ -286,7 +271,7 @@ def _records(part: Batches, made: bytes) -> int:
 
 
 def _check_tail(slices: Slices, source: files.File, segment: Segment, is_last: bool, next_offset: int) -> None:
-    """Whether what lies behind the whole entries is what a writer leaves that was cut off: half an entry, or zeros."""
+    """Raise unless the bytes behind the whole entries are a dead writer's: half an entry, or zeros."""
     if slices.position >= slices.end:
         return
     tail = source.read(slices.position, min(slices.end - slices.position, LAST_READ_BYTES))
@@ -307,8 +292,8 @@ def _write(path: str, data: bytes) -> None:
         file.sync()
 
 
-def _copy(source: str, target: str, names: Sequence[str]) -> None:
-    for name in names:
+def _copy(source: str, target: str, wanted: Sequence[str]) -> None:
+    for name in wanted:
         path = os.path.join(source, name)
         if files.exists(path) and not os.path.isdir(path):
             copy = os.path.join(target, name)
@@ -317,7 +302,7 @@ def _copy(source: str, target: str, names: Sequence[str]) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a directory of ours with everything in it; nothing happens if it is not there."""
+    """Remove a directory and all that is in it, if it exists."""
     if not files.exists(path):
         return
     for entry in files.list_directory(path):

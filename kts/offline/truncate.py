@@ -1,0 +1,291 @@
+"""The end of a partition cut off on disk: what would go, and cutting so that a crash at any moment leaves a whole log.
+
+Nothing else may write to the log directory meanwhile. First the marker of a clean shutdown goes and the recovery point
+is lowered, so that the next start recovers the log. Then the segments behind the offset go, newest first. Then a
+shorter copy replaces the segment that holds the offset, by a rename. In between, the log is the old one, one that ends
+earlier, or the cut one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kts.codec.columns import decode
+from kts.config import LogConfig
+from kts.dataset.partition import PartitionLog
+from kts.errors import LogStorageError
+from kts.log.directory import RECOVERY_POINTS, LogDirectory
+from kts.log.log import Log
+from kts.segment import files
+from kts.segment.names import LOG_START_OFFSETS, parse_directory_name
+from kts.segment.rereading import settled
+from kts.segment.segment import Segment, int64
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+COPY_BYTES = 4 * 2**20
+UNFINISHED = ".cleaned"  # brokers delete files of this name when they start
+OTHERS = (".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+# --- what would go --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SegmentCut:
+    """What one segment would lose.
+
+    Attributes
+    ----------
+    path : str
+        Its ``.log``.
+    base_offset : int
+        Its base offset.
+    whole : bool
+        True if the segment goes with its files.
+    position : int
+        Where its ``.log`` would end; 0 if it goes.
+    size_bytes, batches, records : int
+        What would go.
+    """
+
+    path: str
+    base_offset: int
+    whole: bool
+    position: int
+    size_bytes: int
+    batches: int
+    records: int
+
+
+@dataclass(frozen=True)
+class TruncationPlan:
+    """What would go, and what would be left.
+
+    Attributes
+    ----------
+    to_offset : int
+        As asked for: records at it and behind it go.
+    log_start_offset, log_end_offset : int
+        As they are.
+    next_offset : int
+        The log end offset when the log is opened again: behind the last record that is left. A log that stays open goes
+        on at ``to_offset``.
+    cuts : tuple of SegmentCut
+        The segments that lose something, oldest first.
+    earlier : tuple of (first, last offset), or None
+        Records before ``to_offset`` that go too, because a batch is cut as a whole.
+    """
+
+    to_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    next_offset: int
+    cuts: tuple[SegmentCut, ...]
+    earlier: tuple[int, int] | None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of ``.log`` files that would go."""
+        return sum(cut.size_bytes for cut in self.cuts)
+
+    @property
+    def batches(self) -> int:
+        """Batches, or outermost messages, that would go."""
+        return sum(cut.batches for cut in self.cuts)
+
+    @property
+    def records(self) -> int:
+        """Records that would go."""
+        return sum(cut.records for cut in self.cuts)
+
+
+def plan_truncation(log: PartitionLog, to_offset: int) -> TruncationPlan:
+    """What ``Log.truncate_to`` would do; nothing is changed.
+
+    Raises
+    ------
+    ValueError
+        An offset below 0.
+    CorruptRecordError
+        The part that would go is damaged: its records cannot be counted.
+
+    Notes
+    -----
+    Source: UnifiedLog.truncateTo, LogSegment.truncateTo.
+    """
+    if to_offset < 0:
+        raise ValueError(f"to_offset: expected 0 or more, found {to_offset}")
+    return settled(lambda: _plan(log.listed(), to_offset))
+
+
+def _plan(log: PartitionLog, to_offset: int) -> TruncationPlan:
+    segments, start, end = log.segments, log.log_start_offset, log.log_end_offset
+    if to_offset >= end:
+        return TruncationPlan(to_offset, start, end, end, (), None)
+    everything = not segments or segments[0].base_offset > to_offset
+    cuts, earlier, following = [], None, to_offset
+    for segment in segments:
+        whole = everything or segment.base_offset > to_offset
+        cut, before = _cut_of(segment, segment.base_offset if whole else to_offset, whole)
+        if whole or cut.batches:
+            cuts.append(cut)
+        if not whole:
+            following = _end(segment, cut.position)
+            earlier = before or earlier
+    return TruncationPlan(to_offset, start, end, following, tuple(cuts), earlier)
+
+
+def _end(segment: Segment, position: int) -> int:
+    """The offset behind the last entry before a position."""
+    end, tail = segment.base_offset, segment.tail_position()
+    for headers in segment.batches(tail if tail < position else 0, position):
+        if headers.num_rows:
+            end = int(int64(headers, "lastOffset")[-1]) + 1
+    return end
+
+
+def _cut_of(segment: Segment, offset: int, whole: bool) -> tuple[SegmentCut, tuple[int, int] | None]:
+    """What goes from an offset on; and the first and last offset before it that go because their batch goes."""
+    position: int | None = 0 if whole else None
+    batches = records = 0
+    earlier = None
+    for headers in segment.batches(0 if whole else segment.start_position(offset)):
+        gone = np.flatnonzero(int64(headers, "lastOffset") >= offset)
+        if not len(gone):
+            continue
+        first = int(gone[0])
+        if batches == 0:
+            position = 0 if whole else int(headers["position"][first].as_py())
+            size = int(headers["sizeInBytes"][first].as_py())
+            offsets = _offsets(segment, int(headers["position"][first].as_py()), size)
+            before = offsets[offsets < offset]
+            earlier = (int(before[0]), int(before[-1])) if len(before) else None
+        batches += headers.num_rows - first
+        for count, place, size in zip(
+            headers["count"][first:].to_pylist(),
+            headers["position"][first:].to_pylist(),
+            headers["sizeInBytes"][first:].to_pylist(),
+            strict=True,
+        ):
+            records += len(_offsets(segment, place, size)) if count is None else count
+    end = segment.size_bytes
+    kept = end if position is None else position
+    return SegmentCut(segment.path, segment.base_offset, whole, kept, end - kept, batches, records), earlier
+
+
+def _offsets(segment: Segment, position: int, size: int) -> npt.NDArray[np.int64]:
+    """The offsets of the records of one batch."""
+    with files.File(segment.path) as file:
+        read = decode(file.read(position, size), ["offset", "headers"])
+    return int64(read, "offset")
+
+
+# --- cutting --------------------------------------------------------------------------------------
+
+
+def truncate_in_place(
+    path: str,
+    to_offset: int,
+    config: LogConfig | Mapping[str, Any] | None = None,
+    *,
+    clock: Callable[[], int] | None = None,
+    opened: Callable[[Log], None] | None = None,
+) -> TruncationPlan:
+    """Remove what ``plan_truncation`` names, and close the log cleanly.
+
+    Parameters
+    ----------
+    path : str
+        The partition directory.
+    config : LogConfig or mapping, optional
+        The topic's settings.
+    clock : callable, optional
+        As for ``Log``.
+    opened : callable, optional
+        Called with the log before anything is cut; it knows what its start recovered.
+
+    Raises
+    ------
+    LogLockedError
+        A broker or another program has the log directory.
+    LogStorageError
+        The disk fails. The log is whole, and the next start recovers it.
+
+    Notes
+    -----
+    The log then ends at ``TruncationPlan.next_offset``, behind the last record that is left.
+    """
+    parent, name = os.path.split(os.path.abspath(path))
+    parsed = parse_directory_name(name)
+    if parsed is None or parsed.state:
+        raise ValueError(f"path: expected a directory called <topic>-<partition>, found {name!r}")
+    topic, partition = parsed.topic, parsed.partition
+    with _held(LogDirectory(parent, f"{name} is truncated", topic, partition)):
+        with Log(path, config, create=False, clock=clock) as log:
+            if opened is not None:
+                opened(log)
+        plan = plan_truncation(PartitionLog(path, topic, partition), to_offset)
+        if plan.cuts:
+            directory = LogDirectory(parent, name, topic, partition)
+            try:
+                _cut(directory, path, plan)
+            finally:
+                directory.leave(clean=False)
+            Log(path, config, create=False, clock=clock).close()
+    return plan
+
+
+@contextmanager
+def _held(directory: LogDirectory) -> Iterator[None]:
+    """Hold the lock of a log directory; its clean shutdown marker stays, for the other partitions, if all goes well."""
+    clean = False
+    try:
+        yield
+        clean = True
+    finally:
+        directory.leave(clean=clean)
+
+
+def _cut(directory: LogDirectory, path: str, plan: TruncationPlan) -> None:
+    end = plan.next_offset
+    directory.write_checkpoint(RECOVERY_POINTS, min(directory.checkpoint(RECOVERY_POINTS) or 0, end))
+    if (directory.checkpoint(LOG_START_OFFSETS) or 0) > end:
+        directory.write_checkpoint(LOG_START_OFFSETS, None)
+    if plan.log_start_offset > end and all(cut.whole for cut in plan.cuts):  # nothing is left
+        files.WritableFile(os.path.join(path, f"{end:020d}.log"), create=True).close()
+        files.sync_directory(path)
+    for cut in reversed(plan.cuts):
+        if cut.whole:
+            files.remove(cut.path)
+            files.sync_directory(path)
+            for suffix in OTHERS:
+                files.remove(cut.path.removesuffix(".log") + suffix, missing_ok=True)
+        else:
+            _shorten(cut.path, cut.position)
+
+
+def _shorten(path: str, size: int) -> None:
+    """Replace a file by its first bytes, by a rename; mode and modification time stay."""
+    unfinished = path + UNFINISHED
+    try:
+        with files.File(path) as source, files.WritableFile(unfinished, create=True) as copy:
+            copy.truncate(0)
+            for position in range(0, size, COPY_BYTES):
+                copy.write(source.read(position, min(COPY_BYTES, size - position)), position)
+            copy.sync()
+        files.copy_mode(path, unfinished)
+        files.set_modified_ms(unfinished, files.modified_ms(path))
+        files.rename(unfinished, path)
+    except LogStorageError:
+        with suppress(LogStorageError):
+            files.remove(unfinished, missing_ok=True)
+        raise
+    files.sync_directory(os.path.dirname(path))
