@@ -287,7 +287,7 @@ def test_out_must_be_missing_or_empty_and_elsewhere(tmp_path: Path) -> None:
     (full / "file").touch()
     for out in (full, full / "file"):
         said = run("convert", partition, "--to-magic", 2, "--out", out, code=2)
-        assert "is there and not empty" in said.stderr
+        assert "exists and is not empty" in said.stderr
     for out in (partition, partition / "new", tmp_path, tmp_path / "src"):
         said = run("convert", partition, "--to-magic", 2, "--out", out, code=2)
         assert "or around it; name another" in said.stderr
