@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,24 +11,8 @@ from pathlib import Path
 
 import click
 
-from . import (
-    append,
-    checksums,
-    columns,
-    decode,
-    dump,
-    encode,
-    growth,
-    kafka_source,
-    linear,
-    memory,
-    rebuild,
-    scan,
-    spark,
-    threads,
-    timeindex,
-    wire_speed,
-)
+from . import compare, dump, growth, kafka_classes, kafka_source, linear, memory, spark, threads, wire_speed
+from .micro import results
 from .table import Report, pin_to_one_core
 
 HERE = Path(__file__).parent
@@ -38,7 +23,7 @@ SCRATCH = HERE.parent / "build" / "bench"
 class Settings:
     """What every part is run with."""
 
-    mib: int
+    mib: float
     rounds: int
     seed: int
     only: str
@@ -46,22 +31,16 @@ class Settings:
 
     @property
     def bytes(self) -> int:
-        return self.mib << 20
+        return round(self.mib * 2**20)
 
 
 Part = Callable[[Report, Settings], None]
 PARTS: dict[str, Part] = {
-    "decode": lambda report, s: decode.run(report, s.bytes, s.seed, s.rounds, s.only),
-    "columns": lambda report, s: columns.run(report, s.bytes, s.seed, s.rounds),
+    "micro": lambda report, s: results.run(report, s.mib, s.rounds, s.seed, s.only, SCRATCH),
+    "java": lambda report, s: kafka_classes.run(report, s.bytes, s.seed, s.rounds),
     "threads": lambda report, s: threads.run(report, s.bytes, s.seed, s.rounds),
     "linear": lambda report, s: linear.run(report, s.bytes, s.seed, s.rounds, 32, s.output.parent / "batch_size.svg"),
-    "scan": lambda report, s: scan.run(report, s.bytes, s.seed, s.rounds),
-    "rebuild": lambda report, s: rebuild.run(report, s.bytes, s.seed, s.rounds),
-    "checksums": lambda report, s: checksums.run(report, s.bytes // 4, s.seed, s.rounds),
-    "encode": lambda report, s: encode.run(report, s.bytes // 4, s.seed, s.rounds),
-    "append": lambda report, s: append.run(report, s.bytes, s.seed, s.rounds, SCRATCH),
     "memory": lambda report, s: memory.run(report, s.bytes, s.seed, 32 * s.bytes),
-    "timeindex": lambda report, s: timeindex.run(report, s.seed, s.rounds),
     "dump": lambda report, s: dump.run(report, 3 * s.bytes, s.seed, s.rounds),
     "spark": lambda report, s: spark.run(report, 4 * s.bytes, s.seed, s.rounds),
     "growth": lambda report, s: growth.run(report, s.mib, s.output.parent / "growth.svg"),
@@ -71,29 +50,53 @@ PARTS: dict[str, Part] = {
 
 
 @click.command()
-@click.option("--mib", default=32, show_default=True, help="Size of each corpus.")
+@click.option("--mib", default=32.0, show_default=True, help="Size of each corpus.")
 @click.option("--rounds", default=5, show_default=True, help="Rounds; the median of them counts.")
 @click.option("--seed", default=20161, show_default=True, help="Seed of the corpora.")
-@click.option("--only", default="", help="Only corpora of the decode table whose name has this in it, as 'v2 lz4'.")
+@click.option("--only", default="", help="Only micro-benchmarks with this in their title, as 'decode: v2 lz4'.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)), help="Only these parts; default: all.")
+@click.option(
+    "--compare",
+    "old",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    help="Compare the micro-benchmarks of this checkout with those of another one, whose extensions are built.",
+)
+@click.option("--processes", default=6, show_default=True, help="Pairs of processes of a comparison.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Where the tables and the plot go; default: bench/results.md, or build/bench/results.md of a part.",
+    help="Where the tables and plots go; default: bench/results.md, or a file in build/bench for less than all parts.",
 )
-def main(mib: int, rounds: int, seed: int, only: str, parts: tuple[str, ...], output: Path | None) -> None:
+def main(
+    mib: float,
+    rounds: int,
+    seed: int,
+    only: str,
+    parts: tuple[str, ...],
+    old: Path | None,
+    processes: int,
+    output: Path | None,
+) -> None:
     """Compare kts with aiokafka, kafka-python, Kafka's Java classes, NumPy, and with what the machine can do at most.
 
     Ratios are what counts: CPU time of the measuring thread, one pinned core, median of interleaved rounds.
     """
-    report, chosen = Report(), parts or tuple(PARTS)
+    report = Report()
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    if old is not None:
+        sound = compare.run(report, old, mib, rounds, processes, seed, only)
+        report.write(output or SCRATCH / "compare.md")
+        sys.exit(not sound)
+    chosen = parts or (("micro",) if only else tuple(PARTS))
     settings = Settings(mib, rounds, seed, only, output or (SCRATCH if parts or only else HERE) / "results.md")
     core = pin_to_one_core()
     report.text(
         f"Core {core} of {platform.machine()}, Python {platform.python_version()}, median of {rounds} rounds,"
-        f" seed {seed}. The floor is the CRC, the fastest library's decompression and one copy. Goals are printed with"
-        ' what was reached: "yes", or how much of them.'
+        f" seed {seed}. The floor is the CRC, the fastest library's decompression and one copy. Everyone checks CRCs."
+        " aiokafka and kafka-python make Python objects, kts makes Arrow columns with all bytes copied, or views of"
+        " them. kts checks the CRCs of messages inside wrappers too, aiokafka does not; the floor with inner CRCs has"
+        ' them. Goals are printed with what was reached: "yes", or how much of them.'
     )
     start = time.monotonic()
     for number, name in enumerate(chosen, 1):

@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import cramjam
 import crc32c
@@ -113,6 +113,12 @@ def plain_batches(
         yield batch, first, offset - first
 
 
+@lru_cache(1)
+def kept_batches(magic: int, size: str, total_bytes: int, seed: int, shape: Shape) -> list[tuple[bytearray, int, int]]:
+    """The last ones are kept: corpora that differ in the codec alone have the same records."""
+    return list(plain_batches(magic, size, total_bytes, seed, shape))
+
+
 def _snappy(payload: bytes) -> bytes:
     """Blocks of 32 KiB in the framing of snappy-java."""
     framed = [XERIAL]
@@ -164,7 +170,7 @@ def corpora(
     magic: int, size: str, codecs: list[str], total_bytes: int, seed: int, shape: Shape = DEFAULT_SHAPE
 ) -> Iterator[Corpus]:
     """The same records once for each codec."""
-    batches = list(plain_batches(magic, size, total_bytes, seed, shape))
+    batches = kept_batches(magic, size, total_bytes, seed, shape)
     counts = [count for _, _, count in batches]
     for codec in codecs:
         data, entries = bytearray(), []

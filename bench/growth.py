@@ -127,16 +127,10 @@ def many_partitions(folder: Path, count: int) -> Path:
 
 
 FRESH = """
-import resource, sys, time
-
-import asyncio, os
+import os, resource, sys, time
 
 import kts, pyarrow.compute
-from bench.memory import anonymous_mib
-from kts.broker.broker import Broker
-from kts.broker.codes import ApiKey
-from kts.broker.request import Request
-from kts.broker.topics import Topics
+from bench.rss import anonymous_mib
 
 def cpu():
     return time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
@@ -202,18 +196,25 @@ UNCLEAN = """log = kts.Log(path, {"retention.ms": -1})
     assert len(log.segments) == count and not log.clean_start
     return log"""
 CLOSE = UNCLEAN.replace("return log", "log.close()")
-MAKE = """with Topics(path) as topics:
+MAKE = """from kts.broker.topics import Topics
+    with Topics(path) as topics:
         for number in range(count):
             topics.create(f"t{number}")"""
-DELETE = """with Topics(path) as topics:
+DELETE = """from kts.broker.topics import Topics
+    with Topics(path) as topics:
         for name in topics.names():
             topics.delete(name)"""
-METADATA = """body = {"topics": [{"name": f"t{number}", "topic_id": bytes(16)} for number in range(count)]}
+METADATA = """import asyncio
+    from kts.broker.broker import Broker
+    from kts.broker.codes import ApiKey
+    from kts.broker.request import Request
+    body = {"topics": [{"name": f"t{number}", "topic_id": bytes(16)} for number in range(count)]}
     body["allow_auto_topic_creation"] = True
     with Broker(path) as broker:
         made = asyncio.run(broker.handle(Request(ApiKey.METADATA, 4, "bench", body)))
         assert len(broker.topics.names()) == len(made["topics"]) == count"""
-LOGS = """with Topics(path) as topics:
+LOGS = """from kts.broker.topics import Topics
+    with Topics(path) as topics:
         assert len([partition.log for partition in topics.partitions()]) == count"""
 ROWS = [
     Growth("unclean open and close, segments", SEGMENTS_WRITTEN, of_own(CLOSE, own_segments), goal=2.0),
@@ -260,13 +261,13 @@ def growth_lines(row: Growth, sizes: tuple[int, ...], costs: list[float]) -> lis
     return lines
 
 
-def run(report: Report, mib: int, plot: Path) -> None:
+def run(report: Report, mib: float, plot: Path) -> None:
     """Every row at its sizes; a smaller corpus asks for smaller numbers."""
     lines, points = [], {}
     in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # what waits for a disk costs no CPU time
     with tempfile.TemporaryDirectory(dir=in_memory) as folder:
         for row in ROWS:
-            sizes = tuple(max(8, size * mib // FULL_MIB) for size in row.sizes)
+            sizes = tuple(dict.fromkeys(max(WARM, round(size * mib / FULL_MIB)) for size in row.sizes))
             costs = [row.cost(Path(folder), size) for size in sizes]
             points[row.name] = {size: cost / size for size, cost in zip(sizes, costs, strict=True)}
             lines += growth_lines(row, sizes, costs)

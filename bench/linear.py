@@ -10,9 +10,9 @@ import kts
 
 from .corpora import Corpus, Shape, corpora
 from .java import JavaLoop
-from .memory import anonymous_mib
 from .peers import aiokafka_loop, kafka_python_loop
 from .plot import plot_batch_sizes
+from .rss import anonymous_mib
 from .table import Report, Seconds, cpu_seconds, medians
 
 SIZE_HEADER = ["v2 none 100 B", "records", "ns a record", "GiB/s", "against the middle", "peak RssAnon added, MiB"]

@@ -16,7 +16,7 @@ HEADER = ["segment", "read by", "MiB", "records", "peak RssAnon above the interp
 PROGRAM = """
 import mmap, sys
 import kts, pyarrow.compute
-from bench.memory import anonymous_mib
+from bench.rss import anonymous_mib
 
 path, how = sys.argv[1:]
 before, peak, rows = anonymous_mib(), 0.0, 0
@@ -32,12 +32,6 @@ for batch in batches:
 print(rows, peak)
 """
 WAYS = {"copied": "kts.iter_decode", "views": "kts.iter_decode, views", "scan": "kts.scan"}
-
-
-def anonymous_mib() -> float:
-    """RssAnon of this process."""
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def run(report: Report, total_bytes: int, seed: int, large_bytes: int) -> None:

@@ -13,27 +13,23 @@ import aiokafka.record.legacy_records
 import pyarrow as pa
 
 import kts
+from bench.corpora import BATCH_BYTES, CODECS, V2_HEADER
 from kts.compression import compressor
 
-from .corpora import BATCH_BYTES, CODECS, V2_HEADER, corpora
-from .table import Report, cpu_seconds, medians, reached
+from .cases import Case, Pair, Settings, Work, corpus_of
 
 Rows = list[tuple[int, bytes, bytes]]
 PIECE = 8192  # rows, about 1 MiB
-CONTENDERS = ("aiokafka", "whole", "pieces", "compressor")
-HEADER = [
-    "rows of 100 B to", "aiokafka Mrec/s", "kts, one call", "kts, calls of 8,192 rows", "the compressor alone",
-    "kts at best / aiokafka", "goal", "reached", "compressor / aiokafka",
-]  # fmt: skip
-# magic, codec, level (None: the codec has none), goal
-CASES = [
-    (2, "none", None, 10.0),
-    (2, "lz4", 0, 5.0),
-    (1, "none", None, 10.0),
-    (1, "lz4", 0, 5.0),
-    (2, "lz4", 9, None),  # aiokafka's own default, which the compressor dominates
-    (2, "zstd", 3, None),
+# Magic, codec, level (None: the codec has none).
+ROWS = [
+    (2, "none", None),
+    (2, "lz4", 0),
+    (1, "none", None),
+    (1, "lz4", 0),
+    (2, "lz4", 9),  # aiokafka's own default, which the compressor dominates
+    (2, "zstd", 3),
 ]
+PLAIN_GOAL, LZ4_GOAL = 10.0, 1.0  # times aiokafka's builder; of the compressor alone at the same level
 
 
 @contextlib.contextmanager
@@ -107,41 +103,46 @@ def compressing(codec: str, level: int | None, payloads: list[bytes]) -> Callabl
     return work
 
 
-def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
-    [corpus] = corpora(2, "100 B", ["none"], total_bytes, seed)
-    table = pa.Table.from_batches(kts.iter_decode(corpus.data, ["timestamp", "key", "value"]))
-    batch = table.combine_chunks().to_batches()[0]
-    times = batch.column(0).cast(pa.int64()).to_pylist()
-    rows: Rows = list(zip(times, batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True))
-    payloads = [corpus.data[start + V2_HEADER : start + size] for start, size in corpus.entries]
-    lines = []
-    for magic, codec, level, goal in CASES:
-        name = f"v{magic} {codec}" + ("" if level is None else f" level {level}")
+def encode_case(magic: int, codec: str, level: int | None, settings: Settings) -> Case:
+    name = f"v{magic} {codec} 100 B" + ("" if level is None else f", level {level}")
 
-        def ours(magic: int = magic, codec: str = codec, level: int | None = level) -> bytes:
+    def prepare() -> dict[str, Work]:
+        corpus = corpus_of(settings._replace(bytes=settings.bytes // 4), 2, "none", "100 B")
+        table = pa.Table.from_batches(kts.iter_decode(corpus.data, ["timestamp", "key", "value"]))
+        batch = table.combine_chunks().to_batches()[0]
+        times = batch.column(0).cast(pa.int64()).to_pylist()
+        rows: Rows = list(zip(times, batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True))
+
+        def ours() -> bytes:
             return kts.encode(batch, magic=magic, compression=codec, level=level)
 
-        def pieces(magic: int = magic, codec: str = codec, level: int | None = level) -> None:
+        def pieces() -> None:
             for first in range(0, len(rows), PIECE):
                 piece = batch.slice(first, PIECE)
                 kts.encode(piece, magic=magic, compression=codec, level=level, base_offset=first)
 
-        def theirs(magic: int = magic, codec: str = codec) -> bytes:
-            return aiokafka_encode(rows, magic, codec)
+        def theirs() -> bytes:
+            with aiokafka_level(codec, level):
+                return aiokafka_encode(rows, magic, codec)
 
-        with aiokafka_level(codec, level):
-            sizes = checked(name, ours, rows), checked(name, theirs, rows)
-            if not 0.9 < sizes[0] / sizes[1] < 1.1:  # of zstd, Java's stream is the smaller
-                raise ValueError(f"{name}: kts wrote {sizes[0]} bytes, aiokafka {sizes[1]}")
-            contenders = {"aiokafka": cpu_seconds(theirs), "whole": cpu_seconds(ours), "pieces": cpu_seconds(pieces)}
-            if codec != "none":
-                contenders["compressor"] = cpu_seconds(compressing(codec, level, payloads))
-            taken = medians(contenders, rounds)
-        rates = {peer: len(rows) / seconds for peer, seconds in taken.items()}
-        times_faster = max(rates["whole"], rates["pieces"]) / rates["aiokafka"]
-        wanted = ["-", "-"] if goal is None else [f"{goal:.0f}x", reached(times_faster, goal)]
-        cells = [f"{rates[peer] / 1e6:.2f}" if peer in rates else "-" for peer in CONTENDERS]
-        ceiling = f"{rates['compressor'] / rates['aiokafka']:.1f}x" if "compressor" in rates else "-"
-        lines.append([name, *cells, f"{times_faster:.1f}x", *wanted, ceiling])
-        report.progress(" ".join(lines[-1]))
-    report.table(f"Encode {len(rows):,} rows in 16 KiB batches, against aiokafka's builders", HEADER, lines)
+        sizes = checked(name, ours, rows), checked(name, theirs, rows)
+        if not 0.9 < sizes[0] / sizes[1] < 1.1:  # of zstd, Java's stream is the smaller
+            raise ValueError(f"{name}: kts wrote {sizes[0]} bytes, aiokafka {sizes[1]}")
+        works = {"one call": ours, "calls of 8,192 rows": pieces, "aiokafka": theirs}
+        if codec != "none":
+            payloads = [corpus.data[start + V2_HEADER : start + size] for start, size in corpus.entries]
+            works["compressor alone"] = compressing(codec, level, payloads)
+        return {title: Work(call, len(rows)) for title, call in works.items()}
+
+    goal = PLAIN_GOAL if codec == "none" else None
+    pairs = [Pair("one call", "aiokafka", goal), Pair("calls of 8,192 rows", "aiokafka")]
+    if codec != "none":
+        goal = LZ4_GOAL if level == 0 else None
+        pairs.append(Pair("one call", "compressor alone", goal, share=True))
+    contenders = tuple(dict.fromkeys(title for pair in pairs for title in (pair.ours, pair.peer)))
+    return Case("encode", name, "Mrec/s", contenders, tuple(pairs), prepare)
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    for magic, codec, level in ROWS:
+        yield encode_case(magic, codec, level, settings)
