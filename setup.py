@@ -50,7 +50,7 @@ class BuildExtensions(build_ext):
         super().build_extensions()
 
 
-HEADERS = [f"kts/{name}.h" for name in ("_crc", "_records", "_slab")]
+HEADERS = [f"kts/{name}.h" for name in ("_crc", "_records", "_refusals", "_slab")]
 HEADERS += [f"kts/_append{part}.h" for part in ("", "_records", "_messages", "_writer", "_set")]
 
 

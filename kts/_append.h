@@ -9,58 +9,7 @@
 #include <stdlib.h>
 
 #include "_records.h"
-
-enum kts_refusal { /* as in kts/codec/refusals.py */
-    KTS_FINE,
-    KTS_BAD_SIZE,
-    KTS_SIZE_OVERFLOW,
-    KTS_BAD_MAGIC,
-    KTS_SHORT_BATCH,
-    KTS_TOO_LARGE,
-    KTS_BAD_CRC,
-    KTS_BAD_CODEC,
-    KTS_BASE_OFFSET,
-    KTS_NO_BATCH,
-    KTS_SECOND_BATCH,
-    KTS_OTHER_MAGIC,
-    KTS_OFFSET_RANGE,
-    KTS_BAD_COUNT,
-    KTS_COUNT_RANGE,
-    KTS_CONTROL_BATCH,
-    KTS_NO_SEQUENCE,
-    KTS_TRANSACTION,
-    KTS_IDEMPOTENCE,
-    KTS_BAD_RECORD,
-    KTS_BAD_LENGTH,
-    KTS_RECORDS_LEFT,
-    KTS_BAD_FIELDS,
-    KTS_WRAPPER_NULL,
-    KTS_WRAPPER_EMPTY,
-    KTS_WRAPPER_OFFSET,
-    KTS_WRAPPER_ZSTD,
-    KTS_INNER_SIZE,
-    KTS_INNER_MAGIC,
-    KTS_NESTED,
-    KTS_INNER_CRC,
-    KTS_DELTAS,
-    KTS_NEGATIVE,
-    KTS_HEADERS,
-    KTS_SKIPPED,
-    KTS_POLICY,
-    KTS_WRITER_TRANSACTION,
-    KTS_PRODUCER_STATE,
-    KTS_ZSTD_FORMAT,
-    KTS_NOTHING,
-    KTS_PAYLOAD,
-    KTS_NO_MEMORY
-};
-
-enum kts_wrong { /* with a record, as in refusals.py */
-    KTS_NO_KEY = 1,
-    KTS_OUT_OF_RANGE,
-    KTS_APPEND_TIME,
-    KTS_WRONG_MAGIC
-};
+#include "_refusals.h"
 
 struct kts_rules {
     int old;         /* 0.10.2, else 3.9 */

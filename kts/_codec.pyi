@@ -8,6 +8,8 @@ from .errors import CorruptRecordError
 _Strings = tuple[int, int, int, int, int] | None
 _Compress = Callable[[bytes | memoryview], bytes]
 
+REASONS: tuple[str, ...]
+
 @final
 class Decoder:
     def __new__(cls, buf: Any, ids: bytes, views: bool, verify_crc: bool, max_decompressed_bytes: int) -> Self: ...
@@ -98,7 +100,7 @@ class AppendSet:
     def producer(self) -> tuple[int, int, int, int, int]: ...
     def refusal(
         self,
-    ) -> tuple[int, int, int, int, int, int, list[tuple[int, int, int, int]], CorruptRecordError | None] | None: ...
+    ) -> tuple[str, int, int, int, int, int, list[tuple[int, int, str]], CorruptRecordError | None] | None: ...
 
 @final
 class Entry:

@@ -23,7 +23,7 @@ from libc.stdint cimport (
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from . import compression
+from . import compression, errors
 from .errors import CorruptRecordError, DecompressionLimitError
 
 cdef extern from "Python.h":
@@ -148,72 +148,44 @@ kts_crc_init()
 
 # --- what was found wrong --------------------------------------------------------------------------
 
-cdef enum Fault:
-    FAULT_SIZE_SMALL = 1
-    FAULT_SIZE_LARGE
-    FAULT_MAGIC
-    FAULT_BATCH_SMALL
-    FAULT_MESSAGE_SMALL
-    FAULT_CRC
-    FAULT_CODEC
-    FAULT_ZSTD_LEGACY
-    FAULT_COUNT
-    FAULT_COUNT_LEFT
-    FAULT_REST
-    FAULT_RECORD_LENGTH
-    FAULT_RECORD_END
-    FAULT_RECORD_REST
-    FAULT_VARINT
-    FAULT_KEY
-    FAULT_VALUE
-    FAULT_HEADER_COUNT
-    FAULT_HEADER_KEY
-    FAULT_HEADER_VALUE
-    FAULT_MESSAGE_KEY
-    FAULT_MESSAGE_VALUE
-    FAULT_MESSAGE_REST
-    FAULT_WRAPPER_NULL
-    FAULT_WRAPPER_EMPTY
-    FAULT_WRAPPER_OFFSET
-    FAULT_INNER_SIZE
-    FAULT_INNER_MAGIC
-    FAULT_INNER_CODEC
-    FAULT_INNER_CRC
-    FAULT_COLUMN_FULL
-    FAULT_MEMORY
+cdef extern from "_refusals.h":
+    enum:
+        FAULT_SIZE_SMALL "KTS_BAD_SIZE"
+        FAULT_SIZE_LARGE "KTS_SIZE_OVERFLOW"
+        FAULT_MAGIC "KTS_BAD_MAGIC"
+        FAULT_BATCH_SMALL "KTS_SHORT_BATCH"
+        FAULT_MESSAGE_SMALL "KTS_SHORT_MESSAGE"
+        FAULT_CRC "KTS_BAD_CRC"
+        FAULT_CODEC "KTS_BAD_CODEC"
+        FAULT_ZSTD_LEGACY "KTS_WRAPPER_ZSTD"
+        FAULT_COUNT "KTS_NEGATIVE_COUNT"
+        FAULT_COUNT_LEFT "KTS_COUNT_LEFT"
+        FAULT_REST "KTS_RECORDS_LEFT"
+        FAULT_RECORD_LENGTH "KTS_RECORD_LENGTH"
+        FAULT_RECORD_END "KTS_RECORD_END"
+        FAULT_RECORD_REST "KTS_RECORD_REST"
+        FAULT_VARINT "KTS_VARINT"
+        FAULT_KEY "KTS_KEY"
+        FAULT_VALUE "KTS_VALUE"
+        FAULT_HEADER_COUNT "KTS_HEADER_COUNT"
+        FAULT_HEADER_KEY "KTS_HEADER_KEY"
+        FAULT_HEADER_VALUE "KTS_HEADER_VALUE"
+        FAULT_MESSAGE_KEY "KTS_MESSAGE_KEY"
+        FAULT_MESSAGE_VALUE "KTS_MESSAGE_VALUE"
+        FAULT_MESSAGE_REST "KTS_MESSAGE_REST"
+        FAULT_WRAPPER_NULL "KTS_WRAPPER_NULL"
+        FAULT_WRAPPER_EMPTY "KTS_WRAPPER_EMPTY"
+        FAULT_WRAPPER_OFFSET "KTS_WRAPPER_OFFSET"
+        FAULT_INNER_SIZE "KTS_SHORT_INNER"
+        FAULT_INNER_MAGIC "KTS_UNKNOWN_INNER_MAGIC"
+        FAULT_INNER_CODEC "KTS_NESTED"
+        FAULT_INNER_CRC "KTS_INNER_CRC"
+        FAULT_COLUMN_FULL "KTS_COLUMN_FULL"
+        FAULT_MEMORY "KTS_NO_MEMORY"
+    const char** REASON_NAMES "kts_reasons"
 
-_FAULT_TEXT = {
-    FAULT_SIZE_SMALL: "size {a} is below the smallest message (14 bytes)",
-    FAULT_SIZE_LARGE: "size {a} exceeds the largest entry Kafka can hold (2147483635 bytes)",
-    FAULT_MAGIC: "magic {a} is unknown, expected 0, 1 or 2",
-    FAULT_BATCH_SMALL: "batch length {a} is below the 49 bytes of a record batch header",
-    FAULT_MESSAGE_SMALL: "message size {a} is below the {b} bytes that its magic needs",
-    FAULT_CRC: "CRC is {b:08x}, expected the stored {a:08x}",
-    FAULT_CODEC: "compression codec {a} is unknown, expected 0 to 4",
-    FAULT_ZSTD_LEGACY: "codec zstd in a message of magic {a}, which cannot carry it",
-    FAULT_COUNT: "record count {a} is negative",
-    FAULT_COUNT_LEFT: "record count {a} does not fit the {b} bytes of records",
-    FAULT_REST: "{b} bytes are left behind the {a} records that the batch declares",
-    FAULT_RECORD_LENGTH: "record length {a} exceeds the {b} bytes left",
-    FAULT_RECORD_END: "the record ends inside a field, {b} bytes before its end",
-    FAULT_RECORD_REST: "record length {a} leaves {b} bytes behind the record's last field",
-    FAULT_VARINT: "a varint has no end within {a} bytes",
-    FAULT_KEY: "key length {a} exceeds the {b} bytes left",
-    FAULT_VALUE: "value length {a} exceeds the {b} bytes left",
-    FAULT_HEADER_COUNT: "header count {a} does not fit the {b} bytes left",
-    FAULT_HEADER_KEY: "header key length {a} does not fit the {b} bytes left",
-    FAULT_HEADER_VALUE: "header value length {a} exceeds the {b} bytes left",
-    FAULT_MESSAGE_KEY: "key length {a} exceeds the {b} bytes left",
-    FAULT_MESSAGE_VALUE: "value length {a} exceeds the {b} bytes left",
-    FAULT_MESSAGE_REST: "value length {a} leaves {b} bytes behind the message's value",
-    FAULT_WRAPPER_NULL: "a compressed message has no value",
-    FAULT_WRAPPER_EMPTY: "a compressed message holds no inner message",
-    FAULT_WRAPPER_OFFSET: "wrapper offset {a} is below the last inner offset {b}",
-    FAULT_INNER_SIZE: "inner message size {a} is below the smallest message ({b} bytes)",
-    FAULT_INNER_MAGIC: "inner message magic {a} is unknown, expected 0 or 1",
-    FAULT_INNER_CODEC: "inner message is compressed itself (codec {a})",
-    FAULT_INNER_CRC: "inner message CRC is {b:08x}, expected the stored {a:08x}",
-}
+# Why bytes are damaged or a set is refused, by name; the numbers are the places in it. kts.errors.REASONS has the words.
+REASONS = tuple(REASON_NAMES[number].decode() for number in range(1, FAULT_MEMORY))
 
 cdef struct Err:
     int fault
@@ -237,12 +209,13 @@ cdef object error_of(Err* err):
         return MemoryError()
     if err.fault == FAULT_COLUMN_FULL:
         return ValueError("buf: a column of this buffer would pass Arrow's 2 GiB; read it in pieces with kts.iter_decode")
-    text = _FAULT_TEXT[err.fault].format(a=err.a, b=err.b)
+    reason = REASON_NAMES[err.fault].decode()
+    text = errors.REASONS[reason].words.format(a=err.a, b=err.b)
     record = None
     if err.record >= 0:
         record = err.record
         text = f"record {record} of {err.count}: {text}" if err.count >= 0 else f"inner message {record}: {text}"
-    return CorruptRecordError(text, position=err.position, offset=err.offset, record_index=record)
+    return CorruptRecordError(text, position=err.position, offset=err.offset, record_index=record, reason=reason)
 
 
 # --- entries ---------------------------------------------------------------------------------------
@@ -295,7 +268,7 @@ cdef int next_size(const uint8_t* p, int64_t left, int64_t* size, Err* err) noex
         return 0
     magic = <int8_t> p[MAGIC_POSITION]
     if magic < 0 or magic > 2:
-        return fail(err, FAULT_MAGIC, magic, 0)
+        return fail(err, FAULT_MAGIC, magic, 2)
     if stated > INT32_MAX - LOG_OVERHEAD:
         return fail(err, FAULT_SIZE_LARGE, stated, 0)
     size[0] = <int64_t> stated + LOG_OVERHEAD
@@ -1254,7 +1227,7 @@ cdef int walk(Pass* d, Slab* s, int64_t stop, CEntry* e, Err* err) noexcept nogi
         if status < 1:
             return status
         if e.codec > 4 or (e.codec == 4 and e.magic < 2):
-            fail(err, FAULT_CODEC if e.codec > 4 else FAULT_ZSTD_LEGACY, e.codec if e.codec > 4 else e.magic, 0)
+            fail(err, FAULT_CODEC if e.codec > 4 else FAULT_ZSTD_LEGACY, e.codec if e.codec > 4 else e.magic, 4)
             return WALK_FAILED
         if d.verify and not crc_ok(e, err):
             fail(err, FAULT_CRC, err.a, err.b)
@@ -1315,8 +1288,8 @@ cdef uint32_t xxh32_short(const uint8_t* p, int n) noexcept nogil:
     return h ^ h >> 16
 
 
-cdef object damaged(str text):
-    return CorruptRecordError(text)
+cdef object damaged(str text, str reason="PAYLOAD"):
+    return CorruptRecordError(text, reason=reason)
 
 
 cdef object beyond(int64_t limit):
@@ -1366,7 +1339,7 @@ cdef class Inflater:
             if isinstance(error, (CorruptRecordError, ImportError)) or not isinstance(error, Exception):
                 raise
             name = compression.CODEC_NAMES[e.codec]
-            raise CorruptRecordError(f"{name} data is damaged: {error}") from error
+            raise damaged(f"{name} data is damaged: {error}") from error
         return 0
 
     cdef int keep(self, bytes data) except -1:
@@ -1526,7 +1499,7 @@ cdef class Inflater:
             if n < at:
                 raise damaged("lz4 frame ends before its checksum")
         if n - at >= 4 and kts_le32(p + at) == 0x184D2204:
-            raise damaged("a second lz4 frame follows the first, and Kafka would not read it")
+            raise damaged("a second lz4 frame follows the first, and Kafka would not read it", "SECOND_FRAME")
         if rewrite or flags & 0x08 or word:
             # a plain descriptor before the same blocks: the library insists on what Kafka does not read
             memcpy(head, p, 6)
@@ -3353,8 +3326,7 @@ cdef class AppendSet:
         return 2, p[22], <int64_t> kts_be64(p + 43), <int16_t> kts_be16(p + 51), <int32_t> kts_be32(p + 53)
 
     def refusal(self):
-        """None, or (number in ``kts_refusal``, position, offset, record, two numbers, records refused by policy, what
-        decompression said)."""
+        """None, or (reason, position, offset, record, two numbers, records refused by policy, what decompression said)."""
         cdef Append* s = &self.s
         cdef int64_t i
         if s.fault == 0:
@@ -3362,8 +3334,8 @@ cdef class AppendSet:
         if s.fault == KTS_NO_MEMORY:
             raise MemoryError()
         self.release()
-        bad = [(s.bad[i].record, s.bad[i].offset, s.bad[i].time, s.bad[i].wrong) for i in range(s.bads)]
-        return s.fault, s.at, s.offset, s.record, s.a, s.b, bad, self.failure
+        bad = [(s.bad[i].record, s.bad[i].time, REASON_NAMES[s.bad[i].wrong].decode()) for i in range(s.bads)]
+        return REASON_NAMES[s.fault].decode(), s.at, s.offset, s.record, s.a, s.b, bad, self.failure
 
 
 def message(int magic, int attributes, int64_t offset, int64_t timestamp, bytes value not None):

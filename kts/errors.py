@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "CorruptIndexError",
@@ -51,10 +51,12 @@ class KtsError(Exception):
 
     Notes
     -----
-    ``code`` is the number of Kafka's ``Errors`` enum; -1 (UNKNOWN_SERVER_ERROR) where Kafka has none.
+    ``code`` is the number of Kafka's ``Errors`` enum; -1 (UNKNOWN_SERVER_ERROR) where Kafka has none. ``reason`` is a
+    name of ``REASONS`` for damaged or refused bytes, None for everything else.
     """
 
     code: int = -1
+    reason: str | None = None
 
     def __init__(
         self,
@@ -236,3 +238,140 @@ class LogClosedError(KtsError):
 
 class LogLockedError(KtsError):
     """Another writer holds the log directory."""
+
+
+# --- why bytes are damaged or a set of records is refused -----------------------------------------
+
+
+class Raises(NamedTuple):
+    """The error for one reason, by release; what is None is as above it.
+
+    Attributes
+    ----------
+    error, error_0_10 : type
+        What kts raises by the rules of 3.9 and of 0.10.2.
+    kafka, kafka_0_10 : type, optional
+        What Kafka 3.9.2 and 0.10.2.2 answer; KtsError stands for UNKNOWN_SERVER_ERROR (-1).
+    """
+
+    error: type[KtsError]
+    error_0_10: type[KtsError] | None = None
+    kafka: type[KtsError] | None = None
+    kafka_0_10: type[KtsError] | None = None
+
+    def by(self, old: bool, shipped: bool) -> type[KtsError]:
+        """The error by the rules of a release, or exactly as that release answers (``shipped``)."""
+        if not shipped:
+            return self.error_0_10 or self.error if old else self.error
+        return (self.kafka_0_10 if old else None) or self.kafka or self.error
+
+
+class Reason(NamedTuple):
+    """What an error says, and which error it is: when bytes are read, and when a set is appended."""
+
+    words: str
+    read: Raises | None
+    append: Raises | None
+
+
+_CORRUPT = Raises(CorruptRecordError)
+_INVALID = Raises(InvalidRecordError)
+_UNKNOWN = Raises(KtsError)
+_UNSUPPORTED = Raises(UnsupportedForMessageFormatError)
+_TIMESTAMP = Raises(InvalidTimestampError)
+_READ_UNKNOWN = Raises(CorruptRecordError, kafka=KtsError)  # what Java's buffers and streams throw
+_READ_UNKNOWN_0_10 = Raises(CorruptRecordError, kafka_0_10=KtsError)
+_READ_UNKNOWN_3_9 = Raises(CorruptRecordError, kafka=KtsError, kafka_0_10=CorruptRecordError)
+_NO_INNER = Raises(InvalidRecordError, error_0_10=CorruptRecordError, kafka_0_10=KtsError)
+
+# One row for each member of ``enum kts_reason`` (``kts._codec.REASONS``).
+REASONS = {
+    # entries
+    "BAD_SIZE": Reason("size {a} is below the smallest message (14 bytes)", _CORRUPT, _CORRUPT),
+    "SIZE_OVERFLOW": Reason(
+        "size {a} exceeds the largest entry Kafka can hold (2147483635 bytes)", _READ_UNKNOWN, _UNKNOWN
+    ),
+    "BAD_MAGIC": Reason("magic {a} is unknown, expected 0 to {b}", _CORRUPT, _CORRUPT),
+    "SHORT_BATCH": Reason(
+        "batch length {a} is below the 49 bytes of a record batch header", _READ_UNKNOWN_3_9, _UNKNOWN
+    ),
+    "SHORT_MESSAGE": Reason("message size {a} is below the {b} bytes that its magic needs", _READ_UNKNOWN_3_9, None),
+    "TOO_LARGE": Reason("the entry has {a} bytes, max.message.bytes is {b}", None, Raises(RecordTooLargeError)),
+    "BAD_CRC": Reason("CRC is {b:08x}, expected the stored {a:08x}", _CORRUPT, _CORRUPT),
+    "BAD_CODEC": Reason("compression codec {a} is unknown, expected 0 to {b}", _READ_UNKNOWN, _UNKNOWN),
+    "PAYLOAD": Reason("{codec} data is damaged", _READ_UNKNOWN, _READ_UNKNOWN),
+    "SECOND_FRAME": Reason("a second lz4 frame follows the first, and Kafka would not read it", _CORRUPT, None),
+    # a set from a producer
+    "BASE_OFFSET": Reason("base offset of the batch is {a}, expected 0 from a client", None, _INVALID),
+    "NO_BATCH": Reason("expected a batch, found none", None, _INVALID),
+    "SECOND_BATCH": Reason("expected one batch, found another behind it", None, _INVALID),
+    "OTHER_MAGIC": Reason("magic of the entry is {a}, expected {b} as the first has", None, _INVALID),
+    "OFFSET_RANGE": Reason("last offset delta of the batch is {a}, expected 0 or more", None, _INVALID),
+    "BAD_COUNT": Reason("record count of the batch is {a}, expected 1 or more", None, _INVALID),
+    "COUNT_RANGE": Reason("record count of the batch is {a}, its last offset delta is {b}", None, _INVALID),
+    "CONTROL_BATCH": Reason("the batch is a control batch, which clients may not write", None, _INVALID),
+    "NO_SEQUENCE": Reason("the batch has a producer id and base sequence {a}, expected 0 or more", None, _INVALID),
+    "TRANSACTION": Reason("transactional records need message format 2, the topic has {a}", None, _UNSUPPORTED),
+    "IDEMPOTENCE": Reason("idempotent records need message format 2, the topic has {a}", None, _UNSUPPORTED),
+    # the records of a batch
+    "NEGATIVE_COUNT": Reason("record count {a} is negative", _CORRUPT, None),
+    "COUNT_LEFT": Reason("record count {a} does not fit the {b} bytes of records", _CORRUPT, None),
+    "RECORDS_LEFT": Reason("{b} bytes are left behind the {a} records that the batch declares", _CORRUPT, _INVALID),
+    "BAD_RECORD": Reason("the fields of the record do not fit the bytes it has", None, _INVALID),
+    "BAD_LENGTH": Reason(
+        "length of the record has no end within 5 bytes", None, Raises(InvalidRecordError, kafka=KtsError)
+    ),
+    "RECORD_LENGTH": Reason("record length {a} exceeds the {b} bytes left", _CORRUPT, None),
+    "RECORD_END": Reason("the record ends inside a field, {b} bytes before its end", _CORRUPT, None),
+    "RECORD_REST": Reason("record length {a} leaves {b} bytes behind the record's last field", _CORRUPT, None),
+    "VARINT": Reason("a varint has no end within {a} bytes", _CORRUPT, None),
+    "KEY": Reason("key length {a} exceeds the {b} bytes left", _CORRUPT, None),
+    "VALUE": Reason("value length {a} exceeds the {b} bytes left", _CORRUPT, None),
+    "HEADER_COUNT": Reason("header count {a} does not fit the {b} bytes left", _CORRUPT, None),
+    "HEADER_KEY": Reason("header key length {a} does not fit the {b} bytes left", _CORRUPT, None),
+    "HEADER_VALUE": Reason("header value length {a} exceeds the {b} bytes left", _CORRUPT, None),
+    "DELTAS": Reason("offset delta of the record is {a}, expected {b}", None, _INVALID),
+    # messages and wrappers
+    "BAD_FIELDS": Reason(
+        "key and value do not fill the message of {a} bytes", None, Raises(CorruptRecordError, kafka=KtsError)
+    ),
+    "MESSAGE_KEY": Reason("key length {a} exceeds the {b} bytes left", _READ_UNKNOWN, None),
+    "MESSAGE_VALUE": Reason("value length {a} exceeds the {b} bytes left", _READ_UNKNOWN, None),
+    "MESSAGE_REST": Reason("value length {a} leaves {b} bytes behind the message's value", _CORRUPT, None),
+    "WRAPPER_NULL": Reason("a compressed message has no value", _READ_UNKNOWN_0_10, _NO_INNER),
+    "WRAPPER_EMPTY": Reason("a compressed message holds no inner message", _READ_UNKNOWN_0_10, _NO_INNER),
+    "WRAPPER_OFFSET": Reason("wrapper offset {a} is below the last inner offset {b}", _CORRUPT, _INVALID),
+    "WRAPPER_ZSTD": Reason("codec zstd in a message of magic {a}, which cannot carry it", _CORRUPT, _INVALID),
+    "INNER_SIZE": Reason("inner message {b} has size {a}, below the smallest message (14 bytes)", None, _CORRUPT),
+    "SHORT_INNER": Reason("inner message size {a} is below the smallest message ({b} bytes)", _CORRUPT, None),
+    "INNER_MAGIC": Reason("magic of an inner message is {a}, expected its wrapper's {b}", None, _INVALID),
+    "UNKNOWN_INNER_MAGIC": Reason("inner message magic {a} is unknown, expected 0 or 1", _CORRUPT, None),
+    "NESTED": Reason("inner message is compressed itself (codec {a})", _CORRUPT, _INVALID),
+    "INNER_CRC": Reason("inner message CRC is {b:08x}, expected the stored {a:08x}", _CORRUPT, _CORRUPT),
+    # policy: the set, then what is wrong with one record
+    "POLICY": Reason("{n} records are refused, the first: record {record}: {first}", None, _INVALID),
+    "NO_KEY": Reason("no key, and the topic is compacted", None, _INVALID),
+    "OUT_OF_RANGE": Reason("timestamp {time} is out of range, expected {least} to {most}", None, _TIMESTAMP),
+    "APPEND_TIME": Reason("timestamp type LogAppendTime, which a producer may not set", None, _TIMESTAMP),
+    "WRONG_MAGIC": Reason("magic is not its wrapper's", None, _INVALID),
+    # a set that cannot be written in the topic's format
+    "NEGATIVE": Reason(
+        "timestamp {a} lies before 1970 and cannot be written; see allow.negative.timestamps", None, _UNKNOWN
+    ),
+    "HEADERS": Reason("the record has headers, which message format {b} cannot carry", None, _UNKNOWN),
+    "SKIPPED": Reason("offset deltas of a compressed batch are not 0, 1, 2 ...", None, _UNKNOWN),
+    "WRITER_TRANSACTION": Reason(
+        "transactional records need message format 2, the topic has {a}",
+        None,
+        Raises(UnsupportedForMessageFormatError, kafka=KtsError),
+    ),
+    "PRODUCER_STATE": Reason(
+        "producer id {a} with an epoch or a base sequence ({b}) that does not go with it", None, _UNKNOWN
+    ),
+    "ZSTD_FORMAT": Reason(
+        "compression zstd needs message format 2, the topic has {a}",
+        None,
+        Raises(UnsupportedCompressionTypeError, kafka=KtsError),
+    ),
+    "NOTHING": Reason("there is nothing that could be written", None, _UNKNOWN),
+}

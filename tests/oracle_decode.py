@@ -12,7 +12,7 @@ from decoded import rows_of
 from oracle_errors import error_object
 
 import kts
-from kts.codec.shipped import as_shipped
+from kts.codec.refusals import as_shipped
 
 Row = dict[str, Any]
 NO_SEQUENCE = -1

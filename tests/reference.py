@@ -40,7 +40,7 @@ def entries(buf: bytes) -> Iterator[tuple[int, int, int]]:
             return
         magic = struct.unpack_from(">b", buf, at + 16)[0]
         if magic not in (0, 1, 2):
-            raise Corrupt(at, offset, None, f"magic {magic} is unknown, expected 0, 1 or 2")
+            raise Corrupt(at, offset, None, f"magic {magic} is unknown, expected 0 to 2")
         if size > 2**31 - 1 - 12:
             why = f"size {size} exceeds the largest entry Kafka can hold (2147483635 bytes)"
             raise Corrupt(at, offset, None, why)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import struct
-from pathlib import Path
 
 import generate
 import pytest
@@ -13,7 +11,7 @@ from generate import Rec, message
 
 import kts
 from kts import _codec
-from kts.codec.refusals import REASONS, REFUSALS
+from kts.errors import REASONS
 
 N = NOW
 LAT = {"message_timestamp_type": "LogAppendTime"}
@@ -318,16 +316,11 @@ def test_zstd_into_an_older_format_is_76_and_shipped_minus_1() -> None:
 # --- the words and numbers -------------------------------------------------------------------------
 
 
-def test_every_refusal_of_the_compiled_walk_has_its_words() -> None:
-    header = (Path(__file__).parent.parent / "kts/_append.h").read_text(encoding="utf-8")
-    names = {}
-    for kind in ("kts_refusal", "kts_wrong"):
-        body = re.search(rf"enum {kind} {{.*?\*/(.*?)}};", header, re.DOTALL)[1]
-        names[kind] = re.findall(r"KTS_\w+", body)
-    assert sorted(REFUSALS) == list(range(1, len(names["kts_refusal"]) - 1))
-    assert names["kts_refusal"][-2:] == ["KTS_PAYLOAD", "KTS_NO_MEMORY"]
-    assert names["kts_refusal"].index("KTS_POLICY") == 35
-    assert sorted(REASONS) == list(range(1, len(names["kts_wrong"]) + 1))
+def test_every_reason_of_the_compiled_core_has_its_words_and_errors() -> None:
+    assert list(REASONS) == list(_codec.REASONS)
+    for name, reason in REASONS.items():
+        assert reason.words, name
+        assert reason.read or reason.append, name
 
 
 def test_wrong_arguments_are_named() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from kts._codec import Source
 from kts.codec.conversion import WHOLE, Entries, How, each, one_set
 from kts.codec.encode import integer
-from kts.codec.shipped import as_shipped
+from kts.codec.refusals import as_shipped
 from kts.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, codec_id
 from kts.config import GENERATIONS
 from kts.errors import CorruptRecordError

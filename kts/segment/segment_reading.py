@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kts.codec.shipped import as_shipped
+from kts.codec.refusals import as_shipped
 from kts.errors import CorruptRecordError, KtsError
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment import files
