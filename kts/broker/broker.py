@@ -16,7 +16,7 @@ from kts.broker.request import ConnectionClose, Peer, Request, show_address
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Topics
 from kts.errors import UnsupportedVersionError
-from kts.log.log_base import wall_clock
+from kts.log.log import wall_clock
 
 __all__ = ["Broker", "ConnectionClose", "Peer", "Request"]
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kts.segment.segment_reading import SegmentReading
 
 LEADER_EPOCH = struct.Struct(">qii")  # base offset, size, leader epoch
+MAGIC_AT = 16
 _EPOCH_END = 17
 
 
@@ -27,6 +28,8 @@ class LeaderEpochs:
     ----------
     directory : str
         The partition's. A missing or malformed file counts as empty.
+    kept : bool
+        False for a release or message format without epochs: none is ever known, and no file is written.
 
     Attributes
     ----------
@@ -38,10 +41,13 @@ class LeaderEpochs:
     Source: LeaderEpochFileCache (3.9).
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, kept: bool = True) -> None:
         self.path = os.path.join(directory, LEADER_EPOCHS)
+        self.kept = kept
         self.entries: list[tuple[int, int]] = []
-        self.unwritten = False
+        self.unwritten = self.is_malformed = False
+        if not kept:
+            return
         found = checkpoints.read_leader_epochs(self.path)
         self.is_malformed = found is None and files.exists(self.path) and files.size_of(self.path) > 0
         for epoch, start in found or ():
@@ -62,7 +68,7 @@ class LeaderEpochs:
     def begin(self, epoch: int, start_offset: int) -> None:
         """A leader of a new epoch starts at an offset; the file follows with its first batch or the close."""
         entries = _with(self.entries, epoch, start_offset) if epoch >= 0 else None
-        if entries is not None:
+        if entries is not None and self.kept:
             self.entries, self.unwritten = entries, True
 
     def write(self) -> None:
@@ -70,13 +76,25 @@ class LeaderEpochs:
         if self.unwritten:
             self._write(self.entries)
 
-    def follow(self, records: bytes | memoryview) -> None:
-        """Batches of magic 2 were appended: an epoch begins with the first of them that has it."""
+    def follow(self, records: bytes | memoryview, epoch: int | None = None) -> None:
+        """A set is about to be appended: an epoch begins with its first batch of that epoch.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            That of every batch; None reads them from the batches.
+        """
+        if records[MAGIC_AT] != 2:
+            self.clear()
+            return
+        self.write()
+        if epoch == self.latest and epoch is not None:
+            return
         position, end = 0, len(records)
         while end - position >= _EPOCH_END:
-            base, size, epoch = LEADER_EPOCH.unpack_from(records, position)
-            if epoch != self.latest and records[position + 16] == 2:
-                self.assign(epoch, base)
+            base, size, found = LEADER_EPOCH.unpack_from(records, position)
+            if found != self.latest and records[position + MAGIC_AT] == 2:
+                self.assign(found, base)
             position += 12 + size
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -101,6 +119,8 @@ class LeaderEpochs:
             self._write([])
 
     def _write(self, entries: list[tuple[int, int]]) -> None:
+        if not self.kept:
+            return
         checkpoints.write_leader_epochs(self.path, entries)
         self.entries, self.unwritten = entries, False
 

@@ -1,131 +1,380 @@
-"""A partition that is written: append, roll, retain and truncate, as a broker does."""
+"""A partition that is open for writing: append, roll, delete, truncate and search it as a broker does."""
 
 from __future__ import annotations
 
+import os
 import struct
+import sys
+import threading
+import time
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kts.codec.encode import integer
 from kts.codec.validate import Validated, validate, validate_follower
-from kts.config import INT32_MAX, INT64_MAX
+from kts.config import INT32_MAX, INT64_MAX, LogConfig
+from kts.dataset.partition import PartitionLog
 from kts.errors import (
     CorruptRecordError,
     InvalidOffsetError,
     InvalidRequestError,
     KtsError,
+    LogClosedError,
+    LogStorageError,
+    OffsetOutOfRangeError,
     RecordBatchTooLargeError,
+    UnsupportedVersionError,
 )
-from kts.log import rolling
-from kts.log.log_base import is_over
-from kts.log.log_reconfiguring import ReconfigurableLog
-from kts.log.view import View
-from kts.segment.log_segment import LogSegment
-from kts.segment.producer_entry import Sent
-from kts.segment.producers import Update
+from kts.log import arguments, retention, rolling, view
+from kts.log.deleting import Doomed
+from kts.log.directory import RECOVERY_POINTS, LogDirectory
+from kts.log.epochs import LeaderEpochs
+from kts.log.listeners import Listener
+from kts.log.readers import Readers
+from kts.log.recovery import LogLoader, open_segment
+from kts.log.retention import LogFacts, Policy, SegmentFacts
+from kts.log.view import Fetched, Sliced, View
+from kts.model import TimestampOffset
+from kts.segment import checkpoints, files, search
+from kts.segment.index import TimeIndexFile
+from kts.segment.index_checksums import Sealed
+from kts.segment.locks import new_in_children
+from kts.segment.log_segment import SUFFIXES, LogSegment
+from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS
+from kts.segment.producer_entry import Producer, Sent
+from kts.segment.producers import EXPIRATION_MS
+from kts.segment.recovery import Recovered
 from kts.segment.shallow import decoded
-from kts.segment.snapshots import append_aborted
+from kts.segment.snapshots import truncate_aborted
 
-Bytes = bytes | bytearray | memoryview
+if TYPE_CHECKING:
+    from kts.proposals.modes import Proposals
+
+CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
 MAGIC_AT = 16
 _SIZE = struct.Struct(">i")
 _OVERHEAD_BYTES = 12
-_PRODUCER_ID = struct.Struct(">43xq")
+
+Bytes = bytes | bytearray | memoryview
+T = TypeVar("T", Fetched, Sliced)
 
 
-class Log(ReconfigurableLog):
-    """A partition directory, open for writing; its files are what a broker would leave. A context manager.
+class Deleted(NamedTuple):
+    """A segment that retention deleted, and the rule that deleted it."""
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+    rule: str
+
+
+def wall_clock() -> int:
+    """Now, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Whether an interval has passed. It has if the clock was put back; an interval of 2^63-1 never ends."""
+    return interval_ms < INT64_MAX and not since_ms <= now_ms < since_ms + interval_ms
+
+
+class Log:
+    """A partition directory, open for writing. Its files are those that a broker would leave. A context manager.
 
     Parameters
     ----------
     path : path
-        ``<log directory>/<topic>-<partition>``; made if it is missing.
+        ``<log directory>/<topic>-<partition>``; created if it is missing.
     config : LogConfig or mapping, optional
         The topic's settings by Kafka's names.
     generation : str, optional
-        "0.10.2" or "3.9"; None is that of the message format.
+        "0.10.2" or "3.9"; None follows the message format.
     shipped : bool
-        Do exactly what that Kafka does, also where the README says that the default differs.
+        Behave exactly as that Kafka release does, also where the default differs (the README lists these differences).
     clock : callable, optional
-        Gives ms since the epoch; None is the wall clock.
+        Returns ms since the epoch; None is the wall clock.
     create : bool
-        False refuses a directory that is not there.
+        False refuses a directory that does not exist.
     topic_id : str, optional
         22 characters of URL-safe base64, for ``partition.metadata``.
     high_watermark : int, optional
-        Moves by ``advance_high_watermark`` only; None follows the log's end, as with one replica.
+        Moves only by ``advance_high_watermark``. None follows the log end offset, as with a single replica.
     producer_id_expiration_ms : int
-        Producers without a batch for so long are forgotten, at the start and by ``remove_expired_producers``.
+        Producers that sent nothing for this long are forgotten, at start-up and by ``remove_expired_producers``.
     log_start_offset, recovery_point : int, optional
-        None takes them from the checkpoints of the log directory.
+        None reads them from the checkpoints of the log directory.
     proposals : iterable
-        Rules of the proposals that no Kafka shipped; see ``kts.proposals``.
+        Rules from the proposals that Kafka never shipped; see ``kts.proposals``.
 
     Attributes
     ----------
     recovered : list of Recovered
-        All that start-up cut, removed, set aside or rebuilt: path, position, bytes, reason; later also the segments
-        whose indexes turned out not to be the log's when they were used, and were rebuilt.
+        Everything that start-up cut, removed, set aside or rebuilt: path, position, bytes, reason. Segments whose
+        indexes prove wrong in use are rebuilt and added here.
     clean_start : bool
-        The last writer closed the partition, so that nothing was recovered.
+        The last writer closed the partition, so nothing needed recovery.
     recovery_point : int
-        Everything below it is on the disk.
+        All records below this offset are on disk.
     closed : bool
 
     Raises
     ------
     FileNotFoundError, ValueError
-        ``create`` is false and nothing is there; a name that is no partition's, a bad setting.
+        ``create`` is false and the directory is missing; the name is not a partition's; a setting is invalid.
     LogLockedError
-        A broker or another process has the log directory, or this process the partition.
+        A broker or another process holds the log directory, or this process holds the partition.
     LogStorageError
-        The disk fails.
+        The disk failed.
 
     Notes
     -----
-    One thread changes it at a time, others wait. Readers never wait for an append, and see whole published batches.
-    A failed append leaves nothing; where the disk leaves that in doubt, the log closes, and is recovered when it is
-    opened again. There are no threads: files wait for their deletion until a later call finds them due.
+    One thread changes the log at a time; others wait. Readers never wait for an append, and see whole batches only.
+    A failed append leaves nothing behind. If the disk leaves that in doubt, the log closes itself, and the next start
+    recovers it. The log has no threads: deleted files wait for a later call that finds them due.
 
     Source: Log, LogSegment (0.10.2), UnifiedLog, LocalLog (3.9).
     """
 
+    closed = True  # until it is open: invalid arguments leave an object that was never opened
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: LogConfig | Mapping[str, Any] | None = None,
+        *,
+        generation: str | None = None,
+        shipped: bool = False,
+        clock: Callable[[], int] | None = None,
+        create: bool = True,
+        topic_id: str | None = None,
+        high_watermark: int | None = None,
+        log_start_offset: int | None = None,
+        recovery_point: int | None = None,
+        proposals: Iterable[Any] = (),
+        producer_id_expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
+        self.path, self.topic, self.partition = arguments.partition_directory(path)
+        self._pinned_generation = generation
+        self.config = LogConfig.of(config, generation=generation)
+        self.generation = self.config.generation
+        self.shipped = arguments.boolean("shipped", shipped)
+        self._process = os.getpid()
+        self._clock = wall_clock if clock is None else arguments.clock(clock)
+        self._failure: str | None = None
+        self._lock: threading.RLock
+        self._readers: Readers
+        new_in_children(self, _lock=threading.RLock, _readers=Readers)
+        self._deletions = Doomed()
+        self._doubted: list[LogSegment] = []  # whose indexes must be rebuilt
+        self._proposals: Proposals | None = None
+        self._listeners: list[Listener] = []
+        high_watermark = arguments.optional_offset("high_watermark", high_watermark)
+        log_start_offset = arguments.optional_offset("log_start_offset", log_start_offset)
+        recovery_point = arguments.optional_offset("recovery_point", recovery_point)
+        wanted = arguments.proposals(proposals)
+        self._producer_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1, INT64_MAX)
+        topic_id = arguments.topic_id(topic_id)
+        if not (arguments.boolean("create", create) or files.exists(self.path)):
+            raise FileNotFoundError(f"path: no directory {self.path}")
+        files.make_directory(self.path)
+        known = checkpoints.read_topic_id(self.path)
+        if None not in (known, topic_id) and known != topic_id:
+            raise InvalidRequestError(f"topic_id: expected {known}, as partition.metadata has it, found {topic_id}")
+        self.topic_id = known or topic_id
+        self._directory = LogDirectory(*os.path.split(self.path), self.topic, self.partition)
+        self.closed = False
+        try:
+            self._start(high_watermark, log_start_offset, recovery_point, wanted)
+        except BaseException:
+            self.closed = True
+            self._directory.leave(clean=False)
+            raise
+
+    # --- open -------------------------------------------------------------------------------------
+
+    def _start(
+        self,
+        high_watermark: int | None,
+        log_start_offset: int | None,
+        recovery_point: int | None,
+        proposals: tuple[Any, ...],
+    ) -> None:
+        now = self._clock()
+        self.clean_start = self._directory.clean
+        log_start_offset = self._given_or_checkpointed(log_start_offset, LOG_START_OFFSETS)
+        recovery_point = self._given_or_checkpointed(recovery_point, RECOVERY_POINTS)
+        self._high_watermark = None
+        self.recovered = self._load(now, self.clean_start, log_start_offset, recovery_point)
+        for checkpoint, kept in self._directory.malformed().items():
+            self.recovered.append(Recovered(checkpoint, 0, 0, "malformed: nothing of it is believed", 0, kept))
+        if self.topic_id is not None and checkpoints.read_topic_id(self.path) is None:
+            checkpoints.write_topic_id(self.path, self.topic_id)
+        self._high_watermark = None if high_watermark is None else min(max(high_watermark, self._log_start), self._end)
+        self._publish()
+        self._last_flush = self._last_checkpoint = now
+        if proposals:
+            self._follow(proposals)
+
+    def _follow(self, proposals: tuple[Any, ...]) -> None:
+        from kts.proposals import made
+
+        reader = PartitionLog(self.path, self.topic, self.partition)
+        self._proposals = made(proposals, reader, allow_negative=self.config.allow_negative_timestamps)
+        if self._proposals is not None:
+            self._listeners = [self._proposals]
+            self._proposals.opened()
+
+    def _given_or_checkpointed(self, given: int | None, checkpoint: str) -> int:
+        known = self._directory.checkpoint(checkpoint) if given is None else given
+        return max(known or 0, 0)
+
+    def _load(self, now_ms: int, clean: bool, log_start_offset: int, recovery_point: int) -> list[Recovered]:
+        """Load the directory under the current settings and publish it. Returns what was recovered."""
+        loaded = LogLoader(
+            self.path,
+            self.config,
+            shipped=self.shipped,
+            now_ms=now_ms,
+            clean=clean,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            producer_expiration_ms=self._producer_expiration_ms,
+            sealed={} if self.shipped else self._directory.index_checksums(),
+        )
+        loaded.load()
+        self._doubted = [one for one in loaded.segments if one.doubted is not None]
+        for segment in loaded.segments:
+            segment.on_doubt = self._doubted.append
+        self.recovery_point = loaded.recovery_point
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        self._end = loaded.end_offset
+        self._log_start = loaded.log_start_offset
+        for remove in loaded.deletions:
+            self._deletions.add(now_ms, self.config.file_delete_delay_ms, remove)
+        self._deletions.sweep(now_ms)
+        self._view = View((), (), self._end, 0, self._log_start)
+        self._publish(tuple(loaded.segments))
+        return loaded.recovered
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r}, generation={self.generation!r})"
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """The segments, oldest first; the last one is the active segment."""
+        return self._view.segments
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that readers may ask for."""
+        return self._view.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self._view.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below this offset are on all replicas: the log end offset, unless one was given."""
+        mark = self._high_watermark
+        return self._view.end_offset if mark is None else mark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest open transaction, else the high watermark."""
+        unstable = self._producers.first_unstable_offset
+        mark = self.high_watermark
+        return mark if unstable is None else min(mark, max(unstable, self._view.log_start_offset))
+
+    @property
+    def size_bytes(self) -> int:
+        """Published bytes of all segments."""
+        seen = self._view
+        return sum(seen.size(number) for number in range(len(seen.segments)))
+
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(self._epochs.entries)
+
+    @property
+    def largest_producer_id(self) -> int:
+        """The greatest producer id in the log, -1 if there is none."""
+        return self._producers.largest_id
+
+    def producers(self) -> list[Producer]:
+        """What the log knows of its producers, in Kafka's order. Do not change the entries."""
+        return self._producers.in_table_order()
+
+    @property
+    def proposals(self) -> Proposals | None:
+        """The proposals that the log follows, by name; None if it follows none."""
+        return self._proposals
+
+    def _publish(self, segments: tuple[LogSegment, ...] | None = None, bases: tuple[int, ...] | None = None) -> None:
+        """Show readers the log as it is now."""
+        if segments is None:
+            bases, segments = self._view.bases, self._view.segments
+        elif bases is None:
+            bases = tuple([segment.base_offset for segment in segments])
+        self._view = View(segments, bases, self._end, segments[-1].size, max(self._log_start, bases[0]))
+        self._producers.replicated_to(self.high_watermark)
+
+    def _check_open(self) -> None:
+        if self.closed or self._process != os.getpid():
+            found = "a closed one" if self.closed else f"one that process {self._process} has open"
+            reason = f": {self._failure}" if self._failure is not None else ""
+            raise LogClosedError(f"expected an open log, found {found}{reason}", path=self.path)
+
+    # --- append -----------------------------------------------------------------------------------
+
     def append(self, buf: Bytes, *, leader_epoch: int | None = None, origin: str = "client") -> Validated:
-        """Append a set of batches as the leader: validate, give offsets and times, write.
+        """Append a set of batches as the leader: validate it, assign offsets and times, write it.
 
         Parameters
         ----------
         buf : buffer
-            Whole batches or messages as a producer sends them; a cut tail is dropped.
+            Whole batches or messages as a producer sends them; an incomplete one at the end is dropped.
         leader_epoch : int, optional
-            None is the newest epoch the log knows, else 0.
+            None is the newest epoch that the log knows, else 0.
         origin : str
             "client", or "coordinator" for control batches.
 
         Returns
         -------
         Validated
-            What was written; ``entries`` is 0 if there was nothing to write, as for a ``duplicate``: a client's batch
-            with the epoch and sequences of one of the producer's last five has its answer.
+            What was written. ``entries`` is 0 if nothing was: the set was empty or a ``duplicate``. A client's batch
+            with the epoch and sequences of one of the producer's last five batches gets that batch's answer.
 
         Raises
         ------
         KtsError
-            The set was refused, as a whole.
+            The whole set was refused.
         OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
-            It does not go on where the producer was; found after all else is known to be right, as in Kafka.
+            The set does not continue the producer's last batch. As in Kafka, this is checked last.
         LogStorageError
-            It could not be written; none of it is there.
+            The set could not be written; none of it is in the log.
         """
         with self._lock:
-            self._writable()
+            self._check_open()
             now = self._clock()
-            latest = self._epochs.latest if self._epochs is not None else 0
+            latest = self._epochs.latest
             if leader_epoch is None:
                 leader_epoch = max(latest, 0)
             elif (leader_epoch := integer("leader_epoch", leader_epoch, -1, INT32_MAX)) < latest and not self.shipped:
                 raise InvalidRequestError(f"leader_epoch: expected at least {latest}, the newest, found {leader_epoch}")
             stamp = now
-            if self._proposals is not None and self.config.message_timestamp_type == "LogAppendTime":
-                stamp = self._proposals.append_time(now)
+            if self._listeners and self.config.message_timestamp_type == "LogAppendTime":
+                for listener in self._listeners:
+                    stamp = listener.append_time(stamp)
             done = validate(
                 buf,
                 offset=self._end,
@@ -149,47 +398,22 @@ class Log(ReconfigurableLog):
                     )
             return done
 
-    def appends_at_once(self, size_bytes: int, timestamp_ms: int | None = None) -> bool:
-        """Whether an append of so many bytes would wait neither for another thread nor for the disk.
-
-        Parameters
-        ----------
-        timestamp_ms : int, optional
-            The greatest of the set, which may make the segment roll; None is the clock.
-
-        Notes
-        -----
-        A guess for who must not wait, as an event loop. A segment that rolls is flushed, and settings may ask for that.
-        """
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            config, segment, now = self.config, self._view.segments[-1], self._clock()
-            flushes = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
-            rolls = segment.size > config.segment_bytes - size_bytes or segment.indexes_are_full
-            stamped = timestamp_ms is None or config.message_timestamp_type == "LogAppendTime"
-            waited = segment.time_waited_for_roll(now, now if stamped or timestamp_ms is None else timestamp_ms)
-            rolls = rolls or (segment.size > 0 and waited > config.max_segment_ms - segment.jitter_ms)
-            return not (flushes or rolls or self._doomed.is_due(now))
-        finally:
-            self._lock.release()
-
     def append_as_follower(self, buf: Bytes, *, segment_base: int | None = None) -> Validated:
-        """Append what a leader has, offsets and bytes as they come.
+        """Append what a leader has; its offsets and bytes stay.
 
         Parameters
         ----------
         segment_base : int, optional
-            Where the leader's segment begins that holds the set: a new one begins there, unless that cannot be. None
-            rolls by the settings alone.
+            Base offset of the leader's segment that holds the set. A new segment begins there if it can. None rolls by
+            the settings alone.
 
         Raises
         ------
         InvalidOffsetError
-            Offsets are not in order, or below the log end offset.
+            Offsets are out of order, or below the log end offset.
         """
         with self._lock:
-            self._writable()
+            self._check_open()
             done = validate_follower(
                 buf, end_offset=self._end, config=self.config, generation=self.generation, shipped=self.shipped
             )
@@ -202,15 +426,41 @@ class Log(ReconfigurableLog):
                 self._store(done, self._clock(), done.first_offset if known else -1, None, segment_base=segment_base)
             return done
 
+    def appends_at_once(self, size_bytes: int, timestamp_ms: int | None = None) -> bool:
+        """Whether an append of this size would wait neither for another thread nor for the disk.
+
+        Parameters
+        ----------
+        timestamp_ms : int, optional
+            The greatest of the set, which may roll the segment; None is the clock.
+
+        Notes
+        -----
+        An estimate for callers that must not wait, such as an event loop. An append waits for the disk when it rolls
+        the segment, and when the settings ask for a flush.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            config, segment, now = self.config, self._view.segments[-1], self._clock()
+            flushes = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
+            rolls = segment.size > config.segment_bytes - size_bytes or segment.indexes_are_full
+            stamped = timestamp_ms is None or config.message_timestamp_type == "LogAppendTime"
+            waited = segment.time_waited_for_roll(now, now if stamped or timestamp_ms is None else timestamp_ms)
+            rolls = rolls or (segment.size > 0 and waited > config.max_segment_ms - segment.jitter_ms)
+            return not (flushes or rolls or self._deletions.is_due(now))
+        finally:
+            self._lock.release()
+
     def _may_begin(self, base_offset: int, done: Validated, known: bool) -> bool:
-        """Whether a segment may begin at an offset, with a set whose first offset is known from its header or not."""
+        """Whether a segment may begin at an offset. ``known``: the header of the set tells its first offset."""
         segment = self._view.segments[-1]
         if not segment.size or not segment.base_offset < base_offset >= self._end:
             return False
         return base_offset <= (done.first_offset if known else self._first_offset(done))
 
     def _first_offset(self, done: Validated) -> int:
-        """The first offset of a set, as a rebuild would have it in the index: no header of a wrapper tells it."""
+        """The first offset of a set as a rebuild finds it. A wrapper's header does not tell it."""
         size = _SIZE.unpack_from(done.records, 8)[0] + _OVERHEAD_BYTES
         try:
             offsets = decoded(done.records[:size])[0]
@@ -227,22 +477,21 @@ class Log(ReconfigurableLog):
         origin: str = "replication",
         segment_base: int | None = None,
     ) -> Sent | None:
-        """Write a set, or find the one that it is a duplicate of.
+        """Write a set; or return the batch that it duplicates.
 
         Parameters
         ----------
         roll_offset : int
-            Its first offset if its header tells.
+            The first offset of the set if its header tells it, else -1.
         leader_epoch : int, optional
-            That of all of it.
+            The epoch of every batch in the set; None reads them from the batches.
         segment_base : int, optional
-            Where the leader's segment begins that holds it.
+            Base offset of the leader's segment that holds the set.
         """
         records, last_offset, config = done.records, done.last_offset, self.config
-        if self._doomed.is_due(now_ms):
-            self._sweep(now_ms)
+        self._delete_due(now_ms)
         size = len(records)
-        # What a leader appended before its segment.bytes got smaller has a segment to itself.
+        # A set that a leader appended before its segment.bytes was lowered gets a segment of its own.
         alone = done.entries == 1 and origin == "replication" and not self.shipped
         if size > config.segment_bytes and not alone:
             message = f"expected a set of at most segment.bytes = {config.segment_bytes} bytes, found {size}"
@@ -250,24 +499,27 @@ class Log(ReconfigurableLog):
         if not self._end <= last_offset < INT64_MAX:
             raise InvalidOffsetError(f"expected offsets below 2^63-1, found a set that begins at {self._end}")
         segment = self._view.segments[-1]
+        limit_ms = config.max_segment_ms - segment.jitter_ms
         why = rolling.reason(
             segment.size,
             min(size, config.segment_bytes),
             config.segment_bytes,
             segment.time_waited_for_roll(now_ms, done.max_timestamp_ms),
-            config.max_segment_ms - segment.jitter_ms,
+            limit_ms,
             segment.indexes_are_full,
             last_offset - segment.base_offset,
         )
-        if self._proposals is not None and segment.size and why in (None, "time"):
-            why = self._proposed_roll(segment, now_ms, done.max_timestamp_ms, why)
+        if self._listeners and segment.size and why in (None, "time"):
+            for listener in self._listeners:
+                why = listener.time_roll(why, now_ms, segment.created_ms, limit_ms)
         if segment_base is not None:
             segment = self._roll(segment_base, now_ms)
         elif why is not None:
             if self.generation == "0.10.2":
                 roll_offset = -1
             segment = self._roll(rolling.new_base_offset(roll_offset, last_offset, self._end), now_ms)
-        update = self._follow(records, done.entries, leader_epoch, origin)
+        self._epochs.follow(records, leader_epoch)
+        update = self._producers.prepare(records, done.entries, origin)
         if isinstance(update, Sent):
             return update
         before = segment.size
@@ -280,48 +532,581 @@ class Log(ReconfigurableLog):
                 done.offset_of_max_timestamp,
                 done.entries,
             )
-            aborted = self._producers.apply(update) if update is not None else []
-            if aborted:
-                with self._or_fail():
-                    append_aborted(segment.txn_index_path, aborted)
-                    self._unsynced.add(segment.txn_index_path)
-            end = self._end = self._producers.end_offset = last_offset + 1
-            view = self._view
-            self._view = View(view.segments, view.bases, end, segment.size, view.log_start_offset)
+            end = self._end = last_offset + 1
+            self._producers.appended(update, end, segment.txn_index_path)
+            seen = self._view
+            self._view = View(seen.segments, seen.bases, end, segment.size, seen.log_start_offset)
         except BaseException as error:
-            if segment.failed is not None or (segment.size != before and not isinstance(error, KtsError)):
-                self._fail(error)  # as Ctrl-C between writing a set and counting it
+            if segment.failed is not None or (segment.size != before and _leaves_doubt(error)):
+                self._fail(error)  # for example Ctrl-C after the set was written and before it counted
             raise
-        if self._producers.unreplicated:
-            self._producers.replicated_to(self.high_watermark)
-        if self._proposals is not None:
-            self._proposals.appended(segment.base_offset, records, done.first_offset, now_ms)
+        self._producers.replicated_to(self.high_watermark)
+        for listener in self._listeners:
+            listener.appended(segment.base_offset, records, done.first_offset)
         if end - self.recovery_point >= config.flush_messages or is_over(self._last_flush, config.flush_ms, now_ms):
-            with self._or_fail():
+            with self._close_if_in_doubt():
                 self._flush_to(end, now_ms)
         return None
 
-    def _follow(
-        self, records: bytes | memoryview, entries: int, leader_epoch: int | None, origin: str
-    ) -> Update | Sent | None:
-        """Note new leader epochs, and what the set will change of the producers."""
-        epochs = self._epochs
-        if records[MAGIC_AT] != 2:
-            if epochs is not None and epochs.entries:
-                epochs.clear()
-            return None
-        if epochs is not None:
-            if epochs.unwritten:
-                epochs.write()
-            if leader_epoch is None or leader_epoch != epochs.latest:
-                epochs.follow(records)
-        if entries == 1 and _PRODUCER_ID.unpack_from(records)[0] < 0:
-            return None
-        return self._producers.prepare(records, origin)
+    # --- roll -------------------------------------------------------------------------------------
 
-    def _proposed_roll(self, segment: LogSegment, now_ms: int, timestamp_ms: int, why: str | None) -> str | None:
-        if self._proposals is None:
-            return why
-        limit = self.config.max_segment_ms - segment.jitter_ms
-        answer = self._proposals.time_roll(now_ms, segment.created_ms, limit, timestamp_ms)
-        return answer if answer is None or isinstance(answer, str) else why
+    def roll(self) -> int:
+        """Close the active segment and begin a new one at the log end offset, which is returned."""
+        with self._lock:
+            self._check_open()
+            return self._roll(self._end, self._clock()).base_offset
+
+    def _roll(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Flush the old segment, then create the new one: a crash leaves no hole between them."""
+        segments = self._view.segments
+        active = segments[-1]
+        if base_offset <= active.base_offset:
+            return self._roll_in_place(active, base_offset, now_ms)
+        with self._close_if_in_doubt():
+            for suffix in SUFFIXES:
+                files.remove(f"{self.path}/{base_offset:020d}{suffix}", missing_ok=True)
+            with self._readers.alone():
+                active.on_become_inactive_segment()
+            active.flush()  # the closing entry needs it even if all records were flushed before
+            active.seal()
+            self._flush_to(base_offset, now_ms)
+        try:
+            new = open_segment(self.path, base_offset, self.config, self.shipped, now_ms)
+        except LogStorageError:
+            with self._close_if_in_doubt():  # go on with the old one
+                active.resize_indexes()
+            raise
+        active.rest()
+        with self._close_if_in_doubt():
+            self._publish((*segments, new), (*self._view.bases, base_offset))
+            self._producers.rolled(base_offset)
+            for listener in self._listeners:
+                listener.rolled(active.base_offset, base_offset)
+        return new
+
+    def _roll_in_place(self, active: LogSegment, base_offset: int, now_ms: int) -> LogSegment:
+        """Replace an empty active segment whose indexes are too small."""
+        refused = self.shipped and self.generation == "0.10.2"
+        if active.size and not refused:
+            raise KtsError(
+                f"expected to roll behind offset {active.base_offset}, found {base_offset}", path=active.path
+            )
+        with self._close_if_in_doubt(), self._readers.alone():
+            if refused:  # 0.10.2 goes on with indexes of size 0, and refuses every append until a restart
+                active.on_become_inactive_segment()
+                active.rest()
+                files.remove(active.path)
+            else:
+                self._rename_deleted([active], now_ms)
+            new = open_segment(self.path, active.base_offset, self.config, self.shipped, now_ms)
+            self._publish((*self._view.segments[:-1], new))
+            self._producers.rolled(base_offset)
+        if refused:
+            raise KtsError(f"expected no segment at offset {base_offset} to roll to, found one", path=new.path)
+        return new
+
+    # --- retention --------------------------------------------------------------------------------
+
+    def delete_old_segments(self) -> list[Deleted]:
+        """Apply retention: delete the oldest segments by age, by size, or below the log start offset.
+
+        Notes
+        -----
+        Files are renamed ``.deleted``. The first call after ``file.delete.delay.ms`` removes them.
+        """
+        with self._lock:
+            self._check_open()
+            now = self._clock()
+            config = self.config
+            policy = Policy(config.retention_ms, config.retention_bytes, config.deletes, self.generation)
+            gone: list[Deleted] = []
+            for rule in retention.rules(policy):
+                facts = self._facts()
+                count = retention.deletable(rule, facts, policy, now)
+                if count == 0:
+                    continue
+                segments = self._view.segments[:count]
+                if count == len(self._view.segments):
+                    self._roll(self._end, now)
+                gone += [Deleted(*one[:3], rule) for one in facts.segments[:count]]
+                self._log_start = max(self._log_start, self._view.bases[count])
+                with self._close_if_in_doubt():
+                    self._remove(segments, now)
+            self._delete_due(now)
+        self._repair()
+        return gone
+
+    def delete_due_files(self) -> None:
+        """Remove the ``.deleted`` files that are due. Appends, rolls and retention do this as well."""
+        with self._lock:
+            self._check_open()
+            self._delete_due(self._clock())
+
+    def remove_expired_producers(self) -> int:
+        """Forget producers that sent nothing for ``producer.id.expiration.ms``. Returns how many."""
+        with self._lock:
+            self._check_open()
+            return self._producers.remove_expired(self._clock())
+
+    def _facts(self) -> LogFacts:
+        found = [
+            SegmentFacts(segment.base_offset, segment.size, segment.largest_timestamp_ms, not segment.has_timestamp)
+            for segment in self._view.segments
+        ]
+        mark = None if self.generation == "0.10.2" else self.high_watermark
+        return LogFacts(tuple(found), self._end, self.log_start_offset, mark)
+
+    def _remove(self, segments: Sequence[LogSegment], now_ms: int) -> None:
+        """Remove segments in the given order, which must leave no hole if the machine stops halfway."""
+        gone = set(map(id, segments))
+        self._publish(tuple(segment for segment in self._view.segments if id(segment) not in gone))
+        self._rename_deleted(segments, now_ms)
+        for listener in self._listeners:
+            for segment in segments:
+                listener.removed(segment.base_offset)
+
+    def _rename_deleted(self, segments: Sequence[LogSegment], now_ms: int) -> None:
+        delay = self.config.file_delete_delay_ms
+        for segment in segments:
+            with self._readers.alone():
+                segment.change_file_suffixes("", ".deleted")
+                segment.abandon()
+            self._deletions.add(now_ms, delay, segment.delete)
+            for path in self._producers.removed(segment.base_offset):
+                self._deletions.add(now_ms, delay, partial(files.remove, path, missing_ok=True))
+            files.sync_directory(self.path)
+        self._delete_due(now_ms)
+
+    def _delete_due(self, now_ms: int) -> None:
+        if self._deletions.is_due(now_ms):
+            with self._close_if_in_doubt(), self._readers.alone():
+                self._deletions.sweep(now_ms)
+
+    # --- truncation -------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the batches that reach an offset and all behind them. False if nothing changed.
+
+        Notes
+        -----
+        The next record gets this offset. When the call returns, the dropped batches are gone from the disk. A batch
+        that contains the offset is dropped whole.
+        """
+        offset = arguments.offset("offset", offset)
+        with self._lock:
+            self._check_open()
+            old = self.generation == "0.10.2"
+            if offset > self._end or (offset == self._end and not old):
+                self._epochs.truncate_from_end(self._end)
+                return False
+            if offset < self._view.bases[0]:
+                self.truncate_fully_and_start_at(offset)
+                return True
+            now = self._clock()
+            with self._close_if_in_doubt(), self._readers.alone():
+                self._lower_recovery_point(offset)
+                later = [segment for segment in self._view.segments if segment.base_offset > offset]
+                self._remove(later[::-1], now)
+                active = self._view.segments[-1]
+                active.truncate_to(offset, now)
+                truncate_aborted(active.txn_index_path, offset)
+                active.flush()
+                self._end = offset
+                self._log_start = min(self._log_start, offset)
+                self._epochs.truncate_from_end(offset)
+                self._publish()
+                start, magic = self._view.log_start_offset, self.config.magic
+                self._producers.rebuild(self._view.segments, start, offset, now, magic=magic)
+                self._after_truncation(now)
+            self._repair()  # the next append relies on the indexes
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and continue the log at an offset."""
+        offset = arguments.offset("offset", offset)
+        with self._lock:
+            self._check_open()
+            now = self._clock()
+            with self._close_if_in_doubt(), self._readers.alone():
+                self._lower_recovery_point(offset)
+                gone = self._view.segments
+                self._rename_deleted(gone[::-1], now)
+                new = open_segment(self.path, offset, self.config, self.shipped, now)
+                files.sync_directory(self.path)
+                self._end = self._log_start = offset
+                self._epochs.clear()
+                self._producers.clear(offset)
+                self._publish((new,))
+                self._after_truncation(now)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self._directory.write_checkpoint(RECOVERY_POINTS, offset)
+
+    def _after_truncation(self, now_ms: int) -> None:
+        if self._high_watermark is not None:
+            self._high_watermark = min(self._high_watermark, self._end)
+        self._publish()
+        self._checkpoint(now_ms)
+        for listener in self._listeners:
+            listener.truncated()
+
+    # --- log start offset, high watermark, leader epochs ------------------------------------------
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Hide the records below an offset; retention deletes their segments. False if they were hidden already.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            The offset is beyond the high watermark.
+        UnsupportedVersionError
+            Kafka 0.10.2 cannot do this.
+        """
+        with self._lock:
+            self._check_open()
+            if self.generation == "0.10.2":
+                raise UnsupportedVersionError("the log start offset moves with the first segment in 0.10.2")
+            offset = integer("offset", offset, -INT64_MAX - 1, INT64_MAX)
+            if offset > self.high_watermark:
+                raise OffsetOutOfRangeError(
+                    f"expected a log start offset of at most the high watermark {self.high_watermark}, found {offset}",
+                    offset=offset,
+                )
+            if offset <= self.log_start_offset:
+                return False
+            self._log_start = offset
+            self.recovery_point = max(self.recovery_point, offset)
+            self._publish()
+            with self._close_if_in_doubt():
+                self._epochs.truncate_from_start(offset)
+                self._producers.log_start_moved(offset)
+                self._checkpoint(self._clock())
+            return True
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Set the high watermark, at most to the log end offset. From then on it no longer follows by itself."""
+        with self._lock:
+            self._check_open()
+            offset = integer("offset", offset, -INT64_MAX - 1, INT64_MAX)
+            self._high_watermark = min(max(offset, self.log_start_offset), self._end)
+            self._publish()
+
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """Begin a leader epoch at the log end offset, if the message format has epochs."""
+        with self._lock:
+            self._check_open()
+            self._epochs.begin(integer("epoch", epoch, 0, INT32_MAX), self._end)
+
+    # --- read and search --------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, min_one_message: bool = False, up_to: str = "log_end") -> Fetched:
+        """Bytes from the entry that holds an offset on.
+
+        Parameters
+        ----------
+        max_bytes : int
+            At most this many bytes, which may end inside an entry.
+        min_one_message : bool
+            Return the first entry whole, even if it is larger.
+        up_to : str
+            "log_end", "high_watermark" or "last_stable": entries from that offset on are left out.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            The offset is below the log start offset or beyond the log end offset.
+        """
+        return self._read(view.read, offset, max_bytes, min_one_message, up_to)
+
+    def slice(self, offset: int, max_bytes: int, *, min_one_message: bool = False, up_to: str = "log_end") -> Sliced:
+        """The same as ``read``, as a range of the segment's file that can be sent without copying.
+
+        Notes
+        -----
+        The range holds a file descriptor until it is closed or garbage collected. Its bytes do not change when segments
+        roll, are deleted, or the log closes. If they are truncated, reading them raises LogStorageError.
+        """
+        return self._read(view.slice_of, offset, max_bytes, min_one_message, up_to)
+
+    def _read(
+        self,
+        how: Callable[[View, int, int, bool, int], T],
+        offset: int,
+        max_bytes: int,
+        min_one_message: bool,
+        up_to: str,
+    ) -> T:
+        offset = integer("offset", offset, -INT64_MAX - 1, INT64_MAX)
+        max_bytes = integer("max_bytes", max_bytes, 0, INT64_MAX)
+        with self._readers:
+            self._check_open()
+            seen = self._view
+            if up_to == "log_end":
+                bound = seen.end_offset
+            elif up_to == "high_watermark":
+                bound = min(self.high_watermark, seen.end_offset)
+            elif up_to == "last_stable":
+                bound = min(self.last_stable_offset, seen.end_offset)
+            else:
+                raise ValueError(f"up_to: expected log_end, high_watermark or last_stable, found {up_to!r}")
+            found = how(seen, offset, max_bytes, min_one_message, bound)
+        self._repair()
+        return found
+
+    def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool | None = None) -> TimestampOffset | None:
+        """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
+
+        Parameters
+        ----------
+        t_ms : int
+            Any 64-bit number. Numbers that ListOffsets reserves are times here.
+        shipped_search : bool, optional
+            Search a single segment, as brokers do; None follows ``shipped``.
+        """
+        target = search.check_timestamp(t_ms, "t_ms")
+        with self._readers:
+            self._check_open()
+            if self.shipped if shipped_search is None else shipped_search:
+                found = view.shipped_offset_for_timestamp(self._view, target, self.config.magic)
+            else:
+                found = view.offset_for_timestamp(self._view, target)
+        self._repair()
+        return found
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The greatest timestamp and the first record that has it; None if the log is empty."""
+        with self._readers:
+            self._check_open()
+            found = view.shipped_max_timestamp(self._view) if self.shipped else view.max_timestamp(self._view)
+        self._repair()
+        return found
+
+    # --- reconfigure ------------------------------------------------------------------------------
+
+    def reconfigure(self, config: LogConfig | Mapping[str, Any] | None) -> None:
+        """Use other settings from now on. What was written stays as it is.
+
+        Parameters
+        ----------
+        config : LogConfig or mapping, optional
+            All settings of the topic: a setting that is left out returns to its default.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A setting is invalid; nothing has changed.
+        LogStorageError
+            The disk failed. The log closes if its files are in doubt.
+
+        Notes
+        -----
+        Index spacing and size, jitter and preallocation take effect with the next segment, the message format with the
+        next append, everything else at once. If the generation changes with the format, or times before 1970 begin or
+        cease to count, the segments are closed and loaded again; readers wait for that.
+
+        Source: UnifiedLog.updateConfig, LocalLog.updateConfig (3.9).
+        """
+        with self._lock:
+            self._check_open()
+            new, old = LogConfig.of(config, generation=self._pinned_generation), self.config
+            if new.segment_index_bytes < TimeIndexFile.entry_bytes:
+                found = f"found {new.segment_index_bytes}"
+                raise ValueError(f"segment.index.bytes: expected at least {TimeIndexFile.entry_bytes}, {found}")
+            if (new.generation, new.allow_negative_timestamps) != (old.generation, old.allow_negative_timestamps):
+                with self._close_if_in_doubt(), self._readers.alone():
+                    self._load_again(new)
+                return
+            if (new.magic < 2) != (old.magic < 2) and new.generation != "0.10.2":
+                self._change_epochs(new.magic)
+            self.config = new
+
+    def _change_epochs(self, magic: int) -> None:
+        """Keep leader epochs if the message format has them: only batches of magic 2 do."""
+        with self._close_if_in_doubt():
+            if magic < 2:
+                files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
+        self._epochs = LeaderEpochs(self.path, kept=magic == 2)
+
+    def _load_again(self, config: LogConfig) -> None:
+        before = {segment.base_offset: segment for segment in self._view.segments}
+        self._write_all()
+        if config.magic < 2 or self.config.magic < 2:  # epochs of magic 2 tell nothing about the other formats
+            files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
+        self.config, self.generation = config, config.generation
+        self.recovered = self.recovered + self._load(self._clock(), True, self._log_start, self._end)
+        for segment in self._view.segments:
+            if segment.base_offset in before:
+                segment.go_on_from(before[segment.base_offset])
+
+    # --- rebuild indexes --------------------------------------------------------------------------
+
+    def _repair(self) -> None:
+        """Rebuild the indexes that a search or a read found wrong."""
+        while self._doubted:
+            with suppress(IndexError):  # another thread took it
+                self._repair_one(self._doubted.pop())
+
+    def _repair_one(self, segment: LogSegment) -> None:
+        try:
+            remade = segment.remade()  # appends and readers go on meanwhile
+        except LogStorageError:
+            return  # deleted meanwhile, or the disk failed: the next use of the log raises that error
+        with self._lock:
+            segments = self._view.segments
+            if self.closed or self._process != os.getpid() or segment not in segments:
+                return
+            following = next((one.base_offset for one in segments if one.base_offset > segment.base_offset), None)
+            with self._close_if_in_doubt(), self._readers.alone():
+                try:
+                    done = segment.repair(remade, following)
+                except LogStorageError:  # a full disk, for example: answers still do without the indexes
+                    return
+            if done is not None and done not in self.recovered:
+                self.recovered = [*self.recovered, done]
+                warnings.warn(str(done), UserWarning, stacklevel=4)
+
+    # --- flush and checkpoint ---------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Wait until every record is on disk. The recovery point moves to the log end offset."""
+        with self._lock:
+            self._check_open()
+            with self._close_if_in_doubt():
+                self._flush_to(self._end, self._clock())
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Flush if ``flush.ms`` have passed since the last flush and something was appended."""
+        with self._lock:
+            self._check_open()
+            if is_over(self._last_flush, self.config.flush_ms, now_ms):
+                with self._close_if_in_doubt():
+                    self._flush_to(self._end, now_ms)
+
+    def checkpoint(self) -> None:
+        """Write the partition's offsets to the checkpoints of the log directory."""
+        with self._lock:
+            self._check_open()
+            with self._close_if_in_doubt():
+                self._checkpoint(self._clock())
+
+    def rest(self) -> None:
+        """Hold no file descriptors until the next write."""
+        with self._lock:
+            self._check_open()
+            with self._close_if_in_doubt():
+                self._view.segments[-1].rest()
+
+    def _flush_to(self, offset: int, now_ms: int) -> None:
+        if offset > self.recovery_point:
+            first = max(bisect_right(self._view.bases, self.recovery_point) - 1, 0)
+            for segment in self._view.segments[first:]:
+                if segment.base_offset < offset:
+                    segment.flush()
+            self._producers.flush()
+            files.sync_directory(self.path)
+            self.recovery_point = offset
+            self._last_flush = now_ms
+            for listener in self._listeners:
+                listener.flushed()
+        if not self._directory.is_held_as_a_whole and is_over(self._last_checkpoint, CHECKPOINT_INTERVAL_MS, now_ms):
+            self._checkpoint(now_ms)
+
+    def _checkpoint(self, now_ms: int) -> None:
+        seen = self._view
+        self._directory.write_checkpoint(RECOVERY_POINTS, self.recovery_point)
+        self._directory.write_checkpoint(HIGH_WATERMARKS, self.high_watermark)
+        moved = seen.log_start_offset > seen.bases[0]
+        self._directory.write_checkpoint(LOG_START_OFFSETS, seen.log_start_offset if moved else None)
+        self._last_checkpoint = now_ms
+
+    # --- close ------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write everything, mark the partition as clean, and release the locks. A second call does nothing.
+
+        Raises
+        ------
+        LogStorageError
+            Something could not be written; the next start recovers the log.
+        """
+        if self._process != os.getpid():  # in a fork of the process that opened it
+            return
+        self._repair()
+        with self._lock:
+            if self.closed:
+                return
+            with self._close_if_in_doubt(), self._readers.alone():
+                self._write_all()
+                for listener in self._listeners:
+                    listener.closed()
+                self._directory.leave(clean=True)
+                self.closed = True
+
+    def _write_all(self) -> None:
+        """Close the segments. Everything is on disk then."""
+        self._epochs.write()
+        self._producers.take_snapshot()
+        sealed: dict[int, Sealed] = {}
+        for segment in self._view.segments:
+            segment.close()
+            done = segment.seal()
+            if done is not None:
+                sealed[segment.base_offset] = done
+        self._producers.flush()
+        files.sync_directory(self.path)
+        self.recovery_point = self._end
+        self._checkpoint(self._clock())
+        self._directory.write_index_checksums(sealed)
+
+    def abandon(self) -> None:
+        """Release everything and write nothing, as a process does that dies. The next start recovers the log."""
+        with self._lock:
+            if self.closed or self._process != os.getpid():
+                return
+            self.closed = True
+            with self._readers.alone():
+                for segment in self._view.segments:
+                    with suppress(LogStorageError):
+                        segment.abandon()
+            for listener in self._listeners:
+                with suppress(LogStorageError):
+                    listener.closed()
+            with suppress(LogStorageError):
+                self._directory.leave(clean=False)
+
+    @contextmanager
+    def _close_if_in_doubt(self) -> Iterator[None]:
+        """Close the log if the block fails in a way that leaves the files in doubt: a failed disk, or Ctrl-C."""
+        try:
+            yield
+        except BaseException as error:
+            if _leaves_doubt(error):
+                self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        """Close after an error. Only its words are kept: its traceback would keep files open."""
+        self._failure = str(error) if isinstance(error, KtsError) else f"{type(error).__name__} {error}".rstrip()
+        self.abandon()
+
+    def __del__(self) -> None:
+        """Release the lock of a log that was never closed. The next start recovers it."""
+        if not self.closed and self._process == os.getpid() and not sys.is_finalizing():
+            self.abandon()
+            warnings.warn(f"a log was never closed: {self.path}", ResourceWarning, source=self, stacklevel=1)
+
+    def __reduce__(self) -> str:
+        raise TypeError(f"expected something that can be copied or pickled, found the open log {self.path}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _leaves_doubt(error: BaseException) -> bool:
+    """Whether nobody knows what is on the disk after an error. After any other KtsError everything is as before."""
+    return isinstance(error, LogStorageError) or not isinstance(error, KtsError)

@@ -1,41 +1,170 @@
-"""Producer state of a log at an offset: from its snapshots, and from the batches of its segments behind them."""
+"""What a log knows of its producers, and the ``.snapshot`` and ``.txnindex`` files that keep it."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 
 from kts.errors import CorruptRecordError
 from kts.segment.log_segment import LogSegment
+from kts.segment.producer_entry import Producer, Sent
+from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Update
 from kts.segment.shallow import Slices
-from kts.segment.snapshots import Snapshots
+from kts.segment.snapshots import Snapshots, append_aborted, sync_aborted
+
+MAGIC_AT = 16
+_PRODUCER_ID = struct.Struct(">43xq")
 
 
-def rebuild_producers(
-    state: Snapshots,
-    segments: Sequence[LogSegment],
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-    *,
-    magic: int,
-    clean: bool = False,
-    bases: Sequence[int] | None = None,
-    count: int | None = None,
-) -> None:
-    """Producer state at an offset, from the newest snapshot and the batches behind it; see ``Snapshots.rebuild``.
+class ProducerState:
+    """The producers of one log. The log tells it what happened; it keeps the files.
 
     Parameters
     ----------
-    bases : sequence of int, optional
-        The base offsets of the segments, where the caller has them: who asks for each of many segments.
+    directory : str
+        The partition's.
+    expiration_ms : int
+        ``producer.id.expiration.ms``.
+    kept : bool
+        False for a release without producers (0.10.2): it learns nothing and writes nothing.
+    snapshots : list of int, optional
+        Offsets of the snapshots, shared with another state of the same directory; None looks for them.
+
+    Notes
+    -----
+    Source: ProducerStateManager (3.9).
     """
 
-    def read(number: int, first: int, end: int) -> Iterator[memoryview]:
-        return _entries(segments[number], first, end)
+    def __init__(
+        self,
+        directory: str,
+        expiration_ms: int = EXPIRATION_MS,
+        *,
+        kept: bool = True,
+        snapshots: list[int] | None = None,
+    ) -> None:
+        self.kept = kept
+        self._snapshots = Snapshots(directory, expiration_ms, snapshots, kept=kept)
+        self._producers = self._snapshots.producers
+        self._unsynced: set[str] = set()  # transaction indexes
 
-    if bases is None:
-        bases = [segment.base_offset for segment in segments]
-    state.rebuild(bases, log_start_offset, end_offset, now_ms, read, magic=magic, clean=clean, count=count)
+    # --- state ------------------------------------------------------------------------------------
+
+    @property
+    def snapshots(self) -> list[int]:
+        """The offsets of the snapshots, ascending."""
+        return self._snapshots.offsets
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the earliest transaction that is open, or ends at or behind the high watermark."""
+        return self._producers.first_unstable_offset
+
+    @property
+    def largest_id(self) -> int:
+        """The greatest producer id, -1 if there is none."""
+        return max(list(self._producers.known), default=-1)
+
+    def in_table_order(self) -> list[Producer]:
+        """The producers in the order in which a broker writes them."""
+        return self._producers.in_table_order()
+
+    # --- what happens to the log ------------------------------------------------------------------
+
+    def prepare(self, records: bytes | memoryview, entries: int, origin: str) -> Update | Sent | None:
+        """What a set of batches will change; see ``Producers.prepare``. None if it names no producer."""
+        if records[MAGIC_AT] != 2 or not self.kept or (entries == 1 and _PRODUCER_ID.unpack_from(records)[0] < 0):
+            return None
+        return self._producers.prepare(records, origin)
+
+    def appended(self, update: Update | None, end_offset: int, txn_index_path: str) -> None:
+        """The set was written; its aborted transactions go to the transaction index."""
+        if update is not None:
+            aborted = self._producers.apply(update)
+            if aborted:
+                append_aborted(txn_index_path, aborted)
+                self._unsynced.add(txn_index_path)
+        self._producers.end_offset = end_offset
+
+    def follow(self, batch: bytes | memoryview) -> list[AbortedBatch]:
+        """Take over a batch that recovery reads; returns its entries for the transaction index."""
+        return self._producers.follow(batch)
+
+    def recovered(self, end_offset: int) -> None:
+        """A segment was recovered up to an offset."""
+        self._producers.end_offset = max(self._producers.end_offset, end_offset)
+        self._snapshots.take()
+
+    def rolled(self, base_offset: int) -> None:
+        """A new segment begins at an offset."""
+        self._producers.end_offset = base_offset
+        self._snapshots.take()
+
+    def removed(self, base_offset: int) -> list[str]:
+        """A segment was removed. Its snapshot is renamed ``.deleted``; returns the path, if there is one."""
+        path = self._snapshots.rename_deleted(base_offset)
+        return [] if path is None else [path]
+
+    def replicated_to(self, high_watermark: int) -> None:
+        """The high watermark moved: finished transactions below it are stable."""
+        self._producers.replicated_to(high_watermark)
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """The log start offset moved."""
+        self._snapshots.on_log_start(log_start_offset)
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget the producers that expired; returns how many."""
+        return self._producers.remove_expired(now_ms)
+
+    def remove_stray_snapshots(self, segments: Sequence[LogSegment]) -> None:
+        """Delete the snapshots at which no segment starts, except the newest behind all segments."""
+        self._snapshots.remove_strays(segment.base_offset for segment in segments)
+
+    def clear(self, offset: int) -> None:
+        """The log was emptied and goes on at an offset."""
+        self._snapshots.clear(offset)
+
+    def flush(self) -> None:
+        """Wait until the transaction indexes are on disk."""
+        if self._unsynced:
+            sync_aborted(self._unsynced)
+            self._unsynced.clear()
+
+    def take_snapshot(self) -> None:
+        """Write a snapshot of the state as it is now, if it moved on since the last one."""
+        self._snapshots.take()
+
+    def rebuild(
+        self,
+        segments: Sequence[LogSegment],
+        log_start_offset: int,
+        end_offset: int,
+        now_ms: int,
+        *,
+        magic: int,
+        clean: bool = False,
+        bases: Sequence[int] | None = None,
+        count: int | None = None,
+    ) -> None:
+        """The state at an offset: from the newest snapshot and the batches behind it; see ``Snapshots.rebuild``.
+
+        Parameters
+        ----------
+        bases : sequence of int, optional
+            The base offsets of the segments, if the caller has them.
+        count : int, optional
+            How many of the oldest segments to look at; None is all.
+        """
+
+        def read(number: int, first: int, end: int) -> Iterator[memoryview]:
+            return _entries(segments[number], first, end)
+
+        if bases is None:
+            bases = [segment.base_offset for segment in segments]
+        self._snapshots.rebuild(
+            bases, log_start_offset, end_offset, now_ms, read, magic=magic, clean=clean, count=count
+        )
 
 
 def _entries(segment: LogSegment, first_offset: int, end_offset: int) -> Iterator[memoryview]:

@@ -153,7 +153,7 @@ class Proposals:
     def __getitem__(self, name: str) -> Mode:
         return self.modes[name]
 
-    def opened(self, now_ms: int) -> None:
+    def opened(self) -> None:
         """Start-up is done."""
         for mode in self.modes.values():
             mode.opened(self._log)
@@ -164,11 +164,11 @@ class Proposals:
             now_ms = mode.append_time(now_ms)
         return now_ms
 
-    def time_roll(self, now_ms: int, created_ms: int, limit_ms: int, message_timestamp_ms: int) -> str | bool | None:
-        """Why to roll by time, None for not; False where no mode decides and the shipped rule stands."""
-        return False if self._rolling is None else self._rolling.due(now_ms, created_ms, limit_ms)
+    def time_roll(self, reason: str | None, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why to roll by time; the shipped rule's reason if no mode decides."""
+        return reason if self._rolling is None else self._rolling.due(now_ms, created_ms, limit_ms)
 
-    def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int, now_ms: int) -> None:
+    def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int) -> None:
         """A set was written to the segment."""
         shallow = shallow_entries(records, first_offset, allow_negative=self._allow_negative)
         appended = Appended(base_offset, records, shallow)
@@ -180,8 +180,8 @@ class Proposals:
         for mode in self.modes.values():
             mode.rolled(self._log, closed_base, new_base)
 
-    def truncated(self, offset: int) -> None:
-        """Everything from the offset on is gone."""
+    def truncated(self) -> None:
+        """The log ends earlier."""
         for mode in self.modes.values():
             mode.truncated(self._log)
 

@@ -24,6 +24,8 @@ class Snapshots:
     ----------
     offsets : list of int, optional
         Those of another state of the same directory, which both keep up to date; None looks for them.
+    kept : bool
+        False writes no snapshots and looks for none.
 
     Attributes
     ----------
@@ -35,12 +37,20 @@ class Snapshots:
     Source: ProducerStateManager (3.9).
     """
 
-    def __init__(self, directory: str, expiration_ms: int = EXPIRATION_MS, offsets: list[int] | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        expiration_ms: int = EXPIRATION_MS,
+        offsets: list[int] | None = None,
+        *,
+        kept: bool = True,
+    ) -> None:
         self.directory = directory
+        self._kept = kept
         self.producers = Producers(expiration_ms)
         self.offsets: list[int] = [] if offsets is None else offsets
         self._last = 0
-        if offsets is None:
+        if offsets is None and kept:
             self.find()
 
     def find(self) -> None:
@@ -57,7 +67,7 @@ class Snapshots:
     def take(self) -> None:
         """Write a snapshot of the state at its offset, if that moved on since the last one."""
         offset = self.producers.end_offset
-        if offset <= self._last:
+        if offset <= self._last or not self._kept:
             return
         files.write_atomically(self.path(offset), snapshot_bytes(self.producers.in_table_order()))
         if offset not in self:

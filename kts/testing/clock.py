@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from kts.codec.encode import integer
 from kts.config import INT64_MAX
-from kts.log.log_base import wall_clock
+from kts.log.log import wall_clock
 from kts.segment.locks import new_in_children
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -33,8 +33,7 @@ from kts.config import LogConfig
 from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.log.deleting import Doomed
 from kts.log.directory import WholeDirectory
-from kts.log.log_base import wall_clock
-from kts.log.log_changing import Deleted
+from kts.log.log import Deleted, wall_clock
 from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS

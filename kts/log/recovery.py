@@ -1,8 +1,9 @@
-"""Start-up of a partition: what is half done is finished or removed, what may be damaged is recovered."""
+"""Start-up of a partition: finish or undo what a crash interrupted, and recover what it may have damaged."""
 
 from __future__ import annotations
 
 import os
+import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -11,65 +12,73 @@ import numpy as np
 
 from kts.config import LogConfig
 from kts.errors import CorruptIndexError, CorruptRecordError, InvalidOffsetError
-from kts.log import temporary
+from kts.log import rolling
 from kts.log.epochs import LEADER_EPOCH, LeaderEpochs, epochs_of
-from kts.log.opening import Loaded, open_segment
-from kts.log.producer_state import rebuild_producers
+from kts.log.producer_state import ProducerState
 from kts.segment import files
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
-from kts.segment.names import LEADER_EPOCHS, parse_file_name
+from kts.segment.names import LEADER_EPOCHS, FileName, parse_file_name
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
 from kts.segment.recovery import Recovered, Rules, rebuild, recover, tail_fault
 from kts.segment.shallow import Batches
-from kts.segment.snapshots import Snapshots, append_aborted, sync_aborted, truncate_aborted
+from kts.segment.snapshots import append_aborted, sync_aborted, truncate_aborted
 from kts.segment.transactions import AbortedTransaction, are_confirmed, read_txn_index
 
 MISSING = "the offset index is missing"
 ASIDE_BYTES = 2**20  # copied at a time
 
 
-def load(
-    path: str,
-    config: LogConfig,
-    *,
-    shipped: bool,
-    now_ms: int,
-    clean: bool,
-    log_start_offset: int,
-    recovery_point: int,
-    producer_expiration_ms: int = EXPIRATION_MS,
-    sealed: Mapping[int, Sealed] = MappingProxyType({}),
-) -> Loaded:
-    """Load a partition directory, in which nobody else writes.
+def open_segment(path: str, base_offset: int, config: LogConfig, shipped: bool, now_ms: int) -> LogSegment:
+    """Open a segment of a partition directory; create it if it has no files."""
+    jitter = rolling.jitter_ms(config, random.getrandbits(32) - 2**31) if config.segment_jitter_ms else 0
+    return LogSegment(path, base_offset, config, shipped=shipped, now_ms=now_ms, jitter_ms=jitter)
+
+
+class LogLoader:
+    """Loads a partition directory that nobody else writes to.
 
     Parameters
     ----------
     clean : bool
-        The last writer closed it: nothing needs recovery but what misses its index.
+        The last writer closed the partition: only segments without an index are recovered.
     log_start_offset, recovery_point : int
         From the checkpoints; 0 if there are none.
     sealed : mapping of base offset to Sealed
         What the indexes were when they were closed.
 
+    Attributes
+    ----------
+    segments : list of LogSegment
+        Oldest first, at least one after ``load``.
+    end_offset : int
+    epochs : LeaderEpochs
+    producers : ProducerState
+    recovered : list of Recovered
+        Everything that was cut, removed, set aside or rebuilt.
+    deletions : list of callables
+        Remove files that were renamed ``.deleted``.
+
     Notes
     -----
-    After a cut the segments behind it go, as in Kafka. As shipped they are renamed ``.deleted`` and removed; else
-    they are set aside under a name that brokers ignore, ``.aside-<ms>`` appended.
+    Segments behind a cut go, as in Kafka. As shipped they are renamed ``.deleted`` and removed later; else they are set
+    aside: ``.aside-<ms>`` is appended to their names, which brokers ignore.
 
     Source: Log.loadSegments (0.10.2), LogLoader (3.9).
     """
-    loader = _Loader(path, config, shipped, now_ms, clean, log_start_offset, recovery_point)
-    loader.producer_expiration_ms, loader.sealed = producer_expiration_ms, sealed
-    return loader.run()
-
-
-class _Loader:
-    producer_expiration_ms = EXPIRATION_MS
-    sealed: Mapping[int, Sealed]
 
     def __init__(
-        self, path: str, config: LogConfig, shipped: bool, now_ms: int, clean: bool, log_start: int, recovery: int
+        self,
+        path: str,
+        config: LogConfig,
+        *,
+        shipped: bool,
+        now_ms: int,
+        clean: bool,
+        log_start_offset: int,
+        recovery_point: int,
+        producer_expiration_ms: int = EXPIRATION_MS,
+        sealed: Mapping[int, Sealed] = MappingProxyType({}),
     ) -> None:
         self.path = path
         self.config = config
@@ -77,16 +86,23 @@ class _Loader:
         self.now_ms = now_ms
         self.clean = clean
         self.old = config.generation == "0.10.2"
-        self.loaded = Loaded(log_start_offset=0 if self.old and shipped else log_start, recovery_point=recovery)
-        self.segments = self.loaded.segments
-        self.missing: set[int] = set()
-        self.bases: list[int] = []  # of all segments that are found, ascending
-        self.snapshots: list[int] | None = None  # looked for once: there may be one for each segment
+        self.producer_expiration_ms = producer_expiration_ms
+        self.sealed = sealed
+        self.segments: list[LogSegment] = []
+        self.log_start_offset = 0 if self.old and shipped else log_start_offset
+        self.end_offset = 0
+        self.recovery_point = recovery_point
+        self.epochs: LeaderEpochs
+        self.producers: ProducerState
+        self.recovered: list[Recovered] = []
+        self.deletions: list[Callable[[], None]] = []
+        self._missing: set[int] = set()  # base offsets of segments without an offset index
+        self._bases: list[int] = []  # of all segments in the directory, ascending
+        self._snapshots: list[int] | None = None  # listed once: each segment may have a snapshot
 
-    def run(self) -> Loaded:
-        loaded = self.loaded
-        found = temporary.finish(self.path, self.config, shipped=self.shipped)
-        loaded.recovered += found
+    def load(self) -> None:
+        """Load the segments and recover what needs it."""
+        self._finish_interrupted()
         self._open_epochs()
         try:
             self._load_segments()
@@ -95,61 +111,113 @@ class _Loader:
             elif not self.shipped and self.segments:
                 self._check_tail(self.segments[-1])
         finally:
-            if loaded.epochs is not None:
-                loaded.epochs.write()  # once: there may be one for each segment
+            self.epochs.write()  # once: each segment may begin an epoch
         self._check_start()
         if not self.segments:
-            self.segments.append(self._segment(loaded.log_start_offset))
+            self.segments.append(self._segment(self.log_start_offset))
         active = self.segments[-1]
         active.load_as_active()
         self._repair()
         active.resize_indexes()
-        loaded.end_offset = active.next_offset()
-        if self.clean:
-            if loaded.recovery_point > loaded.end_offset and not self.shipped:
-                why = f"expected offsets up to {loaded.recovery_point}, the recovery point of a clean stop"
-                why = f"{why}, found the end {loaded.end_offset}: the end of the log is missing"
-                loaded.recovered.append(Recovered(active.path, active.size, 0, why, 0))
-            loaded.recovery_point = loaded.end_offset
-        elif not (self.old and self.shipped):
-            loaded.recovery_point = min(loaded.recovery_point, loaded.end_offset)
-        loaded.log_start_offset = max(loaded.log_start_offset, self.segments[0].base_offset)
+        self.end_offset = active.next_offset()
+        self._check_recovery_point(active)
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         if not self.old:
-            loaded.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
-            self._finish_state()
-        if loaded.recovered:
+            self.recovery_point = max(self.recovery_point, self.log_start_offset)
+            self._check_epochs()
+        self._load_producers()
+        if self.recovered:
             files.sync_directory(self.path)
-        return loaded
 
     def _segment(self, base_offset: int) -> LogSegment:
         return open_segment(self.path, base_offset, self.config, self.shipped, self.now_ms)
 
     def _open_epochs(self) -> None:
-        if self.old:
-            return
-        if self.config.magic < 2:
+        if self.config.magic < 2 and not self.old:
             files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
-        else:
-            self.loaded.epochs = LeaderEpochs(self.path)
+        self.epochs = LeaderEpochs(self.path, kept=self.config.magic == 2 and not self.old)
+
+    def _check_recovery_point(self, active: LogSegment) -> None:
+        if self.clean:
+            if self.recovery_point > self.end_offset and not self.shipped:
+                why = f"expected offsets up to {self.recovery_point}, the recovery point of a clean stop"
+                why = f"{why}, found the end {self.end_offset}: the end of the log is missing"
+                self.recovered.append(Recovered(active.path, active.size, 0, why, 0))
+            self.recovery_point = self.end_offset
+        elif not (self.old and self.shipped):
+            self.recovery_point = min(self.recovery_point, self.end_offset)
+
+    # --- files that a crash left halfway ----------------------------------------------------------
+
+    def _finish_interrupted(self) -> None:
+        """Remove ``.deleted`` and ``.cleaned`` files, and put ``.swap`` files in the place of the segments they cover.
+
+        Notes
+        -----
+        Source: Log.loadSegments (0.10.2), LogLoader.removeTempFilesAndCollectSwapFiles (3.9).
+        """
+        names = self._names()
+        cleaned = [name.base_offset for name in names.values() if name.transition == ".cleaned"]
+        for file, name in names.items():
+            late_swap = name.transition == ".swap" and not self.old and name.base_offset >= min(cleaned, default=2**63)
+            if name.transition in (".deleted", ".cleaned") or late_swap:
+                self._remove(file, f"left over: a file called {name.transition}")
+        swaps = {file: name for file, name in self._names().items() if name.transition == ".swap"}
+        logs = {file: name for file, name in swaps.items() if name.suffix == ".log"}
+        for file, name in swaps.items():
+            covered = any(log.base_offset == name.base_offset for log in logs.values())
+            if not covered or (self.old and name.suffix in (".index", ".timeindex")):
+                self._remove(file, "a swapped index that has to be rebuilt")
+        for file, name in logs.items():
+            self._swap(file, name)
+
+    def _swap(self, file: str, swap: FileName) -> None:
+        """Remove the segments that a swapped log covers, then give it its name."""
+        config = self.config
+        rules = Rules(config.index_interval_bytes, config.segment_index_bytes, config.generation, self.shipped)
+        with files.File(os.path.join(self.path, file)) as log:
+            end = rebuild(log, log.size(), swap.base_offset, rules).next_offset
+        for other, name in self._names().items():
+            if (
+                not name.transition
+                and not name.tier_id
+                and swap.base_offset <= name.base_offset < max(end, swap.base_offset + 1)
+            ):
+                self._remove(other, f"covered by {file}")
+        files.sync_directory(self.path)
+        for other, name in self._names().items():
+            if name.transition == ".swap" and name.base_offset == swap.base_offset:
+                source = os.path.join(self.path, other)
+                self.recovered.append(Recovered(source, 0, 0, "renamed: an interrupted swap is completed", 0))
+                files.rename(source, source.removesuffix(".swap"))
+
+    def _remove(self, file: str, why: str) -> None:
+        path = os.path.join(self.path, file)
+        size = files.size_of(path)
+        files.remove(path)
+        self.recovered.append(Recovered(path, 0, size, why, 0))
+
+    def _names(self) -> dict[str, FileName]:
+        names = {entry.name: parse_file_name(entry.name) for entry in files.list_directory(self.path)}
+        return {file: name for file, name in names.items() if name is not None}
 
     # --- segments ---------------------------------------------------------------------------------
 
     def _load_segments(self) -> None:
-        names = {entry.name: parse_file_name(entry.name) for entry in files.list_directory(self.path)}
         live = {
-            (name.base_offset, name.suffix) for name in names.values() if name and not (name.transition or name.tier_id)
+            (name.base_offset, name.suffix) for name in self._names().values() if not (name.transition or name.tier_id)
         }
-        bases = self.bases = sorted(base for base, suffix in live if suffix == ".log")
+        bases = self._bases = sorted(base for base, suffix in live if suffix == ".log")
         for base, suffix in sorted(live):
             orphan = suffix in (".index", ".timeindex") or (suffix == ".txnindex" and not self.old)
             if orphan and (base, ".log") not in live:
-                self._remove(os.path.join(self.path, f"{base:020d}{suffix}"), "index without a log")
+                self._remove(f"{base:020d}{suffix}", "index without a log")
         for base in bases:
             has_index, has_time_index = ((base, suffix) in live for suffix in (".index", ".timeindex"))
             later = not self.clean and base >= self._first_to_recover(bases)
             if later and not self.shipped:  # it is rebuilt in any case
                 if not has_index:
-                    self.missing.add(base)
+                    self._missing.add(base)
                 self.segments.append(self._segment(base))
                 continue
             lacking = not (has_index and has_time_index)
@@ -193,16 +261,12 @@ class _Loader:
                 continue
             done = segment.repair(segment.remade(), None if following is None else following.base_offset)
             if done is not None:
-                self.loaded.recovered.append(done)
+                self.recovered.append(done)
             elif segment is self.segments[-1]:  # times that are appended must not contradict what is wrong
                 segment.time_index.cut(0)
 
     def _first_to_recover(self, bases: list[int]) -> int:
-        return bases[max(bisect_right(bases, self.loaded.recovery_point) - 1, 0)]
-
-    def _remove(self, path: str, why: str) -> None:
-        self.loaded.recovered.append(Recovered(path, 0, files.size_of(path), why, 0))
-        files.remove(path)
+        return bases[max(bisect_right(bases, self.recovery_point) - 1, 0)]
 
     def _why_rebuild(self, segment: LogSegment, has_index: bool, has_time_index: bool) -> str | None:
         if not has_index:
@@ -235,10 +299,10 @@ class _Loader:
 
     def _recover(self) -> None:
         bases = [segment.base_offset for segment in self.segments]
-        if self.loaded.epochs is not None and bases and not self.shipped:
-            # The batches tell them again. Else recovering twice would not be the same as once: an epoch that began
-            # behind the end is known by the first time only.
-            self.loaded.epochs.truncate_from_end(self._first_to_recover(bases) + 1)
+        if bases and not self.shipped:
+            # The batches tell them again. Else a second recovery would differ from the first: only the first would
+            # know an epoch that began behind the end.
+            self.epochs.truncate_from_end(self._first_to_recover(bases) + 1)
         for number, segment in enumerate(list(self.segments)):
             if segment.base_offset < self._first_to_recover(bases):
                 continue
@@ -247,9 +311,9 @@ class _Loader:
                 """Before the cut: a stop in between leaves the cut to be found, and no hole."""
                 later = self.segments[number + 1 :]
                 del self.segments[number + 1 :]
-                self.take_out(later, f"behind a cut of segment {segment.base_offset}")
+                self._take_out(later, f"behind a cut of segment {segment.base_offset}")
 
-            why = MISSING if segment.base_offset in self.missing else None
+            why = MISSING if segment.base_offset in self._missing else None
             if self._recover_segment(segment, why, drop_later):
                 return
 
@@ -272,14 +336,15 @@ class _Loader:
         def keep(position: int) -> None:
             aside.extend(self._keep_aside(segment, position))
 
-        state = None if self.old else self._state_at(segment)
+        state = self._producers_at(segment)
         aborted: list[AbortedBatch] = []
-        if state is not None:
+        if state.kept:
             truncate_aborted(segment.txn_index_path, 0)
 
         def visit(batches: Batches) -> None:
-            if state is not None and len(batches):
-                aborted.extend(self._follow(state, batches))
+            if state.kept and len(batches):
+                self._follow_epochs(batches)
+                aborted.extend(self._follow_producers(state, batches))
 
         size = segment.size
         try:
@@ -293,20 +358,18 @@ class _Loader:
                 keep(0)
             segment.truncate_to(segment.base_offset, self.now_ms)
             done = Recovered(segment.path, 0, size, str(error), 0)
-        if state is not None and not (aborted or self.shipped):
-            files.remove(segment.txn_index_path, missing_ok=True)
         if aborted:
             append_aborted(segment.txn_index_path, aborted)
             sync_aborted([segment.txn_index_path])
+        elif state.kept and not self.shipped:
+            files.remove(segment.txn_index_path, missing_ok=True)
         segment.flush()
-        if state is not None:
-            state.producers.end_offset = max(state.producers.end_offset, segment.next_offset())
-            state.take()
-        segment.rest()  # however many are recovered, no descriptor stays
+        state.recovered(segment.next_offset())
+        segment.rest()  # so that descriptors do not add up
         if done.bytes_cut:
-            self.loaded.recovered.append(done._replace(aside=aside[0]) if aside else done)
+            self.recovered.append(done._replace(aside=aside[0]) if aside else done)
         elif why is not None:
-            self.loaded.recovered.append(Recovered(segment.path, 0, 0, f"{why}: indexes rebuilt", done.batches))
+            self.recovered.append(Recovered(segment.path, 0, 0, f"{why}: indexes rebuilt", done.batches))
         return done.bytes_cut > 0
 
     def _keep_aside(self, segment: LogSegment, position: int) -> list[str]:
@@ -324,37 +387,40 @@ class _Loader:
         files.sync_directory(self.path)
         return [path]
 
-    def _state_at(self, segment: LogSegment) -> Snapshots:
+    def _producers_at(self, segment: LogSegment) -> ProducerState:
         """Producer state where a segment begins."""
-        state = Snapshots(self.path, self.producer_expiration_ms, self.snapshots)
-        self.snapshots = state.offsets
-        base, start, magic = segment.base_offset, self.loaded.log_start_offset, self.config.magic
-        before = bisect_left(self.bases, base)
-        rebuild_producers(state, self.segments, start, base, self.now_ms, magic=magic, bases=self.bases, count=before)
+        state = self._new_producers(self._snapshots)
+        self._snapshots = state.snapshots
+        base, start, magic = segment.base_offset, self.log_start_offset, self.config.magic
+        before = bisect_left(self._bases, base)
+        state.rebuild(self.segments, start, base, self.now_ms, magic=magic, bases=self._bases, count=before)
         return state
 
-    def _follow(self, state: Snapshots, batches: Batches) -> list[AbortedBatch]:
+    def _new_producers(self, snapshots: list[int] | None = None) -> ProducerState:
+        return ProducerState(self.path, self.producer_expiration_ms, kept=not self.old, snapshots=snapshots)
+
+    def _follow_epochs(self, batches: Batches) -> None:
+        """Begin the epochs that some batches show."""
         magics, epochs = batches.column("magic"), batches.column("partitionLeaderEpoch")
-        if self.loaded.epochs is not None:
-            newer = (magics == 2) & (
-                epochs > np.maximum.accumulate(np.concatenate(([self.loaded.epochs.latest], epochs[:-1])))
-            )
-            bases = batches.column("baseOffset")
-            for row in np.flatnonzero(newer).tolist():
-                self.loaded.epochs.begin(int(epochs[row]), int(bases[row]))
+        known = np.maximum.accumulate(np.concatenate(([self.epochs.latest], epochs[:-1])))
+        bases = batches.column("baseOffset")
+        for row in np.flatnonzero((magics == 2) & (epochs > known)).tolist():
+            self.epochs.begin(int(epochs[row]), int(bases[row]))
+
+    def _follow_producers(self, state: ProducerState, batches: Batches) -> list[AbortedBatch]:
         aborted: list[AbortedBatch] = []
         for row in np.flatnonzero(batches.column("producerId") >= 0).tolist():
-            aborted += state.producers.follow(batches.entry(row))
+            aborted += state.follow(batches.entry(row))
         return aborted
 
-    def take_out(self, segments: list[LogSegment], why: str) -> None:
+    def _take_out(self, segments: list[LogSegment], why: str) -> None:
         """Remove segments, newest first, so that no crash leaves a hole."""
         suffix = ".deleted" if self.shipped else self._suffix_aside()
         for segment in reversed(segments):
-            self.loaded.recovered.append(Recovered(segment.path, 0, segment.size, why, 0))
+            self.recovered.append(Recovered(segment.path, 0, segment.size, why, 0))
             segment.change_file_suffixes("", suffix)
             if self.shipped:
-                self.loaded.doomed.append(segment.delete)
+                self.deletions.append(segment.delete)
             files.sync_directory(self.path)
 
     def _suffix_aside(self) -> str:
@@ -366,34 +432,44 @@ class _Loader:
         return f".aside-{now_ms}"
 
     def _check_start(self) -> None:
-        start = self.loaded.log_start_offset
+        start = self.log_start_offset
         if not self.segments or self.segments[-1].next_offset() >= start:
             return
         if self.clean and not self.shipped:  # a stop wrote the log before it wrote the offset
             end, first = self.segments[-1].next_offset(), self.segments[0].base_offset
             why = f"the log start offset {start} lies behind the log's end {end}: taken for {first}"
-            self.loaded.recovered.append(Recovered(self.segments[0].path, 0, 0, why, 0))
-            self.loaded.log_start_offset = first
+            self.recovered.append(Recovered(self.segments[0].path, 0, 0, why, 0))
+            self.log_start_offset = first
             return
-        self.take_out(self.segments, f"ends below the log start offset {start}")
+        self._take_out(self.segments, f"ends below the log start offset {start}")
         self.segments.clear()
-        if self.loaded.epochs is not None:
-            self.loaded.epochs.clear()
-        Snapshots(self.path, self.producer_expiration_ms).clear(start)
+        self.epochs.clear()
+        self._new_producers().clear(start)
 
-    def _check_epochs(self, epochs: LeaderEpochs) -> None:
-        """Take the leader epochs from the batches, where the file contradicts them."""
-        known = [entry for entry in epochs.entries if entry[1] < self.loaded.end_offset]
-        if self.segments[-1].base_offset == self.loaded.end_offset and len(self.segments) == 1:
+    # --- leader epochs and producers --------------------------------------------------------------
+
+    def _check_epochs(self) -> None:
+        """Drop the epochs outside of the log, after the batches had their say."""
+        if not self.shipped and self.epochs.kept:
+            self._confirm_epochs()
+        # Kafka forgets the epoch of a log that is empty at its second start.
+        self.epochs.truncate_from_end(self.end_offset + (not self.shipped))
+        self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _confirm_epochs(self) -> None:
+        """Read the leader epochs from the batches if the file contradicts them."""
+        epochs = self.epochs
+        known = [entry for entry in epochs.entries if entry[1] < self.end_offset]
+        if self.segments[-1].base_offset == self.end_offset and len(self.segments) == 1:
             return
         if epochs.is_malformed or not all(
-            self._is_start(*entry, *(known[number + 1 :] or [(0, self.loaded.end_offset)])[0][1:])
+            self._is_start(*entry, *(known[number + 1 :] or [(0, self.end_offset)])[0][1:])
             for number, entry in enumerate(known)
         ):
-            found = epochs_of(self.segments, self.loaded.log_start_offset)
-            behind = [entry for entry in epochs.entries if entry[1] >= self.loaded.end_offset]
+            found = epochs_of(self.segments, self.log_start_offset)
+            behind = [entry for entry in epochs.entries if entry[1] >= self.end_offset]
             why = f"its epochs are not those of the batches: {epochs.entries} became {found}"
-            self.loaded.recovered.append(Recovered(epochs.path, 0, 0, why, 0))
+            self.recovered.append(Recovered(epochs.path, 0, 0, why, 0))
             epochs.replace(found + [one for one in behind if not found or one[0] > found[-1][0]])
 
     def _is_start(self, epoch: int, start: int, end: int) -> bool:
@@ -404,8 +480,8 @@ class _Loader:
         found = self._epoch_at(start)
         if found is not None and found[0] < end and found[1] not in (-1, epoch):
             return False
-        is_first = self.loaded.epochs is not None and self.loaded.epochs.entries[0][0] == epoch
-        before = self._epoch_at(start - 1) if start > self.loaded.log_start_offset else None
+        is_first = self.epochs.entries[0][0] == epoch
+        before = self._epoch_at(start - 1) if start > self.log_start_offset else None
         return before is None or before[0] >= start or before[1] < epoch + is_first
 
     def _epoch_at(self, offset: int) -> tuple[int, int] | None:
@@ -421,17 +497,8 @@ class _Loader:
                 return (base, epoch) if found.magic == 2 else None
         return None
 
-    def _finish_state(self) -> None:
-        loaded = self.loaded
-        if loaded.epochs is not None:
-            if not self.shipped:
-                self._check_epochs(loaded.epochs)
-            # Kafka forgets the epoch of a log that is empty at its second start.
-            loaded.epochs.truncate_from_end(loaded.end_offset + (not self.shipped))
-            loaded.epochs.truncate_from_start(loaded.log_start_offset)
-        loaded.snapshots = Snapshots(self.path, self.producer_expiration_ms)
-        loaded.snapshots.remove_strays(segment.base_offset for segment in self.segments)
-        start, magic = loaded.log_start_offset, self.config.magic
-        rebuild_producers(
-            loaded.snapshots, self.segments, start, loaded.end_offset, self.now_ms, magic=magic, clean=self.clean
-        )
+    def _load_producers(self) -> None:
+        self.producers = self._new_producers()
+        self.producers.remove_stray_snapshots(self.segments)
+        start, magic = self.log_start_offset, self.config.magic
+        self.producers.rebuild(self.segments, start, self.end_offset, self.now_ms, magic=magic, clean=self.clean)
