@@ -26,7 +26,7 @@ from kts.segment.segment import Segment, at, int64
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kts.dataset.partition import PartitionLog
+    from kts.segment.partition import Partition
 
 S = TypeVar("S")
 FIRST_BYTES = 2**13  # most searches end within an index interval (4096 bytes); doubled from slice to slice
@@ -99,7 +99,7 @@ def check_timestamp(value: object, name: str) -> int:
 
 
 def offset_for_timestamp(
-    log: PartitionLog,
+    log: Partition,
     t_ms: int,
     *,
     shipped_search: bool = False,
@@ -113,7 +113,7 @@ def offset_for_timestamp(
     return continuing_search(log, target, skip_damage, verify_crc).answer
 
 
-def explain_offset_for_timestamp(log: PartitionLog, t_ms: int) -> Explanation:
+def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
     """See ``PartitionLog.explain_offset_for_timestamp``. Reads everything behind the answer."""
     target = check_timestamp(t_ms, "t_ms")
     story = continuing_search(log, target)
@@ -133,9 +133,7 @@ def explain_offset_for_timestamp(log: PartitionLog, t_ms: int) -> Explanation:
     return replace(story, later_older_records=count, examples=tuple(examples))
 
 
-def continuing_search(
-    log: PartitionLog, target: int, skip_damage: bool = False, verify_crc: bool = True
-) -> Explanation:
+def continuing_search(log: Partition, target: int, skip_damage: bool = False, verify_crc: bool = True) -> Explanation:
     """KIP-33's search: from the oldest segment on, until a record at or after the target is found."""
     story, skipped = Explanation(target), 0
     segments = log.segments
@@ -243,7 +241,7 @@ def first_reaching(segments: Sequence[S], largest_ms: Callable[[S], int], target
     return next((segment for segment in segments if largest_ms(segment) >= target), None)
 
 
-def one_segment_search(log: PartitionLog, target: int) -> Explanation:
+def one_segment_search(log: Partition, target: int) -> Explanation:
     """A broker's search over its closed directory: the first record at or after the target in one segment alone."""
     segments = log.segments
     found = first_reaching(segments, lambda segment: largest_ms(segment, segment is segments[-1])[0], target)
@@ -279,7 +277,7 @@ def max_so_far(segment: Segment, active: bool) -> int:
 # --- the greatest timestamp -----------------------------------------------------------------------
 
 
-def max_timestamp(log: PartitionLog) -> TimestampOffset | None:
+def max_timestamp(log: Partition) -> TimestampOffset | None:
     """See ``PartitionLog.max_timestamp``."""
     segments = log.segments
     log_start = log.log_start_offset

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kts.dataset.partition import PartitionLog
+    from kts.segment.partition import Partition
 
 TXN_ENTRY = struct.Struct(">hqqqq")
 SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -186,7 +186,7 @@ def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int,
     return list(SNAPSHOT_ENTRY.iter_unpack(body))
 
 
-def snapshot_paths(log: PartitionLog) -> list[tuple[int, str]]:
+def snapshot_paths(log: Partition) -> list[tuple[int, str]]:
     """(offset, path) of the live producer snapshots, newest first."""
     if log.lone:
         return []
@@ -310,7 +310,7 @@ def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker
     return marker_at(segment, position, size, producer_id)
 
 
-def last_stable_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
+def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
     """First offset of the earliest open transaction, else the log end offset.
 
     Notes
@@ -338,7 +338,7 @@ def last_stable_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
     return min([end, *still_open.values()])
 
 
-def log_end_offset(log: PartitionLog, *, skip_damage: bool = False) -> int:
+def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
     """The offset after the last whole batch of the last segment; its base offset if there is none."""
     import pyarrow.compute as pc
 
