@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kts.broker.aborted import aborted_transactions
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.epochs import UNDEFINED, check_leader_epoch, end_offset_for_epoch
+from kts.broker.epochs import check_leader_epoch
 from kts.broker.turns import Turns
 from kts.errors import KtsError, LogClosedError, LogStorageError, OffsetOutOfRangeError
+from kts.log.epochs import UNDEFINED, end_offset_for
 from kts.segment.files import NO_DESCRIPTOR, FileRange
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _diverging(log: Log, offset: int, last_epoch: int) -> tuple[int, int] | None
     -----
     Source: Partition.readRecords (3.9), KIP-595.
     """
-    epoch, end = end_offset_for_epoch(log, last_epoch)
+    epoch, end = end_offset_for(log.leader_epochs, last_epoch, log.log_end_offset)
     if UNDEFINED in (epoch, end):
         message = f"expected a known epoch as the last fetched one, found {last_epoch}"
         raise OffsetOutOfRangeError(message, offset=offset)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.epochs import check_leader_epoch, epoch_of
+from kts.broker.epochs import check_leader_epoch
 from kts.errors import UnsupportedForMessageFormatError
+from kts.log.epochs import epoch_for
 from kts.model import EARLIEST, LATEST, MAX_TIMESTAMP, NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def find(partition: Partition, asked: Asked, current_leader_epoch: int = -1, *, 
         raise UnsupportedForMessageFormatError("a search by timestamp needs format 0.10.0 or later, found magic 0")
     if target in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return Found(NO_TIMESTAMP, start, epoch_of(log, start))
+        return Found(NO_TIMESTAMP, start, epoch_for(log.leader_epochs, start))
     if target in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return Found()  # no tier: as Kafka without one
     if target == MAX_TIMESTAMP:
@@ -104,7 +105,7 @@ def find(partition: Partition, asked: Asked, current_leader_epoch: int = -1, *, 
     # 0.10.2 lets an offset pass that is the high watermark
     if found is None or found.offset >= end + (log.generation == "0.10.2"):
         return Found()
-    return Found(found.timestamp_ms, found.offset, epoch_of(log, found.offset))
+    return Found(found.timestamp_ms, found.offset, epoch_for(log.leader_epochs, found.offset))
 
 
 def offsets_before(log: Log, time_ms: int, count: int, now_ms: int, consumer: bool) -> list[int]:

@@ -17,7 +17,7 @@ from .times import UNITS, parse_length, resolve, show_length, show_time
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
-    from kts.log.retention import Outlook, Policy
+    from kts.log.policies import Outlook, RetentionPolicy
 
 DEFAULT_MS = "7d"
 EPILOG = """\b
@@ -81,7 +81,7 @@ def command(
 ) -> int:
     """Say for each segment whether retention takes it now, from when on, and what keeps it."""
     from kts.config import LogConfig
-    from kts.log.retention import Policy
+    from kts.log.policies import RetentionPolicy
     from kts.segment.rereading import settled
 
     now_ms = resolve(now, "--now", unit, None)
@@ -92,7 +92,7 @@ def command(
         config = LogConfig.of({"retention.ms": retention_ms, **settings}, generation=generation)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    policy = Policy(config.retention_ms, config.retention_bytes, config.deletes, generation)
+    policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
         raise click.UsageError(f"--log-start-offset is of one partition, found {len(logs)}")
@@ -119,20 +119,19 @@ def command(
 
 
 def partition_rows(
-    log: PartitionLog, policy: Policy, now_ms: int, log_start_offset: int | None
+    log: PartitionLog, policy: RetentionPolicy, now_ms: int, log_start_offset: int | None
 ) -> list[dict[str, Any]]:
     """The segments of a partition for ``--json``."""
-    from kts.log import retention
-    from kts.log.retention import facts_of
+    from kts.log import policies
 
     log = log.listed()
-    facts = facts_of(log)
+    facts = policies.facts_of(log)
     if log_start_offset is not None:
         facts = facts._replace(log_start_offset=max(log_start_offset, facts.log_start_offset))
     paths = [segment.path for segment in log.segments]
-    told = retention.outlook(facts, policy, now_ms)
+    told = policies.outlook(facts, policy, now_ms)
     return [
-        row_of(log, paths[number], one, now_ms, None if one.rule else retention.bytes_missing(facts, policy, number))
+        row_of(log, paths[number], one, now_ms, None if one.rule else policies.bytes_missing(facts, policy, number))
         for number, one in enumerate(told)
     ]
 

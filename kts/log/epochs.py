@@ -1,4 +1,6 @@
-"""Which leader epoch began at which offset, as ``leader-epoch-checkpoint`` has it."""
+"""Leader epochs: which began at which offset, as ``leader-epoch-checkpoint`` keeps it, and where one ended (KIP-101).
+
+Epochs are (epoch, start offset), oldest first."""
 
 from __future__ import annotations
 
@@ -16,13 +18,14 @@ from kts.segment.shallow import Slices
 if TYPE_CHECKING:
     from kts.segment.segment_reading import SegmentReading
 
+UNDEFINED = -1
 LEADER_EPOCH = struct.Struct(">qii")  # base offset, size, leader epoch
 MAGIC_AT = 16
 _EPOCH_END = 17
 
 
 class LeaderEpochs:
-    """The epochs of a log and the offset each began at; every change is written to the file.
+    """The epochs of a log. Every change is written to the file.
 
     Parameters
     ----------
@@ -56,23 +59,23 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 if none is known."""
+        """The newest epoch, -1 if there is none."""
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch began at an offset; entries that contradict it go."""
+        """Note that an epoch began at an offset. Entries that contradict it are dropped."""
         entries = _with(self.entries, epoch, start_offset) if epoch >= 0 else None
         if entries is not None:
             self._write(entries)
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """A leader of a new epoch starts at an offset; the file follows with its first batch or the close."""
+        """Note that a leader starts at an offset. The file follows with its first batch, or when the log closes."""
         entries = _with(self.entries, epoch, start_offset) if epoch >= 0 else None
         if entries is not None and self.kept:
             self.entries, self.unwritten = entries, True
 
     def write(self) -> None:
-        """Have the file say what is known."""
+        """Bring the file up to date."""
         if self.unwritten:
             self._write(self.entries)
 
@@ -98,23 +101,23 @@ class LeaderEpochs:
             position += 12 + size
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that began at or behind an offset."""
+        """Drop the epochs that began at or behind an offset."""
         kept = [entry for entry in self.entries if entry[1] < end_offset]
         if end_offset >= 0 and len(kept) != len(self.entries):
             self._write(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins at an offset now: the epoch it lies in begins there, and those before it go."""
+        """The log begins at an offset now: drop the epochs before the one it lies in, which begins there."""
         gone = [entry for entry in self.entries if entry[1] <= start_offset]
         if gone and (len(gone) > 1 or gone[-1][1] != start_offset):
             self._write([(gone[-1][0], start_offset), *self.entries[len(gone) :]])
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
-        """Know these, and no others."""
+        """Have these entries in place of the others."""
         self._write(entries)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all epochs."""
         if self.entries:
             self._write([])
 
@@ -125,10 +128,31 @@ class LeaderEpochs:
         self.entries, self.unwritten = entries, False
 
 
-def epochs_of(segments: Sequence[SegmentReading], log_start_offset: int) -> list[tuple[int, int]]:
-    """The epochs of the batches of some segments, each with the offset where it begins.
+def end_offset_for(epochs: Sequence[tuple[int, int]], epoch: int, log_end_offset: int) -> tuple[int, int]:
+    """The largest epoch up to one that is asked for, and the offset where it ended; (-1, -1) if that is unknown.
 
-    No CRC covers an epoch: one that later batches contradict is theirs.
+    Notes
+    -----
+    An epoch before all known ones is answered with itself and the start of the first: the log was cut there, and a
+    follower goes on from it. Source: LeaderEpochFileCache.endOffsetFor (3.9).
+    """
+    if epoch == UNDEFINED or not epochs or epoch > epochs[-1][0]:
+        return UNDEFINED, UNDEFINED
+    if epoch == epochs[-1][0]:
+        return epoch, log_end_offset
+    later = next(number for number, (one, _) in enumerate(epochs) if one > epoch)
+    return epochs[later - 1][0] if later else epoch, epochs[later][1]
+
+
+def epoch_for(epochs: Sequence[tuple[int, int]], offset: int) -> int:
+    """The epoch of the leader that wrote an offset, -1 if that is unknown. Source: LeaderEpochFileCache (3.9)."""
+    return next((epoch for epoch, start in reversed(epochs) if start <= offset), UNDEFINED)
+
+
+def epochs_of(segments: Sequence[SegmentReading], log_start_offset: int) -> list[tuple[int, int]]:
+    """The epochs that the batches of some segments show.
+
+    No CRC covers an epoch in a batch: if later batches contradict it, theirs counts.
     """
     pairs = []
     for segment in segments:
@@ -148,7 +172,7 @@ def epochs_of(segments: Sequence[SegmentReading], log_start_offset: int) -> list
 
 
 def _with(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]] | None:
-    """The entries and a new one without those that contradict it; None if it says nothing new."""
+    """The entries with a new one, without those that contradict it; None if it adds nothing."""
     if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
         return None
     kept = list(entries)

@@ -29,14 +29,14 @@ from kts.errors import (
     RecordBatchTooLargeError,
     UnsupportedVersionError,
 )
-from kts.log import arguments, retention, rolling, view
-from kts.log.deleting import Doomed
+from kts.log import arguments, policies, view
+from kts.log.deletions import DeletionQueue
 from kts.log.directory import RECOVERY_POINTS, LogDirectory
 from kts.log.epochs import LeaderEpochs
 from kts.log.listeners import Listener
-from kts.log.readers import Readers
+from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
+from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
-from kts.log.retention import LogFacts, Policy, SegmentFacts
 from kts.log.view import Fetched, Sliced, View
 from kts.model import TimestampOffset
 from kts.segment import checkpoints, files, search
@@ -166,9 +166,9 @@ class Log:
         self._clock = wall_clock if clock is None else arguments.clock(clock)
         self._failure: str | None = None
         self._lock: threading.RLock
-        self._readers: Readers
-        new_in_children(self, _lock=threading.RLock, _readers=Readers)
-        self._deletions = Doomed()
+        self._readers: ReadersWriterLock
+        new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock)
+        self._deletions = DeletionQueue()
         self._doubted: list[LogSegment] = []  # whose indexes must be rebuilt
         self._proposals: Proposals | None = None
         self._listeners: list[Listener] = []
@@ -500,7 +500,7 @@ class Log:
             raise InvalidOffsetError(f"expected offsets below 2^63-1, found a set that begins at {self._end}")
         segment = self._view.segments[-1]
         limit_ms = config.max_segment_ms - segment.jitter_ms
-        why = rolling.reason(
+        why = policies.roll_reason(
             segment.size,
             min(size, config.segment_bytes),
             config.segment_bytes,
@@ -517,7 +517,7 @@ class Log:
         elif why is not None:
             if self.generation == "0.10.2":
                 roll_offset = -1
-            segment = self._roll(rolling.new_base_offset(roll_offset, last_offset, self._end), now_ms)
+            segment = self._roll(policies.new_base_offset(roll_offset, last_offset, self._end), now_ms)
         self._epochs.follow(records, leader_epoch)
         update = self._producers.prepare(records, done.entries, origin)
         if isinstance(update, Sent):
@@ -565,7 +565,7 @@ class Log:
         with self._close_if_in_doubt():
             for suffix in SUFFIXES:
                 files.remove(f"{self.path}/{base_offset:020d}{suffix}", missing_ok=True)
-            with self._readers.alone():
+            with self._readers.excluded():
                 active.on_become_inactive_segment()
             active.flush()  # the closing entry needs it even if all records were flushed before
             active.seal()
@@ -591,7 +591,7 @@ class Log:
             raise KtsError(
                 f"expected to roll behind offset {active.base_offset}, found {base_offset}", path=active.path
             )
-        with self._close_if_in_doubt(), self._readers.alone():
+        with self._close_if_in_doubt(), self._readers.excluded():
             if refused:  # 0.10.2 goes on with indexes of size 0, and refuses every append until a restart
                 active.on_become_inactive_segment()
                 active.rest()
@@ -618,11 +618,11 @@ class Log:
             self._check_open()
             now = self._clock()
             config = self.config
-            policy = Policy(config.retention_ms, config.retention_bytes, config.deletes, self.generation)
+            policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, self.generation)
             gone: list[Deleted] = []
-            for rule in retention.rules(policy):
+            for rule in policies.retention_rules(policy):
                 facts = self._facts()
-                count = retention.deletable(rule, facts, policy, now)
+                count = policies.deletable(rule, facts, policy, now)
                 if count == 0:
                     continue
                 segments = self._view.segments[:count]
@@ -668,7 +668,7 @@ class Log:
     def _rename_deleted(self, segments: Sequence[LogSegment], now_ms: int) -> None:
         delay = self.config.file_delete_delay_ms
         for segment in segments:
-            with self._readers.alone():
+            with self._readers.excluded():
                 segment.change_file_suffixes("", ".deleted")
                 segment.abandon()
             self._deletions.add(now_ms, delay, segment.delete)
@@ -679,7 +679,7 @@ class Log:
 
     def _delete_due(self, now_ms: int) -> None:
         if self._deletions.is_due(now_ms):
-            with self._close_if_in_doubt(), self._readers.alone():
+            with self._close_if_in_doubt(), self._readers.excluded():
                 self._deletions.sweep(now_ms)
 
     # --- truncation -------------------------------------------------------------------------------
@@ -703,7 +703,7 @@ class Log:
                 self.truncate_fully_and_start_at(offset)
                 return True
             now = self._clock()
-            with self._close_if_in_doubt(), self._readers.alone():
+            with self._close_if_in_doubt(), self._readers.excluded():
                 self._lower_recovery_point(offset)
                 later = [segment for segment in self._view.segments if segment.base_offset > offset]
                 self._remove(later[::-1], now)
@@ -727,7 +727,7 @@ class Log:
         with self._lock:
             self._check_open()
             now = self._clock()
-            with self._close_if_in_doubt(), self._readers.alone():
+            with self._close_if_in_doubt(), self._readers.excluded():
                 self._lower_recovery_point(offset)
                 gone = self._view.segments
                 self._rename_deleted(gone[::-1], now)
@@ -915,7 +915,7 @@ class Log:
                 found = f"found {new.segment_index_bytes}"
                 raise ValueError(f"segment.index.bytes: expected at least {TimeIndexFile.entry_bytes}, {found}")
             if (new.generation, new.allow_negative_timestamps) != (old.generation, old.allow_negative_timestamps):
-                with self._close_if_in_doubt(), self._readers.alone():
+                with self._close_if_in_doubt(), self._readers.excluded():
                     self._load_again(new)
                 return
             if (new.magic < 2) != (old.magic < 2) and new.generation != "0.10.2":
@@ -958,7 +958,7 @@ class Log:
             if self.closed or self._process != os.getpid() or segment not in segments:
                 return
             following = next((one.base_offset for one in segments if one.base_offset > segment.base_offset), None)
-            with self._close_if_in_doubt(), self._readers.alone():
+            with self._close_if_in_doubt(), self._readers.excluded():
                 try:
                     done = segment.repair(remade, following)
                 except LogStorageError:  # a full disk, for example: answers still do without the indexes
@@ -1037,7 +1037,7 @@ class Log:
         with self._lock:
             if self.closed:
                 return
-            with self._close_if_in_doubt(), self._readers.alone():
+            with self._close_if_in_doubt(), self._readers.excluded():
                 self._write_all()
                 for listener in self._listeners:
                     listener.closed()
@@ -1066,7 +1066,7 @@ class Log:
             if self.closed or self._process != os.getpid():
                 return
             self.closed = True
-            with self._readers.alone():
+            with self._readers.excluded():
                 for segment in self._view.segments:
                     with suppress(LogStorageError):
                         segment.abandon()

@@ -12,8 +12,8 @@ import numpy as np
 
 from kts.config import LogConfig
 from kts.errors import CorruptIndexError, CorruptRecordError, InvalidOffsetError
-from kts.log import rolling
 from kts.log.epochs import LEADER_EPOCH, LeaderEpochs, epochs_of
+from kts.log.policies import roll_jitter_ms
 from kts.log.producer_state import ProducerState
 from kts.segment import files
 from kts.segment.index_checksums import Sealed
@@ -31,7 +31,7 @@ ASIDE_BYTES = 2**20  # copied at a time
 
 def open_segment(path: str, base_offset: int, config: LogConfig, shipped: bool, now_ms: int) -> LogSegment:
     """Open a segment of a partition directory; create it if it has no files."""
-    jitter = rolling.jitter_ms(config, random.getrandbits(32) - 2**31) if config.segment_jitter_ms else 0
+    jitter = roll_jitter_ms(config, random.getrandbits(32) - 2**31) if config.segment_jitter_ms else 0
     return LogSegment(path, base_offset, config, shipped=shipped, now_ms=now_ms, jitter_ms=jitter)
 
 

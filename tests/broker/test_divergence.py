@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import kts
-from kts.broker.following.divergence import Truncation, end_of_epoch, first_difference, record_from, truncation
+from kts.broker.following.divergence import Truncation, first_difference, record_from, truncation
+from kts.log.epochs import end_offset_for
 
 EPOCHS = [(1, 10), (3, 20), (6, 30)]
 END = 40
@@ -21,7 +22,7 @@ Log = list[tuple[int, int]]  # at each offset the leader epoch, and a number tha
     [(0, (0, 10)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (5, (3, 30)), (6, (6, END)), (7, (-1, -1))],
 )
 def test_an_epoch_ends_where_the_next_one_begins(epoch: int, expected: tuple[int, int]) -> None:
-    assert end_of_epoch(EPOCHS, epoch, END) == expected
+    assert end_offset_for(EPOCHS, epoch, END) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def follow(copy: Log, leader: Log, its_epochs: list[tuple[int, int]]) -> int:
         questions += 1
         known = epochs(copy)
         asked = known[-1][0]
-        cut = truncation(known, asked, *end_of_epoch(its_epochs, asked, len(leader)), len(copy))
+        cut = truncation(known, asked, *end_offset_for(its_epochs, asked, len(leader)), len(copy))
         assert cut is not None
         del copy[cut.offset :]
         if cut.completed:

@@ -11,8 +11,7 @@ from cli_runs import lines, run
 from support import golden
 
 import kts
-from kts.log import retention
-from kts.log.retention import facts_of
+from kts.log import policies
 
 NOW = "2026-09-20"
 WEEK = 7 * 86_400_000
@@ -66,7 +65,7 @@ def test_what_is_said_is_what_a_log_does(tmp_path: Path) -> None:
     directory = scenario.partition_dir("segments-none-0")
     with kts.open(directory) as reader:
         assert isinstance(reader, kts.PartitionLog)
-        facts = facts_of(reader)
+        facts = policies.facts_of(reader)
     middle = facts.segments[len(facts.segments) // 2].largest_timestamp_ms
     for settings in ({"retention.ms": 1000}, {"retention.ms": -1, "retention.bytes": 9000}):
         options = [text for key, value in settings.items() for text in (f"--{key.replace('.', '-')}", value)]
@@ -129,9 +128,9 @@ def test_a_damaged_partition_is_left_out_and_the_exit_code_says_so(tmp_path: Pat
 
 
 def test_time_rules_are_those_of_the_library() -> None:
-    policy = retention.Policy(WEEK)
+    policy = policies.RetentionPolicy(WEEK)
     with kts.open(golden("demo", "orders").partition_dir("orders-0")) as log:
         assert isinstance(log, kts.PartitionLog)
-        told = retention.outlook(facts_of(log), policy, 1_789_862_400_000)
+        told = policies.outlook(policies.facts_of(log), policy, 1_789_862_400_000)
     rows = lines("retention", golden("demo", "orders").partition_dir("orders-0"), "--now", NOW, "--json")
     assert [one.why for one in told] == [row["why"] for row in rows]

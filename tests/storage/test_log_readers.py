@@ -11,7 +11,7 @@ import pytest
 from log_records import NOW, Clock, batch, opened
 
 import kts
-from kts.log.readers import Readers
+from kts.log.readers_writer_lock import ReadersWriterLock
 
 STEPS = 150
 
@@ -79,8 +79,8 @@ def test_six_readers_see_whole_batches_while_one_writes_rolls_retains_and_trunca
     assert all(count), count
 
 
-def test_who_wants_to_be_alone_waits_for_readers_and_goes_before_later_ones() -> None:
-    readers, order = Readers(), list[str]()
+def test_a_writer_waits_for_readers_and_goes_before_later_ones() -> None:
+    readers, order = ReadersWriterLock(), list[str]()
     inside, leave = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -90,7 +90,7 @@ def test_who_wants_to_be_alone_waits_for_readers_and_goes_before_later_ones() ->
             order.append("first reader")
 
     def alone() -> None:
-        with readers.alone():
+        with readers.excluded():
             order.append("alone")
 
     def later() -> None:
@@ -108,9 +108,9 @@ def test_who_wants_to_be_alone_waits_for_readers_and_goes_before_later_ones() ->
         for future in (one, two, three):
             future.result(timeout=10)
     assert order == ["first reader", "alone", "later reader"]
-    with readers.alone(), readers.alone():
+    with readers.excluded(), readers.excluded():
         pass
-    with pytest.raises(KeyError), readers.alone():
+    with pytest.raises(KeyError), readers.excluded():
         raise KeyError("while alone")
     with readers:
         pass

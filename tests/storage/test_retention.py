@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kts.log import retention
-from kts.log.retention import SIZE, START, TIME, LogFacts, Policy, SegmentFacts
+from kts.log import policies
+from kts.log.policies import SIZE, START, TIME, LogFacts, RetentionPolicy, SegmentFacts
 
 NOW = 1_000_000
 
@@ -37,7 +37,7 @@ def three(*sizes: int) -> LogFacts:
     ],
 )
 def test_time_takes_from_the_oldest_what_is_older_than_the_limit(log: LogFacts, limit: int, expected: int) -> None:
-    assert retention.deletable(TIME, log, Policy(limit), NOW) == expected
+    assert policies.deletable(TIME, log, RetentionPolicy(limit), NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,27 +53,27 @@ def test_time_takes_from_the_oldest_what_is_older_than_the_limit(log: LogFacts, 
     ],
 )
 def test_size_never_cuts_below_the_limit(log: LogFacts, limit: int, expected: int) -> None:
-    assert retention.deletable(SIZE, log, Policy(-1, limit), NOW) == expected
+    assert policies.deletable(SIZE, log, RetentionPolicy(-1, limit), NOW) == expected
 
 
 @pytest.mark.parametrize(("start", "expected"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (100, 2)])
 def test_log_start_offset_takes_segments_that_end_at_or_below_it(start: int, expected: int) -> None:
     log = facts((0, 10, NOW), (10, 10, NOW), (20, 10, NOW), start=start)
-    assert retention.deletable(START, log, Policy(-1), NOW) == expected
+    assert policies.deletable(START, log, RetentionPolicy(-1), NOW) == expected
 
 
 @pytest.mark.parametrize(("mark", "expected"), [(9, 0), (10, 1), (20, 2), (99, 2), (100, 3), (None, 3)])
 def test_nothing_behind_the_high_watermark_goes(mark: int | None, expected: int) -> None:
     log = facts((0, 10, 0), (10, 10, 0), (20, 10, 0), mark=mark)
-    assert retention.deletable(TIME, log, Policy(0), NOW) == expected
-    assert retention.deletable(SIZE, log, Policy(-1, 0), NOW) == expected
+    assert policies.deletable(TIME, log, RetentionPolicy(0), NOW) == expected
+    assert policies.deletable(SIZE, log, RetentionPolicy(-1, 0), NOW) == expected
 
 
 def test_the_order_of_rules_and_what_a_policy_without_delete_leaves() -> None:
-    assert retention.rules(Policy(0, generation="0.10.2")) == (TIME, SIZE)
-    assert retention.rules(Policy(0, generation="3.9")) == (START, SIZE, TIME)
-    assert retention.rules(Policy(0, deletes=False, generation="0.10.2")) == ()
-    assert retention.rules(Policy(0, deletes=False, generation="3.9")) == (START,)
+    assert policies.retention_rules(RetentionPolicy(0, generation="0.10.2")) == (TIME, SIZE)
+    assert policies.retention_rules(RetentionPolicy(0, generation="3.9")) == (START, SIZE, TIME)
+    assert policies.retention_rules(RetentionPolicy(0, deletes=False, generation="0.10.2")) == ()
+    assert policies.retention_rules(RetentionPolicy(0, deletes=False, generation="3.9")) == (START,)
 
 
 def random_log(rng: random.Random) -> LogFacts:
@@ -90,7 +90,7 @@ def random_log(rng: random.Random) -> LogFacts:
 def test_what_is_said_to_go_is_what_the_rules_take_one_by_one(rng: random.Random) -> None:
     for _ in range(2000):
         log = random_log(rng)
-        policy = Policy(
+        policy = RetentionPolicy(
             rng.choice([-1, 0, rng.randint(0, NOW)]),
             rng.choice([-1, 0, rng.randint(0, 400)]),
             rng.random() < 0.8,
@@ -98,11 +98,11 @@ def test_what_is_said_to_go_is_what_the_rules_take_one_by_one(rng: random.Random
         )
         expected: list[str] = []
         left = log
-        for rule in retention.rules(policy):
-            count = retention.deletable(rule, left, policy, NOW)
+        for rule in policies.retention_rules(policy):
+            count = policies.deletable(rule, left, policy, NOW)
             expected += [rule] * count
-            left = retention.without(left, count) if count else left
-        told = retention.outlook(log, policy, NOW)
+            left = policies.without(left, count) if count else left
+        told = policies.outlook(log, policy, NOW)
         assert [one.rule for one in told] == [*expected, *[None] * len(log.segments)][: len(log.segments)]
         assert len(told) == len(log.segments)
 
@@ -111,18 +111,18 @@ def test_each_expires_at_the_time_that_is_told_and_not_before(rng: random.Random
     checked = 0
     for _ in range(500):
         log = random_log(rng)._replace(high_watermark=None)
-        policy = Policy(rng.randint(0, NOW))
-        for number, one in enumerate(retention.outlook(log, policy, NOW)):
+        policy = RetentionPolicy(rng.randint(0, NOW))
+        for number, one in enumerate(policies.outlook(log, policy, NOW)):
             if one.expires_ms is not None:
-                assert retention.deletable(TIME, log, policy, one.expires_ms - 1) <= number
-                assert retention.deletable(TIME, log, policy, one.expires_ms) > number
+                assert policies.deletable(TIME, log, policy, one.expires_ms - 1) <= number
+                assert policies.deletable(TIME, log, policy, one.expires_ms) > number
                 checked += 1
     assert checked > 500
 
 
 def test_a_segment_from_the_future_is_named_by_all_that_it_keeps() -> None:
     log = facts((0, 10, 5), (10, 10, NOW + 60_000), (20, 10, 6), (30, 10, NOW))
-    told = retention.outlook(log, Policy(1000), NOW)
+    told = policies.outlook(log, RetentionPolicy(1000), NOW)
     assert [one.rule for one in told] == [TIME, None, None, None]
     assert told[1].why == "its largest timestamp is from the future"
     assert [one.why for one in told[2:]] == ["waits for segment 10, which has a timestamp from the future"] * 2
@@ -132,7 +132,7 @@ def test_a_segment_from_the_future_is_named_by_all_that_it_keeps() -> None:
 
 def test_how_many_bytes_are_missing_until_size_takes_a_segment() -> None:
     log = three(40, 50, 60)
-    assert [retention.bytes_missing(log, Policy(-1, 200), number) for number in range(3)] == [90, 140, 200]
-    assert retention.bytes_missing(log, Policy(-1, -1), 0) is None
+    assert [policies.bytes_missing(log, RetentionPolicy(-1, 200), number) for number in range(3)] == [90, 140, 200]
+    assert policies.bytes_missing(log, RetentionPolicy(-1, -1), 0) is None
     grown = log._replace(segments=(*log.segments, SegmentFacts(30, 90, NOW)))
-    assert retention.deletable(SIZE, grown, Policy(-1, 200), NOW) == 1
+    assert policies.deletable(SIZE, grown, RetentionPolicy(-1, 200), NOW) == 1

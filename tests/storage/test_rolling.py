@@ -10,7 +10,7 @@ import pytest
 from log_records import NOW, Clock, batch, opened
 
 from kts.config import LogConfig
-from kts.log import rolling
+from kts.log import policies
 
 QUIET = {
     "size": 100,
@@ -41,23 +41,23 @@ QUIET = {
     ],
 )
 def test_each_rule_holds_from_its_border_on(changed: dict[str, int], expected: str | None) -> None:
-    assert rolling.reason(**{**QUIET, **changed}) == expected
+    assert policies.roll_reason(**{**QUIET, **changed}) == expected
 
 
 def test_jitter_is_below_the_smaller_of_its_setting_and_the_limit(rng: random.Random) -> None:
     config = LogConfig.of({"segment.jitter.ms": 700, "segment.ms": 500})
     numbers = [rng.randrange(-(2**31), 2**31) for _ in range(1000)]
-    found = [rolling.jitter_ms(config, number) for number in numbers]
+    found = [policies.roll_jitter_ms(config, number) for number in numbers]
     assert [abs(number) % 500 for number in numbers] == found
-    assert rolling.jitter_ms(config, -(2**31)) == 0
-    assert rolling.jitter_ms(LogConfig.of({}), 12345) == 0
+    assert policies.roll_jitter_ms(config, -(2**31)) == 0
+    assert policies.roll_jitter_ms(LogConfig.of({}), 12345) == 0
 
 
 def test_a_new_segment_starts_at_the_log_end_or_where_a_set_behind_a_gap_fits() -> None:
-    assert rolling.new_base_offset(10, 20, 10) == 10
-    assert rolling.new_base_offset(-1, 20, 10) == 10
-    assert rolling.new_base_offset(2**40, 2**40 + 5, 10) == 2**40
-    assert rolling.new_base_offset(-1, 2**40, 10) == 2**40 - (2**31 - 1)
+    assert policies.new_base_offset(10, 20, 10) == 10
+    assert policies.new_base_offset(-1, 20, 10) == 10
+    assert policies.new_base_offset(2**40, 2**40 + 5, 10) == 2**40
+    assert policies.new_base_offset(-1, 2**40, 10) == 2**40 - (2**31 - 1)
 
 
 def test_an_append_that_would_wait_is_known_before(tmp_path: Path) -> None:

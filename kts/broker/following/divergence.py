@@ -1,6 +1,6 @@
 """Where a copy and its leader part: by leader epochs (KIP-101, KIP-279), or by records where there are none.
 
-Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor (3.9).
+Source: AbstractFetcherThread.getOffsetTruncationState (3.9).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from kts.codec.columns import decode
 from kts.errors import InvalidRequestError
+from kts.log.epochs import UNDEFINED, end_offset_for
 
-UNDEFINED = -1
 _RECORD = ["offset", "timestamp", "timestampType", "key", "value", "headers"]
 
 Record = tuple[Any, ...]
@@ -23,26 +23,6 @@ class Truncation(NamedTuple):
 
     offset: int
     completed: bool
-
-
-def end_of_epoch(entries: Sequence[tuple[int, int]], epoch: int, end_offset: int) -> tuple[int, int]:
-    """The largest known epoch up to one, and where it ends; (-1, -1) for an epoch above all.
-
-    Parameters
-    ----------
-    entries : sequence of (epoch, start offset)
-        Oldest first.
-    end_offset : int
-        Of the log.
-    """
-    if not entries or epoch > entries[-1][0]:
-        return UNDEFINED, UNDEFINED
-    if epoch == entries[-1][0]:
-        return epoch, end_offset
-    above = next(number for number, entry in enumerate(entries) if entry[0] > epoch)
-    if above == 0:  # what it had is gone from the log: the first one left begins behind it
-        return epoch, entries[0][1]
-    return entries[above - 1][0], entries[above][1]
 
 
 def truncation(
@@ -73,7 +53,7 @@ def truncation(
         )
     if leader_epoch == UNDEFINED:  # Kafka before 2.0 does not say which
         return Truncation(min(leader_end_offset, end_offset), True)
-    epoch, end = end_of_epoch(entries, leader_epoch, end_offset)
+    epoch, end = end_offset_for(entries, leader_epoch, end_offset)
     if epoch != leader_epoch:
         return Truncation(min(end, end_offset), False)
     return Truncation(min(end, leader_end_offset, end_offset), True)

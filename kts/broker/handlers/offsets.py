@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.epochs import check_leader_epoch, end_offset_for_epoch
+from kts.broker.epochs import check_leader_epoch
 from kts.broker.fetching import why_closed
 from kts.broker.handlers.types import Handler
 from kts.broker.listing import EARLIEST, LATEST, Asked, check_time, check_time_of_version_0, find, offsets_before
 from kts.broker.threads import in_thread, opened
 from kts.errors import KtsError, LogClosedError, LogStorageError
+from kts.log.epochs import end_offset_for
 
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
@@ -183,7 +184,8 @@ def _end_offsets(broker: Broker, request: Request) -> dict[str, Any]:
 
 def _end_offset(partition: Partition, broker: Broker, request: Request, one: dict[str, Any]) -> dict[str, Any]:
     check_leader_epoch(partition, one["current_leader_epoch"])
-    epoch, end = end_offset_for_epoch(partition.log, one["leader_epoch"])
+    log = partition.log
+    epoch, end = end_offset_for(log.leader_epochs, one["leader_epoch"], log.log_end_offset)
     return {"error_code": 0, "leader_epoch": epoch, "end_offset": end}
 
 

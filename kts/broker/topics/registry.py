@@ -31,7 +31,7 @@ from kts.broker.topics.partition import Partition
 from kts.broker.topics.topic_file import TopicEntry, TopicFile
 from kts.config import LogConfig
 from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
-from kts.log.deleting import Doomed
+from kts.log.deletions import DeletionQueue
 from kts.log.directory import WholeDirectory
 from kts.log.log import Deleted, wall_clock
 from kts.segment import files
@@ -138,7 +138,7 @@ class Topics:
         self._topics: dict[str, Topic] = {}
         self._ids: dict[bytes, Topic] = {}
         self._alike: dict[str, set[str]] = {}  # names by ``metric_name``
-        self._doomed = Doomed()
+        self._deletions = DeletionQueue()
         self.closed = False
         files.make_directory(self.directory)
         self._whole = WholeDirectory(self.directory)
@@ -249,13 +249,13 @@ class Topics:
 
     def _doom(self, path: str) -> None:
         delay = self.config.log_config({}, self.dynamic).file_delete_delay_ms
-        self._doomed.add(self.clock(), delay, partial(self._delete, path))
+        self._deletions.add(self.clock(), delay, partial(self._delete, path))
 
     def _delete(self, path: str) -> None:
         self.left_alone.extend(delete_directory(path))
 
     def _sweep(self) -> None:
-        self._doomed.sweep(self.clock())
+        self._deletions.sweep(self.clock())
 
     # --- asking -----------------------------------------------------------------------------------
 

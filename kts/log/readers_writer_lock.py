@@ -1,4 +1,4 @@
-"""Many may read while one appends; who cuts, closes or deletes waits until none reads, and then is alone."""
+"""A readers-writer lock: appends do not block readers; truncation, close and deletion do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Readers:
-    """Entered by readers, any number at a time; ``alone`` is for what they must not see half done.
+class ReadersWriterLock:
+    """Entered by any number of readers at a time; ``excluded`` keeps them out.
 
     Notes
     -----
-    An append is not among that: it only adds behind what readers were told of. Whoever waits to be alone goes before
-    readers that come later. Not to be entered twice by one thread.
+    Appends need no exclusion: they write behind what readers were told of. A writer that waits goes before readers that
+    come later. A thread must not enter it twice.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class Readers:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait for the readers and keep new ones out; one at a time."""
+    def excluded(self) -> Iterator[None]:
+        """Wait until no reader is left, and keep new ones out; one writer at a time."""
         with self._changed:
             self._waiting += 1
             while self._reading:

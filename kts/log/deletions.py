@@ -1,4 +1,4 @@
-"""Files that wait for their deletion: renamed at once, removed when ``file.delete.delay.ms`` is over."""
+"""Files that wait for their deletion: renamed at once, removed after ``file.delete.delay.ms``."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from heapq import heappop, heappush
 from itertools import count
 
 
-class Doomed:
-    """What is to be removed, and when; whatever is left when the process ends goes at the next start.
+class DeletionQueue:
+    """What to remove, and when. What is left when the process ends is removed at the next start.
 
     Notes
     -----
-    There is no thread: the log asks with each call. Nothing waits longer than its delay when the clock is put back.
+    It has no thread: the log asks with each call. If the clock is put back, nothing waits longer than its delay.
     """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._number = count()
-        self._latest_ms = -(2**63)  # that anything was added or swept
+        self._latest_ms = -(2**63)  # when something was last added or removed
         self._put_back_ms = 0  # by how much the clock was, in all
 
     def add(self, now_ms: int, delay_ms: int, remove: Callable[[], None]) -> None:
-        """Have something removed when a delay is over."""
+        """Call ``remove`` when a delay is over."""
         heappush(self._waiting, (self._passed_ms(now_ms) + delay_ms, next(self._number), remove))
 
     def is_due(self, now_ms: int) -> bool:

@@ -1,0 +1,241 @@
+"""The rules of a log as pure functions: which segments retention deletes, and when a new segment begins."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kts.config import LogConfig
+from kts.dataset.partition import PartitionLog
+from kts.segment.rereading import settled
+from kts.segment.search import largest_ms
+
+LARGEST_RELATIVE = 2**31 - 1  # an index entry keeps an offset as a 32-bit difference to the base offset
+
+# --- retention ------------------------------------------------------------------------------------
+# Each rule takes segments from the oldest on and stops at the first that it must keep: a single segment with a
+# timestamp from the future keeps all segments behind it.
+
+START, SIZE, TIME = "log start offset", "retention.bytes", "retention.ms"
+
+
+class SegmentFacts(NamedTuple):
+    """What retention looks at in a segment."""
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int  # the greatest in it, else the file's modification time
+    from_file: bool = False  # True: no record has a timestamp, it is the modification time
+
+
+class LogFacts(NamedTuple):
+    """What retention looks at in a log."""
+
+    segments: tuple[SegmentFacts, ...]
+    log_end_offset: int
+    log_start_offset: int = 0
+    high_watermark: int | None = None  # None: nothing is held back
+
+
+class RetentionPolicy(NamedTuple):
+    """The settings of retention; negative is unlimited."""
+
+    retention_ms: int
+    retention_bytes: int = -1
+    deletes: bool = True  # ``cleanup.policy`` contains ``delete``
+    generation: str = "3.9"
+
+
+class Outlook(NamedTuple):
+    """What will become of a segment."""
+
+    segment: SegmentFacts
+    rule: str | None  # the rule that deletes it now, or None
+    expires_ms: int | None  # the first ms at which retention.ms deletes it, if nothing else changes; None: never
+    kept_by: SegmentFacts | None  # of the segments up to this one, the one that expires last
+    why: str
+
+
+def facts_of(log: PartitionLog) -> LogFacts:
+    """The facts of a partition as a broker that has just started would see them, with everything replicated.
+
+    Notes
+    -----
+    The largest timestamp of a closed segment is that of its last time index entry. Without timestamps the modification
+    time of its file counts, which a copy may have changed.
+    """
+    return settled(lambda: _facts_of(log.listed()))
+
+
+def _facts_of(log: PartitionLog) -> LogFacts:
+    segments = log.segments
+    found = []
+    for segment in segments:
+        time, from_file = largest_ms(segment, segment is segments[-1])
+        found.append(SegmentFacts(segment.base_offset, segment.size_bytes, time, from_file))
+    return LogFacts(tuple(found), log.log_end_offset, log.log_start_offset)
+
+
+def retention_rules(policy: RetentionPolicy) -> tuple[str, ...]:
+    """The rules in the order in which a broker of this generation applies them."""
+    if policy.generation == "0.10.2":
+        return (TIME, SIZE) if policy.deletes else ()
+    return (START, SIZE, TIME) if policy.deletes else (START,)
+
+
+def deletable(rule: str, log: LogFacts, policy: RetentionPolicy, now_ms: int) -> int:
+    """How many of the oldest segments a rule deletes.
+
+    Notes
+    -----
+    An empty last segment is never deleted. If all segments are, a new one must be rolled first.
+
+    Source: Log.deleteOldSegments (0.10.2), UnifiedLog.deletableSegments (3.9).
+    """
+    segments = log.segments
+    surplus = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
+    if (rule == SIZE and (policy.retention_bytes < 0 or surplus < 0)) or (rule == TIME and policy.retention_ms < 0):
+        return 0
+    for number, segment in enumerate(segments):
+        last = number + 1 == len(segments)
+        end = log.log_end_offset if last else segments[number + 1].base_offset
+        if (last and segment.size_bytes == 0) or (log.high_watermark is not None and log.high_watermark < end):
+            return number
+        if rule == START:
+            take = not last and end <= log.log_start_offset
+        elif rule == SIZE:
+            surplus -= segment.size_bytes
+            take = surplus >= 0
+        else:
+            take = now_ms - segment.largest_timestamp_ms > policy.retention_ms
+        if not take:
+            return number
+    return len(segments)
+
+
+def without(log: LogFacts, count: int) -> LogFacts:
+    """The facts after the oldest segments are deleted. If none is left, an empty one begins at the log end offset."""
+    left = log.segments[count:]
+    if not left:
+        left = (SegmentFacts(log.log_end_offset, 0, 0, True),)
+    return log._replace(segments=left, log_start_offset=max(log.log_start_offset, left[0].base_offset))
+
+
+def outlook(log: LogFacts, policy: RetentionPolicy, now_ms: int) -> list[Outlook]:
+    """For each segment, oldest first: the rule that deletes it now; or when it expires and what keeps it."""
+    taken: list[str] = []
+    left = log
+    for rule in retention_rules(policy):
+        count = deletable(rule, left, policy, now_ms)
+        if count:
+            taken += [rule] * count
+            left = without(left, count)
+    taken = taken[: len(log.segments)]
+    found: list[Outlook] = []
+    latest: SegmentFacts | None = None
+    for number, segment in enumerate(log.segments):
+        if latest is None or segment.largest_timestamp_ms > latest.largest_timestamp_ms:
+            latest = segment
+        rule_now = taken[number] if number < len(taken) else None
+        if not policy.deletes or policy.retention_ms < 0 or (_last(log, number) and segment.size_bytes == 0):
+            expires = None
+        else:
+            expires = latest.largest_timestamp_ms + policy.retention_ms + 1
+        why = f"goes by {rule_now}" if rule_now else _why_not(log, policy, now_ms, number, latest)
+        found.append(Outlook(segment, rule_now, expires, latest, why))
+    return found
+
+
+def bytes_missing(log: LogFacts, policy: RetentionPolicy, number: int) -> int | None:
+    """How many bytes the log must grow before ``retention.bytes`` deletes a segment; None: never."""
+    if not policy.deletes or policy.retention_bytes < 0:
+        return None
+    behind = sum(segment.size_bytes for segment in log.segments[number + 1 :])
+    return max(0, policy.retention_bytes - behind)
+
+
+def _last(log: LogFacts, number: int) -> bool:
+    return number + 1 == len(log.segments)
+
+
+def _why_not(log: LogFacts, policy: RetentionPolicy, now_ms: int, number: int, latest: SegmentFacts) -> str:
+    segment = log.segments[number]
+    end = log.log_end_offset if _last(log, number) else log.segments[number + 1].base_offset
+    if _last(log, number) and segment.size_bytes == 0:
+        return "the active segment is empty"
+    if log.high_watermark is not None and log.high_watermark < end:
+        return f"the high watermark {log.high_watermark} is below its end {end}"
+    if not policy.deletes:
+        return "cleanup.policy has no delete"
+    if policy.retention_ms < 0:
+        return "retention.ms is unlimited"
+    source = "modification time of its file" if latest.from_file else "timestamp"
+    kept = now_ms - latest.largest_timestamp_ms <= policy.retention_ms
+    if latest is not segment and kept:
+        future = " from the future" if latest.largest_timestamp_ms > now_ms else ""
+        return f"waits for segment {latest.base_offset}, which has a {source}{future}"
+    if latest.largest_timestamp_ms > now_ms:
+        return f"its largest {source} is from the future"
+    return "not old enough"
+
+
+# --- roll -----------------------------------------------------------------------------------------
+
+
+def roll_reason(
+    size: int,
+    incoming: int,
+    segment_bytes: int,
+    waited_ms: int,
+    limit_ms: int,
+    indexes_full: bool,
+    relative_offset: int,
+) -> str | None:
+    """Why the active segment must be rolled before an append; None if it need not.
+
+    Parameters
+    ----------
+    size, incoming : int
+        Bytes in the active segment, and of the set to append.
+    segment_bytes : int
+        ``segment.bytes``; a segment of exactly this size is fine.
+    waited_ms : int
+        See ``LogSegment.time_waited_for_roll``; an empty segment never rolls by time.
+    limit_ms : int
+        ``LogConfig.max_segment_ms`` less the segment's jitter; a wait of exactly this long is fine.
+    indexes_full : bool
+        One of the indexes has no room for another entry.
+    relative_offset : int
+        Last offset of the set less the segment's base offset.
+
+    Notes
+    -----
+    Source: Log.maybeRoll (0.10.2), LogSegment.shouldRoll (3.9).
+    """
+    if size > segment_bytes - incoming:
+        return "size"
+    if size > 0 and waited_ms > limit_ms:
+        return "time"
+    if indexes_full:
+        return "index"
+    return "offset" if relative_offset > LARGEST_RELATIVE else None
+
+
+def roll_jitter_ms(config: LogConfig, random_int32: int) -> int:
+    """How much earlier than its limit a segment rolls, from a random number of 32 bits."""
+    span = min(config.segment_jitter_ms, config.segment_ms)
+    # Kafka's helper takes 0 for the absolute value of the least number.
+    return 0 if span == 0 or random_int32 == -(2**31) else abs(random_int32) % span
+
+
+def new_base_offset(first_offset: int, last_offset: int, log_end_offset: int) -> int:
+    """Base offset of the next segment: the log end offset, or higher if a follower's set lies behind a gap.
+
+    Parameters
+    ----------
+    first_offset : int
+        Of the set to append; -1 if its header does not tell (a follower's set of magic 0 or 1).
+    last_offset : int
+        Of that set.
+    """
+    expected = first_offset if first_offset >= 0 else last_offset - LARGEST_RELATIVE
+    return max(expected, log_end_offset)
