@@ -46,7 +46,7 @@ help:
 	@echo "make run       a tour over real Kafka data"
 	@echo "make check     lint and the quick tests, in a minute and a half"
 	@echo "make test      lint and all tests"
-	@echo "make bench     one table: kts against its peers and against the machine (BENCH_ARGS='--mib 4' is quicker)"
+	@echo "make bench     kts against its peers and against the machine, in bench/results.md (BENCH_ARGS='--mib 4' is quicker)"
 	@echo "make lint      ruff and mypy"
 	@echo "make sanitize  the codec's and the indexes' tests under AddressSanitizer and UBSan"
 	@echo "make fuzz      coverage-guided fuzzing of the codec and the indexes (SECONDS=60 JOBS=1; FUZZ_ARGS=--help)"

@@ -19,11 +19,11 @@ TYPES = ("CreateTime", "LogAppendTime")
 # The arguments and the tables of each part, and the first column of their rows; None where that is not checked.
 IN_SMALL = {
     "micro": ["--mib", "0.05", "--rounds", "2"],
-    "threads": ["--mib", "1", "--rounds", "1"],
-    "linear": ["--mib", "1", "--rounds", "1"],
-    "memory": ["--mib", "1", "--rounds", "1"],
+    "threads": ["--mib", "0.25", "--rounds", "1"],
+    "linear": ["--mib", "0.25", "--rounds", "1"],
+    "memory": ["--mib", "0.25", "--rounds", "1"],
     "java": ["--mib", "0.05", "--rounds", "1"],
-    "growth": ["--mib", "0.1"],
+    "growth": ["--mib", "0.05"],
     "broker": ["--mib", "1", "--rounds", "1"],
 }
 TABLES = {
@@ -47,6 +47,7 @@ TABLES = {
         ],
         "Append of sets": [f"v{magic} none {size}, {kind}" for magic in (2, 1) for size in SIZES[1:] for kind in TYPES],
         "Append's checks": None,
+        "Requests": None,
         "Indexes": [
             f"{index}, {how}"
             for index in (

@@ -8,6 +8,8 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
+import click
+
 from bench.table import Report, reached
 
 from . import all_cases
@@ -20,11 +22,12 @@ Measured = dict[tuple[str, str], tuple[float, float]]  # amount and median secon
 
 def measure(mib: float, rounds: int, seed: int, only: str, path: Path) -> Measured:
     """Run pytest-benchmark in a process of its own; ``path`` gets what it saves."""
-    command = [sys.executable, "-m", "pytest", "bench/micro", "--quiet", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "bench/micro", "--quiet", "--exitfirst", "-p", "no:cacheprovider"]
     command += ["--disable-warnings"]
     command += [f"--mib={mib}", f"--rounds={rounds}", f"--seed={seed}", f"--only={only}", f"--benchmark-json={path}"]
     command += ["--benchmark-columns=median,min,max,rounds"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        raise click.ClickException("a micro-benchmark failed; pytest says why above")
     found = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
     return {(one["group"], one["name"]): (one["extra_info"]["amount"], one["stats"]["median"]) for one in found}
 
