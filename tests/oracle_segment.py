@@ -12,7 +12,6 @@ from oracle_errors import error_object
 
 import kts
 from kts.segment.log_segment import LogSegment
-from kts.segment.recovery import recover
 
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # nothing is asked of the disk
 FILES = {"log": ".log", "index": ".index", "timeindex": ".timeindex"}
@@ -149,7 +148,7 @@ class Run:
             damage(stem + FILES[one["file"]], one)
 
     def recover(self, _: Answer) -> Answer:
-        return {"answer": recover(self.segment).bytes_cut}
+        return {"answer": self.segment.recover().bytes_cut}
 
     def resize(self, _: Answer) -> None:
         self.segment.resize_indexes()

@@ -22,7 +22,6 @@ from kts.codec.validate import validate, validate_follower
 from kts.config import LogConfig
 from kts.errors import InvalidTimestampError, KtsError
 from kts.segment.log_segment import LogSegment
-from kts.segment.recovery import recover
 
 NOW = 1_600_000_000_000
 OLD = -5_000_000  # 1969-12-31T22:36:40Z
@@ -220,7 +219,7 @@ def test_a_rebuild_gives_the_same_index_as_the_appends(
     before = kts.TimeIndex(index.read_bytes(), 0).entries()[0].tolist()
     index.unlink()
     again = LogSegment(str(tmp_path / "t-0"), 0, given, now_ms=NOW)
-    recover(again)
+    again.recover()
     assert again.max_timestamp_so_far.timestamp_ms == largest
     again.close()
     rebuilt = kts.TimeIndex(index.read_bytes(), 0).entries()[0].tolist()

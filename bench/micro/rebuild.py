@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kts.segment import files
-from kts.segment.rebuilding import Rules, rebuild
-from kts.segment.shallow import Slices
+from kts.segment.entries import Slices
+from kts.segment.rebuild import Rules, rebuild
 
 from .cases import Case, Pair, Settings, Work, corpus_of
 

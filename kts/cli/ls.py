@@ -126,7 +126,7 @@ def first_time(segment: Segment) -> int | None:
 def greatest_times(log: PartitionLog) -> list[int | None]:
     """The greatest time of each segment: what its time index was closed with, as far as its log confirms it."""
     import kts
-    from kts.segment.lookups import closed_times
+    from kts.segment.segment import closed_times
 
     segments = log.segments
     found: list[int | None] = []

@@ -67,7 +67,7 @@ def command(
 ) -> int:
     """Rebuild the indexes of closed and last segments from their logs, also those that never had a time index."""
     from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
-    from kts.segment.recovery import Rules
+    from kts.segment.rebuild import Rules
 
     if dry_run + in_place + (out is not None) > 1:
         raise click.UsageError("--dry-run, --out and --in-place exclude each other")

@@ -11,8 +11,7 @@ from kts.dataset import stream
 from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.model import TimestampOffset, TopicPartition
 from kts.segment import checkpoints, files, search, transactions
-from kts.segment.index_checksums import Sealed
-from kts.segment.lookups import sealed_indexes
+from kts.segment.index_checksums import Sealed, sealed_indexes
 from kts.segment.names import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,

@@ -12,9 +12,8 @@ import numpy as np
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS
 from kts.errors import CorruptRecordError
 from kts.segment import search, transactions
-from kts.segment.lookups import Lookups
 from kts.segment.rereading import warn
-from kts.segment.segment import Segment
+from kts.segment.segment import Lookups, Segment
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog

@@ -12,10 +12,9 @@ from kts.codec.columns import SCAN_COLUMNS, batch_schema, check_columns, record_
 from kts.dataset import plan as pieces
 from kts.dataset import reader as reading
 from kts.segment.damage import last_sound_offset
-from kts.segment.lookups import Lookups
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.search import check_timestamp
-from kts.segment.segment import Segment
+from kts.segment.segment import Lookups, Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.segment import checkpoints, files
+from kts.segment.entries import Slices
 from kts.segment.names import LEADER_EPOCHS
-from kts.segment.shallow import Slices
 
 if TYPE_CHECKING:
-    from kts.segment.segment_reading import SegmentReading
+    from kts.segment.log_segment import LogSegment
 
 UNDEFINED = -1
 LEADER_EPOCH = struct.Struct(">qii")  # base offset, size, leader epoch
@@ -149,7 +149,7 @@ def epoch_for(epochs: Sequence[tuple[int, int]], offset: int) -> int:
     return next((epoch for epoch, start in reversed(epochs) if start <= offset), UNDEFINED)
 
 
-def epochs_of(segments: Sequence[SegmentReading], log_start_offset: int) -> list[tuple[int, int]]:
+def epochs_of(segments: Sequence[LogSegment], log_start_offset: int) -> list[tuple[int, int]]:
     """The epochs that the batches of some segments show.
 
     No CRC covers an epoch in a batch: if later batches contradict it, theirs counts.

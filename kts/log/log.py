@@ -40,16 +40,15 @@ from kts.log.recovery import LogLoader, open_segment
 from kts.log.view import Fetched, Sliced, View
 from kts.model import TimestampOffset
 from kts.segment import checkpoints, files, search
+from kts.segment.entries import decoded
 from kts.segment.index import TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.log_segment import SUFFIXES, LogSegment
 from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS
-from kts.segment.producer_entry import Producer, Sent
-from kts.segment.producers import EXPIRATION_MS
-from kts.segment.recovery import Recovered
-from kts.segment.shallow import decoded
-from kts.segment.snapshots import truncate_aborted
+from kts.segment.producers import EXPIRATION_MS, Producer, Sent
+from kts.segment.rebuild import Recovered
+from kts.segment.transactions import truncate_aborted
 
 if TYPE_CHECKING:
     from kts.proposals.modes import Proposals

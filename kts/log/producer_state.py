@@ -6,11 +6,11 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from kts.errors import CorruptRecordError
+from kts.segment.entries import Slices
 from kts.segment.log_segment import LogSegment
-from kts.segment.producer_entry import Producer, Sent
-from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Update
-from kts.segment.shallow import Slices
-from kts.segment.snapshots import Snapshots, append_aborted, sync_aborted
+from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Producer, Sent, Update
+from kts.segment.snapshots import Snapshots
+from kts.segment.transactions import append_aborted, sync_aborted
 
 MAGIC_AT = 16
 _PRODUCER_ID = struct.Struct(">43xq")

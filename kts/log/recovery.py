@@ -16,14 +16,20 @@ from kts.log.epochs import LEADER_EPOCH, LeaderEpochs, epochs_of
 from kts.log.policies import roll_jitter_ms
 from kts.log.producer_state import ProducerState
 from kts.segment import files
+from kts.segment.entries import Batches
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
 from kts.segment.names import LEADER_EPOCHS, FileName, parse_file_name
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
-from kts.segment.recovery import Recovered, Rules, rebuild, recover, tail_fault
-from kts.segment.shallow import Batches
-from kts.segment.snapshots import append_aborted, sync_aborted, truncate_aborted
-from kts.segment.transactions import AbortedTransaction, are_confirmed, read_txn_index
+from kts.segment.rebuild import Recovered, Rules, rebuild
+from kts.segment.transactions import (
+    AbortedTransaction,
+    append_aborted,
+    are_confirmed,
+    read_txn_index,
+    sync_aborted,
+    truncate_aborted,
+)
 
 MISSING = "the offset index is missing"
 ASIDE_BYTES = 2**20  # copied at a time
@@ -319,7 +325,7 @@ class LogLoader:
 
     def _check_tail(self, active: LogSegment) -> None:
         """Recover the active segment if its tail is damaged: what is appended behind that could never be read."""
-        why = tail_fault(active)
+        why = active.tail_fault()
         if why is not None:
             self._recover_segment(active, why)
 
@@ -348,7 +354,7 @@ class LogLoader:
 
         size = segment.size
         try:
-            done = recover(segment, visit, before_cut or (None if self.shipped else keep))
+            done = segment.recover(visit, before_cut or (None if self.shipped else keep))
         except InvalidOffsetError as error:
             if before_cut is None and self.shipped:
                 raise

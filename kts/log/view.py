@@ -10,10 +10,10 @@ import numpy as np
 
 from kts.errors import OffsetOutOfRangeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampOffset
+from kts.segment.entries import Slices, decoded, decoded_as_shipped, shallow_entries
 from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
 from kts.segment.search import first_reaching
-from kts.segment.shallow import Slices, decoded, decoded_as_shipped, shallow_entries
 
 
 class Fetched(NamedTuple):

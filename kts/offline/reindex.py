@@ -13,15 +13,15 @@ from kts.log.directory import held
 from kts.model import NO_TIMESTAMP
 from kts.offline.verify import verify_partition
 from kts.segment import files
+from kts.segment.entries import Batches, shallow_entries
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.names import parse_file_name
-from kts.segment.producer_entry import Producer
-from kts.segment.producers import Producers
-from kts.segment.recovery import Rules, rebuild
+from kts.segment.producers import Producer, Producers
+from kts.segment.rebuild import Rules, rebuild
 from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Segment
-from kts.segment.shallow import Batches, shallow_entries
-from kts.segment.transactions import TXN_ENTRY, read_snapshot_entries
+from kts.segment.snapshots import read_snapshot_entries
+from kts.segment.transactions import TXN_ENTRY
 
 ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": TXN_ENTRY.size}
 EQUAL, MISSING, EMPTY, DIFFERS, SOUND = "equal", "missing", "empty", "differs", "sound"

@@ -24,6 +24,7 @@ from kts.segment.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment, at, bools, int64
+from kts.segment.snapshots import read_snapshot, snapshot_paths
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -278,9 +279,9 @@ class _PartitionCheck:
 
     def snapshots(self) -> Iterator[Violation]:
         end = self.last_offset + 1
-        for offset, path in transactions.snapshot_paths(self.log):
+        for offset, path in [] if self.log.lone else snapshot_paths(self.log.path):
             try:
-                transactions.read_snapshot(path)
+                read_snapshot(path)
             except CorruptIndexError as error:
                 yield Violation(path, error.position, offset, "snapshot", error.message)
                 continue

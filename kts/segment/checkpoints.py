@@ -13,7 +13,7 @@ Offsets = dict[tuple[str, int], int]  # by topic and partition
 
 _INT64 = re.compile(r"-?[0-9]{1,19}")
 _INT32 = re.compile(r"[0-9]{1,10}")
-_TOPIC_ID = re.compile(r"version: 0\s+topic_id: ([A-Za-z0-9_-]{22})\s*")
+_TOPIC_ID = re.compile(r"version: 0\r?\ntopic_id: ([A-Za-z0-9_-]{22})(?:\r?\n)?")
 _KEPT, _KEPT_BYTES = 12, 2**24  # parsed checkpoints, and the longest one: a log directory has four
 _parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # by path: its bytes, and what they say
 

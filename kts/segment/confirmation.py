@@ -14,7 +14,7 @@ from kts.codec.columns import valid_bytes
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
-from kts.segment.shallow import FIRST_READ_BYTES, OVERHEAD_BYTES, SMALLEST_SIZE, V2_HEADER_BYTES, Slices, decoded
+from kts.segment.entries import FIRST_READ_BYTES, OVERHEAD_BYTES, SMALLEST_SIZE, V2_HEADER_BYTES, Slices, decoded
 
 HEADER_BYTES = 64  # of an entry that is larger than a read, no more is looked at
 

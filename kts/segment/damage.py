@@ -10,7 +10,8 @@ import numpy as np
 from kts.codec.columns import decode, scan_batches
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment import files
-from kts.segment.segment import OVERHEAD_BYTES, SMALLEST_SIZE, Segment, bools
+from kts.segment.entries import OVERHEAD_BYTES, SMALLEST_SIZE
+from kts.segment.segment import Segment, bools
 
 if TYPE_CHECKING:
     import numpy.typing as npt

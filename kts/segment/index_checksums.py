@@ -18,6 +18,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 from kts._codec import crc32c
@@ -162,3 +164,22 @@ def _blocks(data: bytes) -> Blocks | str:
             return f"expected a partition and eight numbers, found {line[:80]!r}"
         collected.setdefault((fields[1], int(fields[2])), []).append(f"{fields[3]} {fields[4]}\n")
     return {key: "".join(block) for key, block in collected.items()}
+
+
+# --- as readers ask for it -----------------------------------------------------------------------
+
+
+def sealed_indexes(directory: str, topic: str, partition: int) -> dict[int, Sealed]:
+    """What ``kts.Log`` noted in the log directory about the indexes of a partition, by base offset."""
+    above = os.path.dirname(os.path.abspath(directory))
+    with suppress(LogStorageError):
+        identity = files.identity(os.path.join(above, FILE))
+        if identity is not None:
+            return _checksums(above, identity).of(topic, partition)
+    return {}
+
+
+@lru_cache(maxsize=2)
+def _checksums(directory: str, identity: tuple[int, ...]) -> IndexChecksums:
+    """The file as it is; it is put in place as a whole, so that another one has another identity."""
+    return IndexChecksums(directory)

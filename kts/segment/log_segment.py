@@ -1,34 +1,247 @@
-"""One segment that is written to: its log and both indexes, appended, truncated, closed and searched as Kafka does."""
+"""One segment that is written to: opened, appended, looked up, searched, flushed, truncated, recovered, closed."""
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kts.codec.refusals import as_shipped
+from kts.config import LogConfig
 from kts.errors import (
+    CorruptRecordError,
     IndexFullError,
     InvalidOffsetError,
+    KtsError,
+    LogClosedError,
     LogStorageError,
 )
-from kts.model import NO_TIMESTAMP
-from kts.segment.index import GREATEST_RELATIVE_OFFSET
-from kts.segment.lookups import Lookups
-from kts.segment.rebuilding import Rebuilt, rebuild
-from kts.segment.recovery import Recovered
-from kts.segment.segment import Segment
-from kts.segment.segment_reading import SegmentReading
-from kts.segment.shallow import header
+from kts.model import NO_TIMESTAMP, TimestampOffset
+from kts.segment import files
+from kts.segment.confirmation import confirmed_place, confirmed_time, entry_at
+from kts.segment.entries import (
+    FIRST_READ_BYTES,
+    ShallowEntry,
+    Slices,
+    decoded,
+    decoded_as_shipped,
+    greatest_timestamp,
+    header,
+    shallow_entries,
+)
+from kts.segment.files import FileRange
+from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, OffsetIndexFile, TimeIndexFile
+from kts.segment.index_checksums import Sealed
+from kts.segment.locks import new_in_children
+from kts.segment.rebuild import Rebuilt, Recovered, Rules, Visit, rebuild
+from kts.segment.segment import Lookups, Segment
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
-class LogSegment(SegmentReading):
-    """A writable segment; see ``SegmentFiles`` for how it is made.
+class SegmentRead(NamedTuple):
+    """Bytes of a segment from the first entry that was asked for; the last entry may be cut."""
+
+    position: int
+    data: bytes
+    first_entry_incomplete: bool
+
+
+class SegmentSlice(NamedTuple):
+    """The same, to be sent as they lie."""
+
+    position: int
+    data: FileRange
+    first_entry_incomplete: bool
+
+
+class LogSegment:
+    """A writable segment: its log and its two indexes.
+
+    Parameters
+    ----------
+    directory : str
+        The partition directory.
+    base_offset : int
+        Missing files are created.
+    config : LogConfig or mapping, optional
+        The topic's settings.
+    generation : str, optional
+        "0.10.2" or "3.9"; None takes it from the settings.
+    shipped : bool
+        Fail where Kafka fails, and leave what it leaves. Otherwise a failed append changes nothing.
+    now_ms : int
+        The clock, for segments without timestamps.
+    jitter_ms : int
+        Subtracted from ``segment.ms`` when the log asks whether to roll.
+    suffix : str
+        Appended to all file names, as ``.swap``.
 
     Notes
     -----
-    Written to by one thread; others may read at the same time, up to ``size``. Only a segment that is written to holds
-    descriptors. Source: LogSegment of 0.10.2.2 and 3.9.2.
+    One thread writes; others may read at the same time, up to ``size``. Only a segment that is written to keeps its
+    files open. Answers use an index entry only if the log confirms it; ``doubted`` says which one it did not confirm.
+    Source: LogSegment of 0.10.2.2 and 3.9.2.
     """
 
-    # --- appending --------------------------------------------------------------------------------
+    # --- open -------------------------------------------------------------------------------------
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        config: LogConfig | Mapping[str, Any] | None = None,
+        *,
+        generation: str | None = None,
+        shipped: bool = False,
+        now_ms: int,
+        jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        self.config = LogConfig.of(config, generation=generation)
+        self.generation = generation or self.config.generation
+        self.shipped = shipped
+        self.base_offset = base_offset
+        self.jitter_ms = jitter_ms
+        self.created_ms = now_ms
+        self.failed: KtsError | None = None
+        stem = os.path.join(directory, f"{base_offset:020d}")
+        self.path = f"{stem}.log{suffix}"
+        self._log: files.WritableFile | None = None
+        self._log_dirty = False
+        self._lent: weakref.WeakSet[files.FileRange] = weakref.WeakSet()
+        self._allow_negative = self.config.allow_negative_timestamps
+        self._least = NOTHING if self._allow_negative else NO_TIMESTAMP
+        self._batches_are_indexed = self.generation != "0.10.2"
+        self._interval = self.config.index_interval_bytes
+        rules: dict[str, Any] = {"generation": self.generation, "shipped": shipped}
+        most = self.config.segment_index_bytes
+        index, time_index = f"{stem}.index{suffix}", f"{stem}.timeindex{suffix}"
+        self._index_path = index
+        self._index_lock: threading.Lock
+        new_in_children(self, _index_lock=threading.Lock)
+        missing = [path for path in (self.path, index, time_index) if not files.exists(path)]
+        self.is_new = self.path in missing
+        try:
+            self._open_log()
+            if index not in missing or not (shipped and self._batches_are_indexed):
+                self.offset_index  # noqa: B018
+            self.time_index = TimeIndexFile(time_index, base_offset, most, allow_negative=self._allow_negative, **rules)
+        except LogStorageError:
+            for path in missing:
+                with suppress(LogStorageError):
+                    files.remove(path, missing_ok=True)
+            raise
+        self._largest, self._offset_of_largest = self._last_time_entry()
+        self._claimed = not (shipped or self.is_new)  # that is what an index says that the log did not confirm yet
+        self._rolling_base: int | None = None
+        self._since_last_entry = 0
+        self.loaded_bytes = self.size  # of them the indexes know by the entries that lay there
+        self.sealed: Sealed | None = None
+        self.doubted: str | None = None  # what of the indexes the log does not confirm
+        self.on_doubt: Callable[[Any], None] | None = None  # told once
+
+    @cached_property
+    def offset_index(self) -> OffsetIndexFile:
+        """Made with the segment; 3.9 makes a missing one when it is first asked for."""
+        with self._index_lock:
+            made: OffsetIndexFile | None = self.__dict__.get("offset_index")
+            most = self.config.segment_index_bytes
+            rules: dict[str, Any] = {"generation": self.generation, "shipped": self.shipped}
+            return made or OffsetIndexFile(self._index_path, self.base_offset, most, **rules)
+
+    def _indexes(self) -> tuple[OffsetIndexFile | TimeIndexFile, ...]:
+        """Those that are made."""
+        return (self.offset_index, self.time_index) if "offset_index" in self.__dict__ else (self.time_index,)
+
+    def _open_log(self) -> None:
+        if self.is_new:
+            with files.WritableFile(self.path, create=True) as file:
+                if self.config.preallocate:
+                    file.truncate(self.config.segment_bytes)
+        self.size = 0 if self.is_new else files.size_of(self.path)
+
+    def _last_time_entry(self) -> tuple[int, int]:
+        # Entries before 1970 are of a log that had other settings, they count no longer.
+        if self.time_index.entries and (self.time_index.last_timestamp >= 0 or self._allow_negative or self.shipped):
+            return self.time_index.last_timestamp, self.time_index.last_offset
+        return self._least, self.base_offset
+
+    def __repr__(self) -> str:
+        return f"LogSegment(base_offset={self.base_offset}, size={self.size})"
+
+    # --- facts ------------------------------------------------------------------------------------
+
+    @property
+    def txn_index_path(self) -> str:
+        """Where the ``.txnindex`` file is, or would be."""
+        stem, _, suffix = self.path.rpartition(".log")
+        return f"{stem}.txnindex{suffix}"
+
+    @property
+    def indexes_are_full(self) -> bool:
+        """True if one of the indexes has no room: the log rolls before the next append."""
+        return self.offset_index.is_full or self.time_index.is_full
+
+    @property
+    def modified_ms(self) -> int:
+        """When the ``.log`` file was modified last, ms since the epoch."""
+        return files.modified_ms(self.path)
+
+    def rules(self) -> Rules:
+        """What a rebuild of its indexes depends on."""
+        limited = self.shipped and not self._batches_are_indexed
+        return Rules(
+            self._interval,
+            self.config.segment_index_bytes,
+            self.generation,
+            self.shipped,
+            self._allow_negative,
+            self.config.max_message_bytes if limited else None,
+        )
+
+    def fits(self, offset: int) -> bool:
+        """True if an offset can be told relative to the base offset."""
+        relative = offset - self.base_offset
+        return relative <= GREATEST_RELATIVE_OFFSET and (relative >= 0 or not self._batches_are_indexed)
+
+    def log_file(self) -> files.File:
+        """The log, for reading. Stays readable when the segment is renamed or deleted meanwhile."""
+        log = self._log
+        if log is not None:
+            return log
+        path = self.path
+        try:
+            return files.File(path)
+        except LogStorageError as error:
+            if error.errno != errno.ENOENT or path == self.path:
+                raise
+            return files.File(self.path)
+
+    def _writable(self) -> files.WritableFile:
+        if self.failed is not None:
+            raise LogClosedError(f"the segment failed before: {self.failed}", path=self.path)
+        log = self._log
+        if log is None:
+            log = self._log = files.WritableFile(self.path)
+            files.keep_open(self)
+        return log
+
+    def _fail(self, error: LogStorageError) -> None:
+        # Without its traceback, whose frames would keep the files open.
+        self.failed = LogStorageError(error.message, path=error.path, errno=error.errno)
+
+    # --- append -----------------------------------------------------------------------------------
 
     def append(
         self,
@@ -147,7 +360,382 @@ class LogSegment(SegmentReading):
         except LogStorageError as error:
             self._fail(error)
 
-    # --- changing ---------------------------------------------------------------------------------
+    # --- look up: where to start reading ----------------------------------------------------------
+
+    def start_of(self, offset: int) -> int:
+        """Where to begin to look for an offset: an entry of the log that nothing before it reaches."""
+        index = self.offset_index
+        slot, found, position = index.find(offset)
+        if slot < 0:
+            if index.entries and self.doubted is None and not index.trusts(0) and not self._is_as_sealed(index):
+                self._check_first(index)
+            return 0
+        if index.trusts(slot) or self._is_as_sealed(index):
+            return max(position, 0)
+        step = 1
+        while slot >= 0:
+            if found <= offset and (index.trusts(slot) or self._confirms(slot, found, position)):
+                index.confirm(slot)
+                return position
+            self.doubt(f"the log does not confirm entry {slot} of the offset index")
+            slot, step = slot - step, 2 * step
+            if slot >= 0:
+                found, position = index.entry(slot)
+        return 0
+
+    def _check_first(self, index: OffsetIndexFile) -> None:
+        """Look at the first entry where all are above an offset: no answer rests on it, but what it could save."""
+        if self._confirms(0, *index.entry(0)):
+            index.confirm(0)
+        else:
+            self.doubt("the log does not confirm the first entry of the offset index")
+
+    def _confirms(self, slot: int, offset: int, position: int) -> bool:
+        """Whether the log confirms an entry of the offset index.
+
+        What is damaged between it and the entry before it leads to no border: then the one that it points to must do.
+        """
+        log, size = self.log_file(), self.size
+        before = max(self.offset_index.entry(slot - 1)[1], 0) if slot else 0
+        if confirmed_place(log, size, offset, position, before) is not None:
+            return True
+        place = entry_at(log, size, position) if before < position < size else None
+        return place is not None and place.first_offset <= offset and _is_damaged(log, size, before, position)
+
+    def _start_of_time(self, timestamp_ms: int, lowest: int) -> int:
+        """Where to begin to look for a time at an offset or behind it."""
+        index = self.time_index
+        slot, time, offset = index.find(timestamp_ms)
+        step = 1
+        while slot >= 0:
+            position = self._place_of_time(slot, time, offset, lowest) if time <= timestamp_ms else None
+            if position is not None:
+                return position
+            self.doubt(f"the log does not confirm entry {slot} of the time index")
+            slot, step = slot - step, 2 * step
+            if slot >= 0:
+                time, offset = index.entry(slot)
+        return self.start_of(max(lowest, self.base_offset))
+
+    def _place_of_time(self, slot: int, time: int, offset: int, lowest: int) -> int | None:
+        """Where to read on from an entry of the time index; None unless the log confirms it."""
+        index = self.time_index
+        if index.trusts(slot) or self._is_as_sealed(index):
+            return self.start_of(max(offset, lowest))
+        place = self._confirmed_time(slot, time, offset)
+        if place is None:
+            return None
+        if place < self.start_of(offset):
+            return place
+        index.confirm(slot)
+        return self.start_of(max(offset, lowest))
+
+    def _confirmed_time(self, slot: int, time: int, offset: int) -> int | None:
+        before = self.time_index.entry(slot - 1)[1] if slot else self.base_offset
+        if not self.base_offset <= before <= offset:
+            return None
+        return confirmed_time(self.log_file(), self.size, time, offset, self.start_of(before) if slot else 0)
+
+    def _is_its_time(self, slot: int) -> bool:
+        """Whether an entry of the log has the time of one of the time index, which may also be later than the log's."""
+        time, offset = self.time_index.entry(slot)
+        place = self._confirmed_time(slot, time, offset)
+        if place is None:
+            return False
+        found = next(shallow_entries(self.log_file(), place, self.size, self.generation, self.path), None)
+        return found is not None and found.max_timestamp_ms == time
+
+    def _is_as_sealed(self, index: OffsetIndexFile | TimeIndexFile) -> bool:
+        """Whether an index is, as a whole, what it was when it was closed; looked at once."""
+        if self.sealed is None or self.sealed.log_bytes != self.size or self.doubted is not None:
+            return False
+        if index is self.offset_index:
+            kind, differs = "offset", self.sealed.index_differs(index.read())
+        else:
+            kind, differs = "time", self.sealed.time_index_differs(index.read())
+        if differs:
+            self.doubt(f"the {kind} index is not what it was when it was closed")
+        else:
+            index.vouch()
+        return not differs
+
+    # --- read -------------------------------------------------------------------------------------
+
+    def translate_offset(self, offset: int, start_position: int = 0) -> ShallowEntry | None:
+        """The first entry that reaches an offset, None if none does; not looked for before ``start_position``."""
+        start = max(self.start_of(offset), start_position)
+        for entry in shallow_entries(self.log_file(), start, self.size, self.generation, self.path):
+            if entry.last_offset >= offset:
+                return entry
+        return None
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        max_position: int | None = None,
+        max_offset: int | None = None,
+        min_one_message: bool = False,
+    ) -> SegmentRead | None:
+        """Bytes from the first entry that reaches an offset; None if none does.
+
+        Parameters
+        ----------
+        max_bytes : int
+            Most bytes; the last entry may be cut.
+        max_position, max_offset : int, optional
+            Nothing from this position, or from the entry that reaches this offset on.
+        min_one_message : bool
+            Give the first entry whole, even if it is larger.
+        """
+        found = self._range(start_offset, max_bytes, max_position, max_offset, min_one_message)
+        if found is None:
+            return None
+        position, count, incomplete = found
+        return SegmentRead(position, self.log_file().read(position, count) if count else b"", incomplete)
+
+    def slice(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        max_position: int | None = None,
+        max_offset: int | None = None,
+        min_one_message: bool = False,
+    ) -> SegmentSlice | None:
+        """What ``read`` reads, as a range of the file."""
+        found = self._range(start_offset, max_bytes, max_position, max_offset, min_one_message)
+        if found is None:
+            return None
+        position, count, incomplete = found
+        return SegmentSlice(position, self.lend(position, count), incomplete)
+
+    def lend(self, position: int, count: int) -> FileRange:
+        """Bytes of the log, with a descriptor of their own; a cut takes them back."""
+        if not count:
+            return FileRange(None, position, 0)
+        file = self._log
+        lent = FileRange(self.log_file() if file is None else file.share(), position, count)
+        self._lent.add(lent)
+        return lent
+
+    def _take_back(self, size: int) -> None:
+        """Revoke what was lent of the bytes behind a position, which are about to be cut off."""
+        for lent in list(self._lent):
+            if lent.position + lent.count > size:
+                lent.revoke()
+
+    def _range(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        max_position: int | None,
+        max_offset: int | None,
+        min_one_message: bool,
+    ) -> tuple[int, int, bool] | None:
+        """Position, count of bytes, and whether not even the first entry is whole."""
+        size = self.size
+        first = self.translate_offset(start_offset)
+        if first is None:
+            return None
+        most = max(max_bytes, first.size) if min_one_message else max_bytes
+        end = size if max_position is None else min(max_position, size)
+        if max_offset is not None:
+            last = self.translate_offset(max_offset, first.position)
+            end = min(end, size if last is None else last.position)
+        count = max(min(end - first.position, most), 0)
+        return first.position, count, 0 < most < first.size
+
+    def next_offset(self) -> int:
+        """The offset behind its last entry, from the log; the base offset if there is none."""
+        start = self.start_of(2**63 - 1)
+        if self.shipped:  # where the index is damaged it takes a segment that has bytes for an empty one
+            first = self.translate_offset(self.offset_index.last_offset)
+            start = self.size if first is None else first.position
+        end = self.base_offset
+        for entry in shallow_entries(self.log_file(), start, self.size, self.generation, self.path):
+            end = entry.last_offset + 1
+        return end
+
+    # --- the greatest timestamp -------------------------------------------------------------------
+
+    @property
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """Greatest timestamp of its entries and the offset it was reached at; (-1, base offset) if there is none."""
+        if self._claimed:
+            self._settle()
+        if self._largest == self._least:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampOffset(self._largest, self._offset_of_largest)
+
+    @property
+    def has_timestamp(self) -> bool:
+        """True if a timestamp counts: one that is not negative, or with ``allow.negative.timestamps`` any."""
+        if self._claimed:
+            self._settle()
+        return self._largest > self._least if self._allow_negative else self._largest >= 0
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Its greatest timestamp, or when the file was modified last if it has none."""
+        return self._largest if self.has_timestamp else self.modified_ms
+
+    def _settle(self) -> None:
+        """The last time entry of a closed segment, if the log confirms that it is the last word."""
+        (time, offset), slot = self._last_time_entry(), self._last_believed()
+        if self._reaches_beyond(time):
+            self.doubt("the log has later timestamps than the time index")
+        if self.doubted is not None:
+            time, offset = self._derived_largest(slot)
+        self._largest, self._offset_of_largest = time, offset
+        self._claimed = False
+
+    def _last_believed(self) -> int:
+        """The last slot of the time index, or the one before it if the log does not confirm that.
+
+        0.10.2 wrote times that are later than the log's, or none such: a single one of many is damage.
+        """
+        times = self.time_index
+        slot = times.entries - 1
+        if slot < 0 or times.own_from == 0:
+            return slot
+        confirmed = self._place_of_time(slot, *times.last_entry, self.base_offset) is not None
+        if confirmed and slot and not self._allow_negative:
+            confirmed = self._is_its_time(slot) or not self._is_its_time(slot - 1)
+        if confirmed:
+            return slot
+        self.doubt("the log does not confirm the last entry of the time index")
+        return slot - 1
+
+    def _reaches_beyond(self, time: int) -> bool:
+        """Whether something behind the last entry of the offset index is later; emptied batches may count or not."""
+        for batches in Slices(self.log_file(), self.start_of(2**63 - 1), self.size):
+            times = batches.column("maxTimestamp")
+            if ((times > time) & (times != NO_TIMESTAMP) & (batches.column("count") != 0)).any():
+                return True
+        return False
+
+    def _derived_largest(self, slot: int) -> tuple[int, int]:
+        """The greatest timestamp: that of a time entry or one before it that the log confirms, or one behind its place.
+
+        Where the log is damaged, what lies behind that is looked at as far as the offset index leads there.
+        """
+        index, start = self.time_index, self.start_of(self.base_offset)
+        time, offset = self._least, self.base_offset
+        step = 1
+        while slot >= 0:
+            found = index.entry(slot)
+            place = self._place_of_time(slot, *found, self.base_offset)
+            if place is not None:
+                if found[0] >= 0 or self._allow_negative or self.shipped:
+                    (time, offset), start = found, place
+                break
+            self.doubt(f"the log does not confirm entry {slot} of the time index")
+            slot, step = slot - step, 2 * step
+        time, offset, end = self._greatest_from(start, time, offset)
+        if end < self.size:
+            time, offset, _ = self._greatest_from(max(self.start_of(2**63 - 1), end), time, offset)
+        return time, offset
+
+    def _greatest_from(self, start: int, time: int, offset: int) -> tuple[int, int, int]:
+        """The greater of a timestamp and those from a place on, its offset, and where the entries end."""
+        slices = Slices(self.log_file(), start, self.size)
+        for batches in slices:
+            times, lasts = batches.column("maxTimestamp"), batches.column("lastOffset")
+            if not (self.shipped or batches.all_sound()):
+                # A damaged header says any offset: what an index gets is none behind the sound batches so far.
+                lasts = np.maximum.accumulate(np.where(batches.column("crcOk"), lasts, offset))
+            for row in (times == NO_TIMESTAMP).nonzero()[0].tolist() if self._allow_negative else []:
+                hidden = self._hidden_timestamp(batches.entry(row))
+                if hidden != NO_TIMESTAMP and hidden > time:
+                    time, offset = hidden, int(lasts[row])
+            row = int(times.argmax())
+            if times[row] > time and times[row] != NO_TIMESTAMP:
+                time, offset = int(times[row]), int(lasts[row])
+        if self.shipped and slices.reason is not None and slices.position < self.size:
+            raise CorruptRecordError(slices.reason, path=self.path, position=slices.position)
+        return time, offset, slices.position
+
+    def _load_largest(self, slot: int) -> None:
+        """Greatest timestamp from an entry of the time index, and from the entries behind its place."""
+        self._largest, self._offset_of_largest = self._derived_largest(slot)
+        self._claimed = False
+
+    # --- search by time ---------------------------------------------------------------------------
+
+    def find_offset_by_timestamp(
+        self, timestamp_ms: int, starting_offset: int | None = None, max_position: int | None = None
+    ) -> TimestampOffset | None:
+        """The first record from an offset on with at least this timestamp; None if there is none before a position.
+
+        Raises
+        ------
+        KtsError
+            As 0.10.2 shipped: an entry promises such a record and has none.
+        """
+        lowest = self.base_offset if starting_offset is None else starting_offset
+        # Below 0 and compared as numbers, neither an index nor a header says what -1 hides, if the setting was another.
+        everything = timestamp_ms < 0 and not self._allow_negative and not self.shipped
+        any_offset = self.shipped and not self._batches_are_indexed
+        position = self.start_of(lowest) if everything else self._start_of_time(timestamp_ms, lowest)
+        log = self.log_file()
+        end = self.size if max_position is None else min(self.size, max_position)
+        for entry in shallow_entries(log, position, end, self.generation, self.path):
+            hidden = self._allow_negative and entry.max_timestamp_ms == NO_TIMESTAMP
+            if entry.max_timestamp_ms < timestamp_ms and not hidden and not everything:
+                continue
+            if self.shipped and entry.is_plain:  # what is damaged behind its header is not looked at
+                if any_offset or entry.last_offset >= lowest:
+                    return TimestampOffset(entry.max_timestamp_ms, entry.last_offset)
+                continue
+            offsets, timestamps = self._decoded(log.read(entry.position, entry.size))
+            hits = (timestamps >= timestamp_ms) & (any_offset | (offsets >= lowest))
+            if self._allow_negative:
+                hits &= timestamps != NO_TIMESTAMP
+            if hits.any():
+                first = int(hits.argmax())
+                return TimestampOffset(int(timestamps[first]), int(offsets[first]))
+            if self.shipped and not self._batches_are_indexed:
+                message = f"expected a record with a timestamp from {timestamp_ms} on, found none"
+                raise KtsError(message, path=self.path, position=entry.position)
+        return None
+
+    def _decoded(self, entry: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        if not self.shipped:
+            return decoded(entry)
+        try:
+            return decoded_as_shipped(entry, self.generation)
+        except CorruptRecordError as error:
+            raise as_shipped(error, self.generation) from error
+
+    # --- flush ------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Wait until the log and both indexes are on the disk.
+
+        Raises
+        ------
+        LogStorageError
+            Then nobody knows what is: the segment has failed.
+        """
+        try:
+            if self._log_dirty:
+                self._writable().sync()
+                self._log_dirty = False
+            for index in self._indexes():
+                index.flush()
+        except LogStorageError as error:
+            self._fail(error)
+            raise
+
+    def rest(self) -> None:
+        """Hold no descriptors until it is written to again; one that is in use just now goes with its last user."""
+        self._log = None
+        for index in self._indexes():
+            index.rest()
+
+    # --- truncate ---------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop every entry that reaches an offset, and those behind it.
@@ -187,10 +775,12 @@ class LogSegment(SegmentReading):
             self._load_largest(self.time_index.entries - 1 if self.shipped else self._last_believed())
         return cut
 
-    def _load_largest(self, slot: int) -> None:
-        """Greatest timestamp from an entry of the time index, and from the entries behind its place."""
-        self._largest, self._offset_of_largest = self._derived_largest(slot)
-        self._claimed = False
+    def resize_indexes(self, max_bytes: int | None = None) -> None:
+        """Give both indexes room up to ``segment.index.bytes``, as an active segment needs it."""
+        if max_bytes is not None:
+            self.offset_index.max_bytes = self.time_index.max_bytes = max_bytes
+        self.offset_index.resize(self.offset_index.max_bytes)
+        self.time_index.resize(self.time_index.max_bytes)
 
     def load_as_active(self) -> None:
         """Know both indexes, if they were sealed, and the greatest timestamp: what is appended will rest on them."""
@@ -198,6 +788,32 @@ class LogSegment(SegmentReading):
             self._is_as_sealed(index)
         if self._claimed:
             self._load_largest(self._last_believed())
+
+    # --- recover: indexes rebuilt from the log ----------------------------------------------------
+
+    def recover(self, visit: Visit | None = None, before_cut: Callable[[int], None] | None = None) -> Recovered:
+        """Rebuild both indexes and cut the log where it is not sound.
+
+        Parameters
+        ----------
+        visit : callable, optional
+            Called with the sound entries of each slice, in order, to follow producer state and leader epochs.
+        before_cut : callable, optional
+            Called with the position before anything is cut off, to cut or keep what belongs to it first.
+
+        Raises
+        ------
+        KtsError
+            Only as shipped: what Kafka raises. The indexes are left as it leaves them.
+        """
+        rebuilt = rebuild(self.log_file(), self.size, self.base_offset, self.rules(), self.path, visit)
+        cut = rebuilt.size - rebuilt.valid_bytes
+        if cut and before_cut is not None and rebuilt.error is None:
+            before_cut(rebuilt.valid_bytes)
+        self.adopt(rebuilt)
+        if rebuilt.error is not None:
+            raise rebuilt.error
+        return Recovered(self.path, rebuilt.valid_bytes, cut, rebuilt.reason, rebuilt.batches)
 
     def adopt(self, rebuilt: Rebuilt) -> None:
         """Take what a rebuild found: write both indexes, and cut the log.
@@ -224,6 +840,28 @@ class LogSegment(SegmentReading):
         except LogStorageError as error:
             self._fail(error)
             raise
+
+    def tail_fault(self) -> str | None:
+        """What is wrong from the last entry of the offset index on, None if all is sound up to the end of the log."""
+        index, times = self.offset_index, self.time_index
+        position = self.start_of(2**63 - 1)
+        slices, last = Slices(self.log_file(), position, self.size), self.base_offset - 1
+        for batches in slices:
+            if not batches.all_sound():
+                return "the CRC of a batch in the tail is wrong"
+            offsets = batches.column("lastOffset")  # which no CRC covers
+            if offsets[0] <= last or (np.diff(offsets) <= 0).any():
+                return "an offset in the tail is not above the one before it"
+            last = int(offsets[-1])
+            if not self.fits(last):
+                return f"offset {last} does not fit into the segment"
+        if slices.reason is not None:
+            return slices.reason
+        if index.entries and (index.last_offset > last or not index.trusts(index.entries - 1)):
+            return "the offset index ends with an entry that is not the log's"
+        if times.entries and times.last_entry[1] > last:
+            return f"the time index ends with offset {times.last_entry[1]}, the log with {last}"
+        return None
 
     def remade(self) -> Rebuilt:
         """What the log says of the part of the indexes that lay there when it was loaded."""
@@ -267,3 +905,159 @@ class LogSegment(SegmentReading):
         self._largest, self._offset_of_largest = time, offset
         self.doubted, self.sealed, self._claimed = None, None, False
         return Recovered(self.path, 0, 0, f"{why}: indexes rebuilt", remade.batches)
+
+    # --- roll -------------------------------------------------------------------------------------
+
+    def time_waited_for_roll(self, now_ms: int, message_timestamp_ms: int) -> int:
+        """How long ago its first timestamp is, seen from an incoming one; without timestamps since it was made."""
+        if self._rolling_base is None and self.size:
+            try:
+                self._rolling_base = self._first_timestamp()
+            except CorruptRecordError:  # damage at rest costs what is damaged, and no append
+                if self.shipped:
+                    raise
+                self._rolling_base = NO_TIMESTAMP
+        base = NO_TIMESTAMP if self._rolling_base is None else self._rolling_base
+        if base >= 0 and not self._allow_negative:
+            return message_timestamp_ms - base
+        if self._allow_negative and base != NO_TIMESTAMP and message_timestamp_ms != NO_TIMESTAMP:
+            return message_timestamp_ms - base
+        return now_ms - self.created_ms
+
+    def _first_timestamp(self) -> int | None:
+        entry = next(shallow_entries(self.log_file(), 0, self.size, self.generation, self.path), None)
+        if entry is not None and self._allow_negative and entry.max_timestamp_ms == NO_TIMESTAMP:
+            return self._hidden_timestamp(self.log_file().read(0, entry.size))
+        return None if entry is None else entry.max_timestamp_ms
+
+    def _hidden_timestamp(self, entry: bytes | bytearray | memoryview) -> int:
+        found = greatest_timestamp(decoded(bytes(entry), verify_crc=False)[1])
+        return NO_TIMESTAMP if found is None else found
+
+    def append_closing_entry(self) -> None:
+        """Add the greatest timestamp to the time index, if its last entry is earlier."""
+        if self.doubted is not None:
+            return
+        self.time_index.maybe_append(self._largest, self._offset_of_largest, skip_full_check=True)
+
+    def on_become_inactive_segment(self) -> None:
+        """Close the time index, and give back the room that was kept."""
+        self.append_closing_entry()
+        self.offset_index.trim()
+        self.time_index.trim()
+        self._trim_log()
+
+    def _trim_log(self) -> None:
+        if self.config.preallocate and files.size_of(self.path) > self.size:
+            self._log_dirty = True
+            self._writable().truncate(self.size)
+
+    # --- the indexes as they were when they were closed -------------------------------------------
+
+    def load_seal(self, sealed: Sealed | None) -> None:
+        """Compare lengths and the last time entry with what was noted, if that is of this log."""
+        if sealed is None or self.shipped:
+            return
+        index, times = self.offset_index, self.time_index
+        if sealed.log_bytes != self.size:
+            if sealed.log_bytes > self.size and index.size_bytes == sealed.index_bytes:  # who cuts a log changes both
+                self.sealed = sealed  # to be noted again, as long as the end is missing
+                self.doubt(f"the log had {sealed.log_bytes} bytes when it was closed, found {self.size}")
+            return
+        self.sealed = sealed
+        if index.size_bytes != sealed.index_bytes:
+            self.doubt(f"the offset index had {sealed.index_bytes} bytes when it was closed, found {index.size_bytes}")
+        elif sealed.end_differs(times.size_bytes, times.last_entry):
+            self.doubt("the time index does not end as it did when it was closed")
+        else:
+            self._claimed = False
+
+    def seal(self) -> Sealed | None:
+        """What the indexes are, if this log wrote all of them or they were so noted before."""
+        if self.sealed is not None and (self.sealed.log_bytes == self.size or self.doubted is not None):
+            return self.sealed
+        if self.shipped or not self.size or any(index.own_from for index in self._indexes()):
+            return None
+        index, times = self.offset_index, self.time_index
+        self.sealed = Sealed.of(self.size, index.read(), times.read(), times.last_entry)
+        return self.sealed
+
+    def doubt(self, why: str) -> None:
+        """The log does not confirm what an index says: answers do without it, and it has to be rebuilt."""
+        if self.doubted is None:
+            self.doubted = why
+            if self.on_doubt is not None:
+                self.on_doubt(self)
+
+    def go_on_from(self, before: LogSegment) -> None:
+        """Be as old as the same segment was before it was loaded again."""
+        self.created_ms, self.jitter_ms, self._rolling_base = before.created_ms, before.jitter_ms, before._rolling_base
+
+    # --- close ------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the time index, trim both, flush everything; a segment that failed is only let go."""
+        try:
+            if self.failed is None:
+                self._close_indexes()
+                self._trim_log()
+                self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close all descriptors and leave the files as they are; nobody may be reading."""
+        log, self._log = self._log, None
+        try:
+            if log is not None:
+                log.close()
+        finally:
+            for index in self._indexes():
+                index.abandon()
+
+    def _close_indexes(self) -> None:
+        try:
+            self.append_closing_entry()
+        except (IndexFullError, InvalidOffsetError):
+            if not self.shipped:  # Kafka swallows it
+                raise
+        for index in self._indexes():
+            index.trim()
+
+    def change_file_suffixes(self, old: str, new: str) -> None:
+        """Rename all its files, as to ``.deleted``."""
+        txn_index = self.txn_index_path
+        target = _replaced(self.path, old, new)
+        files.rename(self.path, target)
+        self.path = target
+        self._index_path = _replaced(self._index_path, old, new)
+        for index in self._indexes():
+            index.rename(_replaced(index.path, old, new))
+        if files.exists(txn_index):
+            files.rename(txn_index, _replaced(txn_index, old, new))
+
+    def delete(self) -> None:
+        """Remove all its files; those that are gone already do not matter."""
+        self.rest()
+        files.remove(self.path, missing_ok=True)
+        for index in self._indexes():
+            index.delete()
+        files.remove(self.txn_index_path, missing_ok=True)
+
+
+def _is_damaged(log: files.File, size: int, start: int, end: int) -> bool:
+    """True if the entries between two positions are not sound: then no walk tells what is a border."""
+    slices = Slices(log, start, size, FIRST_READ_BYTES)
+    for batches in slices:
+        inside = batches.positions() < end
+        if not batches.column("crcOk")[inside].all():
+            return True
+        if not inside.all():
+            return False
+    return slices.position < end
+
+
+def _replaced(path: str, old: str, new: str) -> str:
+    if not path.endswith(old):
+        raise ValueError(f"suffix: expected the name to end with {old!r}, found {path!r}")
+    return path[: len(path) - len(old)] + new

@@ -20,8 +20,7 @@ from kts.errors import CorruptRecordError
 from kts.model import TimestampOffset
 from kts.segment import files
 from kts.segment.damage import header_scan
-from kts.segment.lookups import Lookups, closed_times
-from kts.segment.segment import Segment, at, int64
+from kts.segment.segment import Lookups, Segment, at, closed_times, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt

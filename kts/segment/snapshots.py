@@ -1,20 +1,103 @@
-"""The ``.snapshot`` and ``.txnindex`` files of a partition, written and kept as a broker does."""
+"""Producer snapshots: the ``.snapshot`` format, and the snapshots of a partition directory.
+
+Layout::
+
+    .snapshot    version i16 = 1 | CRC-32C u32 of what follows | count i32 | entries of 58 bytes:
+      producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
+      | coordinator epoch i32 | first offset of the open transaction i64, -1 for none
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from kts._codec import crc32c
 from kts.errors import CorruptIndexError
 from kts.segment import files
 from kts.segment.names import parse_file_name
-from kts.segment.producer_entry import Producer
-from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Producers
-from kts.segment.transactions import SNAPSHOT_ENTRY, SNAPSHOT_HEAD, TXN_ENTRY, read_snapshot_entries
+from kts.segment.producers import EXPIRATION_MS, Producer, Producers
 
 Bytes = bytes | memoryview
+_HEAD = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+# --- the format -----------------------------------------------------------------------------------
+
+
+def snapshot_bytes(producers: list[Producer]) -> bytes:
+    """The bytes of a ``.snapshot``."""
+    body = b"".join(
+        _ENTRY.pack(
+            one.producer_id,
+            one.epoch,
+            one.last.last_sequence,
+            one.last.last_offset,
+            one.last.offset_delta,
+            one.timestamp_ms,
+            one.coordinator_epoch,
+            one.first_offset,
+        )
+        for one in producers
+    )
+    checked = len(producers).to_bytes(4, "big") + body
+    return _HEAD.pack(1, crc32c(checked), len(producers)) + body
+
+
+def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int, int, int]]:
+    """The entries of a producer snapshot, fields as in the layout above.
+
+    Raises
+    ------
+    CorruptIndexError
+        Version, CRC or size is wrong.
+    """
+    data = files.read_bytes(path)
+    if len(data) < _HEAD.size:
+        raise CorruptIndexError(f"expected at least {_HEAD.size} bytes, found {len(data)}", path=path, position=0)
+    version, stored, count = _HEAD.unpack_from(data)
+    if version != 1:
+        raise CorruptIndexError(f"expected snapshot version 1, found {version}", path=path, position=0)
+    computed = crc32c(data[6:])
+    if computed != stored:
+        raise CorruptIndexError(f"CRC is {computed:08x}, expected the stored {stored:08x}", path=path, position=2)
+    body = data[_HEAD.size :]
+    if count < 0 or count * _ENTRY.size != len(body):
+        raise CorruptIndexError(
+            f"expected {count} entries of {_ENTRY.size} bytes, found {len(body)} bytes", path=path, position=6
+        )
+    return list(_ENTRY.iter_unpack(body))
+
+
+class Snapshot(NamedTuple):
+    """What a broker remembered of its producers: only the transactions open at that offset."""
+
+    offset: int
+    open_transactions: dict[int, int]  # producer id -> first offset
+
+
+def read_snapshot(path: str) -> Snapshot:
+    """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
+    name = parse_file_name(os.path.basename(path))
+    entries = read_snapshot_entries(path)
+    return Snapshot(name.base_offset if name else 0, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
+
+
+# --- the snapshots of a directory -----------------------------------------------------------------
+
+
+def snapshot_paths(directory: str) -> list[tuple[int, str]]:
+    """(offset, path) of the live producer snapshots, newest first."""
+    found = []
+    for entry in files.list_directory(directory):
+        name = parse_file_name(entry.name)
+        if name is not None and name.suffix == ".snapshot" and not name.transition:
+            found.append((name.base_offset, entry.path))
+    return sorted(found, reverse=True)
 
 
 class Snapshots:
@@ -190,58 +273,3 @@ class Snapshots:
                     self.producers.follow(records)
         self.producers.end_offset = end_offset
         self.take()
-
-
-def snapshot_bytes(producers: list[Producer]) -> bytes:
-    """The bytes of a ``.snapshot``."""
-    body = b"".join(
-        SNAPSHOT_ENTRY.pack(
-            one.producer_id,
-            one.epoch,
-            one.last.last_sequence,
-            one.last.last_offset,
-            one.last.offset_delta,
-            one.timestamp_ms,
-            one.coordinator_epoch,
-            one.first_offset,
-        )
-        for one in producers
-    )
-    checked = len(producers).to_bytes(4, "big") + body
-    return SNAPSHOT_HEAD.pack(1, crc32c(checked), len(producers)) + body
-
-
-# --- the transaction index ------------------------------------------------------------------------
-
-
-def append_aborted(path: str, aborted: list[AbortedBatch]) -> None:
-    """Add entries to a ``.txnindex``, which is made for the first of them."""
-    with files.WritableFile(path, create=True) as file:
-        size = file.size()
-        size -= size % TXN_ENTRY.size
-        file.write(b"".join(TXN_ENTRY.pack(0, *entry) for entry in aborted), size)
-
-
-def truncate_aborted(path: str, offset: int) -> None:
-    """Cut the entries of a ``.txnindex`` from the first on whose transaction ended at or behind an offset; synced."""
-    if not files.exists(path):
-        return
-    with files.WritableFile(path) as file:
-        data = file.read(0, file.size())
-        whole = data[: len(data) - len(data) % TXN_ENTRY.size]
-        if offset <= 0:  # whatever they say
-            file.truncate(0)
-            whole = b""
-        for number, entry in enumerate(TXN_ENTRY.iter_unpack(whole)):
-            if entry[3] >= offset:
-                file.truncate(number * TXN_ENTRY.size)
-                break
-        file.sync()
-
-
-def sync_aborted(paths: Iterable[str]) -> None:
-    """Wait until transaction indexes are on the disk; those that were removed meanwhile do not matter."""
-    for path in paths:
-        if files.exists(path):
-            with files.WritableFile(path) as file:
-                file.sync()

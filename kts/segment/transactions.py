@@ -1,30 +1,28 @@
-"""Which transactions were aborted and which are still open, from Kafka's own files or from the log's markers.
+"""Transactions: which were aborted and which are open, from the ``.txnindex`` or from the log's markers.
 
 Layout::
 
-    .txnindex entry, 34 bytes    version i16 = 0 | producer id i64 | first, last, last stable offset i64
-    .snapshot                    version i16 = 1 | CRC-32C u32 of what follows | count i32 | entries of 58 bytes:
-      producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64
-      | coordinator epoch i32 | first offset of the open transaction i64, -1 for none
+    .txnindex    entries of 34 bytes: version i16 = 0 | producer id i64 | first, last, last stable offset i64
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kts._codec import crc32c
 from kts.codec.columns import decode
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import files
 from kts.segment.damage import header_scan
+from kts.segment.entries import OVERHEAD_BYTES, V2_HEADER_BYTES, header, shallow_entries
 from kts.segment.names import parse_file_name
-from kts.segment.segment import OVERHEAD_BYTES, Segment, at
-from kts.segment.shallow import V2_HEADER_BYTES, header, shallow_entries
+from kts.segment.producers import AbortedBatch
+from kts.segment.segment import Segment, at
+from kts.segment.snapshots import read_snapshot, snapshot_paths
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
     from kts.segment.partition import Partition
 
 TXN_ENTRY = struct.Struct(">hqqqq")
-SNAPSHOT_HEAD = struct.Struct(">hIi")
-SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 ABORT, COMMIT = 0, 1
 _TRANSACTIONAL, _CONTROL = 16, 32
 
@@ -45,13 +41,6 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-
-
-class Snapshot(NamedTuple):
-    """What a broker remembered of its producers: only the transactions open at that offset."""
-
-    offset: int
-    open_transactions: dict[int, int]  # producer id -> first offset
 
 
 class Marker(NamedTuple):
@@ -88,6 +77,39 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
             )
         found.append(AbortedTransaction(producer, first, last))
     return found
+
+
+def append_aborted(path: str, aborted: list[AbortedBatch]) -> None:
+    """Add entries to a ``.txnindex``, which is made for the first of them."""
+    with files.WritableFile(path, create=True) as file:
+        size = file.size()
+        size -= size % TXN_ENTRY.size
+        file.write(b"".join(TXN_ENTRY.pack(0, *entry) for entry in aborted), size)
+
+
+def truncate_aborted(path: str, offset: int) -> None:
+    """Cut the entries of a ``.txnindex`` from the first on whose transaction ended at or behind an offset; synced."""
+    if not files.exists(path):
+        return
+    with files.WritableFile(path) as file:
+        data = file.read(0, file.size())
+        whole = data[: len(data) - len(data) % TXN_ENTRY.size]
+        if offset <= 0:  # whatever they say
+            file.truncate(0)
+            whole = b""
+        for number, entry in enumerate(TXN_ENTRY.iter_unpack(whole)):
+            if entry[3] >= offset:
+                file.truncate(number * TXN_ENTRY.size)
+                break
+        file.sync()
+
+
+def sync_aborted(paths: Iterable[str]) -> None:
+    """Wait until transaction indexes are on the disk; those that were removed meanwhile do not matter."""
+    for path in paths:
+        if files.exists(path):
+            with files.WritableFile(path) as file:
+                file.sync()
 
 
 def are_confirmed(
@@ -150,52 +172,6 @@ def _kind(batch: bytes) -> int:
     except (CorruptRecordError, ValueError):
         return -1
     return key[3] if key is not None and len(key) >= 4 and key[2] == 0 else -1
-
-
-def read_snapshot(path: str) -> Snapshot:
-    """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
-    name = parse_file_name(os.path.basename(path))
-    entries = read_snapshot_entries(path)
-    return Snapshot(name.base_offset if name else 0, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
-
-
-def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int, int, int]]:
-    """The entries of a producer snapshot, fields as in the layout above.
-
-    Raises
-    ------
-    CorruptIndexError
-        Version, CRC or size is wrong.
-    """
-    data = files.read_bytes(path)
-    if len(data) < SNAPSHOT_HEAD.size:
-        raise CorruptIndexError(
-            f"expected at least {SNAPSHOT_HEAD.size} bytes, found {len(data)}", path=path, position=0
-        )
-    version, stored, count = SNAPSHOT_HEAD.unpack_from(data)
-    if version != 1:
-        raise CorruptIndexError(f"expected snapshot version 1, found {version}", path=path, position=0)
-    computed = crc32c(data[6:])
-    if computed != stored:
-        raise CorruptIndexError(f"CRC is {computed:08x}, expected the stored {stored:08x}", path=path, position=2)
-    body = data[SNAPSHOT_HEAD.size :]
-    if count < 0 or count * SNAPSHOT_ENTRY.size != len(body):
-        raise CorruptIndexError(
-            f"expected {count} entries of {SNAPSHOT_ENTRY.size} bytes, found {len(body)} bytes", path=path, position=6
-        )
-    return list(SNAPSHOT_ENTRY.iter_unpack(body))
-
-
-def snapshot_paths(log: Partition) -> list[tuple[int, str]]:
-    """(offset, path) of the live producer snapshots, newest first."""
-    if log.lone:
-        return []
-    found = []
-    for entry in files.list_directory(log.path):
-        name = parse_file_name(entry.name)
-        if name is not None and name.suffix == ".snapshot" and not name.transition:
-            found.append((name.base_offset, entry.path))
-    return sorted(found, reverse=True)
 
 
 def aborted_transactions(segments: list[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -320,7 +296,7 @@ def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
     """
     end = log_end_offset(log, skip_damage=skip_damage)
     start, still_open = log.log_start_offset, dict[int, int]()
-    for offset, path in snapshot_paths(log):
+    for offset, path in [] if log.lone else snapshot_paths(log.path):
         if offset > end:
             continue
         try:

@@ -20,7 +20,7 @@ import kts
 from kts.broker.broker import Broker
 from kts.offline.reindex import generation_of
 from kts.segment.index_checksums import FILE
-from kts.segment.recovery import Recovered
+from kts.segment.rebuild import Recovered
 
 FORMATS = {
     "none": ("none", 2, "3.0"),

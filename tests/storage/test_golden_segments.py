@@ -14,7 +14,7 @@ from support import Golden, golden_partitions, goldens, json_lines
 import kts
 from kts.segment import files
 from kts.segment.log_segment import LogSegment
-from kts.segment.recovery import Rules, rebuild
+from kts.segment.rebuild import Rules, rebuild
 
 GENERATIONS = {"0.10.2.2": "0.10.2", "3.9.2": "3.9", "4.3.1": "3.9"}
 SETTINGS = ("index.interval.bytes", "segment.index.bytes")

@@ -10,7 +10,8 @@ import pytest
 from log_records import NOW, Clock, batch, opened
 
 import kts
-from kts.segment.transactions import TXN_ENTRY, read_snapshot_entries
+from kts.segment.snapshots import read_snapshot_entries
+from kts.segment.transactions import TXN_ENTRY
 
 ABORT, COMMIT = 0, 1
 

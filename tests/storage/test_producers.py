@@ -9,10 +9,9 @@ import pytest
 from support import data_root
 
 import kts
-from kts.segment.producer_entry import Producer, Sent
-from kts.segment.producers import Producers, Update
-from kts.segment.snapshots import Snapshots, append_aborted, snapshot_bytes, truncate_aborted
-from kts.segment.transactions import TXN_ENTRY, read_snapshot_entries
+from kts.segment.producers import Producer, Producers, Sent, Update
+from kts.segment.snapshots import Snapshots, read_snapshot_entries, snapshot_bytes
+from kts.segment.transactions import TXN_ENTRY, append_aborted, truncate_aborted
 
 SCENARIOS = [f"3.9.2/{name}" for name in ("idempotent", "txn-none", "txn-lz4-lat", "txn-open")]
 SCENARIOS += [f"4.3.1/{name}" for name in ("idempotent", "txn-none", "txn-open")]

@@ -18,9 +18,9 @@ from support import data_root
 import kts
 from kts._codec import crc32c
 from kts.segment import files
+from kts.segment.entries import Batches
 from kts.segment.log_segment import LogSegment
-from kts.segment.recovery import Rebuilt, Recovered, Rules, rebuild, recover, tail_fault
-from kts.segment.shallow import Batches
+from kts.segment.rebuild import Rebuilt, Recovered, Rules, rebuild
 
 GENERATIONS = ["0.10.2", "3.9"]
 
@@ -89,8 +89,8 @@ def test_a_rebuild_is_what_a_loop_over_the_entries_gives(
 ) -> None:
     kinds = [{"compression": "none"}, {"compression": "gzip"}, {"compression": "lz4"}]
     for number in range(120):
-        monkeypatch.setattr("kts.segment.rebuilding._ROWS_AT_ONCE", rng.choice([1, 7, 4096]))
-        monkeypatch.setattr("kts.segment.shallow.SLICE_BYTES", rng.choice([400, 3000, 2**22]))
+        monkeypatch.setattr("kts.segment.rebuild._ROWS_AT_ONCE", rng.choice([1, 7, 4096]))
+        monkeypatch.setattr("kts.segment.entries.SLICE_BYTES", rng.choice([400, 3000, 2**22]))
         base = offset = rng.choice([0, 5, 2**40])
         log, spread = b"", rng.choice([0, 30, 5000])
         for step in range(rng.randrange(1, 60)):
@@ -232,7 +232,7 @@ def test_what_is_cut_off_is_reported_and_the_rest_is_whole(
     Path(segment.path).write_bytes(data)
     again = LogSegment(str(tmp_path), 0, segment.config, generation=generation, now_ms=0)
     end = entries[left - 1].position + entries[left - 1].size if left else 0
-    first = recover(again)
+    first = again.recover()
     assert first == Recovered(segment.path, end, len(data) - end, first.reason, left)
     assert (first.reason is None) if reason is None else reason in (first.reason or "")
     assert Path(segment.path).read_bytes() == data[:end]
@@ -240,7 +240,7 @@ def test_what_is_cut_off_is_reported_and_the_rest_is_whole(
     assert again.max_timestamp_so_far == ((START_MS + left - 1, left - 1) if left else (-1, 0))
     indexes = index_bytes(segment.path)
     assert [len(index) for index in indexes] == [8 * max(left - 1, 0), 12 * left - 12 * (left > 1)]
-    assert recover(again) == Recovered(segment.path, end, 0, None, left)
+    assert again.recover() == Recovered(segment.path, end, 0, None, left)
     assert index_bytes(segment.path) == indexes
     again.resize_indexes()
     table = {"timestamp": [START_MS + 9], "value": [b"v"]}
@@ -266,7 +266,7 @@ def test_a_tail_is_sound_or_says_what_is_not(tmp_path: Path) -> None:
         (times, kept[times], None),
     ):
         Path(name).write_bytes(data)
-        found = tail_fault(LogSegment(str(tmp_path), 0, segment.config, generation="3.9", now_ms=0))
+        found = LogSegment(str(tmp_path), 0, segment.config, generation="3.9", now_ms=0).tail_fault()
         assert found is None if fault is None else fault in (found or ""), (name, fault, found)
         Path(name).write_bytes(kept[name])
 
@@ -274,7 +274,7 @@ def test_a_tail_is_sound_or_says_what_is_not(tmp_path: Path) -> None:
 def test_who_follows_a_recovery_sees_every_sound_entry_once_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random
 ) -> None:
-    monkeypatch.setattr("kts.segment.shallow.SLICE_BYTES", 700)
+    monkeypatch.setattr("kts.segment.entries.SLICE_BYTES", 700)
     log = b"".join(made_set(rng, 2, 3 * n, 3, START_MS + n) for n in range(40))
     entries = walk(log)
     bad = rng.randrange(1, 40)
@@ -292,7 +292,7 @@ def test_who_follows_a_recovery_sees_every_sound_entry_once_and_nothing_else(
             assert bytes(batches.entry(row)) == log[position : position + int(batches.column("sizeInBytes")[row])]
 
     segment = LogSegment(str(tmp_path), 0, now_ms=0)
-    report = recover(segment, visit)
+    report = segment.recover(visit)
     assert b"".join(seen) == log[: entries[bad].position]
     assert positions == [entry.position for entry in entries[:bad]]
     assert (report.position, report.reason) == (entries[bad].position, "the CRC is wrong")
@@ -343,7 +343,7 @@ def test_a_killed_brokers_segments_are_recovered_as_it_did_itself(version: str, 
         generation = "0.10.2" if version == "0.10.2.2" else "3.9"
         config = {"index.interval.bytes": interval}
         segment = LogSegment(str(directory), int(expected.stem), config, generation=generation, now_ms=0)
-        report = recover(segment)
+        report = segment.recover()
         assert (report.bytes_cut, report.reason) == (0, None)
         assert Path(segment.path).read_bytes() == expected.read_bytes()
         assert index_bytes(segment.path) == index_bytes(expected)

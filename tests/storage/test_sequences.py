@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import kts
-from kts.segment.producer_entry import Sent
-from kts.segment.producers import Producers, Update
+from kts.segment.producers import Producers, Sent, Update
 
 HIGHEST = 2**31 - 1
 REFUSED = {45: kts.OutOfOrderSequenceError, 47: kts.InvalidProducerEpochError}

@@ -23,7 +23,7 @@ from kts.dataset.plan import plan
 from kts.dataset.reader import read_piece
 from kts.errors import CorruptRecordError
 from kts.offline.verify import verify
-from kts.segment import lookups
+from kts.segment import segment as segment_module
 from kts.segment.index_checksums import IndexChecksums, Sealed
 
 ENTRY = {".index": 8, ".timeindex": 12}
@@ -141,7 +141,7 @@ def refused(path: Path) -> bool:
     """True if an entry of an index is not confirmed by its log."""
     log = kts.open(path)
     assert isinstance(log, kts.PartitionLog)
-    for one in map(lookups.Lookups, log.segments):
+    for one in map(segment_module.Lookups, log.segments):
         places, times = range(len(one.places)), range(len(one.times))
         if any(one.confirmed(k) is None for k in places) or any(one.time(k) is None for k in times):
             return True
@@ -154,7 +154,7 @@ def test_readers_answer_as_the_log_does(
     rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, magics: tuple[int, ...], sealed: bool
 ) -> None:
     """Every kind of damage to three indexes: about a second each."""
-    monkeypatch.setattr(lookups, "SMALL_BYTES", 0)  # small logs are read without their indexes
+    monkeypatch.setattr(segment_module, "SMALL_BYTES", 0)  # small logs are read without their indexes
     for number, order in enumerate(rng.sample(ORDERS, ROUNDS)):
         path = tmp_path / str(number) / "t-0"
         written = sound_log(rng, path, order, magics)
@@ -217,7 +217,7 @@ def test_a_log_that_ends_below_what_its_own_index_knows_is_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, kept: str, small: bool
 ) -> None:
     """A closed segment that was cut between two batches, or to nothing: every reader says so, or skips when told to."""
-    monkeypatch.setattr(lookups, "SMALL_BYTES", 2**14 if small else 0)
+    monkeypatch.setattr(segment_module, "SMALL_BYTES", 2**14 if small else 0)
     path = tmp_path / "t-0"
     logs = three_segments(path)
     first, following = cut_log(logs[1], batches), int(logs[2].stem)

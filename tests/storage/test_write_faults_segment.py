@@ -17,7 +17,6 @@ from lives import KINDS, START_MS, Kind, in_place_of_os, quick_directory, shallo
 import kts
 from kts.errors import LogClosedError, LogStorageError
 from kts.segment.log_segment import LogSegment
-from kts.segment.recovery import recover
 
 SETTINGS = {"segment.index.bytes": 120, "index.interval.bytes": 500}
 WRITES = frozenset({"pwrite"})
@@ -137,7 +136,7 @@ def test_a_failed_append_leaves_nothing_and_done_again_writes_the_same(kind: Kin
                 continue
             # What lies there now, a recovery makes whole: some of the sets, nothing else.
             log = LogSegment(where, 0, SETTINGS | {"message.format.version": kind.format}, now_ms=START_MS)
-            recover(log)
+            log.recover()
             log.close()
             kept = read_tree(where)["00000000000000000000.log"]
             assert kept in [b"".join(stored[:count]) for count in range(len(stored) + 1)], fault

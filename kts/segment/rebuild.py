@@ -1,0 +1,484 @@
+"""Rebuild: both indexes of a segment from its log, and what recovery found.
+
+The log is read in slices. Its headers become arrays, and the index entries are chosen from those, without a loop over
+entries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kts.errors import CorruptRecordError, IndexFullError, InvalidOffsetError, KtsError
+from kts.model import NO_TIMESTAMP
+from kts.segment import files
+from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, greatest_timestamp
+from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Visit = Callable[[Batches], None]
+_ROWS_AT_ONCE = 2**12
+_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+
+class Rules(NamedTuple):
+    """What a rebuild depends on.
+
+    Parameters
+    ----------
+    index_interval_bytes, segment_index_bytes : int
+        The topic's settings.
+    generation : str
+        "0.10.2": entries have the first offset of their entry of the log; "3.9": the last one.
+    shipped : bool
+        Fail where Kafka fails; else a full index stops growing, and what cannot be indexed is cut off.
+    allow_negative : bool
+        Times before 1970 count.
+    max_message_bytes : int or None
+        Larger entries count as damaged, as 0.10.2 has it.
+    """
+
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * 2**20
+    generation: str = "3.9"
+    shipped: bool = False
+    allow_negative: bool = False
+    max_message_bytes: int | None = None
+
+
+class Rebuilt(NamedTuple):
+    """What a log says its indexes are.
+
+    Attributes
+    ----------
+    offset_index, time_index : bytes
+        Their entries, the closing one included.
+    size, valid_bytes : int
+        Length of the log, and of its sound front.
+    reason : str or None
+        What is wrong behind that.
+    batches : int
+        Entries of the log.
+    largest_timestamp_ms, offset_of_largest : int
+        (-1, base offset) if there is none.
+    next_offset : int
+        Behind the last entry; the base offset if there is none.
+    error : KtsError or None
+        Where Kafka gives up: the indexes are as it leaves them.
+    """
+
+    offset_index: bytes
+    time_index: bytes
+    size: int
+    valid_bytes: int
+    reason: str | None
+    batches: int
+    largest_timestamp_ms: int
+    offset_of_largest: int
+    next_offset: int
+    error: KtsError | None = None
+
+
+class Recovered(NamedTuple):
+    """What the recovery of a segment did: which file was cut where, by how much, and why."""
+
+    path: str
+    position: int
+    bytes_cut: int
+    reason: str | None
+    batches: int
+    aside: str | None = None  # the file that keeps what was cut, where that had reached the disk before
+
+    def __str__(self) -> str:
+        cut = f", {self.bytes_cut:,} bytes at position {self.position}" if self.bytes_cut else ""
+        kept = f", kept as {self.aside}" if self.aside is not None else ""
+        return f"{self.path}: {self.reason}{cut}{kept}"
+
+
+def rebuild(
+    file: files.File, size: int, base_offset: int, rules: Rules, path: str | None = None, visit: Visit | None = None
+) -> Rebuilt:
+    """What both indexes of a log are; changes nothing.
+
+    Parameters
+    ----------
+    file : File
+        The log.
+    size : int
+        Bytes of it that count.
+
+    Notes
+    -----
+    Takes a slice of memory, or as much as the largest entry has. Source: LogSegment.recover.
+    """
+    return _Rebuild(file, size, base_offset, rules, path, visit).run()
+
+
+class Stop(Exception):
+    """Nothing more is taken from the log."""
+
+    def __init__(self, row: int, reason: str, error: KtsError | None = None) -> None:
+        super().__init__(reason)
+        self.row = row
+        self.reason = reason
+        self.error = error
+
+
+class Rows(NamedTuple):
+    """Entries of the log that wait to be indexed."""
+
+    position: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]  # that an index entry has; -1 where only the records can tell
+    last: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+
+    def front(self, count: int) -> Rows:
+        return Rows(self.position[:count], self.size[:count], self.offset[:count], self.last[:count], self.time[:count])
+
+
+class IndexEntries:
+    """Both indexes of a log while they are made.
+
+    Attributes
+    ----------
+    time, time_offset : int
+        The greatest timestamp so far, and where it was reached.
+    """
+
+    def __init__(self, file: files.File, base_offset: int, rules: Rules, path: str | None) -> None:
+        self.file, self.base_offset, self.rules, self.path = file, base_offset, rules, path
+        self.first_offsets = rules.generation == "0.10.2"
+        self.last_entry_position = 0
+        self.time, self.time_offset = (NOTHING if rules.allow_negative else NO_TIMESTAMP), base_offset
+        self.offset_parts: list[bytes] = []
+        self.time_parts: list[bytes] = []
+        self.entries, self.time_entries = 0, 0
+        self.last_index_offset = base_offset
+        self.last_time = self.time
+        self.last_time_offset = base_offset
+        self.most = rules.segment_index_bytes // 8
+        self.most_times = rules.segment_index_bytes // 12 - 1
+
+    def spaced(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """Rows that get an index entry: each lies more than the interval behind the one before."""
+        interval, count = self.rules.index_interval_bytes, len(rows.position)
+        if int(rows.size[:-1].min(initial=2**31 - 1)) > interval:  # all but those near the last entry
+            first = int(np.searchsorted(rows.position, self.last_entry_position + interval, "right"))
+            chosen = np.arange(first, count)
+        else:
+            places = memoryview(rows.position.data)
+            most = interval // 26 + 2  # no entry is smaller
+            found: list[int] = []
+            row, step = bisect_right(places, self.last_entry_position + interval), 1
+            while row < count:
+                found.append(row)
+                end = places[row] + interval
+                if row + step < count and places[row + step - 1] <= end < places[row + step]:
+                    row += step  # entries of one size are as far apart as the two before
+                else:
+                    following = bisect_right(places, end, row + 1, min(row + most, count))
+                    row, step = following, following - row
+            chosen = np.array(found, np.int64)
+        if len(chosen):
+            self.last_entry_position = int(rows.position[chosen[-1]])
+        return chosen
+
+    def quick(
+        self,
+        rows: Rows,
+        chosen: npt.NDArray[np.int64],
+        running: npt.NDArray[np.int64],
+        reached: npt.NDArray[np.int64],
+    ) -> bool:
+        """Add all chosen entries at once; False, and nothing is done, if any of them needs a closer look."""
+        offsets = rows.offset[chosen]
+        if self.entries + len(chosen) > self.most or self.time_entries + len(chosen) > self.most_times:
+            return False
+        if offsets[0] < 0 or (self.entries and offsets[0] <= self.last_index_offset):
+            return False
+        if not (offsets[1:] > offsets[:-1]).all():
+            return False
+        entries = np.empty(len(chosen), _ENTRY)
+        entries["offset"] = offsets - self.base_offset
+        entries["position"] = rows.position[chosen]
+        times = running[chosen]
+        later = np.empty(len(chosen), bool)
+        later[0] = times[0] > self.last_time
+        np.greater(times[1:], times[:-1], out=later[1:])
+        times, places = times[later], rows.last[reached[later]]
+        if len(times):
+            places = np.where(times > self.time, places, self.time_offset)
+            if places[0] < self.last_time_offset or not (places[1:] >= places[:-1]).all():
+                return False
+            time_entries = np.empty(len(times), _TIME_ENTRY)
+            time_entries["timestamp"] = times
+            time_entries["offset"] = places - self.base_offset
+            self.time_parts.append(time_entries.tobytes())
+            self.time_entries += len(times)
+            self.last_time, self.last_time_offset = int(times[-1]), int(places[-1])
+        self.offset_parts.append(entries.tobytes())
+        self.entries += len(chosen)
+        self.last_index_offset = int(offsets[-1])
+        return True
+
+    def one_by_one(
+        self,
+        rows: Rows,
+        chosen: npt.NDArray[np.int64],
+        running: npt.NDArray[np.int64],
+        reached: npt.NDArray[np.int64],
+        untimed: int,
+    ) -> Stop | None:
+        """Add the chosen entries in order, up to one that cannot be added; the first rows may have no time yet."""
+        for row, at in zip(chosen.tolist(), reached.tolist(), strict=True):
+            position = int(rows.position[row])
+            time = NOTHING if row < untimed else int(running[row])
+            time_offset = int(rows.last[max(at, untimed)]) if time > self.time else self.time_offset
+            offset = int(rows.offset[row])
+            if offset < 0:
+                found = self.first_offset(position, int(rows.size[row]))
+                if isinstance(found, Stop):
+                    found.row = row
+                    return found
+                if found is None:
+                    continue
+                offset = found
+            error = self.add(offset, position, time, time_offset)
+            if error is not None and self.rules.shipped:
+                return Stop(row, error.message, error)
+            if isinstance(error, InvalidOffsetError):
+                return Stop(row, error.message)
+        return None
+
+    def first_offset(self, position: int, size: int) -> int | None | Stop:
+        """First offset of a wrapper message; None if it has none."""
+        try:
+            entry = self.file.read(position, size)
+            offsets, _ = decoded_as_shipped(entry, "0.10.2") if self.rules.shipped else decoded(entry)
+        except CorruptRecordError as error:
+            return Stop(0, error.message) if self.rules.shipped else None
+        return int(offsets[0]) if len(offsets) else None
+
+    def add(self, offset: int, position: int, time: int, time_offset: int) -> KtsError | None:
+        """Add one entry to each index, or say what is against it."""
+        full = disordered = None
+        if self.time_entries >= self.most_times:
+            full = IndexFullError(f"the time index is full, it has {self.time_entries} entries", path=self.path)
+        if self.time_entries and time_offset < self.last_time_offset:
+            message = f"expected an offset from {self.last_time_offset} on, found {time_offset}"
+            disordered = InvalidOffsetError(message, path=self.path, position=position, offset=time_offset)
+        if full is not None and not self.rules.shipped:
+            return full
+        if self.entries >= self.most:
+            return IndexFullError(f"the offset index is full, it has {self.entries} entries", path=self.path)
+        if self.entries and offset <= self.last_index_offset:
+            message = f"expected an offset above {self.last_index_offset}, found {offset}"
+            return InvalidOffsetError(message, path=self.path, position=position, offset=offset)
+        if self.rules.shipped or not (full or disordered):  # Kafka has added the first entry when the second one fails
+            self.offset_parts.append(_packed(offset - self.base_offset, 4) + _packed(position, 4))
+            self.entries += 1
+            self.last_index_offset = offset
+        if full is None and disordered is None and time > self.last_time:
+            self.add_time(time, time_offset)
+        return full or disordered
+
+    def add_time(self, time: int, offset: int) -> None:
+        self.time_parts.append(_packed(time, 8) + _packed(offset - self.base_offset, 4))
+        self.time_entries += 1
+        self.last_time, self.last_time_offset = time, offset
+        if self.first_offsets and self.rules.shipped:  # read back from the file there, cut to 32 bits
+            self.last_time_offset = self.base_offset + _cut(offset - self.base_offset)
+
+
+class _Rebuild(IndexEntries):
+    def __init__(
+        self, file: files.File, size: int, base_offset: int, rules: Rules, path: str | None, visit: Visit | None
+    ) -> None:
+        super().__init__(file, base_offset, rules, path)
+        self.size, self.visit = size, visit
+        self.checks_range = not (rules.shipped and self.first_offsets)
+        self.waiting: list[Rows] = []
+        self.rows_waiting = 0
+        self.batches = 0
+        self.valid_bytes = 0
+        self.next_offset = base_offset
+        self.last_taken = base_offset - 1
+
+    def run(self) -> Rebuilt:
+        slices = Slices(self.file, 0, self.size)
+        reason: str | None = None
+        error: KtsError | None = None
+        try:
+            for batches in slices:
+                self.take(batches)
+            reason = slices.reason
+            self.index_waiting()
+        except Stop as stop:
+            reason, error = stop.reason, stop.error
+            stop.__traceback__ = None  # its frames name it, and the file: that circle would keep the file open
+        if error is None:
+            if self.rules.shipped and self.time_entries and self.time_offset < self.last_time_offset:
+                error = InvalidOffsetError("the closing entry's offset lies before the last one", path=self.path)
+            elif self.time > self.last_time:
+                self.add_time(self.time, self.time_offset)
+        none = self.time in (NO_TIMESTAMP, NOTHING)
+        return Rebuilt(
+            b"".join(self.offset_parts),
+            b"".join(self.time_parts),
+            self.size,
+            self.valid_bytes,
+            reason,
+            self.batches,
+            NO_TIMESTAMP if none else self.time,
+            self.time_offset,
+            self.next_offset,
+            error,
+        )
+
+    # --- from the log -----------------------------------------------------------------------------
+
+    def take(self, batches: Batches) -> None:
+        """Look at the entries of one slice; those before the first unsound one wait to be indexed."""
+        stop = self.unsound(batches)
+        if stop is not None:
+            batches.rows = stop.row
+        if len(batches):
+            last = batches.column("lastOffset")
+            self.last_taken = int(last[-1])
+            time = batches.column("maxTimestamp")
+            if self.rules.allow_negative:
+                time = self.signed(batches, time)
+            self.waiting.append(
+                Rows(
+                    batches.positions(),
+                    batches.column("sizeInBytes"),
+                    batches.column("baseOffset") if self.first_offsets else last,
+                    last,
+                    time,
+                )
+            )
+            self.rows_waiting += len(batches)
+            if self.visit is not None:
+                try:
+                    self.index_waiting()
+                except Stop as earlier:
+                    batches.rows = earlier.row
+                    self.visit(batches)
+                    raise
+                self.visit(batches)
+            elif self.rows_waiting >= _ROWS_AT_ONCE:
+                self.index_waiting()
+        if stop is not None:
+            self.index_waiting()
+            raise stop
+
+    def unsound(self, batches: Batches) -> Stop | None:
+        """Where the entries of a slice end to be sound, and why."""
+        found: Stop | None = None
+        if not batches.all_sound():
+            found = Stop(int(batches.column("crcOk").argmin()), "the CRC is wrong")
+        if self.rules.max_message_bytes is not None:
+            large = batches.column("sizeInBytes") > self.rules.max_message_bytes + 12
+            if large.any() and (found is None or large.argmax() < found.row):
+                found = Stop(int(large.argmax()), f"an entry is larger than {self.rules.max_message_bytes} bytes")
+        if not self.rules.shipped:
+            back = self.backwards(batches)
+            if back is not None and (found is None or back.row < found.row):
+                found = back
+        return found
+
+    def backwards(self, batches: Batches) -> Stop | None:
+        """The first entry whose offset is not above the one before: no CRC covers it, and a torn write may lack it."""
+        first, last = batches.column("baseOffset"), batches.column("lastOffset")
+        before = np.concatenate(([self.last_taken], last[:-1]))
+        unknown = (first < 0) & (batches.column("magic") < 2)  # a wrapper's header does not tell it
+        wrong = (last <= before) | ((first <= before) & ~unknown)
+        if not wrong.any():
+            return None
+        row = int(wrong.argmax())
+        found = last[row] if unknown[row] or first[row] > before[row] else first[row]
+        return Stop(row, f"expected an offset above {before[row]}, found {found}")
+
+    def outside(self, rows: Rows) -> Stop | None:
+        """The first entry whose offset does not fit into the segment."""
+        most = self.base_offset + GREATEST_RELATIVE_OFFSET
+        last = rows.last
+        if not self.checks_range or (last.min() >= self.base_offset and last.max() <= most):
+            return None
+        row = int(((last < self.base_offset) | (last > most)).argmax())
+        offset, position = int(last[row]), int(rows.position[row])
+        message = f"offset {offset} does not fit into the segment"
+        error = InvalidOffsetError(message, path=self.path, position=position, offset=offset)
+        return Stop(row, message, error if self.rules.shipped else None)
+
+    def signed(self, batches: Batches, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Greatest timestamps where a header's -1 may hide earlier ones."""
+        time = time.copy()
+        for row in np.flatnonzero(time == NO_TIMESTAMP).tolist():
+            found = greatest_timestamp(decoded(batches.entry(row))[1])
+            time[row] = NO_TIMESTAMP if found is None else found
+        return time
+
+    # --- into the indexes -------------------------------------------------------------------------
+
+    def index_waiting(self) -> None:
+        """Choose the index entries among the entries of the log that wait."""
+        if not self.waiting:
+            return
+        rows = self.waiting[0]
+        if len(self.waiting) > 1:
+            rows = Rows(*(np.concatenate(column) for column in zip(*self.waiting, strict=True)))
+        self.waiting, self.rows_waiting = [], 0
+        outside = self.outside(rows)
+        if outside is not None:
+            rows = rows.front(outside.row)
+        if len(rows.position):
+            self.index(rows)
+        if outside is not None:
+            raise outside
+
+    def index(self, rows: Rows) -> None:
+        """Choose the index entries among some entries of the log, and take over what these say."""
+        chosen = self.spaced(rows)
+        times, untimed = rows.time, 0
+        if self.rules.allow_negative:
+            timed = times != NO_TIMESTAMP
+            times = np.where(timed, times, -(2**63))
+            if self.time == NOTHING:
+                untimed = int(timed.argmax()) if timed.any() else len(times)
+        running, reached = times, chosen
+        if times[0] <= self.time or not (times[1:] > times[:-1]).all():
+            running = np.maximum.accumulate(times)
+            if self.time > running[0]:
+                np.maximum(running, self.time, out=running)
+            reached = np.searchsorted(running, running[chosen])
+        stop: Stop | None = None
+        if len(chosen) and (self.rules.shipped or untimed or not self.quick(rows, chosen, running, reached)):
+            stop = self.one_by_one(rows, chosen, running, reached, untimed)
+        end = len(running) if stop is None else stop.row
+        if stop is not None and stop.error is not None:
+            end += 1  # Kafka has taken its timestamp when it fails
+        if end:
+            if end > untimed and running[end - 1] > self.time:
+                row = max(int(np.searchsorted(running, running[end - 1])), untimed)
+                self.time, self.time_offset = int(running[end - 1]), int(rows.last[row])
+            self.batches += end
+            self.valid_bytes = int(rows.position[end - 1]) + int(rows.size[end - 1])
+            self.next_offset = int(rows.last[end - 1]) + 1
+        if stop is not None:
+            raise stop
+
+
+def _packed(number: int, count: int) -> bytes:
+    return (number & ((1 << 8 * count) - 1)).to_bytes(count, "big")
+
+
+def _cut(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31
