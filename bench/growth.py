@@ -207,11 +207,12 @@ DELETE = """from kts.broker.topics import Topics
 METADATA = """import asyncio
     from kts.broker.broker import Broker
     from kts.broker.codes import ApiKey
+    from kts.broker.handlers import handle
     from kts.broker.request import Request
     body = {"topics": [{"name": f"t{number}", "topic_id": bytes(16)} for number in range(count)]}
     body["allow_auto_topic_creation"] = True
     with Broker(path) as broker:
-        made = asyncio.run(broker.handle(Request(ApiKey.METADATA, 4, "bench", body)))
+        made = asyncio.run(handle(broker, Request(ApiKey.METADATA, 4, "bench", body)))
         assert len(broker.topics.names()) == len(made["topics"]) == count"""
 LOGS = """from kts.broker.topics import Topics
     with Topics(path) as topics:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import kts
 from kts.broker.codes import ApiKey
-from kts.broker.following.client_connection import Connection
+from kts.broker.following.client import Connection
 from kts.broker.metrics import Conversions
 
 if TYPE_CHECKING:

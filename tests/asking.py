@@ -8,6 +8,7 @@ from typing import Any
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
+from kts.broker.handlers import handle
 from kts.broker.request import Request
 from kts.segment.files import FileRange
 
@@ -19,7 +20,7 @@ async def answer(broker: Broker, api: ApiKey, version: int, body: Body, client_i
     frame = wire.encode_request(api, version, 7, client_id, body)
     header, decoded = wire.decode_request(memoryview(frame)[4:])
     assert header == (api, version, 7, client_id)
-    found = await broker.handle(Request(api, version, client_id, decoded))
+    found = await handle(broker, Request(api, version, client_id, decoded))
     if found is None:
         return None
     sent = b"".join(

@@ -9,7 +9,8 @@ from typing import Any
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
-from kts.broker.following.client_connection import Connection
+from kts.broker.following.client import Connection
+from kts.broker.handlers import handle
 from kts.broker.request import Request
 
 Body = dict[str, Any]
@@ -27,7 +28,7 @@ class Asked:
         frame = wire.encode_request(api, version, 5, "test", body)
         header, decoded = wire.decode_request(memoryview(frame)[4:])
         request = Request(header.api_key, header.api_version, header.client_id, decoded)
-        answer = asyncio.run(self.broker.handle(request))
+        answer = asyncio.run(handle(self.broker, request))
         assert answer is not None
         chunks = wire.encode_response(api, version, 5, answer)
         data = b"".join(bytes(one) if isinstance(one, bytes | memoryview) else one.read() for one in chunks)

@@ -97,7 +97,7 @@ def run(out: str, arguments: list[str]) -> None:
 
 def serve() -> None:
     import kts.broker.following.fetcher
-    import kts.broker.following.leader_settings
+    import kts.broker.following.topic_copy
     import kts.cli.follow
     import kts.log.log  # noqa: F401
 

@@ -17,8 +17,7 @@ import kts
 from kts.broker.broker import Broker
 from kts.broker.following.client import Client
 from kts.broker.following.fetcher import Fetcher
-from kts.broker.following.follower import Follower
-from kts.broker.following.replica import topic_id_text
+from kts.broker.following.follower import Follower, topic_id_text
 from kts.server.server import ServerThread
 
 SMALL = {"segment.bytes": "4000", "index.interval.bytes": "200", "retention.ms": "-1"}

@@ -10,8 +10,8 @@ from typing import Any
 
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator, GroupSettings
-from kts.broker.groups.member import JoinResult, SyncResult
-from kts.broker.groups.membership import Join, Sync
+from kts.broker.groups.coordinator import Join, Sync
+from kts.broker.groups.group import JoinResult, SyncResult
 from kts.broker.groups.records import Committed
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Topics

@@ -15,6 +15,7 @@ from raw_client import batch
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.handlers import handle
 from kts.broker.request import ConnectionClose, Request
 from kts.errors import InvalidRequestError, KtsError, LogStorageError, UnsupportedVersionError
 from kts.server.dispatch import refusal
@@ -35,11 +36,11 @@ async def _play(folder: Path, seed: int, count: int) -> tuple[Counter[str], list
     faults: list[str] = []
     waiting: deque[asyncio.Task[None]] = deque()
 
-    async def handle(header: wire.RequestHeader, body: dict[str, object]) -> None:
+    async def answer(header: wire.RequestHeader, body: dict[str, object]) -> None:
         request = Request(header.api_key, header.api_version, header.client_id, body)
         try:
             try:
-                reply = await broker.handle(request)
+                reply = await handle(broker, request)
             except KtsError as error:
                 reply = refusal(request, error)
             if reply is not None:
@@ -65,7 +66,7 @@ async def _play(folder: Path, seed: int, count: int) -> tuple[Counter[str], list
             except UnsupportedVersionError:
                 ends["unsupported"] += 1
                 continue
-            task = asyncio.ensure_future(handle(header, body))
+            task = asyncio.ensure_future(answer(header, body))
             await asyncio.sleep(0)
             if not task.done():
                 waiting.append(task)

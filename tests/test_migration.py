@@ -20,7 +20,7 @@ from migration_parts import Client, MigrationError, fetch
 
 import kts
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.following.client_connection import Connection
+from kts.broker.following.client import Connection
 from kts.testing import KtsBroker
 
 ROOT = Path(__file__).parent.parent

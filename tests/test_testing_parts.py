@@ -11,8 +11,7 @@ from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 import kts
 from kts.testing import Clock
-from kts.testing.partitioner import murmur2, partition_of
-from kts.testing.records import consumer_records, data_of, record_set
+from kts.testing.records import consumer_records, data_of, murmur2, partition_of, record_set
 
 
 def wall_ms() -> int:

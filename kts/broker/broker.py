@@ -1,4 +1,4 @@
-"""A broker without sockets: topics, groups, producer ids, and the handlers that answer requests about them."""
+"""The state of a broker: its topics, groups, producer ids and counters. ``handlers`` answers requests from it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self
 
-from kts.broker.codes import ApiKey
 from kts.broker.groups import Coordinator, GroupSettings
-from kts.broker.handlers import HANDLERS
 from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
-from kts.broker.request import ConnectionClose, Peer, Request, show_address
+from kts.broker.request import Request, show_address
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Topics
-from kts.errors import UnsupportedVersionError
 from kts.log.log import wall_clock
-
-__all__ = ["Broker", "ConnectionClose", "Peer", "Request"]
 
 
 class Broker:
@@ -89,21 +84,6 @@ class Broker:
         found = {"listeners": self.listener, "advertised.listeners": self.advertised(request)}
         return {name: f"PLAINTEXT://{show_address(*address)}" for name, address in found.items()}
 
-    def handle(self, request: Request) -> Coroutine[Any, Any, dict[str, Any] | None]:
-        """The response's body; None where none is wanted.
-
-        Raises
-        ------
-        ConnectionClose
-            The client is to be cut off.
-        KtsError
-            The request is refused as a whole.
-        """
-        handler = HANDLERS.get(request.api_key)
-        if handler is None:
-            raise UnsupportedVersionError(f"expected an API that is served, found {ApiKey(request.api_key).name}")
-        return handler(self, request)
-
     def close(self) -> None:
         """Close all logs cleanly; a second call does nothing.
 
@@ -125,3 +105,6 @@ def _is_every_address(host: str) -> bool:
         return not host or ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+Handler = Callable[[Broker, Request], Coroutine[Any, Any, dict[str, Any] | None]]  # answers requests of one API

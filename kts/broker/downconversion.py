@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kts.codec.columns import decode, scan_batches
+from kts.codec.columns import decode
 from kts.codec.convert import convert
-from kts.codec.encode import int64s
-from kts.errors import CorruptRecordError, KtsError
+from kts.codec.layout import Entries
+from kts.errors import KtsError
 
 CHUNK_BYTES = 128 * 1024
 # Offset -1 and a size that no response holds: clients take it for an entry that was cut.
@@ -32,30 +32,27 @@ def newest_magic(version: int) -> int:
     return 0 if version <= 1 else 1 if version <= 3 else 2
 
 
-class _Scanned:
-    """Where the whole entries end, and their magics; an entry with a damaged header ends it."""
+class _Headers:
+    """Ends, magics and record counts of the whole entries up to the first damaged header."""
 
     def __init__(self, data: bytes) -> None:
-        self.error: KtsError | None = None
-        try:
-            table = scan_batches(data)
-        except CorruptRecordError as error:
-            self.error = error
-            table = scan_batches(memoryview(data)[: error.position])
-        self.magics = int64s(table.column("magic"), "magic")
-        self.stops = int64s(table.column("position"), "position") + int64s(table.column("sizeInBytes"), "position")
-        self.counts = table.column("count")
+        entries = Entries(data, until_damage=True)
+        self.error = entries.error
+        self.magics = entries.column("magic")
+        self.counts = entries.column("count")
+        self.starts = entries.column("position")
+        self.ends = self.starts + entries.column("size")
 
-    def stop(self, start: int, size: int) -> int:
-        """Where the whole entries from ``start`` on end that fit into a size; at least one is taken."""
-        first = int(np.searchsorted(self.stops, start, side="right"))
-        last = int(np.searchsorted(self.stops, start + size, side="right")) - 1
-        return int(self.stops[max(first, last)])
+    def end_within(self, start: int, size: int) -> int:
+        """The end of the last entry that fits into ``size`` bytes from ``start`` on, but at least of the first one."""
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        last = int(np.searchsorted(self.ends, start + size, side="right")) - 1
+        return int(self.ends[max(first, last)])
 
 
 def needs_conversion(data: bytes, magic: int) -> bool:
     """Whether some entry has a newer magic; decided by the data, whatever the topic's setting is by now."""
-    return bool((_Scanned(data).magics > magic).any())
+    return bool((_Headers(data).magics > magic).any())
 
 
 def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str = "3.9") -> Converted:
@@ -89,27 +86,27 @@ def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str 
     -----
     Source: AbstractRecords.toMessageFormat (0.10.2), LazyDownConversionRecords, RecordsUtil.downConvert (3.9).
     """
-    scanned = _Scanned(data)
-    if scanned.error is not None and not len(scanned.stops):
-        raise scanned.error
-    if not (scanned.magics > magic).any():
+    headers = _Headers(data)
+    if headers.error is not None and not len(headers.ends):
+        raise headers.error
+    if not (headers.magics > magic).any():
         return Converted(data)
     begun = time.thread_time_ns()
-    if generation == "3.9" or (scanned.magics == 2).any():
-        records, taken = _in_pieces(data, scanned, magic, fetch_offset)
+    if generation == "3.9" or (headers.magics == 2).any():
+        records, taken = _in_pieces(data, headers, magic, fetch_offset)
     else:
-        taken = int(scanned.stops[-1])
+        taken = int(headers.ends[-1])
         records = convert(memoryview(data)[:taken], magic, generation=generation, down_only=True)
-    messages = _messages(data, scanned, magic, taken)
+    messages = _messages(data, headers, magic, taken)
     return Converted(records, messages, taken, time.thread_time_ns() - begun)
 
 
-def _in_pieces(data: bytes, scanned: _Scanned, magic: int, fetch_offset: int) -> tuple[bytes, int]:
+def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int) -> tuple[bytes, int]:
     """Converted entries up to the size of the data, and how many bytes of it they come from."""
     whole, out = memoryview(data), bytearray()
-    taken, end, limit = 0, int(scanned.stops[-1]), 0
+    taken, end, limit = 0, int(headers.ends[-1]), 0
     while taken < end and not (out and len(out) >= limit):
-        stop = scanned.stop(taken, CHUNK_BYTES if out else 0)
+        stop = headers.end_within(taken, CHUNK_BYTES if out else 0)
         try:
             piece = convert(whole[taken:stop], magic, generation="3.9", down_only=True, first_offset=fetch_offset)
         except KtsError:
@@ -123,15 +120,12 @@ def _in_pieces(data: bytes, scanned: _Scanned, magic: int, fetch_offset: int) ->
     return bytes(out[:limit]) or PSEUDO_ENTRY, taken
 
 
-def _messages(data: bytes, scanned: _Scanned, magic: int, taken: int) -> int:
+def _messages(data: bytes, headers: _Headers, magic: int, taken: int) -> int:
     """Records in the converted entries of the first ``taken`` bytes."""
-    import pyarrow.compute as pc
-
-    those = (scanned.magics > magic) & (scanned.stops <= taken)
-    counted = int(int64s(pc.fill_null(scanned.counts, 0), "offset")[those].sum())
-    starts = np.concatenate([[0], scanned.stops[:-1]])
-    unknown = those & scanned.counts.is_null().to_numpy(zero_copy_only=False)
-    for at in np.flatnonzero(unknown).tolist():  # wrappers of magic 1
-        wrapper = memoryview(data)[int(starts[at]) : int(scanned.stops[at])]
+    those = (headers.magics > magic) & (headers.ends <= taken)
+    known = headers.counts >= 0
+    counted = int(headers.counts[those & known].sum())
+    for at in np.flatnonzero(those & ~known).tolist():
+        wrapper = memoryview(data)[int(headers.starts[at]) : int(headers.ends[at])]
         counted += decode(wrapper, ["offset"], verify_crc=False).num_rows
     return counted

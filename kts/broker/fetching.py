@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
-from kts.broker.aborted import aborted_transactions
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.epochs import check_leader_epoch
-from kts.broker.turns import Turns
-from kts.errors import KtsError, LogClosedError, LogStorageError, OffsetOutOfRangeError
+from kts.broker.threads import TimeSlice
+from kts.broker.topics import Topics
+from kts.broker.topics.partition import Partition
+from kts.errors import CorruptIndexError, KtsError, LogClosedError, LogStorageError, OffsetOutOfRangeError
 from kts.log.epochs import UNDEFINED, end_offset_for
+from kts.log.log import Log
+from kts.segment import files
 from kts.segment.files import NO_DESCRIPTOR, FileRange
-
-if TYPE_CHECKING:
-    from kts import Log
-    from kts.broker.topics import Topics
-    from kts.broker.topics.partition import Partition
+from kts.segment.log_segment import LogSegment
+from kts.segment.transactions import AbortedTransaction, read_txn_index
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class FetchParams(NamedTuple):
         return "last_stable" if self.read_committed else "high_watermark"
 
 
-class Wanted(NamedTuple):
+class PartitionFetch(NamedTuple):
     """A partition of the request; ``partition`` is None where ``error`` says why."""
 
     partition: Partition | None
@@ -49,7 +50,7 @@ class Wanted(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-class Read(NamedTuple):
+class ReadResult(NamedTuple):
     """What was read of a partition."""
 
     error: int = 0
@@ -66,7 +67,7 @@ class Read(NamedTuple):
         return self.error != 0 or self.diverging is not None
 
 
-async def read_partitions(topics: Topics, params: FetchParams, wanted: Iterable[Wanted]) -> list[Read]:
+async def read_partitions(topics: Topics, params: FetchParams, wanted: Iterable[PartitionFetch]) -> list[ReadResult]:
     """Read the partitions in their order until the limit is reached; the first that has records gives a whole entry.
 
     Notes
@@ -74,9 +75,9 @@ async def read_partitions(topics: Topics, params: FetchParams, wanted: Iterable[
     Source: ReplicaManager.readFromLog (3.9), KIP-74.
     """
     left, min_one, found = params.max_bytes, not params.hard_limit, []
-    turns = Turns()
+    time_slice = TimeSlice()
     for one in wanted:
-        await turns.next()
+        await time_slice.give_way()
         read = _read(topics, params, one, left, min_one)
         if len(read.records):
             min_one = False
@@ -85,38 +86,38 @@ async def read_partitions(topics: Topics, params: FetchParams, wanted: Iterable[
     return found
 
 
-def _read(topics: Topics, params: FetchParams, wanted: Wanted, left: int, min_one: bool) -> Read:
+def _read(topics: Topics, params: FetchParams, wanted: PartitionFetch, left: int, min_one: bool) -> ReadResult:
     if wanted.partition is None:
-        return Read(wanted.error)
+        return ReadResult(wanted.error)
     try:
         return _read_log(params, wanted.partition, wanted.body, left, min_one)
     except (LogClosedError, LogStorageError):
-        return Read(why_closed(topics, wanted.partition))
+        return ReadResult(why_closed(topics, wanted.partition))
     except KtsError as error:
         if not isinstance(error, ApiError | OffsetOutOfRangeError):
             logger.warning("fetching from %s: %s", wanted.partition, error)
-        return Read(error.code)
+        return ReadResult(error.code)
     except Exception:  # one partition's trouble is not the others'
         logger.exception("fetching from %s", wanted.partition)
-        return Read(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return ReadResult(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _read_log(params: FetchParams, partition: Partition, body: dict[str, Any], left: int, min_one: bool) -> Read:
-    check_leader_epoch(partition, body["current_leader_epoch"])
+def _read_log(params: FetchParams, partition: Partition, body: dict[str, Any], left: int, min_one: bool) -> ReadResult:
+    partition.check_leader_epoch(body["current_leader_epoch"])
     log, offset, last_epoch = partition.log, body["fetch_offset"], body["last_fetched_epoch"]
     marks = log.high_watermark, log.last_stable_offset, log.log_start_offset
     aborted: list[dict[str, int]] | None = [] if params.up_to == "last_stable" else None
     if last_epoch != UNDEFINED:
         diverging = _diverging(log, offset, last_epoch)
         if diverging is not None:
-            return Read(0, *marks, diverging=diverging)
+            return ReadResult(0, *marks, diverging=diverging)
     limit = max(min(body["partition_max_bytes"], left), 0)
     records, incomplete, base_offset = _records(log, offset, limit, min_one, params.up_to)
     if incomplete and not params.hard_limit:
         records = b""
     if aborted is not None and len(records):
         aborted = aborted_transactions(log, offset, base_offset)
-    return Read(0, *marks, records, aborted)
+    return ReadResult(0, *marks, records, aborted)
 
 
 def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> tuple[FileRange | bytes, bool, int]:
@@ -157,3 +158,50 @@ def _diverging(log: Log, offset: int, last_epoch: int) -> tuple[int, int] | None
         message = f"expected an offset from {log.log_start_offset} on, found {offset}"
         raise OffsetOutOfRangeError(message, offset=offset)
     return (epoch, end) if epoch < last_epoch or end < offset else None
+
+
+# --- aborted transactions -------------------------------------------------------------------------
+
+# Only the active segment's file changes.
+_known: WeakKeyDictionary[LogSegment, tuple[int, list[AbortedTransaction]]] = WeakKeyDictionary()
+
+
+def aborted_transactions(log: Log, fetch_offset: int, base_offset: int) -> list[dict[str, int]]:
+    """Aborted transactions with records from an offset on to the end of a segment, in the order of first offsets.
+
+    Parameters
+    ----------
+    fetch_offset : int
+        What was asked for.
+    base_offset : int
+        Of the segment that the answer comes from: only what lies in it can be in the answer.
+
+    Notes
+    -----
+    A file that is missing or damaged says nothing; ``kts verify`` finds it. Source: LocalLog.collectAbortedTransactions
+    (3.9), which bounds the list by the answer's end.
+    """
+    segments = log.segments
+    number = max(bisect_right([segment.base_offset for segment in segments], base_offset) - 1, 0)
+    end = segments[number + 1].base_offset if number + 1 < len(segments) else log.log_end_offset
+    found = {one for at in range(number, len(segments)) for one in _listed(segments[at], at + 1 < len(segments))}
+    hit = [one for one in found if one.last_offset >= fetch_offset and one.first_offset < end]
+    return [
+        {"producer_id": one.producer_id, "first_offset": one.first_offset}
+        for one in sorted(hit, key=lambda one: (one.first_offset, one.last_offset, one.producer_id))
+    ]
+
+
+def _listed(segment: LogSegment, closed: bool) -> list[AbortedTransaction]:
+    """The entries of a segment's file, kept once it is closed."""
+    size = segment.size
+    known = _known.get(segment) if closed else None
+    if known is not None and known[0] == size:
+        return known[1]
+    try:
+        listed = read_txn_index(segment.txn_index_path) if files.exists(segment.txn_index_path) else []
+    except (CorruptIndexError, LogStorageError):
+        listed = []
+    if closed:
+        _known[segment] = (size, listed)
+    return listed

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.epochs import check_leader_epoch
+from kts.broker.topics.partition import Partition
 from kts.errors import UnsupportedForMessageFormatError
 from kts.log.epochs import epoch_for
+from kts.log.log import Log
 from kts.model import EARLIEST, LATEST, MAX_TIMESTAMP, NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from kts import Log
-    from kts.broker.topics.partition import Partition
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # The first version that knows each.
 SPECIAL = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
-__all__ = ["EARLIEST", "LATEST", "Asked", "Found", "check_time", "check_time_of_version_0", "find", "offsets_before"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "OffsetQuery",
+    "ListedOffset",
+    "check_time",
+    "check_time_of_version_0",
+    "list_offset",
+    "offsets_before",
+]
 
 
-class Asked(NamedTuple):
+class OffsetQuery(NamedTuple):
     """What is asked of a partition, and by whom."""
 
     timestamp_ms: int
@@ -30,7 +36,7 @@ class Asked(NamedTuple):
     read_committed: bool
 
 
-class Found(NamedTuple):
+class ListedOffset(NamedTuple):
     """The answer; all -1 where there is none."""
 
     timestamp_ms: int = -1
@@ -62,7 +68,9 @@ def check_time_of_version_0(timestamp_ms: int) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version 0 has no time {timestamp_ms}")
 
 
-def find(partition: Partition, asked: Asked, current_leader_epoch: int = -1, *, shipped: bool = False) -> Found:
+def list_offset(
+    partition: Partition, query: OffsetQuery, current_leader_epoch: int = -1, *, shipped: bool = False
+) -> ListedOffset:
     """The answer from version 1 on.
 
     Parameters
@@ -82,30 +90,30 @@ def find(partition: Partition, asked: Asked, current_leader_epoch: int = -1, *, 
     -----
     Source: Partition.fetchOffsetForTimestamp, UnifiedLog.fetchOffsetByTimestamp (3.9).
     """
-    log, target = partition.log, asked.timestamp_ms
+    log, target = partition.log, query.timestamp_ms
     if not (log.config.allow_negative_timestamps and target not in SPECIAL):
-        check_time(target, asked.version)
-    check_leader_epoch(partition, current_leader_epoch)
+        check_time(target, query.version)
+    partition.check_leader_epoch(current_leader_epoch)
     end = log.log_end_offset
-    if asked.consumer:
-        end = log.last_stable_offset if asked.read_committed else log.high_watermark
+    if query.consumer:
+        end = log.last_stable_offset if query.read_committed else log.high_watermark
     if target == LATEST:
-        return Found(NO_TIMESTAMP, end, partition.leader_epoch)
+        return ListedOffset(NO_TIMESTAMP, end, partition.leader_epoch)
     if log.config.magic == 0 and target != EARLIEST:
         raise UnsupportedForMessageFormatError("a search by timestamp needs format 0.10.0 or later, found magic 0")
     if target in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return Found(NO_TIMESTAMP, start, epoch_for(log.leader_epochs, start))
+        return ListedOffset(NO_TIMESTAMP, start, epoch_for(log.leader_epochs, start))
     if target in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return Found()  # no tier: as Kafka without one
+        return ListedOffset()  # no tier: as Kafka without one
     if target == MAX_TIMESTAMP:
         found = log.max_timestamp()
     else:
         found = log.offset_for_timestamp(target, shipped_search=shipped or None)
     # 0.10.2 lets an offset pass that is the high watermark
     if found is None or found.offset >= end + (log.generation == "0.10.2"):
-        return Found()
-    return Found(found.timestamp_ms, found.offset, epoch_for(log.leader_epochs, found.offset))
+        return ListedOffset()
+    return ListedOffset(found.timestamp_ms, found.offset, epoch_for(log.leader_epochs, found.offset))
 
 
 def offsets_before(log: Log, time_ms: int, count: int, now_ms: int, consumer: bool) -> list[int]:

@@ -7,15 +7,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.topics import Topics
 from kts.errors import KtsError, LogStorageError
 from kts.segment import files
 from kts.segment.locks import new_in_children
-
-if TYPE_CHECKING:
-    from kts.broker.topics import Topics
 
 FILE = "producer-id-block"
 BLOCK = 1000

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-if TYPE_CHECKING:
-    from kts.broker.topics.partition import Partition
+from kts.broker.topics.partition import Partition
 
 
 class Watch:

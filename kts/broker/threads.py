@@ -1,4 +1,4 @@
-"""Work that takes long, done in a thread while the event loop goes on."""
+"""How handlers share the event loop: long work goes to a thread, long lists give way to other requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
+from kts.broker.topics.partition import Partition
 from kts.errors import KtsError
 from kts.segment.locks import new_in_children
 
-if TYPE_CHECKING:
-    from kts.broker.topics.partition import Partition
-
+TIME_SLICE_S = 0.005
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -63,8 +62,28 @@ def _open(partitions: list[Partition]) -> None:
             _ = one.log
 
 
-class InThreads:
-    """Counts what is under way in threads, by what it works on."""
+class TimeSlice:
+    """Lets other requests run when a loop over a request's elements has used its time.
+
+    Notes
+    -----
+    A request may name 200,000 partitions. One of them needs no thread, all of them together would block the event loop
+    for seconds.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + TIME_SLICE_S
+
+    async def give_way(self) -> None:
+        """Let others run if the time is used up; to be called before each element."""
+        if self._loop.time() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._loop.time() + TIME_SLICE_S
+
+
+class InFlight:
+    """Counts the calls under way in threads, by the object that they work on."""
 
     def __init__(self) -> None:
         self._lock: threading.Lock

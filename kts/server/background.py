@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from kts.broker.broker import Broker
 from kts.broker.threads import in_thread
 from kts.errors import KtsError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
 
 log = logging.getLogger("kts.broker")
 

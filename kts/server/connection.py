@@ -13,7 +13,7 @@ from kts.broker.codes import ApiKey
 from kts.broker.request import ConnectionClose, Peer
 from kts.errors import KtsError
 from kts.server.framing import LEAST_BUFFER, Framing
-from kts.server.limits import Memory, Places, Turns
+from kts.server.limits import Memory, PipelineQueue, Places
 from kts.server.sending import Chunk, Sender
 
 log = logging.getLogger("kts.broker")
@@ -34,7 +34,7 @@ class Shared(NamedTuple):
     scratch: memoryview
     places: Places
     memory: Memory
-    turns: Turns
+    pipelined: PipelineQueue
     idle_s: float
     request_s: float  # for the rest of a request to come, for an answer to be read
     connections: dict[Connection, None]
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             chunks = None  # ranges hold files open
             self._active = self._loop.time()
             if framing.waiting and framing.whole:
-                await shared.turns.wait()
+                await shared.pipelined.wait()
 
     async def _more(self) -> None:
         """Read on until something came."""

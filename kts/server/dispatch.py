@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kts.broker import wire
+from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.handlers import handle
 from kts.broker.request import ConnectionClose, Peer, Request
 from kts.broker.wire import RequestHeader, decode_request, encode_response
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
 from kts.server.sending import Chunk
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
 
 T = TypeVar("T")
 
@@ -91,7 +90,7 @@ class Answering:
             return unknown_version(frame)
         request = Request(header.api_key, header.api_version, header.client_id, body, peer)
         try:
-            reply = await self._broker.handle(request)
+            reply = await handle(self._broker, request)
         except KtsError as error:
             reply = refusal(request, error)
         if reply is None:

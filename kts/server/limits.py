@@ -1,4 +1,4 @@
-"""What many connections share, and how much of it one may have: places, memory for unfinished requests, turns."""
+"""What many connections share, and how much of it one may have: places, memory for unfinished requests, pipelined."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Memory:
             holder.resume()
 
 
-class Turns:
+class PipelineQueue:
     """A queue for those who send requests without waiting for answers: others are served in between."""
 
     def __init__(self) -> None:

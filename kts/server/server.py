@@ -11,20 +11,19 @@ import threading
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from kts.broker.broker import Broker
+from kts.broker.handlers import handle
 from kts.broker.request import Request
+from kts.broker.settings.broker import BrokerConfig
 from kts.segment import files
 from kts.server.background import tend
 from kts.server.connection import Connection, Shared
 from kts.server.dispatch import Answering, frame_limit
 from kts.server.framing import SCRATCH_BYTES
-from kts.server.limits import Memory, Places, Turns
+from kts.server.limits import Memory, PipelineQueue, Places
 from kts.server.listening import check_address
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.settings.broker import BrokerConfig
 
 log = logging.getLogger("kts.broker")
 
@@ -85,7 +84,7 @@ class Server:
             scratch=memoryview(bytearray(SCRATCH_BYTES)),
             places=Places(most_connections(config), config.max_connections_per_ip),
             memory=Memory(config.queued_max_request_bytes, loop.time),
-            turns=Turns(),
+            pipelined=PipelineQueue(),
             idle_s=config.connections_max_idle_ms / 1000,
             request_s=config.request_timeout_ms / 1000,
             connections={},
@@ -212,7 +211,7 @@ class ServerThread:
 
     def handle(self, request: Request, timeout_s: float | None = None) -> dict[str, Any] | None:
         """The broker's answer to a request from inside the process, handled in the server's loop."""
-        reply: dict[str, Any] | None = self.run(self.broker.handle(request), timeout_s)
+        reply: dict[str, Any] | None = self.run(handle(self.broker, request), timeout_s)
         return reply
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> Any:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kts.broker.threads import InThreads, in_thread
+from kts.broker.threads import InFlight, in_thread
 
 
 def test_a_result_and_an_error_come_back() -> None:
@@ -49,7 +49,7 @@ def test_a_cancelled_caller_waits_for_the_end(fails: bool) -> None:
 
 
 def test_what_is_in_threads_is_counted() -> None:
-    busy, thing = InThreads(), object()
+    busy, thing = InFlight(), object()
     with busy.one(thing):
         with busy.one(thing):
             assert thing in busy

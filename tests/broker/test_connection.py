@@ -20,7 +20,7 @@ from kts.errors import InvalidRequestError
 from kts.segment.files import File, FileRange
 from kts.server.connection import Connection, Shared
 from kts.server.framing import SCRATCH_BYTES
-from kts.server.limits import Memory, Places, Turns
+from kts.server.limits import Memory, PipelineQueue, Places
 from kts.server.sending import PIECE_BYTES, SENDFILE_BYTES, Chunk
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
@@ -48,7 +48,7 @@ class Served:
             scratch=memoryview(bytearray(SCRATCH_BYTES)),
             places=Places(1000, 1000),
             memory=Memory(1 << 27, self.loop.time),
-            turns=Turns(),
+            pipelined=PipelineQueue(),
             idle_s=idle_s,
             request_s=request_s,
             connections={},

@@ -15,6 +15,7 @@ import kts
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.broker.downconversion import PSEUDO_ENTRY
+from kts.broker.handlers import handle
 from kts.broker.metrics import FETCH
 from kts.broker.request import Request
 from kts.segment.files import FileRange
@@ -328,7 +329,7 @@ def test_large_sets_go_out_as_ranges_of_the_file_and_small_ones_as_bytes(asking:
     body = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 2**30, "isolation_level": 0, "session_id": 0,
             "session_epoch": -1, "replica_id": -1, "replica_state": {"replica_id": -1},
             "topics": [{"topic": "t", "topic_id": made.topic_id, "partitions": rows}]}  # fmt: skip
-    found = asking.runner.run(asking.broker.handle(Request(ApiKey.FETCH, 12, None, body)))
+    found = asking.runner.run(handle(asking.broker, Request(ApiKey.FETCH, 12, None, body)))
     assert found is not None
     large, small = (row["records"] for row in found["responses"][0]["partitions"])
     assert isinstance(large, FileRange)

@@ -18,9 +18,8 @@ from follow_serving import KtsLeader
 
 import kts
 from kts.broker.codes import ApiKey
-from kts.broker.following import client_connection
-from kts.broker.following.client import Client, parse_address
-from kts.broker.following.client_connection import Connection, DisconnectedError
+from kts.broker.following import client as client_module
+from kts.broker.following.client import Client, Connection, DisconnectedError, parse_address
 
 SETTINGS = {"auto.create.topics.enable": "true", "log.segment.bytes": 8000, "log.index.interval.bytes": 200}
 GIVEN = {"segment.bytes": 8000, "index.interval.bytes": 200, "retention.ms": -1}
@@ -79,8 +78,8 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Old]:
 def test_a_copy_follows_a_0_9_through_another_history(
     old: Old, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_connection, "_FIRST_PROBE_S", 1.0)  # what it never answers need not be waited for
-    monkeypatch.setattr(client_connection, "_PROBE_S", 0.3)
+    monkeypatch.setattr(client_module, "_FIRST_PROBE_S", 1.0)  # what it never answers need not be waited for
+    monkeypatch.setattr(client_module, "_PROBE_S", 0.3)
     given = [f"--config={key}={value}" for key, value in GIVEN.items()]
     command = ["follow", "--from", old.broker.bootstrap, "--topic", "t", "--once", *given, tmp_path]
     old.produce(40)
@@ -110,7 +109,7 @@ def test_a_newer_broker_that_does_not_answer_is_not_taken_for_a_0_9(
     silent: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing would tell its converted messages from those that it has."""
-    monkeypatch.setattr(client_connection, "_FIRST_PROBE_S", 0.3)
+    monkeypatch.setattr(client_module, "_FIRST_PROBE_S", 0.3)
     with KtsLeader(tmp_path / "leader") as leader:
         leader.create("t")
         truth = leader.proxy.answer

@@ -18,7 +18,7 @@ import kts
 from kts.broker import wire
 from kts.broker.codes import ApiKey
 from kts.broker.following.follower import Follower
-from kts.broker.following.leader_settings import log_settings
+from kts.broker.following.topic_copy import log_settings
 
 # The newest versions that releases serve, of what a follower asks for; what is not there was not served.
 RELEASES: dict[str, dict[ApiKey, int]] = {

@@ -15,8 +15,7 @@ import kts
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator, journal
 from kts.broker.groups.group import State
-from kts.broker.groups.journal import TOPIC, java_hash
-from kts.broker.groups.loading import Loader
+from kts.broker.groups.journal import TOPIC, Loader, java_hash
 from kts.broker.groups.records import (
     Committed,
     group_key,

@@ -13,6 +13,7 @@ from group_play import SESSION_MS, Clock, T, advance, play, settle, subscription
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.handlers import handle
 from kts.broker.request import Request
 
 Body = dict[str, Any]
@@ -32,7 +33,7 @@ async def ask(broker: Broker, key: ApiKey, version: int, client_id: str | None =
     frame = wire.encode_request(key, version, 7, client_id, body)
     header, decoded = wire.decode_request(memoryview(frame)[4:])
     request = Request(header.api_key, header.api_version, header.client_id, decoded)
-    answer = await broker.handle(request)
+    answer = await handle(broker, request)
     assert answer is not None
     chunks = wire.encode_response(key, version, 7, answer)
     assert all(isinstance(chunk, bytes | memoryview) for chunk in chunks)

@@ -14,6 +14,7 @@ from wire_bodies import random_body
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
+from kts.broker.handlers import handle
 from kts.broker.request import Request
 from kts.broker.wire.messages import MESSAGES
 from kts.errors import InvalidRequestError
@@ -88,7 +89,7 @@ class Attacker:
         self.waiting.append(asyncio.ensure_future(self.handle(request)))
 
     async def handle(self, request: Request) -> None:
-        reply = await self.broker.handle(request)
+        reply = await handle(self.broker, request)
         assert reply is not None
         try:
             wire.encode_response(request.api_key, request.version, 1, reply)

@@ -11,8 +11,7 @@ from group_play import GROUP, Clock, Member, advance, make, open_topics, play, s
 
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator
-from kts.broker.groups.group import State
-from kts.broker.groups.member import JoinResult, SyncResult
+from kts.broker.groups.group import JoinResult, State, SyncResult
 from kts.broker.topics import Topics
 
 STEPS = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from kts.server.limits import STALLED_S, TURNS_AT_ONCE, Memory, Places, Turns
+from kts.server.limits import STALLED_S, TURNS_AT_ONCE, Memory, PipelineQueue, Places
 
 
 class Connection:
@@ -104,7 +104,7 @@ def test_memory_adds_up_whatever_happens(rng: random.Random) -> None:
 
 def test_a_client_that_waits_for_answers_goes_between_those_that_do_not() -> None:
     async def play() -> int:
-        turns = Turns()
+        turns = PipelineQueue()
         done = 0
 
         async def greedy() -> None:
@@ -129,7 +129,7 @@ def test_a_client_that_waits_for_answers_goes_between_those_that_do_not() -> Non
 
 def test_a_turn_of_a_closed_connection_is_nobodys() -> None:
     async def play() -> list[int]:
-        turns, done = Turns(), []
+        turns, done = PipelineQueue(), []
 
         async def one(number: int) -> None:
             await turns.wait()

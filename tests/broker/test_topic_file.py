@@ -19,7 +19,7 @@ import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
-from kts.broker.handlers import cluster
+from kts.broker.handlers import cluster, handle
 from kts.broker.request import Request
 from kts.broker.topics import NewTopic, Topics
 from kts.broker.topics.topic_file import LEAST_CHANGES, TopicEntry, TopicFile, TopicStore, read
@@ -151,10 +151,12 @@ def test_others_are_answered_while_a_request_makes_many_topics(quick: Path) -> N
     async def ask(broker: Broker) -> tuple[int, int]:
         topics = [{"name": f"t{number}"} for number in range(3 * cluster.CREATED_AT_ONCE)]
         body = {"topics": topics, "allow_auto_topic_creation": True}
-        making = asyncio.ensure_future(broker.handle(request(ApiKey.METADATA, 4, body)))
+        making = asyncio.ensure_future(handle(broker, request(ApiKey.METADATA, 4, body)))
         others = 0
         while not making.done():
-            found = await broker.handle(request(ApiKey.METADATA, 4, {"topics": [], "allow_auto_topic_creation": False}))
+            found = await handle(
+                broker, request(ApiKey.METADATA, 4, {"topics": [], "allow_auto_topic_creation": False})
+            )
             assert found is not None
             others += 1
             await asyncio.sleep(0.001)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.following.client import Client
-from kts.broker.following.client_connection import Connection
+from kts.broker.following.client import Client, Connection
 from kts.broker.following.follower import Follower
 from kts.errors import CorruptRecordError, InvalidOffsetError, InvalidRequestError, KtsError
 

@@ -1,26 +1,36 @@
-"""A replica of one partition: it takes what its leader has, batch for batch."""
+"""A copy of one partition that follows its leader: it takes what the leader has, batch for batch.
+
+Where the two may differ, the copy is truncated to what both have.
+"""
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.following.client import LATEST
-from kts.broker.following.client_connection import error_of
-from kts.broker.following.replica import Replica
+from kts.broker.following.client import (
+    EARLIEST,
+    LATEST,
+    NO_TOPIC_ID,
+    Client,
+    Connection,
+    FetchPartition,
+    TopicMetadata,
+    error_of,
+)
+from kts.broker.following.divergence import first_difference, truncation
+from kts.broker.topics.topic_file import id_text
+from kts.codec.layout import Entries
 from kts.codec.validate import validate_follower
-from kts.errors import CorruptRecordError, RecordTooLargeError
+from kts.errors import CorruptRecordError, InvalidRequestError, RecordTooLargeError
+from kts.log.log import Log
 
-_ENTRY = struct.Struct(">qi4xb")  # offset, size, magic
-_LAST_OFFSET_DELTA = struct.Struct(">23xi")  # of magic 2
-_OVERHEAD_BYTES, _SMALLEST_BYTES = 12, 14
 _ALL = 2**31 - 1
 
 
-class Follower(Replica):
+class Follower:
     """The copy of a partition and what it knows of its leader.
 
     Parameters
@@ -57,6 +67,180 @@ class Follower(Replica):
 
     Source: AbstractFetcherThread, ReplicaFetcherThread, Partition.appendRecordsToFollowerOrFutureReplica (3.9).
     """
+
+    def __init__(
+        self,
+        log: Log,
+        client: Client,
+        topic: str | None = None,
+        partition: int | None = None,
+        *,
+        max_bytes: int = 2**20,
+        tell: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.log = log
+        self.topic = log.topic if topic is None else topic
+        self.partition = log.partition if partition is None else partition
+        self.leader: Connection | None = None
+        self.leader_epoch = -1
+        self.high_watermark = -1
+        self.copied_bytes = self.copied_batches = self.truncations = 0
+        self.caught_up = False
+        self.max_bytes = max_bytes
+        self._client = client
+        self._tell = tell
+        self._topic_id = NO_TOPIC_ID
+        self._may_differ = True  # from the leader, below the copy's end
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    # --- the leader -------------------------------------------------------------------------------
+
+    def find_leader(self, topic: TopicMetadata) -> None:
+        """Turn to the leader that Metadata names; where the copy may differ from it is asked before the next fetch.
+
+        Raises
+        ------
+        ApiError
+            Nobody leads it, or there is no such partition.
+        InvalidRequestError
+            It is another topic of the same name.
+        """
+        found = topic.partitions.get(self.partition)
+        if found is None:
+            count = len(topic.partitions)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self}: the topic has {count} other partitions")
+        if found.leader < 0:
+            raise error_of(found.error_code or ErrorCode.LEADER_NOT_AVAILABLE, str(self))
+        self._topic_id = self._same_topic(topic.topic_id)
+        self.leader = self._client.node(found.leader)
+        self.leader_epoch = found.leader_epoch
+        self._may_differ = True
+
+    def _same_topic(self, topic_id: bytes) -> bytes:
+        ours, theirs = self.log.topic_id, topic_id_text(topic_id)
+        if ours is not None and theirs is not None and ours != theirs:
+            raise InvalidRequestError(
+                f"{self}: expected topic id {ours}, as partition.metadata has it, found {theirs} at the leader: the "
+                "topic was deleted and made anew, or it is another cluster's"
+            )
+        return topic_id
+
+    def lose_leader(self) -> None:
+        """Ask anew who leads, before anything else."""
+        self.leader = None
+        self.caught_up = False
+
+    def _known_leader(self) -> Connection:
+        if self.leader is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self}: the leader is not known")
+        return self.leader
+
+    # --- truncation -------------------------------------------------------------------------------
+
+    def truncate_if_needed(self) -> None:
+        """Cut what the leader does not have: by its epochs, or by comparing records where epochs tell nothing.
+
+        Raises
+        ------
+        ApiError, InvalidRequestError
+            The leader cannot say, or says what no leader does.
+        """
+        if not self._may_differ:
+            return
+        leader, log = self._known_leader(), self.log
+        by_epochs = log.leader_epochs and leader.serves(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+        while by_epochs and log.leader_epochs:
+            asked = log.leader_epochs[-1][0]
+            answer = self._client.offset_for_leader_epoch(
+                leader, self.topic, self.partition, asked, current_leader_epoch=self.leader_epoch
+            )
+            cut = truncation(log.leader_epochs, asked, *answer, log.log_end_offset)
+            if cut is None:
+                self._tell(f"{self}: the leader has no records of epoch {asked}, so records are compared")
+                by_epochs = False
+                break
+            self._truncate(cut.offset, f"epoch {answer[0]} of the leader ends at {answer[1]}")
+            if cut.completed:
+                break
+        if not by_epochs:
+            self._compare()
+        self._may_differ = False
+
+    def _compare(self) -> None:
+        """What 0.10 has no question for: it cuts at the high watermark, and all that is copied lies below that."""
+        log, leader = self.log, self._known_leader()
+        if log.log_end_offset == log.log_start_offset:
+            return
+        first, end = (
+            self._client.list_offsets(leader, self.topic, self.partition, each).offset for each in (EARLIEST, LATEST)
+        )
+        start, common = max(first, log.log_start_offset), min(end, log.log_end_offset)
+        found = first_difference(self._ours, self._theirs, start, common)
+        if found is not None:
+            self._truncate(found, f"the leader has another record at offset {found}")
+
+    def _ours(self, offset: int) -> bytes | memoryview:
+        return self.log.read(offset, 1, min_one_message=True).records
+
+    def _theirs(self, offset: int) -> bytes | memoryview:
+        answer = self._client.fetch(self._known_leader(), [self._wanted(offset, self.max_bytes, False)], max_wait_ms=0)
+        found = answer.get((self.topic, self.partition))
+        if found is None or found["error_code"]:
+            raise error_of(found["error_code"] if found else -1, f"{self}: comparing records at offset {offset}")
+        records: bytes | memoryview = found["records"] or b""
+        return records
+
+    def _truncate(self, offset: int, why: str) -> None:
+        """Cut at an offset; a batch that it lies in goes as a whole, and the copy goes on where that began."""
+        log = self.log
+        end = log.log_end_offset
+        if offset >= end:
+            return
+        log.truncate_to(offset)
+        last = max(log.segments[-1].next_offset(), log.log_start_offset)
+        if last < log.log_end_offset:
+            log.truncate_to(last)
+        self.truncations += 1
+        self._tell(f"{self}: {why}: cut from {end} to {log.log_end_offset}")
+
+    def _out_of_range(self) -> None:
+        """The leader does not have the offset that comes next."""
+        leader, log = self._known_leader(), self.log
+        end = self._client.list_offsets(leader, self.topic, self.partition, LATEST).offset
+        start = self._client.list_offsets(leader, self.topic, self.partition, EARLIEST).offset
+        if not 0 <= start <= end:
+            raise InvalidRequestError(f"{self}: expected offsets of the leader, found {start} to {end}")
+        empty = log.log_end_offset == log.log_start_offset
+        if end < log.log_end_offset and not empty:
+            self._truncate(end, f"the leader ends at {end}")
+            self._may_differ = True
+        elif start > log.log_end_offset or end < log.log_end_offset:
+            if not empty:
+                self._tell(f"{self}: the leader begins at {start}, behind the copy's end: the copy begins anew there")
+                self.truncations += 1
+            log.truncate_fully_and_start_at(start)
+
+    # --- fetching ---------------------------------------------------------------------------------
+
+    def wanted(self) -> FetchPartition:
+        """What to fetch next."""
+        return self._wanted(self.log.log_end_offset, self.max_bytes, True)
+
+    def _wanted(self, offset: int, max_bytes: int, goes_on: bool) -> FetchPartition:
+        epochs = self.log.leader_epochs if goes_on else []
+        return FetchPartition(
+            self.topic,
+            self._topic_id,
+            self.partition,
+            offset,
+            max_bytes,
+            self.leader_epoch,
+            epochs[-1][0] if epochs else -1,
+        )
+
+    # --- appending --------------------------------------------------------------------------------
 
     def take(self, answer: dict[str, Any]) -> int:
         """Take the leader's answer to ``wanted``.
@@ -114,29 +298,32 @@ class Follower(Replica):
             leader_epoch=epoch,
         )
         if not done.entries:
-            if whole_entries(records):
+            if len(Entries(records, until_damage=True)):
                 message = f"{self}: found batches of a later leader epoch than {epoch}"
                 raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, message)
             self._want_more(len(records))
             return 0
         bases = self._leaders_segments(done.last_offset)
-        for entry, last_offset in entries_of(memoryview(done.records)):
-            number = bisect_right(bases, last_offset) - 1
-            log.append_as_follower(entry, segment_base=bases[number] if number >= 0 else None)
+        taken = memoryview(done.records)
+        for entry in Entries(taken):
+            number = bisect_right(bases, entry.last_offset) - 1
+            one = taken[entry.position : entry.end]
+            log.append_as_follower(one, segment_base=bases[number] if number >= 0 else None)
             self.copied_batches += 1
         self.copied_bytes += len(done.records)
         return len(done.records)
 
     def _from_the_end(self, records: memoryview) -> memoryview:
-        """Without entries that the copy has; where one holds the copy's end, the copy gives way to its beginning."""
-        log = self.log
-        for entry, base, last in _with_base(records):
+        """The entries that the copy lacks. If one holds the copy's end, the copy is truncated to its beginning."""
+        log, position = self.log, 0
+        for entry in Entries(records, until_damage=True):
             end = log.log_end_offset
-            if last < end:
-                records = records[len(entry) :]
+            if entry.last_offset < end:
+                position = entry.end
                 continue
+            base = entry.last_offset if entry.base_offset < 0 else entry.base_offset  # a wrapper has only its last one
             if base < end:
-                if end == log.log_start_offset:  # a log start offset inside of a batch
+                if end == log.log_start_offset:  # a log start offset inside a batch
                     log.truncate_fully_and_start_at(base)
                 else:
                     self._truncate(base, f"the leader's batch at {base} holds the copy's end")
@@ -144,7 +331,7 @@ class Follower(Replica):
                     self._may_differ = True
                     return records[:0]
             break
-        return records
+        return records[position:]
 
     def _want_more(self, found: int) -> None:
         """An answer of Fetch 0 to 2 was cut inside of its first entry."""
@@ -165,27 +352,6 @@ class Follower(Replica):
         return sorted(each for each in found if self.log.log_start_offset < each <= last_offset)
 
 
-def entries_of(records: memoryview) -> Iterator[tuple[memoryview, int]]:
-    """Whole entries, each with its last offset."""
-    return ((entry, last) for entry, _, last in _with_base(records))
-
-
-def whole_entries(records: memoryview) -> bool:
-    """Whether there is a whole entry at the beginning."""
-    return next(_with_base(records), None) is not None
-
-
-def _with_base(records: memoryview) -> Iterator[tuple[memoryview, int, int]]:
-    """Whole entries with the first offset their header tells, and the last."""
-    position, end = 0, len(records)
-    while end - position >= _LAST_OFFSET_DELTA.size - 1:  # the smallest message has 26 bytes
-        offset, size, magic = _ENTRY.unpack_from(records, position)
-        following = position + _OVERHEAD_BYTES + size
-        entry = records[position:following]
-        if size < _SMALLEST_BYTES or len(entry) < following - position:
-            return
-        last = offset
-        if magic == 2 and len(entry) >= _LAST_OFFSET_DELTA.size:
-            last += _LAST_OFFSET_DELTA.unpack_from(entry)[0]
-        yield entry, offset, last
-        position = following
+def topic_id_text(topic_id: bytes) -> str | None:
+    """A topic id as ``partition.metadata`` has it; None where there is none."""
+    return None if topic_id == NO_TOPIC_ID else id_text(topic_id)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kts.broker.codes import ErrorCode
-from kts.broker.groups.group import GROUP_BYTES, OFFSET_BYTES, Group, State
+from kts.broker.groups.group import GROUP_BYTES, OFFSET_BYTES, Group, State, check_generation, check_member
 from kts.broker.groups.journal import Journal, Row
-from kts.broker.groups.membership import check_generation, check_member
 from kts.broker.groups.rebalance import Rebalancing
 from kts.broker.groups.records import Committed, group_key, offset_key, offset_value
 from kts.broker.groups.registry import Registry

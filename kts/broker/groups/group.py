@@ -1,4 +1,4 @@
-"""A group: its members, its generation and its state; it decides nothing about when.
+"""A group: its members, generation, state and committed offsets. When it moves on is decided in ``rebalance``.
 
 ::
 
@@ -12,15 +12,118 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping, Set
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 from kts.broker.codes import ErrorCode
-from kts.broker.groups.member import JoinResult, Member, Protocols, SyncResult
 from kts.broker.groups.records import Committed, subscribed_topics
 from kts.errors import KtsError
 
+Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the preferred first
+MEMBER_BYTES = 2000  # what a member costs besides what it sends
 CONSUMER = "consumer"  # the protocol type of consumer groups
 GROUP_BYTES, PENDING_BYTES, OFFSET_BYTES = 2000, 1500, 500  # what one costs besides its texts
+
+
+class JoinResult(NamedTuple):
+    """The answer to a JoinGroup; ``members`` is empty but for the leader: (member id, instance id, metadata)."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    skip_assignment: bool = False
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+
+
+class SyncResult(NamedTuple):
+    """The answer to a SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class Member:
+    """One member; the group that it is in changes it.
+
+    Parameters
+    ----------
+    instance_id : str, optional
+        Of a static member.
+    rebalance_timeout_ms, session_timeout_ms : int
+        How long a rebalance waits for it; how long it may be silent.
+    """
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False  # in its first rebalance: it may not know its id yet, and so cannot send heartbeats
+        self.joining: asyncio.Future[JoinResult] | None = None
+        self.syncing: asyncio.Future[SyncResult] | None = None
+        self.deadline = 0.0  # of the event loop's time
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def cost(self) -> int:
+        """About how much memory it takes, in bytes."""
+        names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        return MEMBER_BYTES + sum(map(len, names)) + cost_of(self.protocols) + len(self.assignment)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What it said to a protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+    def vote(self, candidates: Set[str]) -> str | None:
+        """The protocol it likes best of those."""
+        return next((name for name, _ in self.protocols if name in candidates), None)
+
+    def answer_join(self, result: JoinResult) -> bool:
+        """Answer its JoinGroup, if one waits."""
+        waiting, self.joining = self.joining, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(result)
+        return waiting is not None
+
+    def answer_sync(self, result: SyncResult) -> bool:
+        """Answer its SyncGroup, if one waits."""
+        waiting, self.syncing = self.syncing, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(result)
+        return waiting is not None
+
+    def stop_timer(self) -> None:
+        """It is watched no more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+def cost_of(protocols: Protocols) -> int:
+    """About how much memory protocols take, in bytes."""
+    return sum(200 + len(name) + len(metadata) for name, metadata in protocols)
 
 
 class State(StrEnum):
@@ -294,3 +397,69 @@ class Group:
                 self._usage.bytes -= OFFSET_BYTES + len(topic) + len(found.metadata)
                 gone.append((topic, partition))
         return gone
+
+    # --- the group's metadata record --------------------------------------------------------------
+
+    def stored(self, assignments: Mapping[str, bytes]) -> dict[str, Any]:
+        """The fields of the group's metadata record, with each member's assignment."""
+        members = [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "rebalance_timeout": member.rebalance_timeout_ms,
+                "session_timeout": member.session_timeout_ms,
+                "subscription": member.metadata(self.protocol_name),
+                "assignment": assignments.get(member.member_id, b""),
+            }
+            for member in self.members.values()
+        ]
+        return {
+            "protocol_type": self.protocol_type or "",
+            "generation": self.generation_id,
+            "protocol": self.protocol_name,
+            "leader": self.leader_id,
+            "current_state_timestamp": self.state_ms,
+            "members": members,
+        }
+
+    def restore(self, found: Mapping[str, Any]) -> None:
+        """Take over a metadata record; the group must be new."""
+        self.protocol_type = found["protocol_type"] or None
+        self.protocol_name = found["protocol"]
+        self.generation_id = found["generation"]
+        self.state_ms = found["current_state_timestamp"]
+        for each in found["members"]:
+            self.add(
+                Member(
+                    each["member_id"],
+                    each["group_instance_id"],
+                    each["client_id"],
+                    each["client_host"],
+                    each["rebalance_timeout"],
+                    each["session_timeout"],
+                    found["protocol_type"],
+                    ((found["protocol"] or "", each["subscription"]),),
+                    each["assignment"],
+                )
+            )
+        if found["leader"] in self.members:
+            self.leader_id = found["leader"]
+        self.state = State.STABLE if self.members else State.EMPTY
+        self.topics = self.subscriptions()
+
+
+def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Whether that is a member: unknown, or fenced off by a newer one of the same instance id."""
+    if instance_id is not None:
+        known = group.static.get(instance_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if known != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def check_generation(group: Group, generation_id: int) -> ErrorCode:
+    return ErrorCode.NONE if generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kts.broker.codes import ErrorCode
-from kts.broker.groups.group import Group, State
-from kts.broker.groups.member import JoinResult, Member, SyncResult
+from kts.broker.groups.group import Group, JoinResult, Member, State, SyncResult
 from kts.broker.groups.registry import Registry
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000  # for a JoinGroup that waits, of a member that may be gone

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kts.broker.groups.group import Group, Usage
+from kts.broker.settings.broker import BrokerConfig
 from kts.errors import KtsError
-
-if TYPE_CHECKING:
-    from kts.broker.settings.broker import BrokerConfig
 
 MAX_BYTES = 256 * 2**20  # of all groups, members and offsets together
 MAX_MEMBER_BYTES = 64 * 2**20

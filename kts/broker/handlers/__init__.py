@@ -1,7 +1,12 @@
-"""What answers each API: ``HANDLERS``, put together from the small tables of the modules here."""
+"""One handler for each API; ``handle`` finds the one for a request."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
+from kts.broker.broker import Broker, Handler
+from kts.broker.codes import ApiKey
 from kts.broker.handlers import (
     acls,
     cluster,
@@ -17,7 +22,8 @@ from kts.broker.handlers import (
     topics,
     transactions,
 )
-from kts.broker.handlers.types import Handler
+from kts.broker.request import Request
+from kts.errors import UnsupportedVersionError
 
 HANDLERS: dict[int, Handler] = {
     **acls.HANDLERS,
@@ -34,3 +40,19 @@ HANDLERS: dict[int, Handler] = {
     **topics.HANDLERS,
     **transactions.HANDLERS,
 }
+
+
+def handle(broker: Broker, request: Request) -> Coroutine[Any, Any, dict[str, Any] | None]:
+    """Answer a request: the body of the response, or None if the client wants none.
+
+    Raises
+    ------
+    ConnectionClose
+        The connection has to be closed.
+    KtsError
+        The whole request is refused.
+    """
+    handler = HANDLERS.get(request.api_key)
+    if handler is None:
+        raise UnsupportedVersionError(f"expected an API that is served, found {ApiKey(request.api_key).name}")
+    return handler(broker, request)

@@ -5,14 +5,11 @@ Source: AclApis, DescribeAclsRequest, CreateAclsRequest, DeleteAclsRequest (3.9)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.handlers.types import Handler
 from kts.broker.request import ConnectionClose, Request
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
 
 REFUSED = {
     "error_code": int(ErrorCode.SECURITY_DISABLED),

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kts.broker import wire
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
-from kts.broker.topics import NewTopic
+from kts.broker.topics import NewTopic, Topic
 from kts.errors import InvalidTopicError, KtsError, UnknownTopicOrPartitionError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.topics import Topic
 
 NO_ID = bytes(16)
 AT_ONCE = 200  # topics that are looked up before others get their turn

@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.handlers.topics import failed
-from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
 from kts.broker.settings.describe import Levels, broker_entries, topic_entries
 from kts.broker.settings.topic import BROKER_NAMES, TOPIC_SETTINGS, ConfigType
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics, check_name
 from kts.errors import KtsError, UnknownTopicOrPartitionError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
 
 Answer = dict[str, Any]
 

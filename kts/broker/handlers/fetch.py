@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.downconversion import Converted, down_convert, needs_conversion, newest_magic
-from kts.broker.fetching import SMALL_BYTES, FetchParams, Read, Wanted, read_partitions
-from kts.broker.handlers.types import Handler
+from kts.broker.fetching import SMALL_BYTES, FetchParams, PartitionFetch, ReadResult, read_partitions
 from kts.broker.metrics import FETCH
 from kts.broker.purgatory import Watch
-from kts.broker.threads import in_thread, opened
-from kts.broker.turns import Turns
+from kts.broker.request import Request
+from kts.broker.threads import TimeSlice, in_thread, opened
+from kts.codec.layout import HEADER_BYTES, read_header
 from kts.errors import KtsError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.request import Request
-    from kts.segment.files import FileRange
+from kts.segment.files import FileRange
 
 logger = logging.getLogger(__name__)
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of a fetch session: a full fetch
 READ_BYTES = 1 << 24  # of one request, for a version that may need a conversion
-OVERHEAD_BYTES = 12  # offset and size, before what the size counts
 ZSTD_FROM, TOPIC_IDS_FROM, STORAGE_ERROR_FROM, ENDPOINTS_FROM = 10, 13, 6, 16
 
 
@@ -52,35 +48,35 @@ async def handle_fetch(broker: Broker, request: Request) -> dict[str, Any] | Non
     return await _response(broker, request, wanted, found)
 
 
-async def _wanted_once(broker: Broker, request: Request) -> list[Wanted]:
+async def _wanted_once(broker: Broker, request: Request) -> list[PartitionFetch]:
     """The partitions of a request; of one that it names twice only what it says last, as Kafka's map has it."""
-    by_id, turns = request.version >= TOPIC_IDS_FROM, Turns()
-    found: dict[tuple[Any, int], Wanted] = {}
+    by_id, time_slice = request.version >= TOPIC_IDS_FROM, TimeSlice()
+    found: dict[tuple[Any, int], PartitionFetch] = {}
     for topic in request.body["topics"]:
         name = topic["topic_id"] if by_id else topic["topic"]
         for one in topic["partitions"]:
-            await turns.next()
+            await time_slice.give_way()
             found[name, one["partition"]] = _wanted(broker, topic, one, by_id)
     return list(found.values())
 
 
-def _wanted(broker: Broker, topic: dict[str, Any], body: dict[str, Any], by_id: bool) -> Wanted:
+def _wanted(broker: Broker, topic: dict[str, Any], body: dict[str, Any], by_id: bool) -> PartitionFetch:
     known = broker.topics.by_id(topic["topic_id"]) if by_id else broker.topics.get(topic["topic"])
     if known is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return Wanted(None, topic, body, unknown)
+        return PartitionFetch(None, topic, body, unknown)
     partition = known.partitions.get(body["partition"])
     if partition is None:
-        return Wanted(None, topic, body, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return Wanted(partition, topic, body)
+        return PartitionFetch(None, topic, body, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return PartitionFetch(partition, topic, body)
 
 
 # --- waiting --------------------------------------------------------------------------------------
 
 
 async def _read_or_wait(
-    broker: Broker, params: FetchParams, wanted: list[Wanted], max_wait_ms: int, min_bytes: int
-) -> list[Read]:
+    broker: Broker, params: FetchParams, wanted: list[PartitionFetch], max_wait_ms: int, min_bytes: int
+) -> list[ReadResult]:
     """Read until there are ``min_bytes``, an error, or the time is over."""
     partitions = [one.partition for one in wanted if one.partition is not None]
     await opened(partitions)
@@ -98,7 +94,7 @@ async def _read_or_wait(
             await watch.wait(left)
 
 
-def _is_enough(found: list[Read], min_bytes: int) -> bool:
+def _is_enough(found: list[ReadResult], min_bytes: int) -> bool:
     return any(read.ends_wait for read in found) or sum(len(read.records) for read in found) >= min_bytes
 
 
@@ -106,20 +102,20 @@ def _is_enough(found: list[Read], min_bytes: int) -> bool:
 
 
 async def _fit_version(
-    broker: Broker, wanted: list[Wanted], found: list[Read], version: int, replica_id: int
-) -> list[Read]:
+    broker: Broker, wanted: list[PartitionFetch], found: list[ReadResult], version: int, replica_id: int
+) -> list[ReadResult]:
     """Convert records for versions below 4; refuse what a version cannot read."""
-    magic, turns = newest_magic(version), Turns()
+    magic, time_slice = newest_magic(version), TimeSlice()
     share = READ_BYTES // max(len(wanted), 1)
     fitted = []
     for one, read in zip(wanted, found, strict=True):
-        await turns.next()
+        await time_slice.give_way()
         if read.error == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
-            read = Read(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            read = ReadResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif one.partition is not None and not read.ends_wait:
             config = one.partition.config
             if config.compression_type == "zstd" and version < ZSTD_FROM:
-                read = Read(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, aborted=[])
+                read = ReadResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, aborted=[])
             elif magic < 2:
                 allowed = replica_id >= 0 or config.message_downconversion_enable
                 read = await _converted(broker, one, read, magic, allowed, share)
@@ -127,13 +123,15 @@ async def _fit_version(
     return fitted
 
 
-async def _converted(broker: Broker, wanted: Wanted, read: Read, magic: int, allowed: bool, most: int) -> Read:
+async def _converted(
+    broker: Broker, wanted: PartitionFetch, read: ReadResult, magic: int, allowed: bool, most: int
+) -> ReadResult:
     """The same for a client that knows no newer magic, if some entry is newer."""
     partition = wanted.partition
     if partition is None:
         return read
     if partition.config.magic > magic and not allowed:
-        return Read(ErrorCode.UNSUPPORTED_VERSION)
+        return ReadResult(ErrorCode.UNSUPPORTED_VERSION)
     if not len(read.records):
         return read
     offset, generation = wanted.body["fetch_offset"], partition.config.generation
@@ -142,14 +140,14 @@ async def _converted(broker: Broker, wanted: Wanted, read: Read, magic: int, all
         if len(data) <= SMALL_BYTES and not needs_conversion(data, magic):
             return read._replace(records=data)
         if not allowed and await in_thread(needs_conversion, data, magic):
-            return Read(ErrorCode.UNSUPPORTED_VERSION)
+            return ReadResult(ErrorCode.UNSUPPORTED_VERSION)
         done = await in_thread(down_convert, data, magic, offset, generation=generation)
     except KtsError as error:
         logger.warning("converting records of %s to magic %d: %s", partition, magic, error)
-        return Read(error.code)
+        return ReadResult(error.code)
     except Exception:  # one partition's trouble is not the others'
         logger.exception("converting records of %s to magic %d", partition, magic)
-        return Read(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return ReadResult(ErrorCode.UNKNOWN_SERVER_ERROR)
     _count(broker, partition.topic, done)
     return read._replace(records=done.records)
 
@@ -158,7 +156,8 @@ async def _beginning(records: bytes | FileRange, most: int) -> bytes:
     """So many bytes of it, but the first entry in any case: what is converted waits in memory for a slow reader."""
     if isinstance(records, bytes):
         return records
-    first = OVERHEAD_BYTES + int.from_bytes(records.read(0, OVERHEAD_BYTES)[8:], "big", signed=True)
+    header = read_header(records.read(0, HEADER_BYTES))
+    first = 0 if header is None else header.size
     return await in_thread(records.read, 0, min(max(most, first), len(records)))
 
 
@@ -171,12 +170,14 @@ def _count(broker: Broker, topic: str, done: Converted) -> None:
 # --- the answer -----------------------------------------------------------------------------------
 
 
-async def _response(broker: Broker, request: Request, wanted: list[Wanted], found: list[Read]) -> dict[str, Any]:
+async def _response(
+    broker: Broker, request: Request, wanted: list[PartitionFetch], found: list[ReadResult]
+) -> dict[str, Any]:
     responses: list[dict[str, Any]] = []
     endpoints: list[dict[str, Any]] = []
-    turns, last = Turns(), None
+    time_slice, last = TimeSlice(), None
     for one, read in zip(wanted, found, strict=True):
-        await turns.next()
+        await time_slice.give_way()
         row = _row(one, read)
         if request.version >= ENDPOINTS_FROM and one.partition is not None and _has_new_leader(read):
             row["current_leader"] = {"leader_id": broker.node_id, "leader_epoch": one.partition.leader_epoch}
@@ -189,11 +190,11 @@ async def _response(broker: Broker, request: Request, wanted: list[Wanted], foun
     return {"error_code": 0, "session_id": 0, "responses": responses, "node_endpoints": endpoints}
 
 
-def _has_new_leader(read: Read) -> bool:
+def _has_new_leader(read: ReadResult) -> bool:
     return read.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def _row(wanted: Wanted, read: Read) -> dict[str, Any]:
+def _row(wanted: PartitionFetch, read: ReadResult) -> dict[str, Any]:
     row: dict[str, Any] = {
         "partition_index": wanted.body["partition"],
         "error_code": int(read.error),

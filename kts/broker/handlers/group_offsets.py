@@ -8,16 +8,13 @@ Source: KafkaApis, GroupCoordinatorAdapter (3.9); topic ids: the schemas of 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.groups.records import Committed
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.handlers.types import Handler
-    from kts.broker.request import Request
-    from kts.broker.topics import Topic
+from kts.broker.request import Request
+from kts.broker.topics import Topic
 
 Body = dict[str, Any]
 WITH_TOPIC_IDS = 10

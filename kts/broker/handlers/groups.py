@@ -6,17 +6,14 @@ Source: KafkaApis, GroupCoordinatorAdapter, JoinGroupResponse, LeaveGroupRespons
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.groups.coordinator import Join, Sync
 from kts.broker.groups.group import Group, State
-from kts.broker.groups.membership import Join, Sync
-from kts.broker.handlers.types import Handler
+from kts.broker.request import Request
 from kts.errors import KtsError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.request import Request
 
 GROUP, TRANSACTION = 0, 1  # coordinator types
 CLASSIC = "classic"

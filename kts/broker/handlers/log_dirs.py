@@ -6,21 +6,17 @@ Source: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs (
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
+from kts.broker.topics import Topics
+from kts.broker.topics.partition import Partition
 from kts.errors import KtsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kts.broker.broker import Broker
-    from kts.broker.topics import Topics
-    from kts.broker.topics.partition import Partition
 
 
 async def handle_describe_log_dirs(broker: Broker, request: Request) -> dict[str, Any]:

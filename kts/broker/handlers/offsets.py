@@ -8,21 +8,25 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.epochs import check_leader_epoch
 from kts.broker.fetching import why_closed
-from kts.broker.handlers.types import Handler
-from kts.broker.listing import EARLIEST, LATEST, Asked, check_time, check_time_of_version_0, find, offsets_before
+from kts.broker.listing import (
+    EARLIEST,
+    LATEST,
+    OffsetQuery,
+    check_time,
+    check_time_of_version_0,
+    list_offset,
+    offsets_before,
+)
+from kts.broker.request import Request
 from kts.broker.threads import in_thread, opened
+from kts.broker.topics.partition import Partition
 from kts.errors import KtsError, LogClosedError, LogStorageError
 from kts.log.epochs import end_offset_for
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.request import Request
-    from kts.broker.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +81,8 @@ def _check_one(broker: Broker, request: Request, topic: str, one: dict[str, Any]
 def _list_one(partition: Partition, broker: Broker, request: Request, one: dict[str, Any]) -> dict[str, Any]:
     body = request.body
     consumer = body["replica_id"] == CONSUMER
-    asked = Asked(one["timestamp"], request.version, consumer, body["isolation_level"] == 1)
-    found = find(partition, asked, one["current_leader_epoch"], shipped=broker.config.shipped_search)
+    query = OffsetQuery(one["timestamp"], request.version, consumer, body["isolation_level"] == 1)
+    found = list_offset(partition, query, one["current_leader_epoch"], shipped=broker.config.shipped_search)
     answer = {"timestamp": found.timestamp_ms, "offset": found.offset, "leader_epoch": found.leader_epoch}
     return {"error_code": 0, **answer}
 
@@ -183,7 +187,7 @@ def _end_offsets(broker: Broker, request: Request) -> dict[str, Any]:
 
 
 def _end_offset(partition: Partition, broker: Broker, request: Request, one: dict[str, Any]) -> dict[str, Any]:
-    check_leader_epoch(partition, one["current_leader_epoch"])
+    partition.check_leader_epoch(one["current_leader_epoch"])
     log = partition.log
     epoch, end = end_offset_for(log.leader_epochs, one["leader_epoch"], log.log_end_offset)
     return {"error_code": 0, "leader_epoch": epoch, "end_offset": end}

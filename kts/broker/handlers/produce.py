@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.fetching import why_closed
-from kts.broker.handlers.types import Handler
 from kts.broker.metrics import PRODUCE
-from kts.broker.produced import check_one_batch, head, in_topic_format, takes_long, whole_entry
-from kts.broker.request import ConnectionClose
-from kts.broker.threads import InThreads, in_thread, opened
-from kts.broker.turns import Turns
+from kts.broker.produced import ProducedRecords
+from kts.broker.request import ConnectionClose, Request
+from kts.broker.threads import InFlight, TimeSlice, in_thread, opened
+from kts.broker.topics.partition import Partition
+from kts.codec.validate import Validated
 from kts.errors import CorruptRecordError, InvalidRecordError, KtsError, LogClosedError, LogStorageError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.request import Request
-    from kts.broker.topics.partition import Partition
-    from kts.codec.validate import Validated
 
 logger = logging.getLogger(__name__)
 
-_in_threads = InThreads()  # appends under way: the event loop must not wait for their lock
+_in_flight = InFlight()  # appends under way: the event loop must not wait for their lock
 
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics
 TOPIC_IDS_FROM = 13
@@ -53,15 +48,15 @@ async def handle_produce(broker: Broker, request: Request) -> dict[str, Any] | N
         Something was refused, and the client wants no answer: so that it notices.
     """
     body = request.body
-    turns = Turns()
-    refusal = await _refusal(body, turns)
+    produced, refusal = await _read_headers(body)
+    time_slice = TimeSlice()
     responses, refused = [], False
-    for topic in body["topic_data"]:
+    for topic, sets in zip(body["topic_data"], produced, strict=True):
         rows = []
-        for one in topic["partition_data"]:
-            await turns.next()
+        for one, records in zip(topic["partition_data"], sets, strict=True):
+            await time_slice.give_way()
             try:
-                row = await _append_one(broker, request, topic, one, refusal)
+                row = await _append_one(broker, request, topic, one["index"], records, refusal)
             except KtsError as error:
                 row = _refused(one["index"], error)
             refused = refused or row["error_code"] != 0
@@ -74,26 +69,45 @@ async def handle_produce(broker: Broker, request: Request) -> dict[str, Any] | N
     return None
 
 
-async def _refusal(body: dict[str, Any], turns: Turns) -> ApiError | None:
-    """Why nothing of a request is appended: as Kafka, which looks for transactions in the sets' first entries before
-    anything else, and gives up the whole request where one of them cannot be read."""
-    for one in (one for topic in body["topic_data"] for one in topic["partition_data"]):
-        await turns.next()
-        try:
-            first = head(one["records"]) if one["records"] is not None and whole_entry(one["records"], 0) else None
-        except CorruptRecordError as error:
-            return ApiError(ErrorCode.CORRUPT_MESSAGE, error.message)
-        if first is not None and first.transactional:
-            return ApiError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported by this broker"
-            )
-    if body["acks"] not in (-1, 0, 1):
-        return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks: expected -1, 0 or 1, found {body['acks']}")
+async def _read_headers(body: dict[str, Any]) -> tuple[list[list[ProducedRecords | None]], ApiError | None]:
+    """The record sets by topic and partition, None for null; and why none of them is appended, if there is a reason.
+
+    Kafka first looks for transactions in the first entry of each set. One that it cannot read, or one that belongs to a
+    transaction, refuses the whole request.
+    """
+    produced, refusal, time_slice = [], None, TimeSlice()
+    for topic in body["topic_data"]:
+        sets = []
+        for one in topic["partition_data"]:
+            await time_slice.give_way()
+            records = None if one["records"] is None else ProducedRecords(one["records"])
+            sets.append(records)
+            if records is not None and refusal is None:
+                refusal = _refusal_of(records)
+        produced.append(sets)
+    if refusal is None and body["acks"] not in (-1, 0, 1):
+        refusal = ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks: expected -1, 0 or 1, found {body['acks']}")
+    return produced, refusal
+
+
+def _refusal_of(records: ProducedRecords) -> ApiError | None:
+    try:
+        records.check_readable()
+    except CorruptRecordError as error:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, error.message)
+    if records.is_transactional:
+        message = "transactions are not supported by this broker"
+        return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
     return None
 
 
 async def _append_one(
-    broker: Broker, request: Request, topic: dict[str, Any], one: dict[str, Any], refusal: ApiError | None
+    broker: Broker,
+    request: Request,
+    topic: dict[str, Any],
+    index: int,
+    records: ProducedRecords | None,
+    refusal: ApiError | None,
 ) -> dict[str, Any]:
     """Append one partition's set and say what became of it.
 
@@ -104,11 +118,10 @@ async def _append_one(
     """
     if refusal is not None and refusal.error != ErrorCode.INVALID_REQUIRED_ACKS:
         raise refusal
-    partition = _partition(broker, request, topic, one["index"])
-    records = one["records"]
+    partition = _partition(broker, request, topic, index)
     if records is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "records: expected a record set, found null")
-    check_one_batch(records, request.version)
+    records.check_one_batch(request.version)
     if refusal is not None:
         raise refusal
     if broker.topics.is_internal(partition.topic) and request.client_id != ADMIN_CLIENT:
@@ -122,12 +135,12 @@ async def _append_one(
     try:
         done = await _append(broker, partition, records)
     except KtsError as error:
-        row = _refused(one["index"], error)
+        row = _refused(index, error)
         if error.code not in WITHOUT_LOG_START and partition.is_open:
             row["log_start_offset"] = partition.log.log_start_offset
         return row
     return {
-        "index": one["index"],
+        "index": index,
         "error_code": 0,
         "base_offset": done.first_offset,
         "log_append_time_ms": done.log_append_time_ms,
@@ -149,13 +162,15 @@ def _partition(broker: Broker, request: Request, topic: dict[str, Any], index: i
     return partition
 
 
-async def _append(broker: Broker, partition: Partition, records: memoryview) -> Validated:
+async def _append(broker: Broker, partition: Partition, produced: ProducedRecords) -> Validated:
     try:
-        quick = not takes_long(records, partition.config) and partition.is_quick(records)
-        if quick and partition not in _in_threads:
-            return _append_now(broker, partition, records)
-        with _in_threads.one(partition):
-            return await in_thread(_append_now, broker, partition, records)
+        at_once = not produced.takes_long(partition.config) and partition.appends_at_once(
+            len(produced.records), produced.max_timestamp
+        )
+        if at_once and partition not in _in_flight:
+            return _append_now(broker, partition, produced)
+        with _in_flight.one(partition):
+            return await in_thread(_append_now, broker, partition, produced)
     except (LogClosedError, LogStorageError) as error:
         raise ApiError(why_closed(broker.topics, partition), error.message) from error
     except KtsError:
@@ -165,13 +180,13 @@ async def _append(broker: Broker, partition: Partition, records: memoryview) -> 
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unforeseen: {type(error).__name__}") from error
 
 
-def _append_now(broker: Broker, partition: Partition, records: memoryview) -> Validated:
+def _append_now(broker: Broker, partition: Partition, produced: ProducedRecords) -> Validated:
     begun = time.thread_time_ns()
-    ready = in_topic_format(records, partition.config)
-    done = partition.append(ready)
-    if ready is not records or done.size_maybe_changed:
+    records = produced.in_topic_format(partition.config)
+    done = partition.append(records)
+    if records is not produced.records or done.size_maybe_changed:
         cpu_ns, messages = time.thread_time_ns() - begun, done.last_offset - done.first_offset + 1
-        sizes = {"bytes_in": len(records), "bytes_out": len(done.records)}
+        sizes = {"bytes_in": len(produced.records), "bytes_out": len(done.records)}
         broker.metrics.add(PRODUCE, partition.topic, messages=messages, cpu_ns=cpu_ns, **sizes)
     return done
 

@@ -6,16 +6,13 @@ Source: KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInit
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.handlers.types import Handler
+from kts.broker.request import Request
 from kts.broker.threads import in_thread
 from kts.errors import KtsError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.request import Request
 
 logger = logging.getLogger(__name__)
 NONE = -1

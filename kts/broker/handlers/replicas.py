@@ -5,18 +5,15 @@ Source: ControllerApis, ReplicationControlManager (3.9); KIP-455, KIP-460.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.handlers.topics import check_replicas, failed, refusal
-from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.topics import Topics
-    from kts.broker.topics.partition import Partition
+from kts.broker.topics import Topics
+from kts.broker.topics.partition import Partition
 
 Answer = dict[str, Any]
 PREFERRED, UNCLEAN = 0, 1  # election types

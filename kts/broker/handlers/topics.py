@@ -6,18 +6,15 @@ Source: ControllerApis, ReplicationControlManager (3.9).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.handlers.types import Handler
 from kts.broker.request import Request
 from kts.broker.settings.describe import topic_entries
 from kts.broker.threads import in_thread
 from kts.broker.topics import NewTopic, Topic, Topics
 from kts.errors import KtsError, UnknownTopicOrPartitionError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
 
 Answer = dict[str, Any]
 ZERO_ID = bytes(16)

@@ -6,19 +6,16 @@ Source: KafkaApis, ReplicaManager.activeProducerState, TransactionCoordinator (3
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.fetching import why_closed
 from kts.broker.handlers.topics import failed, refusal
-from kts.broker.handlers.types import Handler
+from kts.broker.request import Request
 from kts.broker.threads import in_thread
+from kts.broker.topics import Topics
 from kts.errors import KtsError, LogClosedError, LogStorageError
-
-if TYPE_CHECKING:
-    from kts.broker.broker import Broker
-    from kts.broker.request import Request
-    from kts.broker.topics import Topics
 
 logger = logging.getLogger(__name__)
 

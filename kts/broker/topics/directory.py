@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kts.broker.settings.broker import BrokerConfig
-from kts.errors import InvalidTopicError, LogStorageError
+from kts.codec.layout import HEADER_BYTES, read_header
+from kts.errors import CorruptRecordError, InvalidTopicError, LogStorageError
 from kts.log.directory import CONTROLLER
+from kts.model import TimestampType
 from kts.segment import checkpoints, files
 from kts.segment.names import LEADER_EPOCHS, parse_directory_name, parse_file_name
 
@@ -21,8 +24,6 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 FORMATS = {0: "0.9.0", 1: "0.10.2"}
 _RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
 _COMPACTED = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state"])
-_MAGIC_AT, _ATTRIBUTES_AT, _HEAD_BYTES = 16, 22, 23  # the low byte of a batch's attributes
-_LOG_APPEND_TIME = 8
 
 
 def check_name(name: str) -> str:
@@ -121,11 +122,11 @@ def newest_entry(path: str) -> tuple[int, bool] | None:
         whole = name is not None and name.suffix == ".log" and not (name.transition or name.tier_id)
         if whole and entry.is_file(follow_symlinks=False):
             with files.File(entry.path) as file:
-                head = file.read(0, _HEAD_BYTES)
-            if len(head) == _HEAD_BYTES and head[_MAGIC_AT] <= 2:
-                magic = head[_MAGIC_AT]
-                attributes = head[_ATTRIBUTES_AT if magic == 2 else _MAGIC_AT + 1]
-                return magic, magic > 0 and bool(attributes & _LOG_APPEND_TIME)
+                head = file.read(0, HEADER_BYTES)
+            with suppress(CorruptRecordError):
+                header = read_header(head)
+                if header is not None:
+                    return header.magic, header.timestamp_type == TimestampType.LogAppendTime
     return None
 
 

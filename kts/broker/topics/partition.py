@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-import struct
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from kts.broker.codes import ApiError, ErrorCode
 from kts.codec.validate import Validated
 from kts.config import LogConfig
 from kts.errors import KtsError, LogClosedError, LogStorageError
+from kts.log.epochs import UNDEFINED
 from kts.log.log import Log
 from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_file_name
 
 logger = logging.getLogger(__name__)
-
-_INT64 = struct.Struct(">q")
-_MAGIC_AT = 16
-_GREATEST_TIMESTAMP_AT = {1: 18, 2: 35}  # by magic: in a message or wrapper, in a batch
-_HEAD_BYTES = 43
 
 
 class Partition:
@@ -141,13 +137,10 @@ class Partition:
                 size += files.size_of(entry.path)
         return size
 
-    def is_quick(self, records: bytes | memoryview) -> bool:
+    def appends_at_once(self, size_bytes: int, timestamp_ms: int | None) -> bool:
         """Whether a set can be appended where nothing may wait; see ``Log.appends_at_once``."""
         log = self._log
-        if log is None:
-            return False
-        at = _GREATEST_TIMESTAMP_AT.get(records[_MAGIC_AT]) if len(records) >= _HEAD_BYTES else None
-        return log.appends_at_once(len(records), None if at is None else _INT64.unpack_from(records, at)[0])
+        return log is not None and log.appends_at_once(size_bytes, timestamp_ms)
 
     def append(self, records: bytes | bytearray | memoryview, *, origin: str = "client") -> Validated:
         """Append a set as the leader; see ``Log.append``.
@@ -164,6 +157,18 @@ class Partition:
         if done.entries:
             self.changed()
         return done
+
+    def check_leader_epoch(self, known: int) -> None:
+        """Check the leader epoch that a client knows; -1 is a client that does not say.
+
+        Raises
+        ------
+        ApiError
+            FENCED_LEADER_EPOCH (74): it knows an older leader; UNKNOWN_LEADER_EPOCH (75): it knows a newer one.
+        """
+        if known not in (UNDEFINED, self.leader_epoch):
+            error = ErrorCode.FENCED_LEADER_EPOCH if known < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise ApiError(error, f"expected leader epoch {self.leader_epoch}, found {known}")
 
     def changed(self) -> None:
         """Wake up who waits for news."""
