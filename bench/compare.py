@@ -211,7 +211,7 @@ def run(report: Report, old: Path, mib: float, rounds: int, processes: int, seed
                         one.add(module, (before, after), rounds)
     every = [one for compared in found.values() for one in compared]
     for table in dict.fromkeys(one.case.table for one in every):
-        report.table(table.capitalize(), HEADER, [one.row() for one in every if one.case.table == table])
+        report.table(table[0].upper() + table[1:], HEADER, [one.row() for one in every if one.case.table == table])
     for one in every:
         if one.refused is not None:
             report.text(f"{one.case.title}, {one.contender} is not compared: {one.refused}")

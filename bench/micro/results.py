@@ -50,4 +50,4 @@ def run(report: Report, mib: float, rounds_: int, seed: int, only: str, scratch:
     cases = all_cases(Settings(round(mib * 2**20), seed), only)
     for table, group in groupby(cases, lambda case: case.table):
         lines = [line for case in group for line in rows(case, measured)]
-        report.table(table.capitalize(), [table, *HEADER], lines)
+        report.table(table[0].upper() + table[1:], [table, *HEADER], lines)
