@@ -13,7 +13,6 @@ from .errors import UnsupportedCompressionTypeError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 XERIAL_CHUNK_BYTES = 32 * 1024  # snappy-java's block size, as Kafka uses it since 0.11

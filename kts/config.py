@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, choice
 from .compression import CODEC_NAMES
 
 GENERATIONS = ("0.10.2", "3.9")
-INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 MAX_MESSAGE_BYTES = {"0.10.2": 1_000_012, "3.9": 1_048_588}
 COMPRESSION_TYPES = ("producer", "uncompressed", *CODEC_NAMES[1:])
@@ -48,8 +48,8 @@ _INTEGERS = {
     "segment_jitter_ms": _Limits(),
     "segment_index_bytes": _Limits(0, 4, INT32_MAX),
     "index_interval_bytes": _Limits(0, 0, INT32_MAX),
-    "retention_ms": _Limits(-INT64_MAX - 1, -1),
-    "retention_bytes": _Limits(-INT64_MAX - 1, -INT64_MAX - 1),
+    "retention_ms": _Limits(INT64_MIN, -1),
+    "retention_bytes": _Limits(INT64_MIN, INT64_MIN),
     "max_message_bytes": _Limits(0, 0, INT32_MAX),
     "file_delete_delay_ms": _Limits(),
     "delete_retention_ms": _Limits(),
@@ -79,8 +79,8 @@ _OTHER_NAMES = {
     "log.roll.jitter.ms": _Other("segment_jitter_ms"),
     "log.roll.jitter.hours": _Other("segment_jitter_ms", _Limits(0, 0, INT32_MAX), HOUR_MS),
     "log.retention.ms": _Other("retention_ms", _INTEGERS["retention_bytes"], 1, True),
-    "log.retention.minutes": _Other("retention_ms", _Limits(-INT32_MAX - 1, -INT32_MAX - 1, INT32_MAX), 60_000, True),
-    "log.retention.hours": _Other("retention_ms", _Limits(-INT32_MAX - 1, -INT32_MAX - 1, INT32_MAX), HOUR_MS, True),
+    "log.retention.minutes": _Other("retention_ms", _Limits(INT32_MIN, INT32_MIN, INT32_MAX), 60_000, True),
+    "log.retention.hours": _Other("retention_ms", _Limits(INT32_MIN, INT32_MIN, INT32_MAX), HOUR_MS, True),
     "log.flush.interval.ms": _Other("flush_ms"),
     "log.flush.scheduler.interval.ms": _Other("flush_ms"),
     "log.index.size.max.bytes": _Other("segment_index_bytes", _Limits(4, 4, INT32_MAX)),
@@ -160,8 +160,8 @@ class LogConfig:
     generation: str = ""
 
     def __post_init__(self) -> None:
-        if self.generation not in ("", *GENERATIONS):
-            raise ValueError(f"generation: expected {' or '.join(GENERATIONS)}, found {self.generation!r}")
+        if self.generation:
+            choice("generation", self.generation, GENERATIONS)
         version = self.message_format_version or self.generation or GENERATIONS[-1]
         generation = self.generation or GENERATIONS[_magic(version, GENERATIONS[-1]) == 2]
         _magic(version, generation)
@@ -197,8 +197,8 @@ class LogConfig:
         TypeError, ValueError
             An unknown name (with the nearest known one) or a bad value.
         """
-        if generation is not None and generation not in GENERATIONS:
-            raise ValueError(f"generation: expected {' or '.join(GENERATIONS)}, found {generation!r}")
+        if generation is not None:
+            choice("generation", generation, GENERATIONS)
         if isinstance(config, LogConfig):
             return config if generation in (None, config.generation) else replace(config, generation=generation)
         if not isinstance(config, Mapping | None):
@@ -318,7 +318,7 @@ def _integer(key: str, value: Any, least: int, greatest: int) -> int:
     else:
         number = int(value.__index__())
     if not least <= number <= greatest:
-        names = {INT32_MAX: "2^31-1", INT64_MAX: "2^63-1", -INT32_MAX - 1: "-2^31", -INT64_MAX - 1: "-2^63"}
+        names = {INT32_MAX: "2^31-1", INT64_MAX: "2^63-1", INT32_MIN: "-2^31", INT64_MIN: "-2^63"}
         least_name, greatest_name = names.get(least, least), names.get(greatest, greatest)
         raise ValueError(f"{key}: expected {least_name} to {greatest_name}, found {value!r}")
     return number

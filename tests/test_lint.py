@@ -23,7 +23,7 @@ EXTENSIONS = sorted((ROOT / "kts").glob("*.pyx"))
 
 # A module imports from lower floors and from its own room only. A room is one folder; its floor is a whole number.
 ROOMS = [
-    ["kts.errors", "kts.model", "kts.config", "kts.compression"],
+    ["kts.errors", "kts.model", "kts.arguments", "kts.config", "kts.compression"],
     ["kts._codec", "kts._timeindex"],
     ["kts.codec"],
     ["kts.segment"],

@@ -51,14 +51,15 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
     Producers, consumers, groups and admin clients of every Kafka version from 0.9 on may connect, from this machine
     only. Transactions are refused.
     """
+    from kts.arguments import parse_address
     from kts.broker.broker import Broker
     from kts.broker.settings.broker import BrokerConfig
     from kts.errors import InvalidRequestError
-    from kts.server.listening import check_address, parse_address
+    from kts.server.listening import DEFAULT_PORT, check_address
 
     parsed = parse_settings(settings)
     try:
-        host, port = parse_address(listen)
+        host, port = parse_address(listen, DEFAULT_PORT)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--listen'") from error
     try:

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+from kts.arguments import INT64_MAX, INT64_MIN
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "ns": Fraction(1, 1_000_000)}
 UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}

@@ -7,12 +7,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 from kts import _codec
-from kts.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, integer
 from kts.model import MaxTimestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes, sums of which still fit 64 bits
 ALL_COLUMNS = (
     "offset",
     "timestamp",
@@ -156,17 +157,10 @@ def _import(address: int, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch._import_from_c(address, schema)
 
 
-def _check_bound(max_decompressed_bytes: object) -> None:
-    if not isinstance(max_decompressed_bytes, int):
-        raise TypeError(f"max_decompressed_bytes: expected an int, found {max_decompressed_bytes!r}")
-    if not 0 <= max_decompressed_bytes < 1 << 62:
-        raise ValueError(f"max_decompressed_bytes: expected 0 to 2^62 - 1, found {max_decompressed_bytes}")
-
-
 def _decoder(
     buf: Any, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
 ) -> _codec.Decoder:
-    _check_bound(max_decompressed_bytes)
+    integer("max_decompressed_bytes", max_decompressed_bytes, 0, LARGEST_BOUND)
     ids = bytes(ALL_COLUMNS.index(name) for name in names)
     return _codec.Decoder(buf, ids, bool(views), bool(verify_crc), max_decompressed_bytes)
 
@@ -244,10 +238,7 @@ def iter_decode(
     CorruptRecordError
         After the whole batches before the damage were given; as in :func:`decode`.
     """
-    if not isinstance(slice_bytes, int):
-        raise TypeError(f"slice_bytes: expected an int, found {slice_bytes!r}")
-    if not 0 < slice_bytes < 1 << 48:
-        raise ValueError(f"slice_bytes: expected 1 to 2^48 - 1, found {slice_bytes}")
+    integer("slice_bytes", slice_bytes, 1, LARGEST_SLICE)
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
     decoder = _decoder(buf, names, views, verify_crc, max_decompressed_bytes)
     return _Pieces(decoder, record_schema(names, bool(views)), slice_bytes)
@@ -317,5 +308,5 @@ def max_timestamp(
     CorruptRecordError
         Any damage.
     """
-    _check_bound(max_decompressed_bytes)
+    integer("max_decompressed_bytes", max_decompressed_bytes, 0, LARGEST_BOUND)
     return MaxTimestamp(*_codec.max_timestamp(buf, bool(verify_crc), max_decompressed_bytes))

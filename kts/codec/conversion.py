@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts._codec import Encoder
+from kts.arguments import INT32_MAX
 from kts.codec.columns import ALL_COLUMNS, iter_decode, scan_batches
 from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
 from kts.compression import NONE, ZSTD, Compress, compressor
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 SLICE_BYTES = 16 * 2**20
-WHOLE = 2**31 - 1  # bytes: no limit to a batch but that of its size field
+WHOLE = INT32_MAX  # bytes: no limit to a batch but that of its size field
 NEEDED = ("offset", "timestamp", "key", "value", "createTimestamp", "position", "magic", "attributes", "timestampType")
 COPY, DROP, WRITE, RECODE = range(4)
 

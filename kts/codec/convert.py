@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kts._codec import Source
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, choice, integer, magic
 from kts.codec.conversion import WHOLE, Entries, How, each, one_set
-from kts.codec.encode import integer
 from kts.codec.refusals import as_shipped
-from kts.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, codec_id
+from kts.compression import codec_id
 from kts.config import GENERATIONS
 from kts.errors import CorruptRecordError
 
@@ -86,13 +86,12 @@ def convert(
     Source: AbstractRecords.toMessageFormat of 0.10.2, RecordsUtil.downConvert of 3.9, LogValidator for the way up;
     KIP-31, KIP-32.
     """
-    if to_magic not in (0, 1, 2) or isinstance(to_magic, bool):
-        raise ValueError(f"to_magic: expected 0, 1 or 2, found {to_magic!r}")
-    if generation not in (None, *GENERATIONS):
-        raise ValueError(f"generation: expected {' or '.join(GENERATIONS)}, found {generation!r}")
+    magic("to_magic", to_magic)
+    if generation is not None:
+        choice("generation", generation, GENERATIONS)
     codec = None if compression is None else codec_id(compression, to_magic)
     batch_bytes = integer("batch_bytes", batch_bytes, 1, WHOLE)
-    first_offset = integer("first_offset", first_offset, -(2**63), 2**63 - 1)
+    first_offset = integer("first_offset", first_offset, INT64_MIN, INT64_MAX)
     how = How(
         to_magic,
         shipped,

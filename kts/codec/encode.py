@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kts import _codec
+from kts import _codec, arguments
+from kts.arguments import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer
 from kts.codec.columns import ALL_COLUMNS, record_schema
 from kts.compression import LZ4, NONE, ZSTD, Compress, codec_id, compressor
+from kts.config import TIMESTAMP_TYPES
 from kts.errors import UnsupportedForMessageFormatError
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
-INT64_MAX = 2**63 - 1
 # what a batch says of itself, as the encoder takes it, but for the base sequence
 HEAD = (
     "attributes",
@@ -96,25 +97,24 @@ def encode(
     -----
     Source: MemoryRecordsBuilder, DefaultRecordBatch.writeHeader, LegacyRecord.write; KIP-31, KIP-32, KIP-98.
     """
-    if magic not in (0, 1, 2) or isinstance(magic, bool):
-        raise ValueError(f"magic: expected 0, 1 or 2, found {magic!r}")
-    if timestamp_type not in ("CreateTime", "LogAppendTime"):
-        raise ValueError(f"timestamp_type: expected CreateTime or LogAppendTime, found {timestamp_type!r}")
+    arguments.magic("magic", magic)
+    if timestamp_type not in TIMESTAMP_TYPES:
+        raise ValueError(f"timestamp_type: expected {' or '.join(TIMESTAMP_TYPES)}, found {timestamp_type!r}")
     codec = codec_id(compression, magic)
     if level is not None:
-        integer("level", level, -(2**31), 2**31 - 1)
+        integer("level", level, INT32_MIN, INT32_MAX)
     compress = compressor(codec, magic, level) if codec != NONE else None
     integer("base_offset", base_offset, 0, INT64_MAX)
-    integer("batch_bytes", batch_bytes, 1, 2**31 - 1)
+    integer("batch_bytes", batch_bytes, 1, INT32_MAX)
     integer("producer_id", producer_id, -1, INT64_MAX)
-    integer("producer_epoch", producer_epoch, -1, 2**15 - 1)
-    integer("base_sequence", base_sequence, -1, 2**31 - 1)
-    integer("partition_leader_epoch", partition_leader_epoch, -1, 2**31 - 1)
+    integer("producer_epoch", producer_epoch, -1, INT16_MAX)
+    integer("base_sequence", base_sequence, -1, INT32_MAX)
+    integer("partition_leader_epoch", partition_leader_epoch, -1, INT32_MAX)
     append_time = None
     if timestamp_type == "LogAppendTime" and not preserve_batches:
         if log_append_time_ms is None:
             raise ValueError("log_append_time_ms: LogAppendTime needs the time, found None")
-        append_time = integer("log_append_time_ms", log_append_time_ms, -(2**63), INT64_MAX)
+        append_time = integer("log_append_time_ms", log_append_time_ms, INT64_MIN, INT64_MAX)
 
     rows = Rows(_columns(batch), base_offset, append_time is not None or preserve_batches, preserve_batches)
     if preserve_batches:
@@ -148,16 +148,6 @@ def encode(
         while first < rows.count:
             first = rows.encoder.wrapper(first, rows.count, batch_bytes, magic, attributes, append_time, compress)
     return rows.encoder.result()
-
-
-def integer(name: str, value: Any, lowest: int, highest: int) -> int:
-    """An int between two others, or TypeError and ValueError that name the argument."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: expected an int, found {value!r}")
-    number = int(value.__index__())
-    if not lowest <= number <= highest:
-        raise ValueError(f"{name}: expected {lowest} to {highest}, found {value}")
-    return number
 
 
 def _columns(batch: Any) -> dict[str, pa.Array]:
@@ -397,13 +387,13 @@ def _preserved(rows: Rows, level: int | None) -> bytes:
                 sequence = (sequence - (rows.offset_at(first) - row["baseOffset"])) % 2**31
             stated = [row[name] for name in HEAD]
             head = (*stated, sequence)
-            written = rows.encoder.batch(first, last, 2**31 - 1, head, compress)
+            written = rows.encoder.batch(first, last, INT32_MAX, head, compress)
         elif compress is None:
             rows.encoder.messages(first, last, magic, row["attributes"], None)
             written = last
         else:
             append_time = row["timestamp"] if row["attributes"] & LOG_APPEND_TIME and magic else None
-            written = rows.encoder.wrapper(first, last, 2**31 - 1, magic, row["attributes"], append_time, compress)
+            written = rows.encoder.wrapper(first, last, INT32_MAX, magic, row["attributes"], append_time, compress)
         if written != last:
             raise ValueError(f"preserve_batches: rows {first} to {last} do not fit one batch")
     return rows.encoder.result()

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kts import _codec
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX
 from kts.codec.columns import ALL_COLUMNS, record_schema
 from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows
-from kts.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, NONE, compressor
+from kts.compression import NONE, compressor
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("timestamp", "key", "value", "headers")
 IDS = bytes(ALL_COLUMNS.index(name) for name in COLUMNS)
-WHOLE = 2**31 - 1  # bytes of a batch: all records go into one
+WHOLE = INT32_MAX  # bytes of a batch: all records go into one
 
 
 class Topic(NamedTuple):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kts import _codec
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice
 from kts.codec.negative import greatest_time
 from kts.codec.refusals import refused
 from kts.codec.rewriting import Topic, rebuild
-from kts.compression import CODEC_NAMES, DEFAULT_MAX_DECOMPRESSED_BYTES, NONE
-from kts.config import GENERATIONS, INT32_MAX, LogConfig
+from kts.compression import CODEC_NAMES, NONE
+from kts.config import GENERATIONS, LogConfig
 from kts.errors import InvalidOffsetError, KtsError, RecordTooLargeError
 
 ORIGINS = ("client", "coordinator", "replication")
@@ -68,10 +69,8 @@ class Rules:
     """The rules of a topic, ready for the compiled walk."""
 
     def __init__(self, config: LogConfig, generation: str, shipped: bool, origin: str) -> None:
-        if generation not in GENERATIONS:
-            raise ValueError(f"generation: expected one of {', '.join(GENERATIONS)}, found {generation!r}")
-        if origin not in ORIGINS:
-            raise ValueError(f"origin: expected one of {', '.join(ORIGINS)}, found {origin!r}")
+        choice("generation", generation, GENERATIONS)
+        choice("origin", origin, ORIGINS)
         self.config = config
         self.old = generation == "0.10.2"
         self.shipped = shipped

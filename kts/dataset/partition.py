@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kts.dataset import plan as pieces
 from kts.dataset import stream
 from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
@@ -192,7 +193,7 @@ class PartitionLog:
         on_error: str = "raise",
         verify_crc: bool = True,
         batch_bytes: int = pieces.BATCH_BYTES,
-        max_decompressed_bytes: int = pieces.MAX_DECOMPRESSED_BYTES,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         views: bool = False,
     ) -> pa.RecordBatchReader:
         """The records as a stream of Arrow batches; arguments as for ``kts.scan``."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kts.arguments import choice
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS
 from kts.errors import CorruptRecordError
 from kts.segment import search, transactions
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 NO_END = 2**63 - 1
 BATCH_BYTES = 4 * 2**20
-MAX_DECOMPRESSED_BYTES = 128 * 2**20
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ON_ERROR = ("raise", "skip")
 STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
@@ -62,14 +62,6 @@ class Piece:
     closed: int = 0
     by_markers: int = 0
     following: int = NO_END
-
-
-def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
-    """Raise TypeError or ValueError, naming the argument, unless the value is one of the choices."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected one of {', '.join(choices)}, found {value!r}")
-    if value not in choices:
-        raise ValueError(f"{name}: expected one of {', '.join(choices)}, found {value!r}")
 
 
 def check_bytes(value: object, name: str, least: int = 1) -> int:
@@ -172,7 +164,7 @@ def plan_all(
     on_error: str = "raise",
 ) -> list[list[Piece]]:
     """What ``plan`` says of each of several ranges of offsets, with one look at the directory and its transactions."""
-    check_choice(isolation, "isolation", ISOLATIONS)
+    choice("isolation", isolation, ISOLATIONS)
     if piece_bytes is not None:
         check_bytes(piece_bytes, "piece_bytes")
     log = log.listed()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, decode, record_schema
-from kts.dataset.plan import BATCH_BYTES, MAX_DECOMPRESSED_BYTES, STREAM_COLUMNS, Piece, Range, lost_end
+from kts.dataset.plan import BATCH_BYTES, STREAM_COLUMNS, Piece, Range, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
@@ -36,7 +37,7 @@ def read_piece(
     on_error: str = "raise",
     verify_crc: bool = True,
     batch_bytes: int = BATCH_BYTES,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a piece as Arrow batches of about ``batch_bytes``, none of them empty.
 

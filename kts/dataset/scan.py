@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kts.dataset.partition import LogStartOffsets, PartitionLog, Path, open_path
-from kts.dataset.plan import BATCH_BYTES, MAX_DECOMPRESSED_BYTES, NO_END, STREAM_COLUMNS, Piece, plan, resolve_range
+from kts.dataset.plan import BATCH_BYTES, NO_END, STREAM_COLUMNS, Piece, plan, resolve_range
 from kts.dataset.reader import read_piece
 from kts.dataset.stream import milliseconds, options, scan_logs
 from kts.errors import UnknownTopicOrPartitionError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_BYTES",
-    "MAX_DECOMPRESSED_BYTES",
     "NO_END",
     "STREAM_COLUMNS",
     "Piece",
@@ -49,7 +49,7 @@ def scan(
     verify_crc: bool = True,
     log_start_offset: LogStartOffsets = None,
     batch_bytes: int = BATCH_BYTES,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     views: bool = False,
 ) -> pa.RecordBatchReader:
     """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, boolean, choice, timestamp
 from kts.codec.columns import SCAN_COLUMNS, batch_schema, check_columns, record_schema
 from kts.dataset import plan as pieces
 from kts.dataset import reader as reading
 from kts.segment.damage import last_sound_offset
 from kts.segment.rereading import settled, unless_deleted, warn
-from kts.segment.search import check_timestamp
 from kts.segment.segment import Lookups, Segment
 
 if TYPE_CHECKING:
@@ -54,13 +54,7 @@ def milliseconds(value: object, name: str) -> int | None:
             raise ValueError(f"{name}: expected an aware datetime, found {value!r} without a time zone")
         # Up: a record of the same ms is before a start, and before an end, that lies within it.
         return -((_EPOCH - value) // timedelta(milliseconds=1))
-    return check_timestamp(value, name)
-
-
-def _flag(value: object, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: expected True or False, found {value!r}")
-    return value
+    return timestamp(name, value)
 
 
 def _offsets(value: object, name: str) -> Any:
@@ -107,7 +101,7 @@ def options(
     on_error: str = "raise",
     verify_crc: bool = True,
     batch_bytes: int = pieces.BATCH_BYTES,
-    max_decompressed_bytes: int = pieces.MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     views: bool = False,
 ) -> Options:
     """Check the arguments of a scan.
@@ -117,8 +111,8 @@ def options(
     TypeError, ValueError
         A wrong argument, named.
     """
-    pieces.check_choice(isolation, "isolation", pieces.ISOLATIONS)
-    pieces.check_choice(on_error, "on_error", pieces.ON_ERROR)
+    choice("isolation", isolation, pieces.ISOLATIONS)
+    choice("on_error", on_error, pieces.ON_ERROR)
     start = milliseconds(starting_timestamp, "starting_timestamp")
     end = milliseconds(ending_timestamp, "ending_timestamp")
     if start is not None and end is not None and start > end:
@@ -132,14 +126,14 @@ def options(
         starting_offsets=first,
         ending_offsets=last,
         columns=check_columns(columns, SCAN_COLUMNS, pieces.STREAM_COLUMNS),
-        strict_time_range=_flag(strict_time_range, "strict_time_range"),
+        strict_time_range=boolean("strict_time_range", strict_time_range),
         isolation=isolation,
-        include_control=_flag(include_control, "include_control"),
+        include_control=boolean("include_control", include_control),
         on_error=on_error,
-        verify_crc=_flag(verify_crc, "verify_crc"),
+        verify_crc=boolean("verify_crc", verify_crc),
         batch_bytes=pieces.check_bytes(batch_bytes, "batch_bytes"),
         max_decompressed_bytes=pieces.check_bytes(max_decompressed_bytes, "max_decompressed_bytes", 0),
-        views=_flag(views, "views"),
+        views=boolean("views", views),
     )
 
 

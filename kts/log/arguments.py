@@ -7,28 +7,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kts.codec.encode import integer
+from kts.arguments import integer
 from kts.segment.names import parse_directory_name
 
-INT64_MAX = 2**63 - 1
 _TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
-
-
-def offset(name: str, value: Any) -> int:
-    """An offset, 0 to 2^63-1."""
-    return integer(name, value, 0, INT64_MAX)
-
-
-def optional_offset(name: str, value: Any) -> int | None:
-    """An offset or None."""
-    return None if value is None else offset(name, value)
-
-
-def boolean(name: str, value: Any) -> bool:
-    """True or False and nothing that is only like it: ``shipped="3.9"`` is a mistake."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: expected True or False, found {value!r}")
-    return value
 
 
 def partition_directory(path: Any) -> tuple[str, str, int]:
@@ -61,7 +43,7 @@ def clock(given: Any) -> Callable[[], int]:
         raise TypeError(f"clock: expected a callable that gives ms as an int, found {given!r}")
 
     def now_ms() -> int:
-        return integer("clock", given(), -INT64_MAX - 1, INT64_MAX)
+        return integer("clock", given())
 
     return now_ms
 

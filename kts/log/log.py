@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kts.codec.encode import integer
+from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset, timestamp
 from kts.codec.validate import Validated, validate, validate_follower
-from kts.config import INT32_MAX, INT64_MAX, LogConfig
+from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.errors import (
     CorruptRecordError,
@@ -39,7 +39,7 @@ from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
 from kts.log.view import Fetched, Sliced, View
 from kts.model import TimestampOffset
-from kts.segment import checkpoints, files, search
+from kts.segment import checkpoints, files
 from kts.segment.entries import decoded
 from kts.segment.index import TimeIndexFile
 from kts.segment.index_checksums import Sealed
@@ -160,7 +160,7 @@ class Log:
         self._pinned_generation = generation
         self.config = LogConfig.of(config, generation=generation)
         self.generation = self.config.generation
-        self.shipped = arguments.boolean("shipped", shipped)
+        self.shipped = boolean("shipped", shipped)
         self._process = os.getpid()
         self._clock = wall_clock if clock is None else arguments.clock(clock)
         self._failure: str | None = None
@@ -171,13 +171,13 @@ class Log:
         self._doubted: list[LogSegment] = []  # whose indexes must be rebuilt
         self._proposals: Proposals | None = None
         self._listeners: list[Listener] = []
-        high_watermark = arguments.optional_offset("high_watermark", high_watermark)
-        log_start_offset = arguments.optional_offset("log_start_offset", log_start_offset)
-        recovery_point = arguments.optional_offset("recovery_point", recovery_point)
+        high_watermark = optional_offset("high_watermark", high_watermark)
+        log_start_offset = optional_offset("log_start_offset", log_start_offset)
+        recovery_point = optional_offset("recovery_point", recovery_point)
         wanted = arguments.proposals(proposals)
         self._producer_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1, INT64_MAX)
         topic_id = arguments.topic_id(topic_id)
-        if not (arguments.boolean("create", create) or files.exists(self.path)):
+        if not (boolean("create", create) or files.exists(self.path)):
             raise FileNotFoundError(f"path: no directory {self.path}")
         files.make_directory(self.path)
         known = checkpoints.read_topic_id(self.path)
@@ -691,7 +691,7 @@ class Log:
         The next record gets this offset. When the call returns, the dropped batches are gone from the disk. A batch
         that contains the offset is dropped whole.
         """
-        offset = arguments.offset("offset", offset)
+        offset = integer("offset", offset, 0)
         with self._lock:
             self._check_open()
             old = self.generation == "0.10.2"
@@ -722,7 +722,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and continue the log at an offset."""
-        offset = arguments.offset("offset", offset)
+        offset = integer("offset", offset, 0)
         with self._lock:
             self._check_open()
             now = self._clock()
@@ -767,7 +767,7 @@ class Log:
             self._check_open()
             if self.generation == "0.10.2":
                 raise UnsupportedVersionError("the log start offset moves with the first segment in 0.10.2")
-            offset = integer("offset", offset, -INT64_MAX - 1, INT64_MAX)
+            offset = integer("offset", offset, INT64_MIN, INT64_MAX)
             if offset > self.high_watermark:
                 raise OffsetOutOfRangeError(
                     f"expected a log start offset of at most the high watermark {self.high_watermark}, found {offset}",
@@ -788,7 +788,7 @@ class Log:
         """Set the high watermark, at most to the log end offset. From then on it no longer follows by itself."""
         with self._lock:
             self._check_open()
-            offset = integer("offset", offset, -INT64_MAX - 1, INT64_MAX)
+            offset = integer("offset", offset, INT64_MIN, INT64_MAX)
             self._high_watermark = min(max(offset, self.log_start_offset), self._end)
             self._publish()
 
@@ -837,7 +837,7 @@ class Log:
         min_one_message: bool,
         up_to: str,
     ) -> T:
-        offset = integer("offset", offset, -INT64_MAX - 1, INT64_MAX)
+        offset = integer("offset", offset, INT64_MIN, INT64_MAX)
         max_bytes = integer("max_bytes", max_bytes, 0, INT64_MAX)
         with self._readers:
             self._check_open()
@@ -864,7 +864,7 @@ class Log:
         shipped_search : bool, optional
             Search a single segment, as brokers do; None follows ``shipped``.
         """
-        target = search.check_timestamp(t_ms, "t_ms")
+        target = timestamp("t_ms", t_ms)
         with self._readers:
             self._check_open()
             if self.shipped if shipped_search is None else shipped_search:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT64_MIN
 from kts.codec.columns import decode, scan_batches
 from kts.model import NO_TIMESTAMP
 from kts.segment.segment import int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-INT64_MIN = -(2**63)
 
 
 class Shallow(NamedTuple):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from kts.arguments import timestamp
 from kts.codec.columns import decode
 from kts.errors import CorruptRecordError
 from kts.model import TimestampOffset
@@ -81,22 +82,6 @@ class Explanation:
     examples: tuple[TimestampOffset, ...] = ()
 
 
-def check_timestamp(value: object, name: str) -> int:
-    """A 64-bit number of ms as it is.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not an int; outside of 64 bits.
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: expected an int (ms since the epoch), found {type(value).__name__}")
-    number = int(value.__index__())
-    if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{name}: {number} is outside the 64-bit range")
-    return number
-
-
 def offset_for_timestamp(
     log: Partition,
     t_ms: int,
@@ -106,7 +91,7 @@ def offset_for_timestamp(
     verify_crc: bool = True,
 ) -> TimestampOffset | None:
     """See ``PartitionLog.offset_for_timestamp``; ``skip_damage`` goes on behind damaged batches."""
-    target = check_timestamp(t_ms, "t_ms")
+    target = timestamp("t_ms", t_ms)
     if shipped_search:
         return one_segment_search(log, target).answer
     return continuing_search(log, target, skip_damage, verify_crc).answer
@@ -114,7 +99,7 @@ def offset_for_timestamp(
 
 def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
     """See ``PartitionLog.explain_offset_for_timestamp``. Reads everything behind the answer."""
-    target = check_timestamp(t_ms, "t_ms")
+    target = timestamp("t_ms", t_ms)
     story = continuing_search(log, target)
     if story.answer is None:
         return story

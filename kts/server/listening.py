@@ -10,31 +10,6 @@ from kts.errors import InvalidRequestError
 DEFAULT_PORT = 9092
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` or ``[IPV6]:PORT``; without a port it is 9092.
-
-    Raises
-    ------
-    ValueError
-        What was expected, what was found.
-    """
-    text = text.strip()
-    if text.startswith("["):
-        host, closed, rest = text[1:].partition("]")
-        if not closed or (rest and not rest.startswith(":")):
-            raise ValueError(f"expected [IPV6]:PORT, found {text!r}")
-        port = rest[1:]
-    elif text.count(":") > 1:  # an IPv6 address without brackets has no port
-        host, port = text, ""
-    else:
-        host, _, port = text.partition(":")
-    if not port:
-        return host, DEFAULT_PORT
-    if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise ValueError(f"expected a port from 0 to 65535, found {port!r}")
-    return host, int(port)
-
-
 def is_loopback(host: str) -> bool:
     """Whether a name or an address means this machine to this machine only."""
     if not host:

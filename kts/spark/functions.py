@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
 from kts.errors import CorruptRecordError, InvalidTimestampError
 from kts.spark.schema import MAX_MS, RECORD_TYPES, TimestampOverflow, ddl, to_spark
@@ -136,7 +137,7 @@ def decode_udf(
     *,
     verify_crc: bool = True,
     timestamp_overflow: str = "error",
-    max_decompressed_bytes: int = 134217728,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Callable[[Any], Column]:
     """A function of a binary column that holds record sets, giving an array of their records.
 
@@ -197,7 +198,7 @@ def decode_in_arrow(
     columns: Sequence[str] | None = None,
     verify_crc: bool = True,
     timestamp_overflow: str = "error",
-    max_decompressed_bytes: int = 134217728,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> DataFrame:
     """Flat rows from a binary column that holds record sets, through Spark's ``mapInArrow``.
 

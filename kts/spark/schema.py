@@ -6,6 +6,7 @@ import difflib
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from kts.arguments import INT64_MAX, INT64_MIN
 from kts.codec.columns import BATCH_COLUMNS, SCAN_COLUMNS
 
 if TYPE_CHECKING:
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from kts.spark.options import Options
 
 MICROS_PER_MS = 1000
-MAX_MS = ((1 << 63) - 1) // MICROS_PER_MS  # the last millisecond, either side of 1970, that 64-bit microseconds hold
-_INT64_MAX = (1 << 63) - 1
-_INT64_MIN = -(1 << 63)
+MAX_MS = INT64_MAX // MICROS_PER_MS  # the last millisecond, either side of 1970, that 64-bit microseconds hold
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 RECORD_TYPES = {
@@ -179,7 +178,7 @@ def to_micros(column: pa.Array, name: str, policy: str) -> pa.Array:
         raise TimestampOverflow(name, row, ms[row].as_py())
     micros = pc.multiply(pc.if_else(outside, pa.scalar(None, pa.int64()), ms), MICROS_PER_MS)
     if policy == "clamp":
-        micros = pc.if_else(high, _INT64_MAX, pc.if_else(low, _INT64_MIN, micros))
+        micros = pc.if_else(high, INT64_MAX, pc.if_else(low, INT64_MIN, micros))
     return micros.cast(target)
 
 

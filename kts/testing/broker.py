@@ -14,13 +14,13 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
+from kts.arguments import INT64_MAX
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics import Topic
 from kts.broker.topics.partition import Partition
 from kts.codec.columns import scan_batches
 from kts.codec.validate import Validated
-from kts.config import INT64_MAX
 from kts.errors import InvalidRequestError, LogClosedError, UnknownTopicOrPartitionError
 from kts.log.log import Log
 from kts.model import NO_TIMESTAMP, TimestampOffset, TimestampType, TopicPartition

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 
-from kts.codec.encode import integer
-from kts.config import INT64_MAX
+from kts.arguments import INT64_MAX, INT64_MIN, integer
 from kts.log.log import wall_clock
 from kts.segment.locks import new_in_children
 
@@ -26,7 +25,7 @@ def time_ms(name: str, time: int | datetime) -> int:
         if time.tzinfo is None:
             raise ValueError(f"{name}: expected ms since the epoch or a datetime with a time zone, found {time!r}")
         return (time - _EPOCH) // _MS
-    return integer(name, time, -INT64_MAX - 1, INT64_MAX)
+    return integer(name, time, INT64_MIN, INT64_MAX)
 
 
 class Clock:

@@ -17,9 +17,10 @@ from follow_play import files, log_bytes, logs, wait_until
 from follow_serving import KtsLeader
 
 import kts
+from kts.arguments import parse_address
 from kts.broker.codes import ApiKey
 from kts.broker.following import client as client_module
-from kts.broker.following.client import Client, Connection, DisconnectedError, parse_address
+from kts.broker.following.client import Client, Connection, DisconnectedError
 
 SETTINGS = {"auto.create.topics.enable": "true", "log.segment.bytes": 8000, "log.index.interval.bytes": 200}
 GIVEN = {"segment.bytes": 8000, "index.interval.bytes": 200, "retention.ms": -1}

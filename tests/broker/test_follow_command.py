@@ -15,7 +15,7 @@ from follow_play import files, log_bytes
 from follow_serving import SMALL, KtsLeader, known_topic_id
 
 import kts
-from kts.broker.following.client import parse_address
+from kts.arguments import parse_address
 from kts.broker.topics import topic_file
 from kts.cli.follow import EPILOG
 

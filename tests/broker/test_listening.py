@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kts.arguments import parse_address
 from kts.broker.request import show_address
 from kts.errors import InvalidRequestError
-from kts.server.listening import check_address, parse_address
+from kts.server.listening import DEFAULT_PORT, check_address
 
 
 @pytest.mark.parametrize(
@@ -23,14 +24,14 @@ from kts.server.listening import check_address, parse_address
     ],
 )
 def test_an_address_is_read_as_clients_write_it(text: str, found: tuple[str, int]) -> None:
-    assert parse_address(text) == found
-    assert parse_address(show_address(*found)) == found
+    assert parse_address(text, DEFAULT_PORT) == found
+    assert parse_address(show_address(*found), DEFAULT_PORT) == found
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:65536", "127.0.0.1:x", "127.0.0.1:-1", "[::1", "[::1]9092", "h:٣"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        parse_address(text)
+        parse_address(text, DEFAULT_PORT)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
+from kts.arguments import parse_address
 from kts.broker import wire
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.errors import InvalidRequestError, UnsupportedVersionError
@@ -567,17 +568,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``; IPv6 addresses in brackets."""
-    given, _, port = text.strip().rpartition(":")
-    host = given[1:-1] if given.startswith("[") and given.endswith("]") else given
-    if not (
-        host and (":" not in host or host != given) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
-    ):
-        raise ValueError(f"expected HOST:PORT, found {text.strip()!r}")
-    return host, int(port)
 
 
 def _entry(entries: Iterable[Mapping[str, Any]], name: str, wanted: Any, where: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kts.arguments import INT64_MAX
 from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.groups.records import Committed
@@ -18,7 +19,6 @@ from kts.broker.topics import Topic
 
 Body = dict[str, Any]
 WITH_TOPIC_IDS = 10
-INT64_MAX = 2**63 - 1
 
 
 def _find(broker: Broker, asked: Body, by_id: bool) -> tuple[Topic | None, ErrorCode]:

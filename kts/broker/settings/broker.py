@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
 from kts.broker.settings.inert import INERT, check_cleaner, check_inert
 from kts.broker.settings.topic import BROKER_NAMES, MINUTE_MS, ConfigType, check_without_effect, log_config
-from kts.config import FORMAT_VERSIONS, INT32_MAX, INT64_MAX, LogConfig
+from kts.config import FORMAT_VERSIONS, LogConfig
 
 
 class BrokerSetting(NamedTuple):
@@ -68,7 +69,7 @@ shipped.search                                   BOOLEAN  false
 
 def _parsed(line: str) -> BrokerSetting:
     name, kind, default, *least = line.split()
-    greatest = {"INT": INT32_MAX, "LONG": INT64_MAX, "SHORT": 32767}.get(kind)
+    greatest = {"INT": INT32_MAX, "LONG": INT64_MAX, "SHORT": INT16_MAX}.get(kind)
     low = int(least[0]) if least else None if greatest is None else -greatest - 1
     return BrokerSetting(name, ConfigType[kind], "" if default == "-" else default, low, greatest)
 

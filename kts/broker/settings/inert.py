@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kts.arguments import INT32_MAX, INT64_MAX
 from kts.broker.settings.topic import DYNAMIC, ConfigType, parse_double
-from kts.config import INT32_MAX, INT64_MAX
 
 
 class InertSetting(NamedTuple):
