@@ -13,7 +13,7 @@ from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment.entries import Slices, decoded, decoded_as_shipped, shallow_entries
 from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
-from kts.segment.search import first_reaching
+from kts.segment.search import Cost, first_match
 
 
 class Fetched(NamedTuple):
@@ -101,16 +101,9 @@ def _candidates(view: View, offset: int, bound: int) -> Iterator[tuple[LogSegmen
 
 def offset_for_timestamp(view: View, target: int) -> TimestampOffset | None:
     """The first record at or after a time; goes on to later segments where one has none."""
-    for number, segment in enumerate(view.segments):
-        if number + 1 < len(view.segments) and view.bases[number + 1] <= view.log_start_offset:
-            continue
-        largest = segment.max_timestamp_so_far.timestamp_ms
-        if _is_time(segment, largest) and largest < target:
-            continue
-        found = segment.find_offset_by_timestamp(target, view.log_start_offset)
-        if found is not None:
-            return _published(view, found)
-    return None
+    first = sum(base <= view.log_start_offset for base in view.bases[1:])
+    segments = view.segments[first:]
+    return _published(view, first_match(segments, segments[0].query(target, view.log_start_offset), Cost()))
 
 
 def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> TimestampOffset | None:
@@ -120,14 +113,13 @@ def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> Timesta
     ------
     UnsupportedForMessageFormatError
         The topic's format has no timestamps.
-
     """
     if magic == 0:
         raise UnsupportedForMessageFormatError(
             "a search by timestamp needs message format 0.10.0 or later, found magic 0"
         )
-    segment = first_reaching(view.segments, lambda segment: segment.largest_timestamp_ms, target)
-    return None if segment is None else segment.find_offset_by_timestamp(target, view.log_start_offset)
+    query = view.segments[0].query(target, view.log_start_offset, one_segment=True)
+    return first_match(view.segments, query, Cost())
 
 
 def shipped_max_timestamp(view: View) -> TimestampOffset | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Start
 from kts.segment import files
-from kts.segment.search import Explanation, continuing_search, one_segment_search
+from kts.segment.search import Explanation, explained
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -36,7 +36,7 @@ class Continuing:
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target, and what was read for it."""
-        return as_answer(continuing_search(log, target_ms))
+        return as_answer(explained(log, target_ms))
 
 
 class OneSegment:
@@ -56,7 +56,7 @@ class OneSegment:
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target in that one segment, and what was read for it."""
-        return as_answer(one_segment_search(log, target_ms))
+        return as_answer(explained(log, target_ms, one_segment=True))
 
 
 def as_answer(story: Explanation) -> Answer:

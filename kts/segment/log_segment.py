@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +41,7 @@ from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, OffsetIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.rebuild import Rebuilt, Recovered, Rules, Visit, rebuild
+from kts.segment.search import Cost, Query, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
 
 if TYPE_CHECKING:
@@ -664,42 +665,56 @@ class LogSegment:
 
     # --- search by time ---------------------------------------------------------------------------
 
-    def find_offset_by_timestamp(
-        self, timestamp_ms: int, starting_offset: int | None = None, max_position: int | None = None
-    ) -> TimestampOffset | None:
-        """The first record from an offset on with at least this timestamp; None if there is none before a position.
+    def query(self, timestamp_ms: int, first_offset: int, one_segment: bool = False) -> Query:
+        """What a search of this log looks for, by the topic's settings."""
+        return Query(
+            timestamp_ms,
+            first_offset,
+            one_segment,
+            none_is_a_time=not self._allow_negative,
+            exact_headers=self._allow_negative or self.shipped,
+            as_0_10_2=self.shipped and not self._batches_are_indexed,
+        )
+
+    def find_offset_by_timestamp(self, timestamp_ms: int, starting_offset: int | None = None) -> TimestampOffset | None:
+        """The first record from an offset on with at least this timestamp; None if there is none.
 
         Raises
         ------
         KtsError
-            As 0.10.2 shipped: an entry promises such a record and has none.
+            As 0.10.2 shipped: the header of an entry promises such a record, and no record matches.
         """
         lowest = self.base_offset if starting_offset is None else starting_offset
-        # Below 0 and compared as numbers, neither an index nor a header says what -1 hides, if the setting was another.
-        everything = timestamp_ms < 0 and not self._allow_negative and not self.shipped
-        any_offset = self.shipped and not self._batches_are_indexed
-        position = self.start_of(lowest) if everything else self._start_of_time(timestamp_ms, lowest)
-        log = self.log_file()
-        end = self.size if max_position is None else min(self.size, max_position)
-        for entry in shallow_entries(log, position, end, self.generation, self.path):
-            hidden = self._allow_negative and entry.max_timestamp_ms == NO_TIMESTAMP
-            if entry.max_timestamp_ms < timestamp_ms and not hidden and not everything:
+        return first_match_in(self, self.query(timestamp_ms, lowest), Cost())
+
+    def reaches(self, query: Query) -> bool:
+        """False if its greatest timestamp says that no record matches; see ``SearchedSegment``."""
+        if query.one_segment:
+            return self.largest_timestamp_ms >= query.timestamp_ms
+        if self._claimed:
+            self._settle()
+        greatest = self._largest
+        if greatest >= 0 or (self._allow_negative and greatest not in (NO_TIMESTAMP, NOTHING)):
+            return greatest >= query.timestamp_ms
+        return True  # without a timestamp; its records have to be read
+
+    def matching_entries(self, query: Query, cost: Cost) -> Iterator[Records]:
+        """The records of the entries whose headers allow a match."""
+        lowest, log = query.first_offset, self.log_file()
+        position = self.start_of(lowest) if query.reads_all else self._start_of_time(query.timestamp_ms, lowest)
+        for entry in shallow_entries(log, position, self.size, self.generation, self.path):
+            if not query.may_match(entry.max_timestamp_ms):
                 continue
-            if self.shipped and entry.is_plain:  # what is damaged behind its header is not looked at
-                if any_offset or entry.last_offset >= lowest:
-                    return TimestampOffset(entry.max_timestamp_ms, entry.last_offset)
+            if self.shipped and entry.is_plain:  # its header says all; damage after the header is not looked at
+                offsets, timestamps = np.array([entry.last_offset]), np.array([entry.max_timestamp_ms])
+            elif entry.last_offset < lowest and not self.shipped:
                 continue
-            offsets, timestamps = self._decoded(log.read(entry.position, entry.size))
-            hits = (timestamps >= timestamp_ms) & (any_offset | (offsets >= lowest))
-            if self._allow_negative:
-                hits &= timestamps != NO_TIMESTAMP
-            if hits.any():
-                first = int(hits.argmax())
-                return TimestampOffset(int(timestamps[first]), int(offsets[first]))
-            if self.shipped and not self._batches_are_indexed:
-                message = f"expected a record with a timestamp from {timestamp_ms} on, found none"
-                raise KtsError(message, path=self.path, position=entry.position)
-        return None
+            else:
+                offsets, timestamps = self._decoded(log.read(entry.position, entry.size))
+            yield Records(entry.position, offsets, timestamps)
+
+    def check_end(self) -> None:
+        """Nothing to check: this log knows its own end."""
 
     def _decoded(self, entry: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         if not self.shipped:

@@ -1,37 +1,318 @@
-"""Search by timestamp: which record is the first at or after a time, and why.
+"""Search by time: which record is the first at or after a time, and why.
 
-An entry (t0, o0) of the time index promises that nothing up to its place is younger than t0, so the records before o0
-need not be read for a target of t0 or more. Segments whose closing entry is older than the target need not be opened.
+There is one search. It asks the segments in order and reads only those that can hold such a record, each from where
+its indexes lead to. KIP-33's search goes on to the next segment where one has no such record; with
+``Query.one_segment`` it stops there, as the shipped one does.
 
-Targets below 0 are compared as numbers too, with -1 for records without a timestamp. Of those neither indexes nor the
-headers of batches know anything, least where negative times are allowed (KIP-228), so for them the records are read.
+An entry (t0, o0) of the time index says that nothing before the place of o0 is later than t0. A search for t0 or later
+starts there. A closed segment whose greatest timestamp is before the target is not read.
+
+Targets below 0 are compared as numbers, with -1 for records without a timestamp. Indexes and headers say nothing of
+such times, unless negative timestamps are allowed (KIP-228), so the records are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from kts.arguments import timestamp
 from kts.codec.columns import decode
-from kts.errors import CorruptRecordError
-from kts.model import TimestampOffset
+from kts.errors import CorruptRecordError, KtsError
+from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment import files
 from kts.segment.damage import header_scan
-from kts.segment.segment import Lookups, Segment, at, closed_times, int64
+from kts.segment.segment import Closed, Lookups, Segment, at, closed_times, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kts.segment.partition import Partition
 
-S = TypeVar("S")
 FIRST_BYTES = 2**13  # most searches end within an index interval (4096 bytes); doubled from slice to slice
 EXAMPLES = 5
 NOTHING = (-(2**63) - 1, 0, True)
+
+# --- the search -----------------------------------------------------------------------------------
+
+
+class Query(NamedTuple):
+    """What a search looks for.
+
+    Parameters
+    ----------
+    timestamp_ms : int
+        The target: the first record at or after it.
+    first_offset : int
+        Records below this offset do not count.
+    one_segment : bool
+        As brokers ship it: only the first segment whose largest timestamp, else file time, reaches the target.
+    none_is_a_time : bool
+        -1 is compared as a number, as Kafka does. False (KIP-228): a record without a timestamp is never found.
+    exact_headers : bool
+        The headers of batches tell times before 1970.
+    as_0_10_2 : bool
+        As 0.10.2 shipped: the first entry that reaches the target has the answer, whatever its offset.
+    """
+
+    timestamp_ms: int
+    first_offset: int
+    one_segment: bool = False
+    none_is_a_time: bool = True
+    exact_headers: bool = False
+    as_0_10_2: bool = False
+
+    @property
+    def reads_all(self) -> bool:
+        """True if neither indexes nor headers can rule anything out."""
+        return self.timestamp_ms < 0 and not self.exact_headers
+
+    def may_match(self, max_timestamps: Any) -> Any:
+        """Whether a header with this greatest timestamp allows a match; for a number or an array of them.
+
+        A header with -1 may hide earlier times.
+        """
+        found = (max_timestamps >= self.timestamp_ms) | self.reads_all
+        return found if self.none_is_a_time else found | (max_timestamps == NO_TIMESTAMP)
+
+    def first_match(self, offsets: npt.NDArray[np.int64], timestamps: npt.NDArray[np.int64]) -> TimestampOffset | None:
+        """The first of some records that matches."""
+        matches = timestamps >= self.timestamp_ms
+        if not self.as_0_10_2:
+            matches &= offsets >= self.first_offset
+        if not self.none_is_a_time:
+            matches &= timestamps != NO_TIMESTAMP
+        if not matches.any():
+            return None
+        first = int(matches.argmax())
+        return TimestampOffset(int(timestamps[first]), int(offsets[first]))
+
+
+class Records(NamedTuple):
+    """The records of one entry of the log."""
+
+    position: int
+    offsets: npt.NDArray[np.int64]
+    timestamps: npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a search read.
+
+    Attributes
+    ----------
+    segment : str or None
+        The last segment that was read, by its ``.log`` file; its base offset, the time-index entry that the search
+        started from, and the bytes that were read of it.
+    """
+
+    segments_skipped: int = 0
+    segments_read: int = 0
+    bytes_read: int = 0
+    batches_read: int = 0
+    records_read: int = 0
+    segment: str | None = None
+    segment_base_offset: int | None = None
+    time_index_entry: tuple[int, int] | None = None
+    start_position: int = 0
+    end_position: int = 0
+
+
+class SearchedSegment(Protocol):
+    """What a search asks of a segment."""
+
+    path: str
+
+    def reaches(self, query: Query) -> bool:
+        """False if no record of the segment can match."""
+
+    def matching_entries(self, query: Query, cost: Cost) -> Iterator[Records]:
+        """The records of the entries that can match, in order, from where the indexes lead to."""
+
+    def check_end(self) -> None:
+        """Raise if the end of the segment is missing."""
+
+
+def first_match(segments: Iterable[SearchedSegment], query: Query, cost: Cost) -> TimestampOffset | None:
+    """The first record of some segments that matches; ``cost`` is counted up.
+
+    Notes
+    -----
+    Source: KIP-33, "Search message by timestamp"; Log.fetchOffsetsByTimestamp (0.10.2),
+    UnifiedLog.fetchOffsetByTimestamp (3.9).
+    """
+    for segment in segments:
+        if not segment.reaches(query):
+            cost.segments_skipped += 1
+            continue
+        found = first_match_in(segment, query, cost)
+        if found is not None or query.one_segment:
+            return found
+        segment.check_end()
+    return None
+
+
+def first_match_in(segment: SearchedSegment, query: Query, cost: Cost) -> TimestampOffset | None:
+    """The first record of one segment that matches.
+
+    Raises
+    ------
+    KtsError
+        As 0.10.2 shipped: the header of an entry promises a match, and no record matches.
+
+    Notes
+    -----
+    Source: LogSegment.findOffsetByTimestamp.
+    """
+    for records in segment.matching_entries(query, cost):
+        found = query.first_match(records.offsets, records.timestamps)
+        if found is not None:
+            return found
+        if query.as_0_10_2:
+            message = f"expected a record with a timestamp from {query.timestamp_ms} on, found none"
+            raise KtsError(message, path=segment.path, position=records.position)
+    return None
+
+
+# --- the segments of a directory -------------------------------------------------------------------
+
+
+@dataclass
+class SegmentSearch:
+    """A segment on disk, as a search sees it.
+
+    Parameters
+    ----------
+    segment : Segment
+    closed : Closed, optional
+        What is known of it, if another segment follows.
+    following : int, optional
+        The base offset of the segment that follows.
+    active : bool
+        True for the last segment.
+    start_offset : int, optional
+        Where reading starts, if not where its own indexes lead to.
+    skip_damage, verify_crc : bool
+        Read on after damaged batches; check CRCs.
+    """
+
+    segment: Segment
+    closed: Closed | None = None
+    following: int | None = None
+    active: bool = False
+    start_offset: int | None = None
+    skip_damage: bool = False
+    verify_crc: bool = True
+    indexes: Lookups = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.path = self.segment.path
+        self.indexes = Lookups(self.segment)
+
+    def reaches(self, query: Query) -> bool:
+        """False if its time index says that all its records are earlier."""
+        if query.one_segment:
+            return largest_ms(self.segment, self.active)[0] >= query.timestamp_ms
+        if self.closed is None:
+            return True
+        if self.closed.lost is not None and not self.skip_damage:
+            raise self.closed.lost
+        greatest = self.closed.greatest_timestamp_ms
+        return greatest is None or greatest >= query.timestamp_ms
+
+    def matching_entries(self, query: Query, cost: Cost) -> Iterator[Records]:
+        """The records of the entries whose headers allow a match, and of damaged ones, which raises."""
+        file, cost.time_index_entry = self.indexes.file, None
+        if self.start_offset is not None:
+            start = self.indexes.place(max(self.start_offset, query.first_offset))
+        else:
+            start = self.indexes.place(query.first_offset)
+            if not query.reads_all:
+                cost.time_index_entry, confirmed = self.indexes.time_at(query.timestamp_ms)
+                start = max(start, confirmed)
+        cost.segments_read += 1
+        cost.segment, cost.segment_base_offset = self.path, self.segment.base_offset
+        cost.start_position = cost.end_position = start
+        scan = header_scan(self.segment, start, query.first_offset, self.skip_damage, FIRST_BYTES, file)
+        for batch, damaged in scan:
+            if not batch.num_rows:
+                continue
+            likely = query.may_match(int64(batch, "maxTimestamp")) & (int64(batch, "lastOffset") >= query.first_offset)
+            if self.skip_damage and self.verify_crc:
+                likely &= ~damaged
+            elif self.verify_crc:
+                likely |= damaged
+            positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
+            before = cost.batches_read
+            for row in np.flatnonzero(likely).tolist():
+                position, size = int(positions[row]), int(sizes[row])
+                data = memoryview(file.read(position, size))
+                offsets, timestamps = _records(self.segment, position, data, self.verify_crc)
+                cost.records_read += len(offsets)
+                cost.batches_read = before + row + 1
+                cost.bytes_read += position + size - cost.end_position
+                cost.end_position = position + size
+                yield Records(position, offsets, timestamps)
+            end = int(positions[-1] + sizes[-1])
+            cost.batches_read = before + len(positions)
+            cost.bytes_read += end - cost.end_position
+            cost.end_position = end
+
+    def check_end(self) -> None:
+        """Raise if its indexes know offsets that its log does not have any more."""
+        if self.following is not None and self.closed is None and not self.skip_damage:
+            lost = self.indexes.lost_end(self.following)
+            if lost is not None:
+                raise lost
+
+
+def search(
+    log: Partition, query: Query, cost: Cost, skip_damage: bool = False, verify_crc: bool = True
+) -> TimestampOffset | None:
+    """Search the segments of a partition directory."""
+    return first_match(_segments(log, query, skip_damage, verify_crc), query, cost)
+
+
+def _segments(log: Partition, query: Query, skip_damage: bool, verify_crc: bool) -> Iterator[SegmentSearch]:
+    segments = log.segments
+    known: Iterator[Closed] = iter(())
+    if not query.one_segment:
+        segments = _counted(segments, query.first_offset)
+        if not query.reads_all:
+            known = closed_times(segments, log.sealed_indexes)
+    bases: list[int | None] = [segment.base_offset for segment in segments[1:]]
+    for segment, following in zip(segments, [*bases, None], strict=False):
+        yield SegmentSearch(
+            segment,
+            next(known, None),
+            following,
+            active=following is None,
+            skip_damage=skip_damage,
+            verify_crc=verify_crc,
+        )
+
+
+def _counted(segments: list[Segment], log_start_offset: int) -> list[Segment]:
+    """The segments that do not end below the log start offset."""
+    return segments[sum(segment.base_offset <= log_start_offset for segment in segments[1:]) :]
+
+
+def _records(
+    segment: Segment, position: int, data: memoryview, verify_crc: bool = True
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Offsets and timestamps of the records of one entry."""
+    try:
+        records = decode(data, ["offset", "timestamp", "headers"], verify_crc=verify_crc)
+    except CorruptRecordError as error:
+        raise at(error, segment.path, position) from error.__cause__
+    return int64(records, "offset"), int64(records, "timestamp")
+
+
+# --- what a partition answers ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -90,17 +371,35 @@ def offset_for_timestamp(
     skip_damage: bool = False,
     verify_crc: bool = True,
 ) -> TimestampOffset | None:
-    """See ``PartitionLog.offset_for_timestamp``; ``skip_damage`` goes on behind damaged batches."""
-    target = timestamp("t_ms", t_ms)
-    if shipped_search:
-        return one_segment_search(log, target).answer
-    return continuing_search(log, target, skip_damage, verify_crc).answer
+    """See ``PartitionLog.offset_for_timestamp``; ``skip_damage`` reads on after damaged batches."""
+    query = Query(timestamp("t_ms", t_ms), log.log_start_offset, one_segment=shipped_search)
+    return search(log, query, Cost(), skip_damage and not shipped_search, verify_crc or shipped_search)
+
+
+def explained(log: Partition, target: int, *, one_segment: bool = False) -> Explanation:
+    """The answer to a search, and what was read for it."""
+    cost = Cost()
+    answer = search(log, Query(target, log.log_start_offset, one_segment), cost)
+    return Explanation(
+        target,
+        answer,
+        cost.segment,
+        cost.segment_base_offset,
+        cost.segments_skipped,
+        cost.segments_read,
+        cost.time_index_entry,
+        cost.start_position,
+        cost.end_position,
+        cost.bytes_read,
+        cost.batches_read,
+        cost.records_read,
+    )
 
 
 def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
-    """See ``PartitionLog.explain_offset_for_timestamp``. Reads everything behind the answer."""
+    """See ``PartitionLog.explain_offset_for_timestamp``. Reads everything after the answer."""
     target = timestamp("t_ms", t_ms)
-    story = continuing_search(log, target)
+    story = explained(log, target)
     if story.answer is None:
         return story
     count, examples = 0, list[TimestampOffset]()
@@ -117,122 +416,7 @@ def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
     return replace(story, later_older_records=count, examples=tuple(examples))
 
 
-def continuing_search(log: Partition, target: int, skip_damage: bool = False, verify_crc: bool = True) -> Explanation:
-    """KIP-33's search: from the oldest segment on, until a record at or after the target is found."""
-    story, skipped = Explanation(target), 0
-    segments = log.segments
-    log_start = log.log_start_offset
-    # What ends below the log start does not count; of an entry that reaches beyond it, a part does.
-    first = sum(segment.base_offset <= log_start for segment in segments[1:])
-    segments = segments[first:]
-    known = closed_times(segments, log.sealed_indexes) if target >= 0 else iter(())
-    for number, segment in enumerate(segments):
-        closed = next(known, None)
-        if closed is not None and closed.lost is not None and not skip_damage:
-            raise closed.lost
-        if closed is not None and closed.greatest_timestamp_ms is not None and closed.greatest_timestamp_ms < target:
-            skipped += 1
-            continue
-        indexes = Lookups(segment)
-        story = _search_segment(indexes, target, log_start, story, skip_damage, verify_crc)
-        if story.answer is not None:
-            break
-        if closed is None and number + 1 < len(segments) and not skip_damage:
-            lost = indexes.lost_end(segments[number + 1].base_offset)
-            if lost is not None:
-                raise lost
-    return replace(story, segments_skipped=skipped) if skipped else story
-
-
-def _search_segment(
-    indexes: Lookups,
-    target: int,
-    log_start: int,
-    story: Explanation,
-    skip_damage: bool = False,
-    verify_crc: bool = True,
-) -> Explanation:
-    """The first record of one segment that qualifies, scanning from where the indexes allow."""
-    segment = indexes.segment
-    entry, start = indexes.time_at(target) if target >= 0 else (None, 0)
-    start = max(start, indexes.place(log_start))
-    answer, end, batches_read, records_read = None, start, story.batches_read, story.records_read
-    for batch, damaged in header_scan(segment, start, log_start, skip_damage, FIRST_BYTES, indexes.file):
-        maxima = int64(batch, "maxTimestamp")
-        likely = ((maxima >= target) | (target < 0)) & (int64(batch, "lastOffset") >= log_start)
-        positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
-        stop = len(positions)
-        if not verify_crc:
-            damaged[:] = False
-        for i in np.flatnonzero(likely | damaged).tolist():
-            position, size = int(positions[i]), int(sizes[i])
-            if damaged[i] and skip_damage:
-                continue
-            entry_bytes = memoryview(indexes.file.read(position, size))
-            offsets, timestamps = _records(segment, position, entry_bytes, verify_crc)
-            records_read += len(offsets)
-            hits = np.flatnonzero((timestamps >= target) & (offsets >= log_start))
-            if len(hits):
-                answer = TimestampOffset(int(timestamps[hits[0]]), int(offsets[hits[0]]))
-                end, stop = position + size, i + 1
-                break
-        else:
-            end = int(positions[-1] + sizes[-1]) if stop else end
-        batches_read += stop
-        if answer is not None:
-            break
-    return Explanation(
-        story.timestamp_ms,
-        answer,
-        segment.path,
-        segment.base_offset,
-        segments_read=story.segments_read + 1,
-        time_index_entry=entry,
-        start_position=start,
-        end_position=end,
-        bytes_read=story.bytes_read + end - start,
-        batches_read=batches_read,
-        records_read=records_read,
-    )
-
-
-def _read(segment: Segment, position: int, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Offsets and timestamps of the records of one batch."""
-    with files.File(segment.path) as file:
-        return _records(segment, position, memoryview(file.read(position, size)))
-
-
-def _records(
-    segment: Segment, position: int, data: memoryview, verify_crc: bool = True
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    try:
-        records = decode(data, ["offset", "timestamp", "headers"], verify_crc=verify_crc)
-    except CorruptRecordError as error:
-        raise at(error, segment.path, position) from error.__cause__
-    return int64(records, "offset"), int64(records, "timestamp")
-
-
-# --- the search that brokers ship -----------------------------------------------------------------
-
-
-def first_reaching(segments: Sequence[S], largest_ms: Callable[[S], int], target: int) -> S | None:
-    """The one segment that a broker searches: the first whose largest timestamp, else file time, reaches the target.
-
-    Notes
-    -----
-    Source: Log.fetchOffsetsByTimestamp (0.10.2), UnifiedLog.fetchOffsetByTimestamp (3.9).
-    """
-    return next((segment for segment in segments if largest_ms(segment) >= target), None)
-
-
-def one_segment_search(log: Partition, target: int) -> Explanation:
-    """A broker's search over its closed directory: the first record at or after the target in one segment alone."""
-    segments = log.segments
-    found = first_reaching(segments, lambda segment: largest_ms(segment, segment is segments[-1])[0], target)
-    if found is None:
-        return Explanation(target, segments_skipped=len(segments))
-    story = _search_segment(Lookups(found), target, log.log_start_offset, Explanation(target))
-    return replace(story, segments_skipped=segments.index(found))
+# --- the largest timestamp as brokers count it -----------------------------------------------------
 
 
 def largest_ms(segment: Segment, active: bool) -> tuple[int, bool]:
@@ -263,9 +447,8 @@ def max_so_far(segment: Segment, active: bool) -> int:
 
 def max_timestamp(log: Partition) -> TimestampOffset | None:
     """See ``PartitionLog.max_timestamp``."""
-    segments = log.segments
     log_start = log.log_start_offset
-    segments = segments[sum(segment.base_offset <= log_start for segment in segments[1:]) :]
+    segments = _counted(log.segments, log_start)
     # The greatest timestamp of each segment, where reading for it begins or the offset that has it, and whether it was.
     claims: list[tuple[int, int, bool]] = []
     known = closed_times(segments, log.sealed_indexes)
@@ -334,3 +517,9 @@ def _segment_max(
         if best is not None and enough is not None and best[0] >= enough:
             break
     return best
+
+
+def _read(segment: Segment, position: int, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Offsets and timestamps of the records of one batch."""
+    with files.File(segment.path) as file:
+        return _records(segment, position, memoryview(file.read(position, size)))
