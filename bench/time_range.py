@@ -69,7 +69,7 @@ def counting_log_bytes() -> Iterator[list[int]]:
 
 def most_opened(partition: Path, records: int) -> int:
     """The most bytes that 1 % of the time opens, of ranges all over the log; the rows are checked."""
-    from kts.dataset.scan import read_piece
+    from kts.dataset.reader import read_range
     from kts.spark.options import parse_options
     from kts.spark.planning import plan_tasks
 
@@ -79,8 +79,8 @@ def most_opened(partition: Path, records: int) -> int:
         times = {"startingTimestamp": str(START_MS + first), "endingTimestamp": str(START_MS + first + length)}
         with counting_log_bytes() as sizes:
             tasks = plan_tasks(parse_options({"path": str(partition), **times}))
-            pieces = [piece for task in tasks for piece in task.pieces]
-            rows = sum(batch.num_rows for piece in pieces for batch in read_piece(piece, columns=["offset"]))
+            pieces = [piece for task in tasks for piece in task.ranges]
+            rows = sum(batch.num_rows for piece in pieces for batch in read_range(piece, columns=["offset"]))
         if rows != length:
             raise ValueError(f"expected {length} rows of the range from offset {first}, found {rows}")
         most = max(most, sum(sizes))

@@ -8,8 +8,8 @@ from kts.codec.columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, s
 from kts.codec.convert import convert
 from kts.codec.encode import encode
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.partition import open_path as open
-from kts.dataset.scan import scan
+from kts.dataset.paths import open_path as open
+from kts.dataset.paths import scan
 
 from ._timeindex import OffsetIndex, TimeIndex
 from .config import LogConfig

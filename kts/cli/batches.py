@@ -60,7 +60,7 @@ def command(
 
 def limited(logs: Sequence[PartitionLog], left: int | None) -> Iterator[tuple[PartitionLog, Segment, Any]]:
     """Header scans of all segments, cut after ``left`` rows."""
-    from kts.dataset.stream import segment_batches
+    from kts.dataset.scan import segment_batches
 
     for log in logs:
         for segment, headers in segment_batches(log):

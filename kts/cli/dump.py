@@ -177,10 +177,10 @@ def offset_range(text: str | None) -> tuple[int | None, int | str | None]:
 
 def check_scan(given: dict[str, Any]) -> None:
     """Refuse ranges that contradict themselves, before anything is opened or written."""
-    from kts.dataset.stream import options
+    from kts.dataset.options import ScanOptions
 
     try:
-        options(**given)
+        ScanOptions.of(**given)
     except ValueError as error:
         said = str(error)
         for name, option in OPTION_NAMES.items():

@@ -80,7 +80,7 @@ def command(
 
 def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
     """Header scans of a partition, each with the last offset before it in its segment."""
-    from kts.dataset.stream import segment_batches
+    from kts.dataset.scan import segment_batches
 
     latest, before = None, -1
     for segment, headers in segment_batches(log):

@@ -1,4 +1,4 @@
-"""A partition directory, or log directories full of them, as read-only objects."""
+"""A partition, and log directories full of partitions, as read-only objects."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
-from kts.dataset import plan as pieces
-from kts.dataset import stream
-from kts.errors import InvalidRequestError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
+from kts.dataset import scan as scanning
+from kts.dataset.options import BATCH_BYTES, ScanOptions, Time
+from kts.errors import InvalidRequestError, LogClosedError
 from kts.model import TimestampOffset, TopicPartition
 from kts.segment import checkpoints, files, search, transactions
 from kts.segment.index_checksums import Sealed, sealed_indexes
@@ -17,18 +17,13 @@ from kts.segment.names import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
-    parse_directory_name,
     parse_file_name,
-    partition_of_file,
 )
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, segment_of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Path = str | os.PathLike[str]
-LogStartOffsets = int | Mapping[Any, Any] | None
 
 
 class PartitionLog:
@@ -182,8 +177,8 @@ class PartitionLog:
     def scan(
         self,
         *,
-        starting_timestamp: stream.Time = None,
-        ending_timestamp: stream.Time = None,
+        starting_timestamp: Time = None,
+        ending_timestamp: Time = None,
         starting_offsets: Any = None,
         ending_offsets: Any = None,
         columns: Sequence[str] | None = None,
@@ -192,13 +187,12 @@ class PartitionLog:
         include_control: bool = False,
         on_error: str = "raise",
         verify_crc: bool = True,
-        batch_bytes: int = pieces.BATCH_BYTES,
+        batch_bytes: int = BATCH_BYTES,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         views: bool = False,
     ) -> pa.RecordBatchReader:
         """The records as a stream of Arrow batches; arguments as for ``kts.scan``."""
-        return stream.scan_logs(
-            [self],
+        options = ScanOptions.of(
             starting_timestamp=starting_timestamp,
             ending_timestamp=ending_timestamp,
             starting_offsets=starting_offsets,
@@ -213,10 +207,11 @@ class PartitionLog:
             max_decompressed_bytes=max_decompressed_bytes,
             views=views,
         )
+        return scanning.records([self], options)
 
     def batches(self) -> pa.RecordBatchReader:
         """Headers of all batches: the columns of ``kts.scan_batches`` and the ``segment``'s base offset."""
-        return stream.batches(self)
+        return scanning.batches(self)
 
 
 def _end_of(log: PartitionLog) -> int:
@@ -298,106 +293,3 @@ class LogDirs(Mapping[TopicPartition, PartitionLog]):
         """Close every partition."""
         for log in self._logs.values():
             log.close()
-
-
-def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
-    """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
-
-    Parameters
-    ----------
-    path : path or list of paths
-        A partition directory, a segment file under any name, a log directory, or a list of them (always ``LogDirs``).
-    log_start_offset : int or mapping, optional
-        Where Kafka keeps the log start offset outside the directory and you know it: an int for one partition, else
-        {topic: {partition: offset}} or {(topic, partition): offset}.
-
-    Raises
-    ------
-    FileNotFoundError
-        Nothing lies there.
-    InvalidRequestError
-        The same partition lies in two of the directories.
-    """
-    single = isinstance(path, (str, os.PathLike))
-    if single:
-        paths = [_checked(path)]
-    elif isinstance(path, Sequence) and not isinstance(path, (bytes, bytearray, memoryview)):
-        paths = [_checked(one) for one in path]
-    else:
-        raise TypeError(f"path: expected a path or a list of paths, found {type(path).__name__}")
-    if not paths:
-        raise ValueError("path: expected at least one path, found an empty list")
-    logs: list[PartitionLog] = []
-    lone: dict[tuple[str, str, int], list[str]] = {}
-    several = not single
-    for one in paths:
-        if not os.path.isdir(one):
-            name = parse_file_name(os.path.basename(one))
-            if name is not None and name.suffix != ".log":
-                raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
-            topic, partition = partition_of_file(one)
-            lone.setdefault((os.path.dirname(os.path.abspath(one)), topic, partition), []).append(one)
-            continue
-        found, is_log_directory = _directory(one)
-        logs += found
-        several |= is_log_directory
-    for (_, topic, partition), names in lone.items():
-        logs.append(PartitionLog(names[0], topic, partition, segment_paths=names))
-    _give_start_offsets(logs, log_start_offset)
-    return LogDirs(logs) if several else logs[0]
-
-
-def _checked(path: object) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"path: expected str or os.PathLike, found {type(path).__name__}")
-    name = os.fspath(path)
-    if not isinstance(name, str):
-        raise TypeError(f"path: expected str, found {type(name).__name__}")
-    try:
-        os.stat(name)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise LogStorageError(f"opening failed: {error.strerror}", path=name, errno=error.errno) from error
-    return name
-
-
-def _directory(path: str) -> tuple[list[PartitionLog], bool]:
-    """The partitions in a directory, and whether it is a log directory."""
-    names = (parse_file_name(entry.name) for entry in files.walk_directory(path))
-    is_partition = any(name is not None and name.suffix == ".log" for name in names)
-    own = parse_directory_name(os.path.basename(os.path.abspath(path)))
-    if is_partition and own is None:
-        topic, partition = partition_of_file(os.path.join(path, "0.log"))
-        return [PartitionLog(path, topic, partition)], False
-    found = []
-    if not is_partition:
-        for entry in files.list_directory(path):
-            inner = parse_directory_name(entry.name)
-            if inner is not None and not inner.state and os.path.isdir(entry.path):
-                found.append(PartitionLog(entry.path, inner.topic, inner.partition))
-    if own is not None and not found and not files.exists(os.path.join(path, "meta.properties")):
-        return [PartitionLog(path, own.topic, own.partition)], False
-    return found, True
-
-
-def _give_start_offsets(logs: list[PartitionLog], given: LogStartOffsets) -> None:
-    if given is None:
-        return
-    if isinstance(given, int) and not isinstance(given, bool):
-        if len(logs) != 1:
-            raise ValueError(
-                f"log_start_offset: an int needs one partition, found {len(logs)}; use {{topic: {{partition: offset}}}}"
-            )
-        wanted = {(logs[0].topic, logs[0].partition): given}
-    elif isinstance(given, Mapping):
-        wanted = stream.flat_offsets(given, "log_start_offset")
-    else:
-        raise TypeError(f"log_start_offset: expected an int or a mapping, found {type(given).__name__}")
-    known = {(log.topic, log.partition): log for log in logs}
-    for key, offset in wanted.items():
-        if key not in known:
-            raise UnknownTopicOrPartitionError(f"log_start_offset: no partition {key[0]}-{key[1]} in the given path")
-        if offset < 0:
-            raise ValueError(f"log_start_offset: expected 0 or more, found {offset}")
-        known[key]._log_start_offset = offset

@@ -16,7 +16,8 @@ import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.codec.columns import decode, scan_batches
-from kts.dataset.partition import LogDirs, PartitionLog, Path, open_path
+from kts.dataset.partition import LogDirs, PartitionLog
+from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.log.directory import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kts.segment import checkpoints, files, names, transactions

@@ -9,8 +9,9 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kts.dataset.partition import LogDirs, PartitionLog, open_path
-from kts.dataset.plan import Piece, plan_all
+from kts.dataset.partition import LogDirs, PartitionLog
+from kts.dataset.paths import open_path
+from kts.dataset.plan import SegmentRange, plan_all
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.segment.rereading import settled
@@ -23,14 +24,14 @@ SHARED_FROM = 200  # partitions: with twice as many a task reads two of them
 
 @dataclass(frozen=True)
 class Task:
-    """What one Spark task reads: pieces in order, of one partition or of small ones, and the times to keep to."""
+    """What one Spark task reads: segment ranges in order, of one partition or several small ones."""
 
-    pieces: tuple[Piece, ...]
+    ranges: tuple[SegmentRange, ...]
     strict_range: tuple[int | None, int | None] = (None, None)
 
 
 @dataclass(frozen=True)
-class _Range:
+class _OffsetRange:
     log: PartitionLog
     start_offset: int
     end_offset: int
@@ -138,7 +139,7 @@ def _check_named(bound: Bound, logs: list[PartitionLog]) -> None:
             )
 
 
-def _resolve(log: PartitionLog, options: Options) -> _Range:
+def _resolve(log: PartitionLog, options: Options) -> _OffsetRange:
     name = TopicPartition(log.topic, log.partition)
     first = log.log_start_offset
     last = log.last_stable_offset if options.isolation == "read_committed" else log.log_end_offset
@@ -158,7 +159,7 @@ def _resolve(log: PartitionLog, options: Options) -> _Range:
             f"before it at {end}; give a start before the end",
             path=log.path,
         )
-    return _Range(log, start, end, (start_ms, end_ms) if options.strict_time_range else (None, None))
+    return _OffsetRange(log, start, end, (start_ms, end_ms) if options.strict_time_range else (None, None))
 
 
 def _time(bound: Bound, name: TopicPartition) -> int | None:
@@ -193,7 +194,7 @@ def _within(bound: Bound, name: TopicPartition, first: int, last: int, options: 
     return min(max(offset, first), last)
 
 
-def _parts(one: _Range, total: int, options: Options) -> int:
+def _parts(one: _OffsetRange, total: int, options: Options) -> int:
     """Into how many ranges of offsets to cut one, as Spark's Kafka source counts them."""
     size = one.end_offset - one.start_offset
     parts = 1
@@ -204,33 +205,33 @@ def _parts(one: _Range, total: int, options: Options) -> int:
     return min(parts, size)
 
 
-def _ranges(one: _Range, parts: int) -> list[tuple[int, int]]:
+def _ranges(one: _OffsetRange, parts: int) -> list[tuple[int, int]]:
     """The offsets of a range in so many parts."""
     size = one.end_offset - one.start_offset
     edges = [one.start_offset + size * part // parts for part in range(parts + 1)]
     return list(zip(edges, edges[1:], strict=False))
 
 
-def _tasks(ranges: Sequence[_Range], options: Options) -> Iterator[Task]:
+def _tasks(ranges: Sequence[_OffsetRange], options: Options) -> Iterator[Task]:
     """The tasks of all ranges; partitions share one only where they are many, and nothing says how many tasks to make.
 
-    Each piece costs its bytes and what it takes to open its files.
+    Each segment range costs its bytes and what it takes to open its files.
     """
     total = sum(one.end_offset - one.start_offset for one in ranges)
     asked = options.min_partitions is not None or options.max_records is not None
     together = 1 if asked else max(1, len(ranges) // SHARED_FROM)
-    group: list[Piece] = []
+    group: list[SegmentRange] = []
     cost = members = 0
     for number, one in enumerate(ranges):
         parts = _ranges(one, _parts(one, total, options))
-        for pieces in plan_all(one.log, parts, piece_bytes=TASK_BYTES, isolation=options.isolation):
-            for piece in pieces:
-                piece_cost = piece.end_position - piece.start_position + FILE_BYTES
-                if group and cost + piece_cost > TASK_BYTES + FILE_BYTES:
+        for planned in plan_all(one.log, parts, range_bytes=TASK_BYTES, isolation=options.isolation):
+            for part in planned:
+                part_cost = part.end_position - part.start_position + FILE_BYTES
+                if group and cost + part_cost > TASK_BYTES + FILE_BYTES:
                     yield Task(tuple(group), one.strict_range)
                     group, cost = [], 0
-                group.append(piece)
-                cost += piece_cost
+                group.append(part)
+                cost += part_cost
             following = ranges[number + 1] if number + 1 < len(ranges) else None
             members += 1
             if members >= together or following is None or following.strict_range != one.strict_range:

@@ -1,4 +1,4 @@
-"""One task on an executor: byte ranges of segments in, batches of exactly Spark's Arrow types out."""
+"""One task on an executor: segment ranges in, batches of exactly Spark's Arrow types out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kts.dataset.plan import NO_END, Piece, lost_end
-from kts.dataset.reader import joined, read_piece
+from kts.dataset.plan import NO_END, SegmentRange, lost_end
+from kts.dataset.reader import joined, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, LogStorageError
 from kts.model import TopicPartition
 from kts.segment import files
-from kts.segment.segment import Segment
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
 
 if TYPE_CHECKING:
@@ -42,26 +41,26 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
 
 
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
-    for planned in task.pieces:
-        piece = _readable(planned, options)
-        if piece is None:
+    for planned in task.ranges:
+        part = _readable(planned, options)
+        if part is None:
             continue
         batches = (
-            _headers(piece) if options.granularity == "batch" else _records(piece, names, task.strict_range, options)
+            read_headers(part) if options.granularity == "batch" else _records(part, names, task.strict_range, options)
         )
         try:
             for batch in batches:
-                for part in split(batch, options.batch_bytes):
-                    yield _to_spark(part, target, piece, options)
+                for rows in split(batch, options.batch_bytes):
+                    yield _to_spark(rows, target, part, options)
         except LogStorageError as error:
             raise _seen_from_here(error) from error
 
 
 def _records(
-    piece: Piece, names: tuple[str, ...], strict_range: tuple[int | None, int | None], options: Options
+    part: SegmentRange, names: tuple[str, ...], strict_range: tuple[int | None, int | None], options: Options
 ) -> Iterator[pa.RecordBatch]:
-    return read_piece(
-        piece,
+    return read_range(
+        part,
         columns=list(names),
         strict_range=strict_range,
         isolation=options.isolation,
@@ -73,46 +72,24 @@ def _records(
     )
 
 
-def _headers(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Headers of the batches that overlap the piece's offsets."""
-    segment = Segment(piece.path, piece.topic, piece.partition, piece.base_offset)
-    end = piece.base_offset
-    for batch in segment.batches(piece.start_position, piece.end_position):
-        end = batch.column("lastOffset")[-1].as_py() + 1 if len(batch) else end
-        # A compressed wrapper does not say its first offset: it counts when its last one does.
-        first = pc.coalesce(batch.column("baseOffset"), batch.column("lastOffset"))
-        wanted = pc.and_(
-            pc.greater_equal(batch.column("lastOffset"), piece.start_offset), pc.less(first, piece.end_offset)
-        )
-        found = batch.filter(wanted)
-        whose = {
-            "topic": pa.array([piece.topic] * len(found), pa.string()),
-            "partition": pa.array([piece.partition] * len(found), pa.int32()),
-            "segment": pa.array([piece.base_offset] * len(found), pa.int64()),
-        }
-        yield pa.RecordBatch.from_arrays([*whose.values(), *found.columns], names=[*whose, *found.schema.names])
-    if end < min(piece.following, piece.end_offset) and (lost := lost_end(piece)) is not None:
-        raise lost
-
-
-def _to_spark(batch: pa.RecordBatch, target: pa.Schema, piece: Piece, options: Options) -> pa.RecordBatch:
+def _to_spark(batch: pa.RecordBatch, target: pa.Schema, part: SegmentRange, options: Options) -> pa.RecordBatch:
     try:
         return to_spark(batch, target, options.timestamp_overflow)
     except TimestampOverflow as error:
         raise InvalidTimestampError(
-            f"{error.column} {error.timestamp_ms} ms of {_place(piece, options, error)} does not fit Spark's timestamp "
+            f"{error.column} {error.timestamp_ms} ms of {_place(part, options, error)} does not fit Spark's timestamp "
             f"(64-bit microseconds, {MAX_MS} ms at most): set option timestampOverflow to null or clamp",
-            path=piece.path,
+            path=part.path,
         ) from None
 
 
-def _place(piece: Piece, options: Options, overflow: TimestampOverflow) -> str:
-    """Which record has that timestamp; reads the piece again, as the offset may not be among the user's columns."""
-    name = TopicPartition(piece.topic, piece.partition)
+def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) -> str:
+    """Which record has that timestamp. Reads the range again: the offset may not be among the user's columns."""
+    name = TopicPartition(part.topic, part.partition)
     if options.granularity == "batch":
-        columns, batches = ("lastOffset", "batch that ends at offset"), _headers(piece)
+        columns, batches = ("lastOffset", "batch that ends at offset"), read_headers(part)
     else:
-        columns, batches = ("offset", "offset"), _records(piece, ("offset", overflow.column), (None, None), options)
+        columns, batches = ("offset", "offset"), _records(part, ("offset", overflow.column), (None, None), options)
     for batch in batches:
         row = pc.index(batch.column(overflow.column).cast(pa.int64()), overflow.timestamp_ms).as_py()
         if row >= 0:
@@ -120,31 +97,31 @@ def _place(piece: Piece, options: Options, overflow: TimestampOverflow) -> str:
     return str(name)
 
 
-def _readable(piece: Piece, options: Options) -> Piece | None:
-    """The piece, as far as its files go; None where they went missing and ``failOnDataLoss=false`` allows to go on."""
+def _readable(part: SegmentRange, options: Options) -> SegmentRange | None:
+    """The range, as far as its file goes; None if the file is missing and ``failOnDataLoss=false`` allows that."""
     host = socket.gethostname()
-    folder = os.path.dirname(piece.path)
+    folder = os.path.dirname(part.path)
     if not files.exists(folder):
         raise LogStorageError(
             f"the executor on {host} does not see {folder}, which the driver saw while planning: put the log directory "
             "where every executor sees it under the same path, such as a shared mount",
-            path=piece.path,
+            path=part.path,
         )
-    if files.exists(piece.path) and files.size_of(piece.path) >= piece.end_position:
-        error = None if options.fail_on_data_loss else lost_end(piece)
+    if files.exists(part.path) and files.size_of(part.path) >= part.end_position:
+        error = None if options.fail_on_data_loss else lost_end(part)
         if error is None:
-            return piece
+            return part
         warnings.warn(str(error), stacklevel=2)
-        return replace(piece, following=NO_END)
-    name = TopicPartition(piece.topic, piece.partition)
+        return replace(part, following=NO_END)
+    name = TopicPartition(part.topic, part.partition)
     lost = (
-        f"offsets {piece.start_offset} to {piece.end_offset} (not included) of {name} went missing between planning "
+        f"offsets {part.start_offset} to {part.end_offset} (not included) of {name} went missing between planning "
         f"and reading, as the executor on {host} sees it: the segment was deleted or cut"
     )
     if options.fail_on_data_loss:
-        raise LogStorageError(f"{lost}; load() again, or set failOnDataLoss to false", path=piece.path)
-    warnings.warn(f"{lost}: {piece.path}", stacklevel=2)
-    return replace(piece, following=NO_END) if files.exists(piece.path) else None
+        raise LogStorageError(f"{lost}; load() again, or set failOnDataLoss to false", path=part.path)
+    warnings.warn(f"{lost}: {part.path}", stacklevel=2)
+    return replace(part, following=NO_END) if files.exists(part.path) else None
 
 
 def _seen_from_here(error: LogStorageError) -> KtsError:

@@ -13,7 +13,7 @@ import pytest
 from biglog import BATCH_BYTES, FIRST_MS, write_log
 from support import golden
 
-from kts.dataset.scan import read_piece
+from kts.dataset.reader import read_range
 from kts.errors import UnknownTopicOrPartitionError
 from kts.segment import files
 from kts.spark import planning
@@ -30,8 +30,8 @@ def options(path: object, **given: object) -> Options:
 def offsets(tasks: list[Task]) -> list[int]:
     found: list[int] = []
     for task in tasks:
-        for piece in task.pieces:
-            for batch in read_piece(piece, columns=["offset"], strict_range=task.strict_range):
+        for part in task.ranges:
+            for batch in read_range(part, columns=["offset"], strict_range=task.strict_range):
                 found += batch.column("offset").to_pylist()
     return found
 
@@ -86,7 +86,7 @@ def test_large_segments_are_split_at_index_entries_and_small_ones_joined(
     assert len(plan_tasks(options(big))) == 1
     monkeypatch.setattr(planning, "TASK_BYTES", 1 << 20)
     tasks = plan_tasks(options(big))
-    sizes = [sum(piece.end_position - piece.start_position for piece in task.pieces) for task in tasks]
+    sizes = [sum(part.end_position - part.start_position for part in task.ranges) for task in tasks]
     assert max(sizes) <= (1 << 20) + 2 * BATCH_BYTES
     assert len(tasks) <= 2 * sum(sizes) / (1 << 20)
     assert offsets(tasks) == list(range(SEGMENTS * RECORDS))
@@ -96,9 +96,9 @@ def test_tasks_hold_nothing_but_small_plain_values(big: Path) -> None:
     for task in plan_tasks(options(big, startingTimestamp=FIRST_MS + 5, strictTimeRange="true")):
         assert task.strict_range == (FIRST_MS + 5, None)
         assert len(pickle.dumps(task)) < 2000
-        for piece in task.pieces:
-            assert os.path.isabs(piece.path)
-            assert all(isinstance(value, (str, int, tuple)) for value in vars(piece).values())
+        for part in task.ranges:
+            assert os.path.isabs(part.path)
+            assert all(isinstance(value, (str, int, tuple)) for value in vars(part).values())
 
 
 @pytest.mark.parametrize(("most", "least"), [(7000, None), (None, 25), (7000, 40), (50_000, 2)])
@@ -121,9 +121,9 @@ def test_a_log_without_indexes_gives_the_same_rows(big: Path, tmp_path: Path) ->
 def test_internal_topics_are_left_out_unless_named(big: Path, tmp_path: Path) -> None:
     for name in ("__consumer_offsets-0", "__cluster_metadata-0", "plain-0"):
         shutil.copytree(golden("3.9.2", "one").log_dir / "one-0", tmp_path / name)
-    assert {task.pieces[0].topic for task in plan_tasks(options(tmp_path))} == {"plain"}
+    assert {task.ranges[0].topic for task in plan_tasks(options(tmp_path))} == {"plain"}
     named = plan_tasks(options(tmp_path, subscribe="__consumer_offsets"))
-    assert {task.pieces[0].topic for task in named} == {"__consumer_offsets"}
+    assert {task.ranges[0].topic for task in named} == {"__consumer_offsets"}
 
 
 def test_topics_that_are_not_there_are_named_with_the_nearest(big: Path) -> None:
@@ -149,6 +149,6 @@ def test_an_empty_log_has_no_tasks() -> None:
 def test_rows_of_a_slice_are_those_of_the_whole(big: Path) -> None:
     tasks = plan_tasks(options(big, startingOffsets='{"big": {"0": 59990}}', endingOffsets='{"big": {"0": 60010}}'))
     (task,) = tasks
-    assert len(task.pieces) == 2
-    found = pa.Table.from_batches([b for piece in task.pieces for b in read_piece(piece, columns=["offset"])])
+    assert len(task.ranges) == 2
+    found = pa.Table.from_batches([b for part in task.ranges for b in read_range(part, columns=["offset"])])
     assert found.column(0).to_pylist() == list(range(59_990, 60_010))

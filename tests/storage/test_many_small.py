@@ -141,14 +141,14 @@ def tasks_of(path: Path, **given: object) -> list[planning.Task]:
 
 
 def planned(tasks: list[planning.Task]) -> list[tuple[str, int]]:
-    return [(piece.path, piece.start_position) for task in tasks for piece in task.pieces]
+    return [(part.path, part.start_position) for task in tasks for part in task.ranges]
 
 
 def test_spark_shares_out_many_small_segments_by_their_number(tmp_path: Path) -> None:
     count = 1200
     segments(tmp_path / "t-0", count)
     tasks = tasks_of(tmp_path)
-    sizes = [len(task.pieces) for task in tasks]
+    sizes = [len(task.ranges) for task in tasks]
     assert 3 <= len(tasks) <= 12 and max(sizes) <= 300, "neither one task of all files nor one for each"
     assert planned(tasks) == [(str(path), 0) for path in sorted((tmp_path / "t-0").iterdir())]
 
@@ -158,16 +158,16 @@ def test_spark_lets_many_small_partitions_share_tasks_and_few_keep_their_own(tmp
         segments(tmp_path / f"t-{number}", 1)
     assert len(tasks_of(tmp_path / "t-7")) == 1
     few = tasks_of(tmp_path, assign='{"t": [1, 2, 3]}')
-    assert [[piece.partition for piece in task.pieces] for task in few] == [[1], [2], [3]]
+    assert [[part.partition for part in task.ranges] for task in few] == [[1], [2], [3]]
     tasks = tasks_of(tmp_path)
     assert 100 <= len(tasks) <= 300
-    assert sorted(piece.partition for task in tasks for piece in task.pieces) == list(range(450))
+    assert sorted(part.partition for task in tasks for part in task.ranges) == list(range(450))
     assert len(tasks_of(tmp_path, minPartitions=450)) == 450, "as many as asked"
     times = {"t": {str(number): log_records.NOW + number % 2 for number in range(450)}}
     strict = tasks_of(tmp_path, startingOffsetsByTimestamp=str(times).replace("'", '"'), strictTimeRange="true")
     for task in strict:
-        for piece in task.pieces:
-            assert task.strict_range == (log_records.NOW + piece.partition % 2, None)
+        for part in task.ranges:
+            assert task.strict_range == (log_records.NOW + part.partition % 2, None)
 
 
 def test_spark_lists_a_partition_once_however_many_parts_are_asked(
@@ -248,17 +248,17 @@ def test_verify_hands_out_pieces_and_finds_the_same(tmp_path: Path, monkeypatch:
     alone = lines("verify", folder, "--json", code=1)
     monkeypatch.setattr(verify, "SEGMENT_SECONDS", 0.5)
     logs = list(kts.open(folder).values())  # type: ignore[union-attr]
-    pieces = verify.pieces_of(logs, [verify.amount_of(log) for log in logs], False)
-    assert [log for members, _ in pieces for log in members] == logs and len(pieces) == 12
+    parts = verify.pieces_of(logs, [verify.amount_of(log) for log in logs], False)
+    assert [log for members, _ in parts for log in members] == logs and len(parts) == 12
     monkeypatch.setattr(verify, "PIECE_SECONDS", 3.5)
-    pieces = verify.pieces_of(logs, [verify.amount_of(log) for log in logs], False)
-    assert [len(members) for members, _ in pieces] == [4, 4, 4]
+    parts = verify.pieces_of(logs, [verify.amount_of(log) for log in logs], False)
+    assert [len(members) for members, _ in parts] == [4, 4, 4]
     started: list[int] = []
     real = verify.at_once
 
-    def counted(pieces: Any, how: Any, workers: int, advance: Any) -> Any:
+    def counted(parts: Any, how: Any, workers: int, advance: Any) -> Any:
         started.append(workers)
-        return real(pieces, how, workers, advance)
+        return real(parts, how, workers, advance)
 
     monkeypatch.setattr(verify, "at_once", counted)
     assert lines("verify", folder, "--jobs", 2, "--json", code=1) == alone

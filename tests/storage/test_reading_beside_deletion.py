@@ -102,15 +102,15 @@ def drawn(path: Path) -> list[Any]:
 
 
 def spark_rows(path: Path) -> list[Any]:
-    from kts.dataset.scan import read_piece
+    from kts.dataset.reader import read_range
     from kts.spark.options import parse_options
     from kts.spark.planning import plan_tasks
 
-    found = [piece for task in plan_tasks(parse_options({"path": str(path)})) for piece in task.pieces]
+    found = [part for task in plan_tasks(parse_options({"path": str(path)})) for part in task.ranges]
     rows = []
-    for piece in found:
+    for part in found:
         try:
-            rows += [row for batch in read_piece(piece, columns=["offset"]) for row in batch.to_pylist()]
+            rows += [row for batch in read_range(part, columns=["offset"]) for row in batch.to_pylist()]
         except kts.LogStorageError as error:  # reading what was planned is a matter of failOnDataLoss
             assert error.errno == errno.ENOENT
     return rows

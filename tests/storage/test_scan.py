@@ -18,7 +18,8 @@ import pytest
 from support import RECORD_COLUMNS, Golden, Row, golden_partitions, rows
 
 import kts
-from kts.dataset.scan import Piece, plan, read_piece, resolve_range
+from kts.dataset.plan import SegmentRange, plan, resolve_range
+from kts.dataset.reader import read_range
 from kts.offline.verify import verify
 
 PARTITIONS = golden_partitions()
@@ -245,11 +246,11 @@ def test_an_abort_that_no_txnindex_lists_is_not_silent(
     log = kts.open(directory)
     assert isinstance(log, kts.PartitionLog)
     for first in range(0, expected[-1] + 1, 3):
-        pieces = plan(log, first, 2**63 - 1, piece_bytes=1, isolation="read_committed")
+        parts = plan(log, first, 2**63 - 1, range_bytes=1, isolation="read_committed")
         found = [
             offset
-            for piece in pieces
-            for batch in read_piece(piece, columns=["offset"], isolation="read_committed")
+            for part in parts
+            for batch in read_range(part, columns=["offset"], isolation="read_committed")
             for offset in batch.column(0).to_pylist()
         ]
         assert found == [offset for offset in expected if offset >= first]
@@ -500,7 +501,7 @@ def test_batches_of_a_file_that_is_cut_meanwhile_end(tmp_path: Path) -> None:
     assert 0 < first < first + sum(batch.num_rows for batch in reader) < 9000
 
 
-# --- pieces ---------------------------------------------------------------------------------------
+# --- parts ---------------------------------------------------------------------------------------
 
 
 def indexed_log(tmp_path: Path, count: int, interval: int) -> Path:
@@ -521,24 +522,24 @@ def indexed_log(tmp_path: Path, count: int, interval: int) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("piece_bytes", [None, 1, 1000, 10_000, 10**9])
-def test_pieces_are_cut_at_index_entries_and_lose_nothing(piece_bytes: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("range_bytes", [None, 1, 1000, 10_000, 10**9])
+def test_ranges_are_cut_at_index_entries_and_lose_nothing(range_bytes: int | None, tmp_path: Path) -> None:
     log = kts.open(indexed_log(tmp_path, 500, 1000))
     assert isinstance(log, kts.PartitionLog)
     size = log.segments[0].size_bytes
     for start, end in ((0, 500), (0, 2**63 - 1), (123, 456), (7, 8), (499, 500)):
-        pieces = plan(log, start, end, piece_bytes=piece_bytes)
+        parts = plan(log, start, end, range_bytes=range_bytes)
         found: list[int] = []
-        for piece in pieces:
-            assert pickle.loads(pickle.dumps(piece)) == piece
-            for batch in read_piece(piece, columns=["offset"]):
+        for part in parts:
+            assert pickle.loads(pickle.dumps(part)) == part
+            for batch in read_range(part, columns=["offset"]):
                 found += batch.column(0).to_pylist()
         assert found == list(range(start, min(end, 500)))
-        assert all(a.end_position == b.start_position for a, b in zip(pieces, pieces[1:], strict=False))
-        read = sum(piece.end_position - piece.start_position for piece in pieces)
+        assert all(a.end_position == b.start_position for a, b in zip(parts, parts[1:], strict=False))
+        read = sum(part.end_position - part.start_position for part in parts)
         assert read <= size * (min(end, 500) - start) / 500 + 2 * 1300
-    if piece_bytes == 10_000:
-        assert 4 < len(plan(log, 0, 500, piece_bytes=piece_bytes)) <= size // 10_000 + 1
+    if range_bytes == 10_000:
+        assert 4 < len(plan(log, 0, 500, range_bytes=range_bytes)) <= size // 10_000 + 1
     assert plan(log, 5, 5) == [] and plan(log, 500, 600)[0].end_offset == 600
 
 
@@ -548,13 +549,13 @@ def test_pieces_of_golden_logs_lose_nothing(scenario: Golden, name: str, rng: ra
     assert isinstance(log, kts.PartitionLog)
     expected = [row.offset for row in scenario.expected(name)]
     end = log.log_end_offset
-    for piece_bytes in (1, 500, 2000, None):
+    for range_bytes in (1, 500, 2000, None):
         first, last = sorted(rng.randint(0, end + 1) for _ in "ab")
-        pieces = plan(log, first, last, piece_bytes=piece_bytes)
+        parts = plan(log, first, last, range_bytes=range_bytes)
         found = [
             offset
-            for piece in pieces
-            for batch in read_piece(piece, columns=["offset"])
+            for part in parts
+            for batch in read_range(part, columns=["offset"])
             for offset in batch.column(0).to_pylist()
         ]
         assert found == [offset for offset in expected if first <= offset < last]
@@ -571,7 +572,7 @@ def test_an_index_that_points_into_batches_is_not_believed(tmp_path: Path) -> No
     assert isinstance(log, kts.PartitionLog)
     assert log.log_end_offset == 500
     assert offsets(directory, starting_offsets=321, ending_offsets=400) == list(range(321, 400))
-    assert [piece.start_position for piece in plan(log, 321, 400, piece_bytes=1000)] == [0]
+    assert [part.start_position for part in plan(log, 321, 400, range_bytes=1000)] == [0]
 
 
 def test_a_resolved_range_is_plain_offsets(tmp_path: Path) -> None:
@@ -638,12 +639,12 @@ def test_an_unknown_argument_of_a_log_is_refused_by_its_own_name(tmp_path: Path)
 def test_a_piece_says_what_it_is_in_plain_types(tmp_path: Path) -> None:
     log = kts.open(log_of(tmp_path, [5, 6]))
     assert isinstance(log, kts.PartitionLog)
-    piece = plan(log, 0, 2)[0]
-    assert isinstance(piece, Piece)
-    assert all(isinstance(value, (str, int, tuple)) for value in vars(piece).values())
+    part = plan(log, 0, 2)[0]
+    assert isinstance(part, SegmentRange)
+    assert all(isinstance(value, (str, int, tuple)) for value in vars(part).values())
     shutil.rmtree(log.path)
     with pytest.raises(kts.LogStorageError):
-        list(read_piece(piece))
+        list(read_range(part))
 
 
 def hostile(kind: str) -> bytes:

@@ -20,7 +20,7 @@ from random_logs import Written
 import kts
 from kts.cli.app import cli
 from kts.dataset.plan import plan
-from kts.dataset.reader import read_piece
+from kts.dataset.reader import read_range
 from kts.errors import CorruptRecordError
 from kts.offline.verify import verify
 from kts.segment import segment as segment_module
@@ -64,12 +64,12 @@ def damaged(rng: random.Random, data: bytes, entry: int) -> Iterator[tuple[str, 
     yield "ones", data[:start] + b"\xff" * (stop - start) + data[stop:]
     if count > 1:
         a, b = sorted(rng.sample(range(count), 2))
-        pieces = [data[i * entry : (i + 1) * entry] for i in range(count)]
-        pieces[a], pieces[b] = pieces[b], pieces[a]
-        yield "swapped", b"".join(pieces)
-        left, right = pieces[a], pieces[b]
-        pieces[a], pieces[b] = right[:few] + left[few:], left[:few] + right[few:]
-        yield "crossed", b"".join(pieces)
+        parts = [data[i * entry : (i + 1) * entry] for i in range(count)]
+        parts[a], parts[b] = parts[b], parts[a]
+        yield "swapped", b"".join(parts)
+        left, right = parts[a], parts[b]
+        parts[a], parts[b] = right[:few] + left[few:], left[:few] + right[few:]
+        yield "crossed", b"".join(parts)
         yield "thinned", b"".join(data[i * entry : (i + 1) * entry] for i in range(count) if i != at)
     yield "cut", data[: rng.randrange(count) * entry]
     yield "cut anywhere", data[: rng.randrange(size)]
@@ -132,8 +132,8 @@ def check_answers(rng: random.Random, path: Path, rows: list[Row]) -> None:
         start, end = sorted(rng.choice(rows)[0] + rng.choice((0, 1)) for _ in range(2))
         within = [row[0] for row in rows if start <= row[0] < end]
         assert [row[0] for row in scanned(path, starting_offsets=start, ending_offsets=end)] == within
-        pieces = plan(log, start, end, piece_bytes=rng.choice((100, 1000)))
-        read = [batch for piece in pieces for batch in read_piece(piece, columns=["offset"], include_control=True)]
+        parts = plan(log, start, end, range_bytes=rng.choice((100, 1000)))
+        read = [batch for part in parts for batch in read_range(part, columns=["offset"], include_control=True)]
         assert [offset for batch in read for offset in batch.column(0).to_pylist()] == within
 
 

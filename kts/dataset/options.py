@@ -1,0 +1,142 @@
+"""What a scan may be asked for: the names, the defaults and the checks of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, boolean, choice, integer, timestamp
+from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
+
+BATCH_BYTES = 4 * 2**20
+ISOLATIONS = ("read_uncommitted", "read_committed")
+ON_ERROR = ("raise", "skip")
+HIGH_WATERMARK = "high_watermark"
+STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
+
+Time = int | datetime | None
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """The arguments of ``kts.scan``, checked."""
+
+    starting_timestamp: int | None
+    ending_timestamp: int | None
+    starting_offsets: Any
+    ending_offsets: Any
+    columns: tuple[str, ...]
+    strict_time_range: bool
+    isolation: str
+    include_control: bool
+    on_error: str
+    verify_crc: bool
+    batch_bytes: int
+    max_decompressed_bytes: int
+    views: bool
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        starting_timestamp: Time = None,
+        ending_timestamp: Time = None,
+        starting_offsets: Any = None,
+        ending_offsets: Any = None,
+        columns: Sequence[str] | None = None,
+        strict_time_range: bool = False,
+        isolation: str = "read_uncommitted",
+        include_control: bool = False,
+        on_error: str = "raise",
+        verify_crc: bool = True,
+        batch_bytes: int = BATCH_BYTES,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        views: bool = False,
+    ) -> Self:
+        """Check the arguments.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A wrong argument, named.
+        """
+        choice("isolation", isolation, ISOLATIONS)
+        choice("on_error", on_error, ON_ERROR)
+        start = milliseconds(starting_timestamp, "starting_timestamp")
+        end = milliseconds(ending_timestamp, "ending_timestamp")
+        if start is not None and end is not None and start > end:
+            raise ValueError(f"starting_timestamp: {start} is behind ending_timestamp {end}")
+        first, last = _offsets(starting_offsets, "starting_offsets"), _offsets(ending_offsets, "ending_offsets")
+        if isinstance(first, int) and isinstance(last, int) and 0 <= last < first:
+            raise ValueError(f"starting_offsets: {first} is behind ending_offsets {last}")
+        return cls(
+            starting_timestamp=start,
+            ending_timestamp=end,
+            starting_offsets=first,
+            ending_offsets=last,
+            columns=check_columns(columns, SCAN_COLUMNS, STREAM_COLUMNS),
+            strict_time_range=boolean("strict_time_range", strict_time_range),
+            isolation=isolation,
+            include_control=boolean("include_control", include_control),
+            on_error=on_error,
+            verify_crc=boolean("verify_crc", verify_crc),
+            batch_bytes=integer("batch_bytes", batch_bytes, 1),
+            max_decompressed_bytes=integer("max_decompressed_bytes", max_decompressed_bytes, 0),
+            views=boolean("views", views),
+        )
+
+    @property
+    def committed(self) -> bool:
+        """True if only records of committed transactions are read."""
+        return self.isolation == "read_committed"
+
+    @property
+    def skip_damage(self) -> bool:
+        """True if damage is left out with a warning."""
+        return self.on_error == "skip"
+
+
+def milliseconds(value: object, name: str) -> int | None:
+    """A time argument as ms since the epoch; a datetime must be aware, and is rounded up to ms."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        if value.tzinfo is None or value.utcoffset() is None:
+            raise ValueError(f"{name}: expected an aware datetime, found {value!r} without a time zone")
+        # Up: records have whole ms, so that those of the same ms lie before a start or an end within it.
+        return -((_EPOCH - value) // timedelta(milliseconds=1))
+    return timestamp(name, value)
+
+
+def flat_offsets(given: Mapping[Any, Any], name: str) -> dict[tuple[str, int], int]:
+    """{topic: {partition: offset}} or {(topic, partition): offset} as the latter."""
+    flat: dict[tuple[str, int], int] = {}
+    for key, value in given.items():
+        inner = {(key, one): offset for one, offset in value.items()} if isinstance(value, Mapping) else {key: value}
+        for pair, offset in inner.items():
+            if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+                raise TypeError(f"{name}: expected {{topic: {{partition: int}}}}, found the key {pair!r}")
+            if not isinstance(offset, int) or isinstance(offset, bool) or not str(pair[1]).isdigit():
+                raise TypeError(f"{name}: expected {{topic: {{partition: int}}}}, found {pair[1]!r}: {offset!r}")
+            flat[pair[0], int(pair[1])] = offset
+    return flat
+
+
+def _offsets(value: object, name: str) -> Any:
+    words = {"starting_offsets": ("earliest", "latest"), "ending_offsets": ("latest", HIGH_WATERMARK)}[name]
+    if value is None or (isinstance(value, str) and value in words):
+        return value
+    if isinstance(value, Mapping):
+        flat = flat_offsets(value, name)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        flat = {("", 0): value}
+    else:
+        known = ", ".join(words)
+        raise TypeError(f"{name}: expected an int, {known} or {{topic: {{partition: int}}}}, found {value!r}")
+    for offset in flat.values():
+        if not -2 <= offset <= INT64_MAX:
+            raise ValueError(f"{name}: expected an offset, -1 (latest) or -2 (earliest), found {offset}")
+    return value if isinstance(value, int) else flat

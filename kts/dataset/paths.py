@@ -1,0 +1,299 @@
+"""What lies under a path: partitions to open, to select and to scan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kts.dataset import scan as scanning
+from kts.dataset.options import BATCH_BYTES, ScanOptions, Time, flat_offsets
+from kts.dataset.partition import LogDirs, PartitionLog
+from kts.errors import LogStorageError, UnknownTopicOrPartitionError
+from kts.segment import files
+from kts.segment.names import INTERNAL_TOPICS, parse_directory_name, parse_file_name, partition_of_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Path = str | os.PathLike[str]
+LogStartOffsets = int | Mapping[Any, Any] | None
+
+
+def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
+    """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        A partition directory, a segment file under any name, a log directory, or a list of them (always ``LogDirs``).
+    log_start_offset : int or mapping, optional
+        Where Kafka keeps the log start offset outside the directory and you know it: an int for one partition, else
+        {topic: {partition: offset}} or {(topic, partition): offset}.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing lies there.
+    InvalidRequestError
+        The same partition lies in two of the directories.
+    """
+    single = isinstance(path, (str, os.PathLike))
+    if single:
+        paths = [_checked(path)]
+    elif isinstance(path, Sequence) and not isinstance(path, (bytes, bytearray, memoryview)):
+        paths = [_checked(one) for one in path]
+    else:
+        raise TypeError(f"path: expected a path or a list of paths, found {type(path).__name__}")
+    if not paths:
+        raise ValueError("path: expected at least one path, found an empty list")
+    logs: list[PartitionLog] = []
+    lone: dict[tuple[str, str, int], list[str]] = {}
+    several = not single
+    for one in paths:
+        if not os.path.isdir(one):
+            name = parse_file_name(os.path.basename(one))
+            if name is not None and name.suffix != ".log":
+                raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
+            topic, partition = partition_of_file(one)
+            lone.setdefault((os.path.dirname(os.path.abspath(one)), topic, partition), []).append(one)
+            continue
+        found, is_log_directory = _directory(one)
+        logs += found
+        several |= is_log_directory
+    for (_, topic, partition), names in lone.items():
+        logs.append(PartitionLog(names[0], topic, partition, segment_paths=names))
+    _give_start_offsets(logs, log_start_offset)
+    return LogDirs(logs) if several else logs[0]
+
+
+def _checked(path: object) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path: expected str or os.PathLike, found {type(path).__name__}")
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise TypeError(f"path: expected str, found {type(name).__name__}")
+    try:
+        os.stat(name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LogStorageError(f"opening failed: {error.strerror}", path=name, errno=error.errno) from error
+    return name
+
+
+def _directory(path: str) -> tuple[list[PartitionLog], bool]:
+    """The partitions in a directory, and whether it is a log directory."""
+    names = (parse_file_name(entry.name) for entry in files.walk_directory(path))
+    is_partition = any(name is not None and name.suffix == ".log" for name in names)
+    own = parse_directory_name(os.path.basename(os.path.abspath(path)))
+    if is_partition and own is None:
+        topic, partition = partition_of_file(os.path.join(path, "0.log"))
+        return [PartitionLog(path, topic, partition)], False
+    found = []
+    if not is_partition:
+        for entry in files.list_directory(path):
+            inner = parse_directory_name(entry.name)
+            if inner is not None and not inner.state and os.path.isdir(entry.path):
+                found.append(PartitionLog(entry.path, inner.topic, inner.partition))
+    if own is not None and not found and not files.exists(os.path.join(path, "meta.properties")):
+        return [PartitionLog(path, own.topic, own.partition)], False
+    return found, True
+
+
+def _give_start_offsets(logs: list[PartitionLog], given: LogStartOffsets) -> None:
+    if given is None:
+        return
+    if isinstance(given, int) and not isinstance(given, bool):
+        if len(logs) != 1:
+            raise ValueError(
+                f"log_start_offset: an int needs one partition, found {len(logs)}; use {{topic: {{partition: offset}}}}"
+            )
+        wanted = {(logs[0].topic, logs[0].partition): given}
+    elif isinstance(given, Mapping):
+        wanted = flat_offsets(given, "log_start_offset")
+    else:
+        raise TypeError(f"log_start_offset: expected an int or a mapping, found {type(given).__name__}")
+    known = {(log.topic, log.partition): log for log in logs}
+    for key, offset in wanted.items():
+        if key not in known:
+            raise UnknownTopicOrPartitionError(f"log_start_offset: no partition {key[0]}-{key[1]} in the given path")
+        if offset < 0:
+            raise ValueError(f"log_start_offset: expected 0 or more, found {offset}")
+        known[key]._log_start_offset = offset
+
+
+def scan(
+    path: Path | Sequence[Path],
+    *,
+    topics: Sequence[str] | str | None = None,
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    starting_timestamp: Time = None,
+    ending_timestamp: Time = None,
+    starting_offsets: int | str | Mapping[Any, Any] | None = None,
+    ending_offsets: int | str | Mapping[Any, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    strict_time_range: bool = False,
+    isolation: str = "read_uncommitted",
+    include_control: bool = False,
+    on_error: str = "raise",
+    verify_crc: bool = True,
+    log_start_offset: LogStartOffsets = None,
+    batch_bytes: int = BATCH_BYTES,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    views: bool = False,
+) -> pa.RecordBatchReader:
+    """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        As for ``kts.open``.
+    topics : list of str, optional
+        None is every topic, without Kafka's internal ones in a log directory.
+    partitions : list of int or {topic: list of int}, optional
+        None is every partition.
+    starting_timestamp, ending_timestamp : int (ms) or aware datetime, optional
+        From the first offset with a timestamp >= start (none: nothing) to, without, the first with a timestamp >= end
+        (none: the log's end), for each partition. They beat the offsets.
+    starting_offsets, ending_offsets : int, str or {topic: {partition: int}}, optional
+        From, and to without. -2 or "earliest", -1 or "latest"; ending also "high_watermark", the broker's checkpoint
+        (the log's end if there is none). Offsets outside of the log select nothing there.
+    columns : list of str, optional
+        ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,
+        timestamp, timestampType, headers.
+    strict_time_range : bool
+        Exactly the records with start <= timestamp < end, late ones too: everything behind the start is read.
+    isolation : str
+        ``read_committed`` leaves out aborted transactions, and ends at the first one that is still open.
+    include_control : bool
+        Control records too.
+    on_error : str
+        ``raise``, or ``skip``: leave out what is damaged and say so with ``warnings``: file, position and bytes. What
+        lies in a record behind the last field that ``columns`` needs is not looked at, but for its CRC.
+    verify_crc : bool
+        False skips CRCs only.
+    log_start_offset : int or mapping, optional
+        As for ``kts.open``.
+    batch_bytes : int
+        About how many bytes a batch.
+    max_decompressed_bytes : int
+        Bound on the decompressed bytes of a record batch or wrapper message.
+    views : bool
+        Keys and values as ``binary_view``.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        By topic, partition, offset. Files are opened as they are reached; at most a few batches are in memory.
+
+    Raises
+    ------
+    FileNotFoundError, TypeError, ValueError, UnknownTopicOrPartitionError
+        At once, for wrong arguments.
+    CorruptRecordError
+        While reading, after the rows before the damage, with ``.path`` and ``.position``.
+    """
+    options = ScanOptions.of(
+        starting_timestamp=starting_timestamp,
+        ending_timestamp=ending_timestamp,
+        starting_offsets=starting_offsets,
+        ending_offsets=ending_offsets,
+        columns=columns,
+        strict_time_range=strict_time_range,
+        isolation=isolation,
+        include_control=include_control,
+        on_error=on_error,
+        verify_crc=verify_crc,
+        batch_bytes=batch_bytes,
+        max_decompressed_bytes=max_decompressed_bytes,
+        views=views,
+    )
+    logs = select(path, topics=topics, partitions=partitions, log_start_offset=log_start_offset)
+    known = {(log.topic, log.partition) for log in logs}
+    for name, given in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):
+        for topic, partition in given if isinstance(given, dict) else ():
+            if (topic, partition) not in known:
+                raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
+    return scanning.records(logs, options)
+
+
+def select(
+    path: Path | Sequence[Path],
+    *,
+    topics: Sequence[str] | str | None = None,
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    log_start_offset: LogStartOffsets = None,
+) -> list[PartitionLog]:
+    """The partitions of a path that are meant, by topic and partition.
+
+    Raises
+    ------
+    UnknownTopicOrPartitionError
+        A topic or partition that is named and not there.
+    """
+    names = _topics(topics)
+    wanted = _partitions(partitions)
+    opened = open_path(path, log_start_offset=log_start_offset)
+    logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
+    where = ", ".join(os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path))
+    known = {log.topic for log in logs}
+    if names is None:
+        named = set(wanted) if isinstance(wanted, dict) else set()
+        if not isinstance(opened, PartitionLog):
+            logs = [log for log in logs if log.topic not in INTERNAL_TOPICS or log.topic in named]
+    else:
+        logs = [log for log in logs if log.topic in names]
+    for topic in [*(names or []), *(wanted if isinstance(wanted, dict) else [])]:
+        if topic not in known:
+            there = ", ".join(sorted(known)) or "none at all"
+            raise UnknownTopicOrPartitionError(f"expected the topic {topic!r} in {where}, found {there}")
+    if wanted is None:
+        return logs
+    found = {(log.topic, log.partition) for log in logs}
+    if isinstance(wanted, dict):
+        for topic, numbers in wanted.items():
+            for number in numbers:
+                if (topic, number) not in found and (names is None or topic in names):
+                    raise UnknownTopicOrPartitionError(f"expected partition {topic}-{number} in {where}, found none")
+        return [log for log in logs if log.partition in wanted.get(log.topic, ())]
+    for number in wanted:
+        if not any(number == partition for _, partition in found):
+            raise UnknownTopicOrPartitionError(f"expected a partition {number} in {where}, found none")
+    return [log for log in logs if log.partition in wanted]
+
+
+def _topics(topics: object) -> list[str] | None:
+    if topics is None:
+        return None
+    if isinstance(topics, str):
+        return [topics]
+    if not isinstance(topics, (Sequence, set, frozenset)) or isinstance(topics, (bytes, bytearray)):
+        raise TypeError(f"topics: expected a list of names, found {topics!r}")
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise TypeError(f"topics: expected names, found {topic!r}")
+    return list(topics)
+
+
+def _partitions(partitions: object) -> list[int] | dict[str, list[int]] | None:
+    if partitions is None:
+        return None
+    if isinstance(partitions, Mapping):
+        for topic in partitions:
+            if not isinstance(topic, str):
+                raise TypeError(f"partitions: expected {{topic: [int]}}, found the key {topic!r}")
+        return {topic: _numbers(numbers) for topic, numbers in partitions.items()}
+    return _numbers(partitions)
+
+
+def _numbers(values: object) -> list[int]:
+    if not isinstance(values, (Sequence, set, frozenset, range)) or isinstance(values, (str, bytes, bytearray)):
+        raise TypeError(f"partitions: expected a list of ints or {{topic: list}}, found {values!r}")
+    for value in values:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"partitions: expected ints, found {value!r}")
+        if value < 0:
+            raise ValueError(f"partitions: expected 0 or more, found {value}")
+    return list(values)
