@@ -18,9 +18,7 @@ import click
 
 from kts import __version__
 
-from .codes import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE
-from .output import note, say
-from .terminal import shielded
+from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE, note, say, shielded
 
 COMMANDS = {
     "ls": "ls",

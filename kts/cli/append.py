@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import numpy as np
 
+from kts.compression import CODEC_NAMES
 from kts.errors import KtsError
 
-from .codes import FINE, UNREADABLE
-from .inputs import json_option
-from .output import counted, note, print_json, progress, say
+from .inputs import ENCODINGS, config_option, directory_argument, json_option, make_config, partition, writable_log
+from .output import FINE, UNREADABLE, counted, note, print_json, progress, say
 from .times import resolve
-from .writing import config_option, directory_argument, make_config, partition, writable_log
 
 if TYPE_CHECKING:
     from kts.log.log import Log
 
-ENCODINGS = ("base64", "utf8", "hex")
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORD_OVERHEAD_BYTES = 21  # the most that a record's own fields take
 
 EPILOG = """\b
@@ -48,7 +45,9 @@ the checkpoints and the clean-shutdown marker are kept as a broker keeps them.
 @click.option("-i", "--input", "source", type=click.File("rb"), default="-", help="Read here instead of stdin.")
 @click.option("--keys", type=click.Choice(ENCODINGS), default="base64", help="How keys are written. Default base64.")
 @click.option("--values", type=click.Choice(ENCODINGS), default="base64", help="How values are. Default base64.")
-@click.option("--compression", type=click.Choice(CODECS), default="none", help="Codec of the batches. Default none.")
+@click.option(
+    "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Codec of the batches. Default none."
+)
 @click.option("--batch-records", type=click.IntRange(1), help="At most so many records a batch. Default no limit.")
 @click.option(
     "--batch-bytes", type=click.IntRange(1, 2**30), default=16384, help="About so many bytes a batch. Default 16384."
@@ -79,7 +78,7 @@ def command(
     on from its end. Its message format stays what it is (3.9 for a new one), unless --config message.format.version
     says otherwise.
     """
-    from .jsonl_in import BadLineError, pieces_of_lines, records_of
+    from .text import BadLineError, pieces_of_lines, records_of
 
     now_ms = resolve(now, "--now", None, None)
     if not create and not os.path.exists(directory):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .names import CODEC_NAMES, TYPE_NAMES
-from .output import note, print_table, sink
+from .output import CODEC_NAMES, TYPE_NAMES, note, print_table, sink
 from .times import show_time
 
 if TYPE_CHECKING:
@@ -76,8 +75,7 @@ def print_lines(file: BinaryIO, log: PartitionLog, segment: Segment, headers: An
     """One JSON object a row, with the column names of ``kts.scan_batches``; times in ms."""
     import pyarrow as pa
 
-    from .jsonl import json_lines
-    from .text import spelled
+    from .text import json_lines, spelled
 
     count = headers.num_rows
     at = headers.schema.get_field_index("codec")

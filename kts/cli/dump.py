@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -12,16 +13,25 @@ import click
 
 from kts.errors import KtsError
 
-from .dump_table import print_records
-from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import progress, refuse_input, refuse_terminal, remark, show_bytes, sink
-from .times import SPELLINGS, resolve, time_options
+from .inputs import ENCODINGS, filter_options, json_option, open_logs, paths_argument
+from .output import (
+    TYPE_NAMES,
+    NotTextError,
+    note,
+    print_table,
+    progress,
+    refuse_input,
+    refuse_terminal,
+    remark,
+    show_bytes,
+    sink,
+)
+from .times import SPELLINGS, resolve, show_time, time_options
 
 if TYPE_CHECKING:
-    from .writers import Writer
+    from .formats import Writer
 
 FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
-ENCODINGS = ("base64", "utf8", "hex")
 JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 OPTION_NAMES = {
@@ -224,8 +234,6 @@ def write_records(
     disarm: bool,
 ) -> None:
     """Stream the records into a file or stdout."""
-    from .not_text import NotTextError
-
     total = expected_records(logs, given) if sys.stderr.isatty() else None
     records = 0
     quiet = output in (None, "-") and sys.stdout.isatty()
@@ -272,16 +280,76 @@ def make_writer(
     """The writer of a format."""
     from kts.codec.columns import record_schema
 
-    from . import writers
+    from . import formats
 
     schema = record_schema(tuple(columns), False)
     if kind == "parquet":
-        return writers.Parquet(file, schema, keys, values)
+        return formats.Parquet(file, schema, keys, values)
     if kind == "arrow":
-        return writers.Arrow(file, schema, keys, values, stream=stream)
-    from . import text_writers  # with what it imports: longer than it takes to write a small Parquet file
+        return formats.Arrow(file, schema, keys, values, stream=stream)
+    from . import text  # its imports take longer than writing a small Parquet file
 
     keys, values = keys or "base64", values or "base64"
     if kind == "csv":
-        return text_writers.Csv(file, schema, keys, values, disarm)
-    return text_writers.JsonLines(file, keys, values)
+        return text.Csv(file, schema, keys, values, disarm)
+    return text.JsonLines(file, keys, values)
+
+
+# --- the first records as a table --------------------------------------------------------------
+
+
+SHOWN_CHARACTERS = 60
+
+
+def print_records(
+    batches: Iterable[Any], columns: Sequence[str], limit: int, keys: str | None, values: str | None
+) -> None:
+    """At most ``limit`` records as a table, and a note when there are more."""
+    rows: list[list[str]] = []
+    more = False
+    for batch in batches:
+        lists = [shown_column(name, batch[name], keys if name == "key" else values) for name in columns]
+        rows += [list(row) for row in zip(*lists, strict=True)]
+    if len(rows) > limit:
+        more = bool(rows.pop())
+    numbers = [number for number, name in enumerate(columns) if name in ("partition", "offset", "position")]
+    free = [number for number, name in enumerate(columns) if name in ("key", "value", "headers")]
+    print_table(columns, rows, right=numbers, shrink=free)
+    if more:
+        note(f"the first {limit} records; more with --limit N, all with --format jsonl or -o FILE.parquet")
+
+
+def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
+    """A column's cells for people."""
+    if name in ("timestamp", "createTimestamp"):
+        return [show_time(ms) for ms in column.cast("int64").to_pylist()]
+    if name == "timestampType":
+        return [TYPE_NAMES.get(value, str(value)) for value in column.to_pylist()]
+    if name == "headers":
+        cells = column.to_pylist()
+        return [", ".join(f"{shown(h['key'])}={shown_bytes(h['value'], None)}" for h in cell or []) for cell in cells]
+    if name in ("key", "value"):
+        return [shown_bytes(value, encoding) for value in column.to_pylist()]
+    return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def shown_bytes(value: bytes | None, encoding: str | None) -> str:
+    """A key or value in a table cell: as asked, else text where it is text; long ones are cut."""
+    if value is None:
+        return "null"
+    if encoding == "hex":
+        text = value.hex()
+    elif encoding == "base64":
+        text = b64encode(value).decode("ascii")
+    else:
+        try:
+            text = value.decode("utf-8")
+        except UnicodeDecodeError:
+            text = f"0x{value.hex()}"
+        text = shown(text)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def shown(text: str) -> str:
+    """Text for a terminal: what would steer it is escaped."""
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .codes import FINE, UNREADABLE
-from .inputs import json_option
-from .output import counted, note, print_json, progress, say, show_bytes
-from .stopping import Stop
-from .writing import advice_on_locks, config_option, parse_settings, say_what_was_recovered
+from .inputs import advice_on_locks, config_option, json_option, parse_settings, say_what_was_recovered
+from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, counted, note, print_json, progress, say, show_bytes
 
 if TYPE_CHECKING:
     from kts.broker.following.client import Client
@@ -187,3 +185,52 @@ def report(follower: Follower, as_json: bool) -> None:
         return
     copied = f"{counted(follower.copied_batches, 'batch')}, {show_bytes(follower.copied_bytes)}"
     click.echo(f"{follower}: offsets {log.log_start_offset} to {log.log_end_offset}: copied {copied}")
+
+
+# --- stopping ----------------------------------------------------------------------------------
+
+
+class Stop:
+    """Keeps the signal until all is whole; a second one interrupts at once.
+
+    Parameters
+    ----------
+    interruptible : callable
+        Whether nothing is lost if the signal interrupts what is done right now.
+
+    Attributes
+    ----------
+    code : int or None
+        The exit code that the signal asks for; None until it came.
+    """
+
+    def __init__(self, interruptible: Callable[[], bool]) -> None:
+        self.code: int | None = None
+        self._interruptible = interruptible
+
+    def _came(self, number: int, frame: object) -> None:
+        again = self.code is not None
+        self.code = INTERRUPTED if number == signal.SIGINT else TERMINATED
+        if again or self._interruptible():
+            raise SystemExit(self.code)
+
+    @contextmanager
+    def instead_of_interrupting(self) -> Iterator[None]:
+        """Take both signals while in here."""
+        before: dict[int, Any] = {}
+        try:
+            for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+                try:
+                    before[number] = signal.signal(number, self._came)
+                except ValueError:  # not the main thread
+                    break
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, but not through a signal."""
+        until = time.monotonic() + seconds
+        while self.code is None and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))

@@ -9,9 +9,8 @@ import click
 
 from kts.errors import KtsError
 
-from .codes import UNREADABLE
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import counted, print_json, print_table, remark, say, show_bytes
+from .output import UNREADABLE, counted, print_json, print_table, remark, say, show_bytes
 from .times import show_time
 
 if TYPE_CHECKING:

@@ -1,23 +1,36 @@
-"""Where output goes: stdout or a file that appears whole or not at all; tables for people, progress for a terminal."""
+"""What a command prints: exit codes and messages, tables, JSON, progress, and files that appear whole or not at all."""
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from io import BufferedWriter, FileIO
+from io import BufferedWriter, FileIO, RawIOBase
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import click
 
-from .terminal import harmless, unshielded
+from kts import compression
+from kts.model import TimestampType
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
+
+FINE = 0
+FINDINGS = 1  # of verify
+WRONG_USE = 2
+UNREADABLE = 3  # or damaged input
+INTERRUPTED = 130  # Ctrl-C
+TERMINATED = 143
+
+TYPE_NAMES = {member.value: member.name for member in TimestampType}
+CODEC_NAMES = dict(enumerate(compression.CODEC_NAMES))
 
 GAP = 3  # at most, between two columns
 LEAST_SHOWN = 12  # of a column that is cut
@@ -212,3 +225,86 @@ def show_bytes(size: int) -> str:
             return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+# --- what a terminal may be sent ---------------------------------------------------------------
+
+
+# Control characters (also those of U+0080 to U+009F, which are escape sequences in one character), and what turns the
+# direction of the text around it.
+_STEERING = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str, kept: str = "\n") -> str:
+    r"""The text with ``\u001b`` for an escape, and so on; inside of JSON strings that means the same."""
+    return _STEERING.sub(lambda found: found[0] if found[0] in kept else f"\\u{ord(found[0]):04x}", text)
+
+
+class _Bytes(RawIOBase):
+    """What ``buffer`` is of a shielded stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._stream.write(harmless(self._decoder.decode(bytes(data))))
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        self._stream.write(harmless(self._decoder.decode(b"", final=True)))
+        self._stream.flush()
+
+
+class Shielded:
+    """A terminal's text stream to which anything may be written; ``unshielded`` is for our own bars and bold names."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unshielded = stream
+        self.buffer = _Bytes(stream)
+
+    def write(self, text: str) -> int:
+        return self.unshielded.write(harmless(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unshielded, name)
+
+
+def shielded(stream: TextIO) -> TextIO:
+    """A terminal's stream shielded, any other as it is: in files and pipes bytes stay bytes."""
+    return cast(TextIO, Shielded(stream)) if stream.isatty() else stream
+
+
+def unshielded(stream: TextIO) -> TextIO:
+    """The stream itself."""
+    return stream.unshielded if isinstance(stream, Shielded) else stream
+
+
+# --- keys and values that are not text ------------------------------------------------------------
+
+
+class NotTextError(ValueError):
+    """A value is not UTF-8; ``row`` is its place in the column called ``column``."""
+
+    def __init__(self, column: str, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.column = column
+        self.row = row
+
+
+@contextmanager
+def naming_the_record(batch: Any) -> Iterator[None]:
+    """Let "not UTF-8" errors say which record it is, and what to type instead."""
+    try:
+        yield
+    except NotTextError as error:
+        names, row = batch.schema.names, error.row
+        where = "a record" if "offset" not in names else f"the record at offset {batch['offset'][row].as_py()}"
+        if "topic" in names and "partition" in names:
+            where += f" of {batch['topic'][row].as_py()}-{batch['partition'][row].as_py()}"
+        advice = f"use --{error.column}s base64 or hex, which lose nothing"
+        message = f"the {error.column} of {where} is not UTF-8 ({error}): {advice}"
+        raise NotTextError(error.column, row, message) from None

@@ -60,7 +60,7 @@ def command(
         draw = drawing(kind)
     except ImportError as error:
         raise click.UsageError(f"drawing {kind} needs {error.name}, which is not installed: {INSTALL}") from error
-    from .plot_data import gather
+    from .picture import gather
 
     refuse_input(output, logs)
     with progress("headers", log_bytes(logs)) as advance:
@@ -83,10 +83,10 @@ def drawing(kind: str) -> Any:
         The library is not installed.
     """
     if kind == "html":
-        from .plot_page import draw as draw_page
+        from .picture_page import draw as draw_page
 
         return draw_page
-    from .plot_file import draw as draw_file
+    from .picture_file import draw as draw_file
 
     return lambda pictures, file: draw_file(pictures, file, kind)
 

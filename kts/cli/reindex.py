@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .codes import FINDINGS
-from .inputs import filter_options, index_options, json_option, log_bytes, open_logs, paths_argument
-from .output import counted, note, print_json, print_table, progress
-from .writing import advice_on_locks
+from .inputs import advice_on_locks, filter_options, index_options, json_option, log_bytes, open_logs, paths_argument
+from .output import FINDINGS, counted, note, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog

@@ -10,9 +10,8 @@ import click
 
 from kts.errors import KtsError
 
-from .codes import UNREADABLE
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import counted, note, print_json, print_table, say, show_bytes
+from .output import UNREADABLE, counted, note, print_json, print_table, say, show_bytes
 from .times import UNITS, parse_length, resolve, show_length, show_time
 
 if TYPE_CHECKING:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .codes import FINE, UNREADABLE
-from .inputs import json_option
-from .output import counted, note, print_json, remark, say
-from .writing import advice_on_locks, parse_settings
+from .inputs import advice_on_locks, json_option, parse_settings
+from .output import FINE, UNREADABLE, counted, note, print_json, remark, say
 
 if TYPE_CHECKING:
     from kts.broker.broker import Broker

@@ -1,21 +1,30 @@
-"""Whole Arrow columns of bytes as text: base64, hex, UTF-8 and JSON strings, without a step per record."""
+"""Records as JSON lines and CSV, and lines of JSON as records: whole Arrow columns at a time, no step per record."""
 
 from __future__ import annotations
 
+import binascii
 import json
-from binascii import b2a_base64
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pj
 
-from .not_text import NotTextError
+from kts.codec.columns import ALL_COLUMNS
 
-ENCODINGS = ("base64", "utf8", "hex")
+from .output import TYPE_NAMES, NotTextError, naming_the_record
+
+PIECE_BYTES = 1 << 20  # turned from or into text at once: what fits the caches is fastest
+
+# --- bytes as text -----------------------------------------------------------------------------
+
+
 _PADS = pa.array([b"", b"\0\0", b"\0"], pa.binary())
-_EQUALS = ord("=")
+_PAD = ord("=")
 
 
 def spelled(column: Any, spell: Callable[[Any], str]) -> Any:
@@ -43,11 +52,11 @@ def base64_column(column: Any) -> Any:
     padded = pc.binary_join_element_wise(pc.fill_null(column, b""), _PADS.take(pa.array(left_over)), b"")
     offsets, data = layout(padded)
     # Every value fills whole groups of three bytes, so one call encodes them all and no group holds two values.
-    text = bytearray(b2a_base64(data, newline=False))
+    text = bytearray(binascii.b2a_base64(data, newline=False))
     ends = offsets // 3 * 4
     view = np.frombuffer(text, np.uint8)
-    view[ends[1:][left_over != 0] - 1] = _EQUALS
-    view[ends[1:][left_over == 1] - 2] = _EQUALS
+    view[ends[1:][left_over != 0] - 1] = _PAD
+    view[ends[1:][left_over == 1] - 2] = _PAD
     return _strings(ends, text, column)
 
 
@@ -103,3 +112,472 @@ def _strings(offsets: Any, text: bytes | bytearray, like: Any) -> Any:
     buffers = (pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text))
     made = pa.StringArray.from_buffers(len(like), *buffers)
     return pc.if_else(like.is_valid(), made, None) if like.null_count else made
+
+
+# --- text as bytes -----------------------------------------------------------------------------
+
+
+_HEX = np.zeros(256, bool)
+_HEX[list(b"0123456789abcdefABCDEF")] = True
+
+
+class NotBytesError(ValueError):
+    """A text is not in the encoding that it should be in; ``row`` is its place in the column."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+
+
+def decode_column(column: Any, encoding: str) -> Any:
+    """A string column in base64, hex or UTF-8 as a binary column; null stays null.
+
+    Raises
+    ------
+    NotBytesError
+        The first text that is not, and why.
+    """
+    if encoding == "utf8":
+        return column.cast(pa.binary())
+    try:
+        return _hex(column) if encoding == "hex" else _base64(column)
+    except ValueError as error:
+        for row, text in enumerate(column.to_pylist()):
+            if text is not None and (reason := why_not(text, encoding)) is not None:
+                raise NotBytesError(row, reason) from error
+        raise
+
+
+def why_not(text: str, encoding: str) -> str | None:
+    """Why a text is not in an encoding; None if it is."""
+    shown = repr(text if len(text) <= 40 else f"{text[:37]}...")
+    if encoding == "utf8":
+        return None
+    if encoding == "hex":
+        if len(text) % 2 or not all(ord(c) < 256 and _HEX[ord(c)] for c in text):
+            return f"expected hex, two digits a byte, found {shown}"
+        return None
+    try:
+        binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:  # binascii.Error, or characters beyond ASCII
+        return f"expected base64, found {shown} ({error})"
+    return None
+
+
+def _hex(column: Any) -> Any:
+    offsets, data = layout(column)
+    codes = np.frombuffer(data, np.uint8)
+    if (offsets % 2).any() or not _HEX[codes].all():
+        raise ValueError("not hex")
+    return _binary(offsets // 2, bytes.fromhex(bytes(data).decode("ascii")), column)
+
+
+def _base64(column: Any) -> Any:
+    offsets, data = layout(column)
+    if (offsets % 4).any():
+        raise ValueError("not whole groups")
+    codes = np.frombuffer(data, np.uint8).copy()
+    ends = offsets[1:][np.diff(offsets) > 0]
+    last, second = codes[ends - 1] == _PAD, codes[ends - 2] == _PAD
+    pads = last.astype(np.int64) + (last & second)
+    if np.count_nonzero(codes == _PAD) != pads.sum():
+        raise ValueError("padding inside")
+    # Every text fills whole groups, so that one call decodes them all; what the padding stood for is left out then.
+    codes[codes == _PAD] = ord("A")
+    plain = np.frombuffer(binascii.a2b_base64(codes.data, strict_mode=True), np.uint8)
+    if not pads.any():
+        return _binary(offsets // 4 * 3, plain, column)
+    kept = np.ones(len(plain), bool)
+    tails = ends // 4 * 3
+    kept[tails[pads >= 1] - 1] = False
+    kept[tails[pads == 2] - 2] = False
+    lost = np.zeros(len(column), np.int64)
+    lost[np.diff(offsets) > 0] = pads
+    shortened = offsets // 4 * 3
+    shortened[1:] -= np.cumsum(lost)
+    return _binary(shortened, plain[kept], column)
+
+
+def _binary(offsets: Any, data: Any, like: Any) -> Any:
+    """A binary column out of offsets and bytes, null where ``like`` is."""
+    validity = None
+    if like.null_count:
+        validity = pa.array(like.is_valid()).buffers()[1]
+    buffers = [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(like), buffers)
+
+
+# --- JSON lines out ----------------------------------------------------------------------------
+
+
+def json_lines(batch: Any, *, keys: str = "base64", values: str = "base64") -> memoryview:
+    """The lines of a record batch, each one object with the batch's columns in their order.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        With any of kts's record columns.
+    keys, values : {"base64", "utf8", "hex"}
+        How those two columns are written. Header values are always base64.
+
+    Raises
+    ------
+    NotTextError
+        ``utf8`` was asked for, and a key or value is not.
+    """
+    if not batch.num_rows:
+        return memoryview(b"")
+    parts: list[Any] = []
+    opening = "{"
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        before, text, after = _json_text(name, column, keys if name == "key" else values)
+        parts += [f'{opening}"{name}":{before}', text]
+        opening = f"{after},"
+    parts = _folded([*parts, opening[:-1] + "}\n"])
+    if len(parts) == 1:
+        return memoryview(parts[0].encode() * batch.num_rows)
+    return layout(pc.binary_join_element_wise(*parts, ""))[1]
+
+
+def _folded(parts: list[Any]) -> list[Any]:
+    """The same parts with neighbouring constants made one."""
+    folded: list[Any] = []
+    for part in parts:
+        if isinstance(part, str) and folded and isinstance(folded[-1], str):
+            folded[-1] += part
+        else:
+            folded.append(part)
+    return folded
+
+
+def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
+    """What stands before a column's text, the text (one string if all rows agree), and what stands after it."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.int64())
+    elif name == "timestampType":
+        return _few_values(column, lambda value: json.dumps(TYPE_NAMES.get(value, value)))
+    if name == "partition" or pa.types.is_boolean(kind) or pa.types.is_string(kind):
+        return _few_values(column, json.dumps)
+    if pa.types.is_list(kind):
+        return "", header_text(column), ""
+    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
+        if column.null_count == len(column):
+            return "", "null", ""
+        text = encode_column(column.cast(pa.binary()), encoding, name)
+        if encoding == "utf8":
+            text = escaped(text)
+        if not column.null_count:
+            return '"', text, '"'
+        return "", pc.fill_null(pc.binary_join_element_wise('"', text, '"', ""), "null"), ""
+    text = column.cast(pa.string())
+    return "", pc.fill_null(text, "null") if column.null_count else text, ""
+
+
+def _few_values(column: Any, spell: Callable[[Any], str]) -> tuple[str, Any, str]:
+    text = spelled(column, spell)
+    first = text[0].as_py()
+    return "", first if pc.all(pc.equal(text, first)).as_py() else text, ""
+
+
+def header_text(column: Any) -> Any:
+    """Headers as JSON ``[[name, base64|null], ...]``, one string a record; ``"[]"`` alone where no record has any."""
+    entries = column.flatten()  # of the rows that are not null, in order
+    if not len(entries):
+        return "[]"
+    names, contents = entries.flatten()
+    pairs = pc.binary_join_element_wise("[", json_strings(names), ",", _base64_or_null(contents), "]", "")
+    counts = pc.fill_null(pc.list_value_length(column), 0)
+    ends = pc.cumulative_sum(counts)
+    starts = pa.concat_arrays([pa.array([0], ends.type), ends])
+    lists = pa.ListArray.from_arrays(starts, pairs)
+    return pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
+
+
+def _base64_or_null(column: Any) -> Any:
+    text = pc.binary_join_element_wise('"', base64_column(column.cast(pa.binary())), '"', "")
+    return pc.fill_null(text, "null") if column.null_count else text
+
+
+# --- JSON lines in -----------------------------------------------------------------------------
+
+
+INT64 = range(-(2**63), 2**63)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TEXT = {"topic", "timestampType", "key", "value"}
+_FLAGS = {"transactional", "control"}
+_TYPES = {name: pa.string() if name in _TEXT else pa.bool_() if name in _FLAGS else pa.int64() for name in ALL_COLUMNS}
+_TYPES |= {"topic": pa.string(), "partition": pa.int64(), "headers": pa.list_(pa.list_(pa.string()))}
+_SECOND_NULL = re.compile(rb"}[ \t\r]*n")
+_OPTIONS = pj.ParseOptions(explicit_schema=pa.schema(list(_TYPES.items())), unexpected_field_behavior="error")
+_USED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+class BadLineError(ValueError):
+    """A line that is no record.
+
+    Attributes
+    ----------
+    line : int
+        Its number in the input, from 1.
+    good : RecordBatch
+        The records of the same piece before it.
+    """
+
+    def __init__(self, line: int, reason: str, good: Any) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+        self.good = good
+
+
+def pieces_of_lines(stream: BinaryIO, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, bytes]]:
+    """Whole lines of a stream as (number of the first one, bytes), as soon as they can be read."""
+    read = getattr(stream, "read1", stream.read)
+    number = 1
+    waiting: list[bytes] = []
+    while data := read(piece_bytes):
+        end = data.rfind(b"\n") + 1
+        if end:
+            lines = b"".join([*waiting, data[:end]])
+            yield number, lines
+            number += lines.count(b"\n")
+            waiting = []
+        if end < len(data):
+            waiting.append(data[end:])
+    if waiting:
+        yield number, b"".join(waiting)
+
+
+def records_of(lines: bytes, first_line: int, *, keys: str = "base64", values: str = "base64") -> Any:
+    """The records of some lines: ``topic partition offset timestamp key value headers`` and the number of the ``line``.
+
+    Parameters
+    ----------
+    first_line : int
+        The number of the first one.
+    keys, values : {"base64", "utf8", "hex"}
+        How those two are written. Header values are always base64.
+
+    Raises
+    ------
+    BadLineError
+        Not a JSON object, an unknown or wrong field.
+    """
+    if not lines.strip():
+        return _columns(pa.Table.from_pylist([], _OPTIONS.explicit_schema), [], keys, values)
+    count = lines.count(b"\n") + (not lines.endswith(b"\n"))
+    begun = lines.count(b"\n{") + lines.startswith(b"{")
+    if begun != count or _SECOND_NULL.search(lines):  # Arrow crashes where an object is expected and null is found
+        return _one_by_one(lines, first_line, keys, values)
+    try:
+        options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+        table = pj.read_json(BytesIO(lines), options, _OPTIONS)
+        if table.num_rows == count:  # else some hold two objects
+            return _columns(table, np.arange(first_line, first_line + count), keys, values)
+    except (pa.ArrowInvalid, NotBytesError):
+        pass
+    return _one_by_one(lines, first_line, keys, values)
+
+
+def _one_by_one(lines: bytes, first_line: int, keys: str, values: str) -> Any:
+    """The same, line by line: which one is wrong, and why."""
+    found: list[dict[str, Any]] = []
+    numbers: list[int] = []
+
+    def good() -> Any:
+        return _columns(pa.Table.from_pylist(found, _OPTIONS.explicit_schema), numbers, keys, values)
+
+    for number, line in enumerate(lines.split(b"\n"), first_line):
+        if not line.strip():
+            continue
+        record, reason = _checked(line, keys, values)
+        if reason is not None:
+            raise BadLineError(number, reason, good())
+        found.append(record)
+        numbers.append(number)
+    return good()
+
+
+def _checked(line: bytes, keys: str, values: str) -> tuple[dict[str, Any], str | None]:
+    """One line as an object, and what is wrong with it."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        return {}, f"expected a JSON object, found {error.msg} at character {error.pos + 1}"
+    except (ValueError, RecursionError) as error:  # not UTF-8, too deep, a number of too many digits
+        return {}, f"expected a JSON object, found {error}"
+    if not isinstance(record, dict):
+        return {}, f"expected a JSON object, found {type(record).__name__}"
+    for name, value in record.items():
+        if name not in _TYPES:
+            return {}, f"field {name!r} is unknown; there are {', '.join(_USED)}"
+        reason = None if value is None else _wrong(name, value, keys if name == "key" else values)
+        if reason is not None:
+            return {}, f"{name}: {reason}"
+    return record, None
+
+
+def _wrong(name: str, value: Any, encoding: str) -> str | None:
+    kind = _TYPES[name]
+    if name == "headers":
+        return _wrong_headers(value)
+    if kind == pa.string():
+        if not isinstance(value, str):
+            return f"expected text or null, found {type(value).__name__}"
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "expected Unicode text, found half a surrogate pair"
+        return why_not(value, encoding) if name in ("key", "value") else None
+    if kind == pa.bool_():
+        return None if isinstance(value, bool) else f"expected true or false, found {value!r}"
+    if isinstance(value, bool) or not isinstance(value, int) or value not in INT64:
+        return f"expected a 64-bit integer, found {value!r}"
+    return None
+
+
+def _wrong_headers(value: Any) -> str | None:
+    expected = "expected [[name, base64 or null], ...], found"
+    if not isinstance(value, list):
+        return f"{expected} {type(value).__name__}"
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            return f"{expected} {json.dumps(pair)[:60]}"
+        if pair[1] is not None and not isinstance(pair[1], str):
+            return f"{expected} {json.dumps(pair)[:60]}"
+        if pair[1] is not None and (reason := why_not(pair[1], "base64")) is not None:
+            return reason
+        try:
+            pair[0].encode()
+        except UnicodeEncodeError:
+            return "expected Unicode text, found half a surrogate pair"
+    return None
+
+
+def _columns(table: Any, numbers: Any, keys: str, values: str) -> Any:
+    """A table of JSON fields as record columns."""
+    whole = {name: _one(table.column(name)) for name in _USED}
+    whole["key"] = decode_column(whole["key"], keys)
+    whole["value"] = decode_column(whole["value"], values)
+    whole["headers"] = _headers_of(whole["headers"])
+    return pa.RecordBatch.from_pydict(whole | {"line": pa.array(numbers, pa.int64())})
+
+
+def _one(column: Any) -> Any:
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+
+
+def _headers_of(column: Any) -> Any:
+    """``[[name, base64 or null], ...]`` as Kafka's headers."""
+    pairs = column.flatten()
+    texts = pairs.flatten()
+    ends = np.asarray(pairs.value_lengths().fill_null(-1))
+    if (ends != 2).any():
+        raise pa.ArrowInvalid("headers: expected pairs")
+    at = np.arange(0, len(texts), 2)
+    names, contents = texts.take(pa.array(at)), texts.take(pa.array(at + 1))
+    if names.null_count:
+        raise pa.ArrowInvalid("headers: expected names")
+    try:
+        contents = decode_column(contents, "base64")
+    except NotBytesError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    structs = pa.StructArray.from_arrays([names, contents], ["key", "value"])
+    counts = np.asarray(column.value_lengths().fill_null(0))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=HEADERS)
+
+
+# --- the writers of dump -----------------------------------------------------------------------
+
+
+def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
+    """The batch in slices of about ``limit`` bytes."""
+    parts = max(1, -(-batch.nbytes // limit))
+    rows = -(-batch.num_rows // parts) or 1
+    for start in range(0, batch.num_rows, rows):
+        piece = batch.slice(start, rows)
+        if piece.num_rows > 1 and piece.nbytes > 2 * limit:
+            yield from pieces(piece, limit)
+        else:
+            yield piece
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    def __init__(self, file: BinaryIO, keys: str, values: str) -> None:
+        self._file, self._keys, self._values = file, keys, values
+
+    def write(self, batch: Any) -> None:
+        for piece in pieces(batch):
+            with naming_the_record(piece):
+                lines = json_lines(piece, keys=self._keys, values=self._values)
+            self._file.write(lines)
+
+    def close(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+class Csv:
+    """RFC 4180: text always quoted, null an empty field without quotes, times in ms, headers as JSON.
+
+    With ``disarm`` a text that a spreadsheet would take for a formula gets an apostrophe in front.
+    """
+
+    def __init__(self, file: BinaryIO, schema: Any, keys: str, values: str, disarm: bool = False) -> None:
+        self._file, self._schema, self._encodings = file, schema, {"key": keys, "value": values}
+        self._disarm = disarm
+        self._writer: Any = None
+
+    def write(self, batch: Any) -> None:
+        for piece in pieces(batch):
+            self._write(piece)
+
+    def close(self) -> None:
+        if self._writer is None:  # no record: the header line alone
+            nothing = [pa.nulls(0, field.type) for field in self._schema]
+            self._write(pa.record_batch(nothing, schema=self._schema))
+        self._writer.close()
+
+    def abandon(self) -> None:
+        pass
+
+    def _write(self, batch: Any) -> None:
+        from pyarrow import csv
+
+        named = zip(batch.schema.names, batch.columns, strict=True)
+        with naming_the_record(batch):
+            columns = {name: self._plain(name, column) for name, column in named}
+        if self._disarm:
+            columns = {name: disarmed(column) for name, column in columns.items()}
+        rows = pa.record_batch(list(columns.values()), names=list(columns))
+        if self._writer is None:
+            self._writer = csv.CSVWriter(self._file, rows.schema)
+        self._writer.write(rows)
+
+    def _plain(self, name: str, column: Any) -> Any:
+        if name in self._encodings:
+            return encode_column(column.cast(pa.binary()), self._encodings[name], name)
+        if name == "timestampType":
+            return spelled(column, lambda value: TYPE_NAMES.get(value, str(value)))
+        if pa.types.is_timestamp(column.type):
+            return column.cast(pa.int64())
+        if pa.types.is_list(column.type):
+            text = header_text(column)
+            return pa.repeat(text, len(column)) if isinstance(text, str) else text
+        return column
+
+
+def disarmed(column: Any) -> Any:
+    """Text that no spreadsheet takes for a formula; other columns as they are."""
+    if not pa.types.is_string(column.type):
+        return column
+    import pyarrow.compute as pc
+
+    armed = pc.match_substring_regex(column, r"\A[=+\-@\t\r]")
+    return pc.if_else(armed, pc.binary_join_element_wise("'", column, ""), column)

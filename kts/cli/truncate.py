@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import json_option
-from .output import counted, print_json, print_table, remark, show_bytes
-from .writing import (
+from .inputs import (
     advice_on_locks,
     config_option,
     directory_argument,
+    json_option,
     make_config,
     partition,
     say_what_was_recovered,
 )
+from .output import counted, print_json, print_table, remark, show_bytes
 
 if TYPE_CHECKING:
     from kts.offline.truncate import TruncationPlan

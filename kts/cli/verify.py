@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .codes import FINDINGS
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import counted, note, print_json, progress, show_bytes
+from .output import FINDINGS, counted, note, print_json, progress, show_bytes
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog

@@ -14,9 +14,7 @@ import pyarrow as pa
 import pytest
 
 import kts
-from kts.cli.jsonl import json_lines
-from kts.cli.jsonl_in import BadLineError, pieces_of_lines, records_of
-from kts.cli.text_in import NotBytesError, decode_column
+from kts.cli.text import BadLineError, NotBytesError, decode_column, json_lines, pieces_of_lines, records_of
 
 
 def random_records(rng: random.Random, count: int, *, text: bool = False) -> Any:

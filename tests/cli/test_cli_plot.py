@@ -16,8 +16,7 @@ from cli_runs import lines, run
 from support import golden, golden_partitions
 
 import kts
-from kts.cli.plot_data import MAX_BOXES, MAX_MARKS, Picture, gather, thinned
-from kts.cli.plot_words import edge_notes, segment_label
+from kts.cli.picture import MAX_BOXES, MAX_MARKS, Picture, edge_notes, gather, segment_label, thinned
 
 ORDERS = golden("demo", "orders")
 NOW = 1_795_000_000_000  # 2026-11-18

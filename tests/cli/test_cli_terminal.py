@@ -13,7 +13,7 @@ import pytest
 from cli_runs import on_a_terminal, process, run
 
 import kts
-from kts.cli.terminal import harmless
+from kts.cli.output import harmless
 
 STEERING = [chr(code) for code in (*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
 EVIL = "a" + "".join(STEERING) + "z"

@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kts.cli.jsonl import json_lines
-from kts.cli.text import NotTextError
-from kts.cli.text_writers import Csv, JsonLines, pieces
+from kts.cli.output import NotTextError
+from kts.cli.text import Csv, JsonLines, json_lines, pieces
 from kts.codec.columns import record_schema
 
 CHARACTERS = [0, 1, 8, 9, 10, 13, 31, 32, 34, 44, 65, 92, 127, 0xE9, 0x2028, 0x20AC, 0x1F600]

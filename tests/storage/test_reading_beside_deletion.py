@@ -17,7 +17,7 @@ import pytest
 from cli_runs import run
 
 import kts
-from kts.cli.plot_data import gather
+from kts.cli.picture import gather
 from kts.segment import files
 
 BATCHES, FIRST_MS, GONE = 6, 1_700_000_000_000, 2

@@ -1,4 +1,4 @@
-"""Records to Parquet and Arrow files, batch by batch in bounded memory; JSON lines and CSV are in ``text_writers``."""
+"""The formats that ``kts dump`` writes, batch by batch in bounded memory; JSON lines and CSV are in ``text``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from .not_text import naming_the_record
+from .output import naming_the_record
 
 ROW_GROUP_BYTES = 32 << 20  # of decoded records in a Parquet row group: a quarter of a million of 100 bytes
 FEW_VALUES = ("topic", "partition", "timestampType", "magic", "codec", "headers.list.element.key")

@@ -11,12 +11,14 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from .plot_data import YEAR_1_MS, YEAR_9999_MS, Picture
-from .plot_words import (
+from .picture import (
     COLOURS,
     FUTURE_COLOUR,
     INDEX_COLOUR,
     LATE_COLOUR,
+    YEAR_1_MS,
+    YEAR_9999_MS,
+    Picture,
     edge_notes,
     future_label,
     late_label,

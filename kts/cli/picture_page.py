@@ -8,12 +8,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .plot_data import YEAR_1_MS, YEAR_9999_MS, Array, Picture
-from .plot_words import (
+from .picture import (
     COLOURS,
     FUTURE_COLOUR,
     INDEX_COLOUR,
     LATE_COLOUR,
+    YEAR_1_MS,
+    YEAR_9999_MS,
+    Array,
+    Picture,
     edge_notes,
     future_label,
     late_label,
