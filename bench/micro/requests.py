@@ -12,6 +12,7 @@ import kts
 from bench.corpora import START_MS
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
+from kts.broker.handlers import handle
 from kts.broker.request import Request
 
 from .append import NOW_MS, appending, new_folder, sets, topic
@@ -46,23 +47,25 @@ def answering(requests: list[Request]) -> Callable[..., None]:
 
     async def answers(broker: Broker) -> None:
         for request in requests:
-            answer = await broker.handle(request)
+            answer = await handle(broker, request)
             if answer is None or partitions_of(answer)[0]["error_code"]:
                 raise ValueError(f"expected no error, found {answer}")
 
-    return lambda broker, *_: asyncio.run(answers(broker))
+    return lambda broker, runner, _: runner.run(answers(broker))
 
 
-def new_broker() -> tuple[Broker, TemporaryDirectory[str]]:
-    """A broker with one empty partition."""
-    folder = new_folder()
+def new_broker() -> tuple[Broker, asyncio.Runner, TemporaryDirectory[str]]:
+    """A broker with one empty partition, and an event loop."""
+    folder, runner = new_folder(), asyncio.Runner()
     broker = Broker(Path(folder.name, "logs"), clock=lambda: NOW_MS)
     broker.topics.create(TOPIC)
-    return broker, folder
+    runner.get_loop()
+    return broker, runner, folder
 
 
-def close(broker: Broker | kts.Log, folder: TemporaryDirectory[str]) -> None:
+def close(broker: Broker, runner: asyncio.Runner, folder: TemporaryDirectory[str]) -> None:
     broker.close()
+    runner.close()
     folder.cleanup()
 
 
@@ -87,8 +90,8 @@ def list_offsets_case(settings: Settings) -> Case:
         appended = sets(corpus)
         step = max(1, corpus.records // SEARCHES)
         times = [START_MS + offset for offset in range(0, corpus.records, step)]
-        broker, folder = new_broker()
-        answering([produce(one) for one in appended])(broker)
+        broker, runner, folder = new_broker()
+        answering([produce(one) for one in appended])(broker, runner, folder)
         closed = Path(folder.name, "closed", f"{TOPIC}-0")
         with kts.Log(closed, topic(2, "producer", "CreateTime", "3.9"), clock=lambda: NOW_MS) as log:
             for one in appended:
@@ -105,7 +108,7 @@ def list_offsets_case(settings: Settings) -> Case:
                 kts.decode(batch, ["offset", "timestamp"])
 
         return {
-            "ListOffsets": Work(lambda folder=folder: ask(broker), len(times)),
+            "ListOffsets": Work(lambda: ask(broker, runner, folder), len(times)),
             "PartitionLog": Work(search, len(times), times[-1] - START_MS),
             "decode of a batch": Work(decode, len(times)),
         }
