@@ -20,32 +20,27 @@ INSTALLED := .venv/.installed-$(if $(JDK),with,without)-spark
 BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/*.h)
 
-# What `make sanitize` leaves out: other processes and libraries, and memory as it is without a sanitizer.
-SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py $(wildcard tests/broker/test_clients_*.py) \
-	tests/test_bench.py tests/test_brokers.py tests/test_broker_controls.py tests/test_broker_convert.py \
-	tests/test_broker_converted.py tests/test_interop.py tests/test_java.py tests/test_lint.py tests/test_packaging.py \
-	tests/test_readme.py tests/test_stubs.py tests/test_verdicts_fresh.py tests/test_workflows.py \
-	tests/test_migration.py tests/test_testing.py tests/test_testing_plugin.py
-# What `make check` leaves out: the above but the command line, brokers, and what is tried by the thousand or measured.
-UNCHECKED := $(filter-out tests/cli tests/test_lint.py,$(SANITIZE_SKIPS)) tests/broker tests/cli/test_tour.py \
-	$(addprefix tests/storage/test_,crash_states.py cutting.py damage_at_rest.py full_disk.py interrupts.py kill.py \
-	log_readers.py log_search.py readers.py reading_beside_deletion.py write_faults.py write_faults_segment.py) \
-	$(addprefix tests/test_,allocation.py bombs.py consumers.py cost.py damage.py encode_reference.py fuzz_corpus.py \
-	leaks.py reference_agrees.py reference_kafka.py) $(wildcard tests/test_mutations_*.py tests/test_validator_m*.py)
-PYTEST_ARGS ?= -n 2 --dist loadfile --max-worker-restart 1 --timeout 600 --instafail
+# What `make sanitize` leaves out besides Java: other processes and libraries, and memory as it is without a sanitizer.
+SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py $(addprefix tests/test_,bench.py lint.py packaging.py \
+	readme.py stubs.py testing.py testing_plugin.py workflows.py)
+# Which tests are quick is told by their marks: tests/marks.py, and `slow` in the tests.
+QUICK := not java and not scaled and not crash and not slow
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 --timeout 600 --instafail
 BENCH_ARGS ?=
 
 SECONDS ?= 60
 JOBS ?= 1
 FUZZ_ARGS ?=
 
-.PHONY: help ready run check test bench lint sanitize fuzz clean
+.PHONY: help ready run check test test-all soak bench lint sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make run       a tour over real Kafka data"
-	@echo "make check     lint and the quick tests, in a minute and a half"
-	@echo "make test      lint and all tests"
+	@echo "make check     lint and the quick tests, in a minute and a half: no Java, no crashes, nothing random and long"
+	@echo "make test      lint and all tests, in eight minutes; random tests are short (KTS_SEED=n for other cases)"
+	@echo "make test-all  lint and all tests at full length, with fresh random cases (KTS_SEED=n replays them)"
+	@echo "make soak      fuzzing and fresh random cases for hours, told in bench/soak.txt (SECONDS=10800)"
 	@echo "make bench     kts against its peers and against the machine, in bench/results.md (BENCH_ARGS='--mib 4' is quicker)"
 	@echo "make lint      ruff and mypy"
 	@echo "make sanitize  the codec's and the indexes' tests under AddressSanitizer and UBSan"
@@ -90,15 +85,21 @@ lint: ready
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 
+check: lint
+	@echo "== quick tests"
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m "$(QUICK)"
+
 test: lint
 	@echo "== tests"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# The test that plants faults for `make lint` runs it three times.
-check: lint
-	@echo "== quick tests"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) $(UNCHECKED:%=--ignore=%) \
-		--deselect tests/test_lint.py::test_make_lint_passes_and_sees_what_is_wrong
+test-all: lint
+	@echo "== tests at full length"
+	@KTS_LENGTH=full $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+soak: SECONDS = 10800
+soak: ready
+	@BIN="$(BIN)" PYTEST_ARGS="$(PYTEST_ARGS)" sh tests/soak.sh $(SECONDS)
 
 bench: ready
 	@$(BIN)/python -m bench $(BENCH_ARGS)
@@ -109,7 +110,7 @@ sanitize: ready
 	@echo "== tests of the codec, the indexes and the storage"
 	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		PYTHONMALLOC=malloc PYTHONPATH=build/sanitize/lib \
-		$(BIN)/pytest $(SANITIZE_SKIPS:%=--ignore=%) $(PYTEST_ARGS)
+		$(BIN)/pytest $(PYTEST_ARGS) -m "not java" $(SANITIZE_SKIPS:%=--ignore=%)
 
 fuzz: ready
 	@echo "== build: the two extensions with sanitizers and coverage, in build/fuzz"

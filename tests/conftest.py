@@ -11,12 +11,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kafka_data
+import marks
 import pytest
-from support import Golden, data_root
+from support import Golden, data_root, is_full
 
 import kts
 
+# Short runs try the same cases everywhere, so that a change fails by what it changed; full ones try others each time.
+SHORT_SEED = 33
+LONG = ("java", "scaled", "crash", "slow")
 TEARDOWN_S = 300
 MEMORY, ROOM_BYTES = "/dev/shm", 4 * 2**30
 STDERR = pytest.StashKey[int]()
@@ -27,7 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
     shell that starts a run with `&` has it ignored, and children inherit that, but no handler."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.setdefault("KTS_SEED", str(secrets.randbelow(2**31)))
+    # Tests start Python hundreds of times: what is compiled is kept, whatever the environment says.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("KTS_SEED", str(secrets.randbelow(2**31) if is_full() else SHORT_SEED))
     if _has_room_in_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
     config.stash[STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)  # not a captured one
@@ -43,10 +49,15 @@ def _has_room_in_memory() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`-m kafka_data`: what KTS_KAFKA_DATA adds."""
+    """Set the marks of `marks.py`. Files with long tests come first, so that two processes end at the same time."""
+    long: set[Path] = set()
     for item in items:
-        if isinstance(item, pytest.Function) and kafka_data.adds_to(item):
-            item.add_marker("kafka_data")
+        if isinstance(item, pytest.Function):
+            for mark in marks.marks_of(item):
+                item.add_marker(mark)
+        if any(item.get_closest_marker(mark) for mark in LONG):
+            long.add(item.path)
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,7 +73,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return [
-        f"KTS_SEED={os.environ['KTS_SEED']} replays the random tests",
+        f"KTS_SEED={os.environ['KTS_SEED']} replays the random tests; their length: {'full' if is_full() else 'short'}",
         f"Kafka data: {data_root()}",
         f"kts: {kts.__file__}",
     ]

@@ -14,6 +14,20 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+
+def is_full() -> bool:
+    """Whether random tests have their full length: KTS_LENGTH=full."""
+    length = os.environ.get("KTS_LENGTH", "short")
+    if length not in ("short", "full"):
+        raise ValueError(f"KTS_LENGTH is short or full, not {length!r}")
+    return length == "full"
+
+
+def scaled(short: int, full: int) -> int:
+    """The length of a random test; what calls this gets the mark `scaled`."""
+    return full if is_full() else short
+
+
 TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 

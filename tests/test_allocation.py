@@ -12,9 +12,13 @@ from pathlib import Path
 
 import public_calls
 import pytest
+from support import scaled
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent / "allocation"
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
+STEP = scaled(5, 1)  # of the allocations that fail, behind the first twenty
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # A failed malloc in snappy's library, which is written in Rust, ends the process: nothing that a caller could handle.
 C_RUNS = [("kts", group) for group in (*CODECS, "appending")] + [
@@ -52,7 +56,7 @@ def failing_malloc(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(kind: str, group: str, environment: dict[str, str]) -> list[dict[str, object]]:
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(HERE / "run.py"), kind, group],
+        [sys.executable, "-X", "faulthandler", str(HERE / "run.py"), kind, group, str(STEP)],
         capture_output=True,
         text=True,
         check=False,

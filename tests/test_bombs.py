@@ -17,6 +17,8 @@ from bombs import BOUND, MIB, Bomb, bombs, entry, frame, framings, magics
 
 import kts
 
+pytestmark = pytest.mark.slow
+
 CALLS = ("decode", "views", "iter_decode", "max_timestamp")
 HANGS_SECONDS = 300  # the whole table takes some seconds; a machine may be busy, and a sanitizer slow
 MEMORY_MIB = 2 * BOUND / MIB + 32

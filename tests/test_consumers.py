@@ -17,6 +17,8 @@ import pytest
 
 import kts
 
+pytestmark = pytest.mark.slow
+
 ROWS = 20_000
 VALUES = [b"a value that is longer than a view holds inline %d" % number for number in range(ROWS)]
 ENCODED = kts.encode(

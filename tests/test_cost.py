@@ -23,6 +23,8 @@ import pytest
 import kts
 from kts._timeindex import OffsetIndex, TimeIndex
 
+pytestmark = pytest.mark.slow
+
 HANGS_SECONDS = 300
 SPARE_BYTES = 32 << 20
 PROGRAM = """

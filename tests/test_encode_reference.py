@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import reference
 from decoded import difference
+from support import scaled
 
 import kts
 
@@ -62,7 +63,7 @@ def wanted(rows: list[generate.Rec], magic: int, codec: str, append_time: int | 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 def test_what_is_encoded_is_what_the_reference_reads(seed: int, magic: int, codec: str) -> None:
-    for i in range(200):
+    for i in range(scaled(40, 200)):
         where = f"KTS_SEED={seed}, magic {magic}, {codec}, {i}"
         rng = random.Random(where)
         rows = random_rows(rng, headers=magic == 2)
@@ -90,7 +91,7 @@ def test_what_is_encoded_is_what_the_reference_reads(seed: int, magic: int, code
 
 def test_random_batches_are_encoded_again_as_they_were(seed: int) -> None:
     compared = 0
-    for i in range(1500):
+    for i in range(scaled(400, 1500)):
         where = f"KTS_SEED={seed}, {i}"
         data, _ = generate.random_buffer(random.Random(where))
         expected = reference.decode(data)
@@ -109,12 +110,12 @@ def test_random_batches_are_encoded_again_as_they_were(seed: int) -> None:
         assert difference(again, expected) is None, f"{where}: {difference(again, expected)}"
         compared += len(again)
     print(f"{compared} records")
-    assert compared > 5000
+    assert compared > scaled(1000, 5000)
 
 
 def test_random_plain_batches_come_back_byte_for_byte(seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(1000):
+    for _ in range(scaled(250, 1000)):
         rows = random_rows(rng, headers=True)
         rows = [row._replace(headers=[(n, v) for n, v in row.headers if b"\xed" not in n]) for row in rows]
         data = b"".join(

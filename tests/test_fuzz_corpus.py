@@ -17,6 +17,8 @@ import pytest
 from fuzz.engine import Engine
 from fuzz.trace import Trace, all_blocks
 
+pytestmark = pytest.mark.slow
+
 FUZZ = Path(fuzz.corpus.__file__).parent
 TARGETS = fuzz.targets.targets()
 HIDDEN = """

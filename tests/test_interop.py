@@ -24,12 +24,13 @@ from interop_damage import damaged
 from interop_encoded import Encoded, batches_of, encoded
 from jvm import Program, java_program
 from streams import STRICTER, TABLES, batch_of
+from support import scaled
 
 import kts
 
-BATCHES = 50_000
+BATCHES = scaled(10_000, 50_000)
 BATCHES_OF_A_SET = 2  # as java/RandomSets.java builds them, before it compacts some
-STRANGER = 6_000  # damaged sets that neither would write so
+STRANGER = scaled(1_200, 6_000)  # damaged sets that neither would write so
 MOST_GUARDED = 1 << 16  # bytes that `check` takes
 SEED = int(os.environ["KTS_SEED"])
 REPLAY = f"replay with KTS_SEED={SEED}"

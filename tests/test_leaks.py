@@ -1,4 +1,4 @@
-"""50,000 calls of everything public, with good and with bad input, leave no memory, descriptor or thread behind."""
+"""Calls of everything public, with good and with bad input, leave no memory, descriptor or thread behind."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from biglog import write_log
+from support import scaled
 
-LOOPS = 50_000
+LOOPS = scaled(10_000, 50_000)
 DIRECTORY_LOOPS = 500
 # What counting and the allocators themselves may add: below one block and three bytes a call, or a page of a file call
 SLACK = {"kib": 128, "blocks": 1000, "arrow": 0, "descriptors": 0, "threads": 0}
@@ -20,9 +21,12 @@ READ = ["decode", "decode views", "iter_decode", "iter_decode views", "iter_deco
 CALLS = [*READ, "scan_batches", "valid_bytes", "encode", "append", "follow"]
 INDEX = ["", ".lookup", ".lookup_many", ".entries", ".check"]
 
-pytestmark = pytest.mark.skipif(
-    "asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps what is freed; memory says nothing"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        "asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps what is freed; memory says nothing"
+    ),
+]
 
 
 def repeated(*arguments: str) -> dict[str, dict[str, int]]:

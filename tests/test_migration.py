@@ -23,6 +23,8 @@ from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.following.client import Connection
 from kts.testing import KtsBroker
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 OLD, NEW = "0.9.0", "0.10.0"
 # log.message.format.version and inter.broker.protocol.version: phase 1, canary or phase 2, rollback

@@ -1,13 +1,13 @@
-"""150,000 mutations of what brokers wrote. KTS_SEED=<number> replays them."""
+"""15,000 or 150,000 mutations of what brokers wrote. KTS_SEED=<number> replays them."""
 
 from __future__ import annotations
 
 import pytest
 import reference
 from mutations import run, seed_of
-from support import golden_logs
+from support import golden_logs, scaled
 
-PARTS, PER_PART = 6, 25_000
+PARTS, PER_PART = scaled(2, 6), scaled(7_500, 25_000)
 
 
 def golden_entries() -> list[bytes]:

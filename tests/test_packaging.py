@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PACKED = ["kts", "pyspark_kts", "kts_command.py", "kts_pytest.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
 PACKED += ["README.md", "CHANGES.md", "LICENSE", ".ci", ".github", "bench", "examples", "Makefile", "tests"]

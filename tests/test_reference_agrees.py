@@ -13,12 +13,13 @@ import generate
 import pytest
 import reference
 from decoded import difference, rows_of
+from support import scaled
 from verdict import disagreement
 
 import kts
 
 Row = dict[str, Any]
-PARTS = 10
+PARTS = scaled(2, 10)
 BATCHES_PER_PART = 2000
 DAMAGED_PER_PART = 500
 

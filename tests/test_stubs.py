@@ -14,6 +14,8 @@ import pytest
 import kts
 from kts import _timeindex
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 MODULES = ["kts._codec", "kts._timeindex"]
 MADE_BY_CYTHON = [r"kts\._\w+\.__test__", r"kts\._\w+\.__(reduce|setstate)_cython__"]

@@ -10,10 +10,11 @@ import pytest
 from appending import CODECS, GENERATIONS, NOW, START, append, produced, topic
 from decoded import rows_of
 from generate import Rec
+from support import scaled
 
 import kts
 
-SETS = 2000
+SETS = scaled(500, 2000)
 LIMIT = 1000
 TIMES = (NOW, NOW - 5, NOW + 7, NOW - LIMIT, NOW + LIMIT, NOW - 40, -1)
 

@@ -10,12 +10,13 @@ import pytest
 from appending import GENERATIONS, NOW, START, append, produced, topic
 from generate import Rec
 from guard import GuardedBuffer
+from support import scaled
 
 import kts
 from kts.codec.validate import validate_follower
 from kts.config import LogConfig
 
-ROUNDS = 4_000
+ROUNDS = scaled(1_000, 4_000)
 COMPRESSION = ("producer", "producer", "uncompressed", "lz4", "snappy")
 
 

@@ -20,12 +20,12 @@ from kafkas_classes import verdicts
 from oracle_compare import Case, Difference, differences
 from oracle_known import compressed_anew, unreadable_but_equal
 from oracle_validator import validate
-from support import oracle_cases
+from support import oracle_cases, scaled
 
 import kts
 
 TEXTS = {"message", "root", "root_message"}
-COUNTS = {"validator": 1500, "tame log": 60}
+COUNTS = {"validator": scaled(400, 1500), "tame log": scaled(20, 60)}
 ANSWERS = {"validator": validate, "log": oracle_log.log}
 
 

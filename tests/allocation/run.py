@@ -1,7 +1,8 @@
 """Calls one group of ``public_calls`` with the n-th allocation failing, n = 1, 2, ... until nothing fails any more.
 
-Usage: run.py <kts|libraries|python> <group>. ``kts``: C allocations of the two extensions; ``libraries``: those of the
-compression libraries; both need ``failing_malloc`` preloaded. ``python``: memory for Python's objects.
+Usage: run.py <kts|libraries|python> <group> <step>. ``kts``: C allocations of the two extensions; ``libraries``: those
+of the compression libraries; both need ``failing_malloc`` preloaded. ``python``: memory for Python's objects.
+``step``: after the first allocations only every ``step``-th fails.
 Prints the name of each call before it and what was found behind it, as JSON.
 """
 
@@ -27,6 +28,7 @@ MODULES = {
 }
 # cramjam, in Rust, panics where its error for bad data finds no memory, panics again as it cleans up, and so aborts
 ABORTS = ("snappy", "broken payload")
+FIRST = 20
 QUIET = 40  # so many allocations in a row that fail and change nothing: there are no more
 
 
@@ -88,7 +90,7 @@ def python_loses_errors() -> set[str]:
     return found
 
 
-def repeat(name: str, run: Call, memory: CMemory | PythonMemory, lost: set[str]) -> dict[str, Any]:
+def repeat(name: str, run: Call, memory: CMemory | PythonMemory, lost: set[str], step: int) -> dict[str, Any]:
     """How often it was refused for memory, and all that went wrong."""
     # the end of an iterator is an error that is raised, too
     raises = isinstance(attempt(run), BaseException) or "iter_decode" in name
@@ -99,13 +101,13 @@ def repeat(name: str, run: Call, memory: CMemory | PythonMemory, lost: set[str])
     wrong: list[str] = []
     refused = cpython = n = quiet = 0
     while True:
-        n += 1
+        n += 1 if n < FIRST else step
         spare = [kts.decode(b"") for _ in range(8)]  # takes what the codec keeps to use again
         memory.fail(n)
         found = attempt(run)
         end = memory.done(n, quiet)
         memory.stop()
-        quiet += 1
+        quiet += 1 if n <= FIRST else step
         if isinstance(found, MemoryError):
             refused, quiet = refused + 1, 0
         elif raises and isinstance(found, SystemError) and (str(found) in lost or str(found).endswith(" exception")):
@@ -121,7 +123,7 @@ def repeat(name: str, run: Call, memory: CMemory | PythonMemory, lost: set[str])
 
 
 def main() -> None:
-    kind, group = sys.argv[1:]
+    kind, group, step = sys.argv[1], sys.argv[2], int(sys.argv[3])
     calls = groups(COUNT[kind])[group]
     for run in calls.values():
         attempt(run)  # all modules are loaded, all caches are filled
@@ -131,11 +133,11 @@ def main() -> None:
         if kind == "python" and all(word in name for word in ABORTS):
             continue
         print(json.dumps({"call": name}), flush=True)
-        found = repeat(name, run, memory, lost)
+        found = repeat(name, run, memory, lost, step)
         if kind == "kts":
             gc.collect()
             held = memory.held()
-            found = repeat(name, run, memory, lost)
+            found = repeat(name, run, memory, lost, step)
             gc.collect()
             found["leaked"] = memory.held() - held
         print(json.dumps({"call": name} | found), flush=True)

@@ -17,6 +17,8 @@ from kts.broker import wire
 from kts.broker.codes import ApiKey
 from kts.broker.following.client import Client
 
+pytestmark = pytest.mark.slow
+
 SESSIONS = 50
 NUMBERS = [-1, -2, 0, 1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 1000, 2**40]
 HEADER_BYTES = 21  # of a batch, without the attributes and what else its CRC covers

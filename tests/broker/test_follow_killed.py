@@ -17,11 +17,14 @@ from cli_runs import lines, run
 from follow_nursery import Nursery, nursery
 from follow_play import files, log_bytes, wait_until
 from follow_serving import SMALL, KtsLeader
+from support import scaled
 
 import kts
 from kts.broker.topics import topic_file
 
-KILLS = 40
+pytestmark = pytest.mark.slow
+
+KILLS = scaled(12, 50)
 
 
 @pytest.fixture

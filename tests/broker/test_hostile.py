@@ -21,6 +21,8 @@ from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.server.server import THREADS
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 REQUEST_S, IDLE_S, MOST_CONNECTIONS = 1.5, 6.0, 400
 QUEUED_BYTES, BIG_BYTES, BOMB_BYTES = 32 * MIB, 24 * MIB, 15 * MIB

@@ -25,6 +25,8 @@ from kts.broker import wire
 from kts.broker.codes import ApiKey
 from kts.offline.verify import verify
 
+pytestmark = pytest.mark.slow
+
 SESSION_MS, STOPPED_S = 2000, 2.6  # a busy machine ends no session before the test does
 SETTINGS = {
     "group.min.session.timeout.ms": SESSION_MS,

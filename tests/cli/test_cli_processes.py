@@ -19,6 +19,8 @@ from support import golden
 
 import kts
 
+pytestmark = pytest.mark.slow
+
 ORDERS = golden("demo", "orders").log_dir
 
 

@@ -14,14 +14,16 @@ from faultfs import Fault
 from life_scripts import KILLED, SCRIPTS, Script, go_on
 from lifecheck import allowed, found, start, what_is_wrong, wrong_contents
 from lives import KINDS, Facts, Kind, Life, in_place_of_os, quick_directory
+from support import scaled
 
 import kts
 
-# KTS_CRASH_STATES=5000 looks longer.
-STATES = int(os.environ.get("KTS_CRASH_STATES", "390"))
-LEAST = 280  # different ones for each script and kind of topic; two have hardly more: 12 * 390 + 2 * 280 > 5,000
-SECOND_LIVES, SECOND_STATES, FAILED_SYNCS = 3, 20, 8
-PER_MOMENT = 80  # of which some are drawn
+STATES = scaled(60, 390)
+LEAST = scaled(
+    50, 280
+)  # different ones for each script and kind of topic; two have hardly more: 12 * 390 + 2 * 280 > 5,000
+SECOND_LIVES, SECOND_STATES, FAILED_SYNCS = scaled(1, 3), scaled(10, 20), 8
+PER_MOMENT = scaled(30, 80)  # of which some are drawn
 
 
 def crash_states(life: Life, rng: random.Random, wanted: int) -> list[tuple[list[Facts], State]]:

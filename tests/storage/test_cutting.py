@@ -19,6 +19,7 @@ import reference
 from crashdisk import Tree, read_tree, write_tree
 from faultfs import WRITING, Fault, FaultyOs
 from lives import in_place_of_os, quick_directory
+from support import scaled
 
 import kts
 from kts.errors import LogStorageError
@@ -26,6 +27,7 @@ from kts.offline.truncate import plan_truncation, truncate_in_place
 from kts.offline.verify import verify
 
 T = 1_500_000_000_000
+STEP = scaled(4, 1)  # of the operations that fail
 FORMATS = {1: "0.10.2", 2: "3.9"}
 
 
@@ -92,7 +94,7 @@ def test_a_crash_at_any_operation_leaves_a_whole_log(magic: int, tmp_path: Path,
     for number, op in enumerate([None, *system.trace]):
         if op is not None:
             disk.step(op)
-        for state in disk.states(rng, count=6):
+        for state in disk.states(rng, count=scaled(2, 6)):
             if state.digest() in seen:
                 continue
             seen.add(state.digest())
@@ -106,11 +108,13 @@ def test_a_crash_at_any_operation_leaves_a_whole_log(magic: int, tmp_path: Path,
 
 
 @pytest.mark.parametrize("magic, code", [(1, errno.EIO), (2, errno.EIO), (2, errno.ENOSPC)])
-def test_a_failure_of_any_operation_leaves_a_whole_log(magic: int, code: int, tmp_path: Path) -> None:
+def test_a_failure_of_any_operation_leaves_a_whole_log(
+    magic: int, code: int, tmp_path: Path, rng: random.Random
+) -> None:
     path = grown(tmp_path / "made", magic)
     may_be = allowed(path, 25)
     tree: Tree = read_tree(str(path.parent))
-    at, failures = 1, 0
+    at, failures = rng.randint(1, STEP), 0
     while True:
         with quick_directory() as folder:
             root = os.path.join(folder, "root")
@@ -127,8 +131,8 @@ def test_a_failure_of_any_operation_leaves_a_whole_log(magic: int, code: int, tm
                 break
             assert system.open_files() == []
             check_found(root, may_be, magic, (at, system.failed))
-        at += 1
-    assert failures > 50
+        at += STEP
+    assert failures > 50 / STEP
 
 
 def test_a_kill_leaves_a_whole_log(tmp_path: Path, rng: random.Random) -> None:
@@ -139,7 +143,7 @@ def test_a_kill_leaves_a_whole_log(tmp_path: Path, rng: random.Random) -> None:
         "import sys\nfrom kts.offline.truncate import truncate_in_place\n"
         "print('ready', flush=True)\nsys.stdin.readline()\ntruncate_in_place(sys.argv[1], 25)\n"
     )
-    for number in range(8):
+    for number in range(scaled(3, 8)):
         root = tmp_path / str(number)
         write_tree(str(root), tree)
         command = [sys.executable, "-c", program, str(root / "t-0")]

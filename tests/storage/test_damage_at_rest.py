@@ -16,13 +16,14 @@ import random_logs
 import reference
 from damage_at_rest import Damage, Files, Row, valid_prefix
 from random_logs import NOW_MS
+from support import scaled
 
 import kts
 from kts.offline.verify import Violation, verify
 
 PARTS = 10  # for several processes
-SOURCES = 10  # sound logs of a part
-DAMAGED = 50  # directories of each: 5,000 in all
+SOURCES = scaled(5, 10)  # sound logs of a part
+DAMAGED = scaled(10, 50)  # directories of each: 500 in all, or 5,000
 
 
 def sound_log(rng: random.Random, path: Path) -> tuple[random_logs.Shape, Files]:

@@ -22,6 +22,8 @@ from kts.offline.reindex import generation_of
 from kts.segment.index_checksums import FILE
 from kts.segment.rebuild import Recovered
 
+pytestmark = pytest.mark.slow
+
 FORMATS = {
     "none": ("none", 2, "3.0"),
     "gzip": ("gzip", 2, "3.0"),

@@ -12,6 +12,8 @@ import pytest
 import kts
 from kts.offline.verify import verify
 
+pytestmark = pytest.mark.slow
+
 BATCHES = 1_000_000
 FULL = 10 * 2**20 // 12 - 1  # entries of `segment.index.bytes` that are given before the closing one
 T = 1_700_000_000_000

@@ -22,6 +22,8 @@ from log_records import NOW, batch
 import kts
 from kts.testing import KtsBroker
 
+pytestmark = pytest.mark.slow
+
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 REFUSED, ANSWERED, FAILED = 0, 1, 2
 PATIENCE_S = 20

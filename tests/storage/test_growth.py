@@ -17,6 +17,8 @@ from log_records import NOW, Clock, batch, opened
 import kts
 from kts.segment import files
 
+pytestmark = pytest.mark.slow
+
 SMALL, TIMES = 12, 4
 DATA = batch(*[NOW] * 10)
 

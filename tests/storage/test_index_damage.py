@@ -1,7 +1,4 @@
-"""Damaged indexes after a clean stop: no answer changes, no append goes astray, nothing is lost.
-
-The short form is a part of the suite; ``KTS_INDEX_DAMAGE=160`` damages so many files of each kind in each test.
-"""
+"""Damaged indexes after a clean stop: no answer changes, no append goes astray, nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from pathlib import Path
 import index_damage
 import pytest
 from index_damage import DOORS, Right, Shape, Source
-from support import golden_partitions
+from support import golden_partitions, scaled
 
 MAGICS, CODECS, ORDERS, INTERVALS = (1, 2), ("none", "gzip"), ("rising", "near"), (0, 300, 4096)
-LONG = int(os.environ.get("KTS_INDEX_DAMAGE", "0"))
+DAMAGED = scaled(5, 40)  # files of each kind in each test
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +36,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
 def test_a_damaged_index_changes_no_answer_of_a_log_that_kts_closed(
     suffix: str, sources: list[Source], tmp_path: Path, seed: int
 ) -> None:
-    """Five damaged files of each kind, through every door: a quarter of a second each."""
-    for number in range(LONG or 5):
+    """Through every door: a quarter of a second each."""
+    for number in range(DAMAGED):
         rng = random.Random(f"{seed} {suffix} {number}")
         source = sources[number % len(sources)]
         one = index_damage.damage(rng, source.root / source.partition, suffix)
@@ -76,11 +73,11 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
 def test_a_damaged_index_changes_no_answer_of_a_log_that_a_broker_closed(
     suffix: str, brokers: list[Source], tmp_path: Path, seed: int
 ) -> None:
-    """Five damaged files of each kind: a fifth of a second each. Nobody noted what these indexes were, so that one that
+    """A fifth of a second each. Nobody noted what these indexes were, so that one that
     lost entries and tells the truth is not among them."""
     assert len(brokers) > 20
     rng = random.Random(f"{seed} {suffix} brokers")
-    left = LONG or 5
+    left = DAMAGED
     while left:
         source = rng.choice(brokers)
         one = index_damage.damage(rng, source.root / source.partition, suffix)

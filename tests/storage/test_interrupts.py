@@ -19,6 +19,8 @@ from log_records import NOW, Clock, batch, offsets, opened
 import kts
 from kts.offline.verify import verify
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = os.path.dirname(kts.__file__)
 OPERATIONS: dict[str, tuple[Callable[[kts.Log], Any], int]] = {  # and every how many lines
     "append": (lambda log: log.append(batch(NOW + 50)), 1),

@@ -1,4 +1,4 @@
-"""kill -9 of a live writer, 300 times: all that it acknowledged is there, and the log goes on."""
+"""kill -9 of a live writer, 45 or 300 times: all that it acknowledged is there, and the log goes on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ import live_writer
 import pytest
 from cli_runs import run
 from live_writer import NOW_MS, content
+from support import scaled
 
 import kts
 
-PARTS, CYCLES = 3, 100
+PARTS, CYCLES = 3, scaled(15, 100)
 
 Numbers = dict[int, int]  # offset -> the append that brought it
 
@@ -173,4 +174,4 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(part: int, tmp_path:
                 error.add_note(f"cycle {cycle}, killed after {words} words, in {path}")
                 raise
     print(f"{CYCLES} kills, {ledger.appends} appends acknowledged, {ledger.number} in all; starts at {ledger.start}")
-    assert ledger.appends > CYCLES and ledger.start > 0
+    assert ledger.appends > CYCLES and ledger.start >= scaled(0, 1)

@@ -13,6 +13,8 @@ from log_records import NOW, Clock, batch, opened
 import kts
 from kts.log.readers_writer_lock import ReadersWriterLock
 
+pytestmark = pytest.mark.slow
+
 STEPS = 150
 
 

@@ -11,6 +11,8 @@ import pytest
 
 import kts
 
+pytestmark = pytest.mark.slow
+
 LIMIT_MIB = 200
 PROGRAM = """
 import sys

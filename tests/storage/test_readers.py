@@ -12,6 +12,8 @@ import pytest
 import kts
 from kts.log import view
 
+pytestmark = pytest.mark.slow
+
 WRITE = "import sys, kts\nkts.Log(sys.argv[1])"
 
 

@@ -15,10 +15,13 @@ from typing import Any
 import log_records
 import pytest
 from cli_runs import run
+from support import scaled
 
 import kts
 from kts.cli.picture import gather
 from kts.segment import files
+
+pytestmark = pytest.mark.slow
 
 BATCHES, FIRST_MS, GONE = 6, 1_700_000_000_000, 2
 NAME = "t-0"
@@ -190,7 +193,7 @@ def test_segments_that_a_log_deletes_meanwhile_are_left_out(
     monkeypatch.setattr(files, "os", counting)
     READERS[name](template / "log" / NAME)
     moments = range(counting.calls)
-    for moment in sorted(rng.sample(moments, min(len(moments), 40))):
+    for moment in sorted(rng.sample(moments, min(len(moments), scaled(10, 40)))):
         monkeypatch.undo()
         folder = template / f"at-{moment}"
         shutil.copytree(template / "log", folder)

@@ -1,0 +1,28 @@
+#!/bin/sh
+# `make soak`: rounds of fuzzing and of all random tests at full length, each with other cases, for SECONDS.
+# What they found goes into bench/soak.txt; the first round that fails ends it.
+set -eu
+cd "$(dirname "$0")/.."
+until=$(($(date +%s) + $1))
+round=$(mktemp)
+trap 'rm -f "$round"' EXIT
+
+rounds() {
+    echo "$(git log -1 --format='%h, %cs'), $(uname -sm), $(nproc) cores, $1 seconds"
+    number=0
+    while [ "$(date +%s)" -lt "$until" ]; do
+        number=$((number + 1))
+        seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+        left=$((until - $(date +%s)))
+        make fuzz SECONDS=$((left < 600 ? left : 600)) JOBS=2 >"$round" 2>&1 || { cat "$round"; return 1; }
+        echo "round $number: fuzzing, $(grep executions "$round" | tail -n 1), $(tail -n 1 "$round")"
+        # shellcheck disable=SC2086
+        KTS_SEED=$seed KTS_LENGTH=full "$BIN/python" -m pytest -q $PYTEST_ARGS -m scaled >"$round" 2>&1 ||
+            { cat "$round"; return 1; }
+        echo "round $number: KTS_SEED=$seed, $(tail -n 1 "$round")"
+    done
+    echo "no round failed"
+}
+
+rounds "$1" 2>&1 | tee bench/soak.txt
+tail -n 1 bench/soak.txt | grep -q '^no round failed$'
