@@ -42,8 +42,6 @@ ROOMS = [
 FLOORS = {room: height for height, rooms in enumerate(ROOMS) for room in rooms}
 TOGETHER = set(ROOMS[0])  # single modules of the lowest floor may know one another, without a circle
 
-NOT_YET = ("kts.log.", "kts.proposals")  # imports for type hints there
-
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -66,9 +64,6 @@ def imported_modules(path: Path) -> set[str]:
     waiting: list[ast.AST] = [ast.parse(text)]
     while waiting:
         node = waiting.pop()
-        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if typing_only and module_name(path).startswith(NOT_YET):
-            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
