@@ -94,7 +94,6 @@ class Run:
             step["largest_offset"],
             step["largest_ts"],
             step["offset_of_largest_ts"],
-            entries=0,
         )
 
     def lookup_ts(self, step: Answer) -> Answer:

@@ -50,10 +50,9 @@ class Appended(NamedTuple):
     last: int
     time: int
     time_offset: int
-    entries: int
 
     def to(self, segment: LogSegment) -> None:
-        segment.append(self.records, self.first, self.last, self.time, self.time_offset, self.entries)
+        segment.append(self.records, self.first, self.last, self.time, self.time_offset)
 
 
 def appended(records: bytes) -> Appended:
@@ -63,7 +62,7 @@ def appended(records: bytes) -> Appended:
     reached = next(entry.offset for entry in entries if entry.time == time)
     offsets = kts.decode(records[: entries[0].size], ["offset"]).column(0).to_pylist()
     first = offsets[0] if offsets else entries[0].offset
-    return Appended(records, first, entries[-1].offset, time, reached, len(entries))
+    return Appended(records, first, entries[-1].offset, time, reached)
 
 
 def made_set(

@@ -5,12 +5,12 @@ Epochs are (epoch, start offset), oldest first."""
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kts.codec.layout import Entries
 from kts.segment import checkpoints, files
 from kts.segment.entries import Slices
 from kts.segment.names import LEADER_EPOCHS
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from kts.segment.log_segment import LogSegment
 
 UNDEFINED = -1
-LEADER_EPOCH = struct.Struct(">qii")  # base offset, size, leader epoch
-MAGIC_AT = 16
-_EPOCH_END = 17
 
 
 class LeaderEpochs:
@@ -79,7 +76,7 @@ class LeaderEpochs:
         if self.unwritten:
             self._write(self.entries)
 
-    def follow(self, records: bytes | memoryview, epoch: int | None = None) -> None:
+    def follow(self, entries: Entries, epoch: int | None = None) -> None:
         """A set is about to be appended: an epoch begins with its first batch of that epoch.
 
         Parameters
@@ -87,18 +84,17 @@ class LeaderEpochs:
         epoch : int, optional
             That of every batch; None reads them from the batches.
         """
-        if records[MAGIC_AT] != 2:
+        if not self.kept:
+            return
+        if entries[0].magic < 2:
             self.clear()
             return
-        self.write()
-        if epoch == self.latest and epoch is not None:
-            return
-        position, end = 0, len(records)
-        while end - position >= _EPOCH_END:
-            base, size, found = LEADER_EPOCH.unpack_from(records, position)
-            if found != self.latest and records[position + MAGIC_AT] == 2:
-                self.assign(found, base)
-            position += 12 + size
+        if self.unwritten:
+            self._write(self.entries)
+        if epoch is None or not self.entries or epoch != self.entries[-1][0]:
+            for entry in entries:
+                if entry.magic == 2 and entry.leader_epoch != self.latest:
+                    self.assign(entry.leader_epoch, entry.base_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that began at or behind an offset."""

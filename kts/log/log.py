@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset, timestamp
+from kts.codec.layout import Entries
 from kts.codec.validate import Validated, validate, validate_follower
 from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
@@ -53,10 +53,8 @@ from kts.segment.transactions import truncate_aborted
 if TYPE_CHECKING:
     from kts.proposals.modes import Proposals
 
+NO_ENTRIES = Entries(b"")  # for a release that reads no headers of what it appends
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
-MAGIC_AT = 16
-_SIZE = struct.Struct(">i")
-_OVERHEAD_BYTES = 12
 
 Bytes = bytes | bytearray | memoryview
 T = TypeVar("T", Fetched, Sliced)
@@ -417,7 +415,7 @@ class Log:
                 buf, end_offset=self._end, config=self.config, generation=self.generation, shipped=self.shipped
             )
             if done.entries:
-                known = done.records[MAGIC_AT] == 2
+                known = Entries(done.records, until_damage=True)[0].magic == 2
                 if self.generation == "0.10.2" and not self.shipped and self._view.segments[-1].entry_is_due:
                     done = done._replace(first_offset=self._first_offset(done))
                 if segment_base is not None and not self._may_begin(segment_base, done, known):
@@ -460,9 +458,8 @@ class Log:
 
     def _first_offset(self, done: Validated) -> int:
         """The first offset of a set as a rebuild finds it. A wrapper's header does not tell it."""
-        size = _SIZE.unpack_from(done.records, 8)[0] + _OVERHEAD_BYTES
         try:
-            offsets = decoded(done.records[:size])[0]
+            offsets = decoded(done.records[: Entries(done.records)[0].end])[0]
         except CorruptRecordError:
             return done.first_offset
         return int(offsets[0]) if len(offsets) and offsets[0] >= self._end else done.first_offset
@@ -488,7 +485,8 @@ class Log:
             Base offset of the leader's segment that holds the set.
         """
         records, last_offset, config = done.records, done.last_offset, self.config
-        self._delete_due(now_ms)
+        if self._deletions.is_due(now_ms):
+            self._delete_due(now_ms)
         size = len(records)
         # A set that a leader appended before its segment.bytes was lowered gets a segment of its own.
         alone = done.entries == 1 and origin == "replication" and not self.shipped
@@ -517,8 +515,9 @@ class Log:
             if self.generation == "0.10.2":
                 roll_offset = -1
             segment = self._roll(policies.new_base_offset(roll_offset, last_offset, self._end), now_ms)
-        self._epochs.follow(records, leader_epoch)
-        update = self._producers.prepare(records, done.entries, origin)
+        entries = NO_ENTRIES if self.generation == "0.10.2" else Entries(records)
+        self._epochs.follow(entries, leader_epoch)
+        update = self._producers.prepare(records, entries, origin)
         if isinstance(update, Sent):
             return update
         before = segment.size
@@ -529,17 +528,18 @@ class Log:
                 last_offset,
                 done.max_timestamp_ms,
                 done.offset_of_max_timestamp,
-                done.entries,
+                entries,
             )
             end = self._end = last_offset + 1
-            self._producers.appended(update, end, segment.txn_index_path)
+            self._producers.appended(update, end, segment)
             seen = self._view
             self._view = View(seen.segments, seen.bases, end, segment.size, seen.log_start_offset)
         except BaseException as error:
             if segment.failed is not None or (segment.size != before and _leaves_doubt(error)):
                 self._fail(error)  # for example Ctrl-C after the set was written and before it counted
             raise
-        self._producers.replicated_to(self.high_watermark)
+        if update is not None:
+            self._producers.replicated_to(self.high_watermark)
         for listener in self._listeners:
             listener.appended(segment.base_offset, records, done.first_offset)
         if end - self.recovery_point >= config.flush_messages or is_over(self._last_flush, config.flush_ms, now_ms):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 
+from kts.codec.layout import Entries
 from kts.errors import CorruptRecordError
 from kts.segment.entries import Slices
 from kts.segment.log_segment import LogSegment
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch, Producer, Sent, Update
 from kts.segment.snapshots import Snapshots
 from kts.segment.transactions import append_aborted, sync_aborted
-
-MAGIC_AT = 16
-_PRODUCER_ID = struct.Struct(">43xq")
 
 
 class ProducerState:
@@ -71,19 +68,19 @@ class ProducerState:
 
     # --- what happens to the log ------------------------------------------------------------------
 
-    def prepare(self, records: bytes | memoryview, entries: int, origin: str) -> Update | Sent | None:
+    def prepare(self, records: bytes | memoryview, entries: Entries, origin: str) -> Update | Sent | None:
         """What a set of batches will change; see ``Producers.prepare``. None if it names no producer."""
-        if records[MAGIC_AT] != 2 or not self.kept or (entries == 1 and _PRODUCER_ID.unpack_from(records)[0] < 0):
+        if not self.kept or (len(entries) == 1 and entries[0].producer_id < 0):
             return None
-        return self._producers.prepare(records, origin)
+        return self._producers.prepare(records, origin, entries)
 
-    def appended(self, update: Update | None, end_offset: int, txn_index_path: str) -> None:
+    def appended(self, update: Update | None, end_offset: int, segment: LogSegment) -> None:
         """The set was written; its aborted transactions go to the transaction index."""
         if update is not None:
             aborted = self._producers.apply(update)
             if aborted:
-                append_aborted(txn_index_path, aborted)
-                self._unsynced.add(txn_index_path)
+                append_aborted(segment.txn_index_path, aborted)
+                self._unsynced.add(segment.txn_index_path)
         self._producers.end_offset = end_offset
 
     def follow(self, batch: bytes | memoryview) -> list[AbortedBatch]:

@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from kts.codec.layout import HEADER_BYTES, read_header
 from kts.config import LogConfig
 from kts.errors import CorruptIndexError, CorruptRecordError, InvalidOffsetError
-from kts.log.epochs import LEADER_EPOCH, LeaderEpochs, epochs_of
+from kts.log.epochs import LeaderEpochs, epochs_of
 from kts.log.policies import roll_jitter_ms
 from kts.log.producer_state import ProducerState
 from kts.segment import files
@@ -499,8 +500,8 @@ class LogLoader:
             except CorruptRecordError:  # whoever reads it gets the error
                 return None
             if found is not None:
-                base, _, epoch = LEADER_EPOCH.unpack(segment.log_file().read(found.position, LEADER_EPOCH.size))
-                return (base, epoch) if found.magic == 2 else None
+                entry = read_header(segment.log_file().read(found.position, HEADER_BYTES))
+                return (entry.base_offset, entry.leader_epoch) if entry is not None and entry.magic == 2 else None
         return None
 
     def _load_producers(self) -> None:

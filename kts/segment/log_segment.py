@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kts.codec.layout import Entries
 from kts.codec.refusals import as_shipped
 from kts.config import LogConfig
 from kts.errors import (
@@ -33,7 +34,6 @@ from kts.segment.entries import (
     decoded,
     decoded_as_shipped,
     greatest_timestamp,
-    header,
     shallow_entries,
 )
 from kts.segment.files import FileRange
@@ -251,7 +251,7 @@ class LogSegment:
         largest_offset: int,
         largest_timestamp_ms: int,
         offset_of_largest_timestamp: int,
-        entries: int = 1,
+        entries: Entries | None = None,
     ) -> None:
         """Write a set of whole entries behind the others, and what the indexes get of it.
 
@@ -263,8 +263,8 @@ class LogSegment:
             Of the set.
         largest_timestamp_ms, offset_of_largest_timestamp : int
             Of the set, the offset is shallow. The 3.9 generation reads them from each batch's header.
-        entries : int
-            Shallow entries in the set.
+        entries : Entries, optional
+            Of the set; None reads them.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class LogSegment:
         try:
             log.write(records, position)
             if self._batches_are_indexed:
-                self._index_batches(records, count, position, largest_timestamp_ms, entries)
+                self._index_batches(records, Entries(records) if entries is None else entries, largest_timestamp_ms)
             else:
                 self._index_set(count, position, first_offset, largest_timestamp_ms, offset_of_largest_timestamp)
             self.size = position + count
@@ -319,15 +319,14 @@ class LogSegment:
             self._add_entry(first_offset, position)
         self._since_last_entry += count
 
-    def _index_batches(
-        self, records: bytes | bytearray | memoryview, count: int, position: int, timestamp_ms: int, entries: int
-    ) -> None:
+    def _index_batches(self, records: bytes | bytearray | memoryview, entries: Entries, timestamp_ms: int) -> None:
         """3.9: an index entry for each batch that passes the interval, with its last offset."""
-        at = 0
-        while at + 26 <= count:
-            _, size, _, last_offset, largest, _ = header(records, at)
+        position = self.size
+        for entry in entries:
+            largest, last_offset, size = entry.max_timestamp, entry.last_offset, entry.size
             if self._allow_negative and largest == NO_TIMESTAMP:
-                largest = timestamp_ms if entries == 1 else self._hidden_timestamp(records[at : at + size])
+                alone = len(entries) == 1
+                largest = timestamp_ms if alone else self._hidden_timestamp(records[entry.position : entry.end])
             if position == 0:
                 self._rolling_base = largest
             if largest > self._largest and (largest != NO_TIMESTAMP or not self._allow_negative):
@@ -336,7 +335,6 @@ class LogSegment:
                 self._add_entry(last_offset, position)
             self._since_last_entry += size
             position += size
-            at += size
 
     def _add_entry(self, offset: int, position: int) -> None:
         if self.doubted is not None:

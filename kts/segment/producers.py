@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kts.codec.columns import decode
+from kts.codec.layout import Entries, Entry
 from kts.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
@@ -19,9 +20,6 @@ from kts.errors import (
 EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 KEPT_BATCHES = 5  # as many as a producer may have in flight
 GREATEST_SEQUENCE = 2**31 - 1
-_HEADER = struct.Struct(">qiibIhiqqqhi")  # up to the base sequence
-_OVERHEAD_BYTES = 12
-_HEADER_BYTES = 61
 TRANSACTIONAL, CONTROL = 16, 32
 _MARKER = struct.Struct(">hi")  # value of a marker: version, coordinator epoch
 
@@ -193,19 +191,21 @@ def check_transaction(updated: Producer, batch: Batch) -> None:
         raise InvalidTxnStateError(message, offset=batch.base_offset)
 
 
-def batches_of_producers(records: bytes | memoryview) -> Iterator[Batch]:
-    """Headers of the whole batches of magic 2 that name a producer."""
-    position, end = 0, len(records)
-    while end - position >= _HEADER_BYTES:
-        base, size, _, magic, _, attributes, delta, _, largest, producer, epoch, sequence = _HEADER.unpack_from(
-            records, position
-        )
-        following = position + _OVERHEAD_BYTES + size
-        if size < 0 or following > end:
-            return
-        if magic == 2 and producer >= 0:
-            yield Batch(base, base + delta, largest, producer, epoch, sequence, attributes, position, following)
-        position = following
+def batches_of_producers(entries: Iterable[Entry]) -> Iterator[Batch]:
+    """The record batches among some entries that name a producer."""
+    for one in entries:
+        if one.producer_id >= 0:
+            yield Batch(
+                one.base_offset,
+                one.last_offset,
+                one.max_timestamp,
+                one.producer_id,
+                one.producer_epoch,
+                one.base_sequence,
+                one.attributes,
+                one.position,
+                one.end,
+            )
 
 
 # --- all producers of a log -----------------------------------------------------------------------
@@ -272,7 +272,9 @@ class Producers:
         self.end_offset = 0
         self._buckets = 16
 
-    def prepare(self, records: bytes | memoryview, origin: str = "replication") -> Update | Sent | None:
+    def prepare(
+        self, records: bytes | memoryview, origin: str = "replication", entries: Iterable[Entry] | None = None
+    ) -> Update | Sent | None:
         """What a set of batches changes, without changing anything yet; None if it names no producer.
 
         Parameters
@@ -282,6 +284,8 @@ class Producers:
         origin : str
             "client": epochs and sequences are checked; "coordinator": epochs are; "replication": what a leader took,
             is taken as it comes.
+        entries : iterable of Entry, optional
+            The entries of the records to look at; None is all of them.
 
         Returns
         -------
@@ -295,7 +299,7 @@ class Producers:
         OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
         """
         found: Update | None = None
-        for batch in batches_of_producers(records):
+        for batch in batches_of_producers(Entries(records, until_damage=True) if entries is None else entries):
             if found is None:
                 found = Update({}, [], [])
             number = batch.producer_id
@@ -345,8 +349,8 @@ class Producers:
     def follow(self, records: bytes | memoryview) -> list[AbortedBatch]:
         """Take over batches one by one, as recovery reads them; returns the entries for the transaction index."""
         aborted: list[AbortedBatch] = []
-        for batch in batches_of_producers(records):
-            update = self.prepare(records[batch.position : batch.end])
+        for entry in Entries(records, until_damage=True):
+            update = self.prepare(records, entries=(entry,))
             if isinstance(update, Update):
                 aborted += self.apply(update)
         return aborted

@@ -60,7 +60,7 @@ def test_0_10_2_enters_a_set_once_by_its_first_offset_and_3_9_every_batch_by_its
         folder.mkdir()
         segment = segment_in(folder, generation=generation, index_interval_bytes=0)
         for number, records in enumerate(sets):
-            segment.append(records, 6 * number, 6 * number + 5, START_MS + 10 * number + 2, 6 * number + 5, entries=3)
+            segment.append(records, 6 * number, 6 * number + 5, START_MS + 10 * number + 2, 6 * number + 5)
         found = struct.unpack(f">{2 * len(expected)}i", segment.offset_index.read())
         assert list(zip(found[::2], found[1::2], strict=True)) == expected
         segment.close()

@@ -88,9 +88,7 @@ class Work:
         assert self.segment is not None
         entries = shallow(data, self.end)
         best = max(entries, key=lambda entry: entry.max_timestamp_ms)
-        self.segment.append(
-            data, self.end, entries[-1].last_offset, best.max_timestamp_ms, best.last_offset, len(entries)
-        )
+        self.segment.append(data, self.end, entries[-1].last_offset, best.max_timestamp_ms, best.last_offset)
         self.end = entries[-1].last_offset + 1
 
 
