@@ -225,6 +225,14 @@ class LogConfig:
         return cls(**values | {"generation": shell.generation})
 
     @cached_property
+    def prepared(self) -> dict[Any, Any]:
+        """What others compute once from this configuration, by their own keys; it is not pickled or copied."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
     def magic(self) -> int:
         """Magic of the topic's format: 0, 1 or 2."""
         return _magic(self.message_format_version, self.generation)

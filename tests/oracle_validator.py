@@ -9,7 +9,7 @@ from typing import Any
 from oracle_errors import error_object
 
 import kts
-from kts.codec.validate import Rules, Validated, leader, rules_of
+from kts.codec.validate import AppendRules, Validated, rules_of, validate_records
 from kts.config import MAX_MESSAGE_BYTES, LogConfig
 
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
@@ -84,10 +84,10 @@ def appended(done: Validated, now: int) -> dict[str, Any]:
     }
 
 
-def alone(rules: Rules, found: Any, now: int, epoch: int, source: int, target: int) -> Validated:
+def alone(rules: AppendRules, found: Any, now: int, epoch: int, source: int, target: int) -> Validated:
     """What follows the analysis, with these codecs, whatever the analysis would have said."""
     if not found.choose(source, target):
-        return leader(rules, found, now, epoch, source, target)
+        return validate_records(rules, found, now, epoch, source, target)
     error = rules.error(found, now)
     if error is not None:
         raise error
@@ -96,7 +96,7 @@ def alone(rules: Rules, found: Any, now: int, epoch: int, source: int, target: i
     return Validated(records, start, end - 1, top, of_top, append_time, 1, len(records), False, source, target, end)
 
 
-def found_error(rules: Rules, found: Any, now: int) -> kts.KtsError:
+def found_error(rules: AppendRules, found: Any, now: int) -> kts.KtsError:
     error = rules.error(found, now)
     assert error is not None
     return error

@@ -1,16 +1,83 @@
-"""Messages and record batches of one magic as those of another, up and down."""
+"""Conversion of message sets and record batches from one magic to another: entry by entry as Kafka 3.9, or one set of
+all as 0.10.2.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kts._codec import Source
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, choice, integer, magic
-from kts.codec.conversion import WHOLE, Entries, How, each, one_set
+import numpy as np
+
+from kts import arguments
+from kts._codec import Encoder, Source
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice, integer
+from kts.codec.columns import ALL_COLUMNS, iter_decode
+from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
+from kts.codec.layout import Entries, same_message_header
 from kts.codec.refusals import as_shipped
-from kts.compression import codec_id
+from kts.compression import NONE, ZSTD, Compress, codec_id, compressor
 from kts.config import GENERATIONS
-from kts.errors import CorruptRecordError
+from kts.errors import CorruptRecordError, KtsError, UnsupportedCompressionTypeError, UnsupportedForMessageFormatError
+from kts.model import NO_TIMESTAMP, TimestampType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Ints = npt.NDArray[np.int64]
+
+SLICE_BYTES = 16 * 2**20
+NO_LIMIT = INT32_MAX  # bytes of a batch: only its size field limits it
+NEEDED = ("offset", "timestamp", "key", "value", "createTimestamp", "position", "magic", "attributes", "timestampType")
+COPY, DROP, REWRITE, RECOMPRESS = range(4)
+
+
+class Options(NamedTuple):
+    """The arguments of ``convert``: the target magic; a codec of None keeps the codec of each entry."""
+
+    magic: int
+    shipped: bool
+    down_only: bool
+    first_offset: int
+    codec: int | None
+    level: int | None
+    batch_bytes: int
+    lossless: bool
+    drop_headers: bool
+    negative: bool
+    verify_crc: bool
+    max_decompressed_bytes: int
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether record headers are read: to refuse them, or because Kafka reads them when it converts down."""
+        return self.magic < 2 and (self.shipped or (self.lossless and not self.drop_headers))
+
+
+class Sources:
+    """The entries to convert, an array for each header field; ``end`` of them lie in front of ``error``."""
+
+    def __init__(self, data: memoryview) -> None:
+        entries = Entries(data, until_damage=True)
+        self.error: KtsError | None = entries.error
+        self.position = entries.column("position")
+        self.magic = entries.column("magic")
+        self.codec = entries.column("codec")
+        self.last_offset = entries.column("last_offset")
+        self.count = entries.column("count")
+        self.transactional = entries.column("transactional")
+        self.control = entries.column("control")
+        self.stops = self.position + entries.column("size")
+        self.end = len(entries)
+
+    def refuse(self, those: npt.NDArray[np.bool_], error: type[KtsError], why: str) -> None:
+        """Convert only the entries in front of the first of ``those``."""
+        found = np.flatnonzero(those[: self.end])
+        if found.size:
+            self.end = int(found[0])
+            self.error = error(why, position=int(self.position[self.end]))
 
 
 def convert(
@@ -30,39 +97,39 @@ def convert(
     verify_crc: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> bytes:
-    """Convert a buffer of message sets and record batches to one magic; offsets, keys and values stay.
+    """Convert message sets and record batches to one magic. Offsets, keys and values do not change.
 
     Parameters
     ----------
     buf : buffer
-        As :func:`kts.decode` takes it; a cut tail is left out.
+        As in :func:`kts.decode`; a cut tail is left out.
     to_magic : int
         0, 1 or 2.
     generation : str, optional
-        "3.9" converts entry by entry and keeps each one's codec and timestamp type. "0.10.2" (magic 0 and 1) makes one
-        set of everything, with the codec of the first entry, as its fetches do; without a whole entry the bytes come
-        back as they are. None: "0.10.2" as long as there is no magic 2.
+        "3.9" converts entry by entry and keeps the codec and the timestamp type of each. "0.10.2" (magic 0 and 1)
+        makes one set of all entries, with the codec of the first, as its fetches do; a buffer without a whole entry is
+        returned as it is. None is "0.10.2" if neither the buffer nor ``to_magic`` has magic 2, else "3.9".
     shipped : bool
-        Exactly as that Kafka: CRCs are not looked at, entries of a lower magic are left as they are by 3.9, and errors
-        have the codes that escaped there.
+        Exactly as that release: CRCs are not checked, 3.9 does not convert entries up, and errors have the release's
+        codes.
     down_only : bool
-        Leave entries of a lower magic as they are, as fetches do.
+        Do not convert entries of a lower magic, as in a fetch.
     first_offset : int
-        Going down, records below it that are not compressed are left out (by 3.9).
+        When 3.9 converts down: leave out uncompressed records below this offset.
     compression : str, optional
-        Another codec for all; None keeps each entry's.
+        The codec of all entries; None keeps the codec of each.
     level : int, optional
         Of the codec; None is Kafka's default.
     batch_bytes : int
-        About how many bytes of uncompressed messages become one batch or wrapper.
+        How many bytes of uncompressed messages become one batch or wrapper message, approximately.
     lossless : bool
-        Refuse what the target cannot carry (headers, transactions, control batches) instead of leaving it out.
+        Refuse headers, transactions and control batches if the target cannot carry them; otherwise they are left out.
     drop_headers : bool
-        Leave out headers all the same.
+        With ``lossless``: leave out headers only.
     allow_negative_timestamps : bool
-        Convert times before 1970 instead of refusing them; -1 is none in any case.
+        Convert timestamps before 1970; otherwise they are refused. -1 always means no timestamp.
     verify_crc : bool
-        Check the CRCs of what is converted.
+        Check the CRCs of entries that are converted.
     max_decompressed_bytes : int
         Bound of each batch.
 
@@ -79,43 +146,268 @@ def convert(
     UnsupportedForMessageFormatError
         What ``lossless`` refuses.
     KtsError
-        A negative timestamp, code -1 as in Kafka.
+        A negative timestamp; its code is -1, as in Kafka.
+
+    Examples
+    --------
+    >>> import kts
+    >>> old = kts.encode({"timestamp": [1000], "value": [b"v"]}, magic=1)
+    >>> kts.scan_batches(kts.convert(old, 2))["magic"].to_pylist()
+    [2]
 
     Notes
     -----
     Source: AbstractRecords.toMessageFormat of 0.10.2, RecordsUtil.downConvert of 3.9, LogValidator for the way up;
     KIP-31, KIP-32.
     """
-    magic("to_magic", to_magic)
+    arguments.magic("to_magic", to_magic)
     if generation is not None:
         choice("generation", generation, GENERATIONS)
-    codec = None if compression is None else codec_id(compression, to_magic)
-    batch_bytes = integer("batch_bytes", batch_bytes, 1, WHOLE)
-    first_offset = integer("first_offset", first_offset, INT64_MIN, INT64_MAX)
-    how = How(
-        to_magic,
-        shipped,
-        down_only or shipped,
-        first_offset,
-        codec,
-        level,
-        batch_bytes,
-        lossless,
-        drop_headers,
-        allow_negative_timestamps,
-        verify_crc and not shipped,
-        max_decompressed_bytes,
+    options = Options(
+        magic=to_magic,
+        shipped=shipped,
+        down_only=down_only or shipped,
+        first_offset=integer("first_offset", first_offset),
+        codec=None if compression is None else codec_id(compression, to_magic),
+        level=level,
+        batch_bytes=integer("batch_bytes", batch_bytes, 1, NO_LIMIT),
+        lossless=lossless,
+        drop_headers=drop_headers,
+        negative=allow_negative_timestamps,
+        verify_crc=verify_crc and not shipped,
+        max_decompressed_bytes=max_decompressed_bytes,
     )
-    Source(buf)  # says it where that is no buffer
+    Source(buf)  # raises TypeError if this is no buffer
     data = memoryview(buf).cast("B") if memoryview(buf).nbytes else memoryview(b"")
-    entries = Entries(data)
+    sources = Sources(data)
     if generation is None:
-        generation = "3.9" if to_magic == 2 or (entries.magic == 2).any() else "0.10.2"
+        generation = "3.9" if to_magic == 2 or (sources.magic == 2).any() else "0.10.2"
     if generation == "0.10.2" and to_magic == 2:
         raise ValueError("to_magic: 0.10.2 knows 0 and 1, found 2")
     try:
-        return (each if generation == "3.9" else one_set)(data, entries, how)
+        return (entry_by_entry if generation == "3.9" else as_one_set)(data, sources, options)
     except CorruptRecordError as error:
         if shipped:
             raise as_shipped(error, generation) from error
         raise
+
+
+# --- 3.9: entry by entry --------------------------------------------------------------------------
+
+
+def entry_by_entry(data: memoryview, sources: Sources, options: Options) -> bytes:
+    """Each entry is copied, left out, rewritten with its records, or compressed with another codec."""
+    actions = np.full(sources.end, COPY)
+    actions[sources.magic > options.magic] = REWRITE
+    if not options.down_only:
+        actions[sources.magic < options.magic] = REWRITE
+    wanted = sources.codec
+    if options.codec is not None:
+        wanted = np.full(sources.end, options.codec)
+        other = (
+            (sources.codec != options.codec)
+            & (sources.magic == options.magic)
+            & ((options.magic < 2) | (sources.count > 0))
+        )
+        actions[other] = RECOMPRESS if options.magic == 2 else REWRITE
+    if options.magic < 2:
+        if options.lossless:
+            why = f"magic {options.magic} has neither transactions nor control batches"
+            sources.refuse(sources.control | sources.transactional, UnsupportedForMessageFormatError, why)
+        actions[sources.control] = DROP
+        if options.codec is None:
+            why = f"magic {options.magic} has no zstd; name another codec"
+            sources.refuse(~sources.control & (sources.codec == ZSTD), UnsupportedCompressionTypeError, why)
+    end = sources.end
+    changes = (np.diff(actions[:end]) != 0) | (np.diff(wanted[:end]) != 0)
+    edges = [0, *(np.flatnonzero(changes) + 1).tolist(), end]
+    out: list[bytes | memoryview] = []
+    for first, last in pairwise(edges):
+        if first == last or actions[first] == DROP:
+            continue
+        start = int(sources.position[first])
+        part = data[start : int(sources.stops[last - 1])]
+        if actions[first] == COPY:
+            out.append(part)
+        elif actions[first] == RECOMPRESS:
+            out += [_recompressed(rows, options) for rows in decoded(part, ALL_COLUMNS, start, options)]
+        else:
+            names = (*NEEDED, "headers") if options.reads_headers else NEEDED
+            out += [
+                _rewritten(rows, int(wanted[first]), options, start) for rows in decoded(part, names, start, options)
+            ]
+    if sources.error is not None:
+        raise sources.error
+    return b"".join(out)
+
+
+def decoded(
+    part: memoryview, names: tuple[str, ...], start: int, options: Options, slice_bytes: int = SLICE_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The records of some entries, in slices. The position of an error counts from the start of the whole buffer."""
+    try:
+        yield from iter_decode(
+            part,
+            names,
+            slice_bytes=slice_bytes,
+            verify_crc=options.verify_crc,
+            max_decompressed_bytes=options.max_decompressed_bytes,
+        )
+    except CorruptRecordError as error:
+        error.position = None if error.position is None else error.position + start
+        raise
+
+
+def _recompressed(rows: pa.RecordBatch, options: Options) -> bytes:
+    """Record batches with another codec and no other change."""
+    import pyarrow as pa
+
+    position = int64s(rows.column("position"), "position")
+    _check_rising(int64s(rows.column("offset"), "offset"), position[1:] == position[:-1], options)
+    at = rows.schema.get_field_index("attributes")
+    field = rows.schema.field(at)
+    attributes = int64s(rows.column(at), "attributes") & ~7 | (options.codec or NONE)
+    rows = rows.set_column(at, field, pa.array(attributes.astype(np.int16), field.type))
+    return encode(rows, preserve_batches=True, level=options.level)
+
+
+def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) -> bytes:
+    """Records of another magic or codec, as entries of the target magic."""
+    facts = {name: int64s(table.column(name), name) for name in ("attributes", "magic", "offset")}
+    plain = facts["attributes"] & 7 == NONE
+    if options.magic < 2 and options.first_offset > 0:
+        late = ~plain | (facts["offset"] >= options.first_offset)
+        if not late.all():
+            table = table.filter(late)
+            return _rewritten(table, codec, options._replace(first_offset=0), start) if len(table) else b""
+    if options.reads_headers and not options.shipped:
+        heads = table.column("headers")
+        if heads.null_count < len(heads):
+            why = f"magic {options.magic} has no record headers, drop_headers leaves them out"
+            raise UnsupportedForMessageFormatError(why, **_place(table, int(np.argmin(heads.is_null())), start))
+    sets = options.magic == 2 or codec != NONE  # else each record becomes one message
+    _check_relative(facts["offset"], codec, options, table, start)
+    times = int64s(table.column("timestamp"), "timestamp")
+    append = int64s(table.column("timestampType"), "timestampType") == TimestampType.LogAppendTime
+    alone = ~plain | (facts["magic"] == 2)  # a batch or a wrapper stays one
+    _check_times(times, options, table, start)
+    rows = Rows({name: table.column(name) for name in NEEDED[: 4 + sets]}, 0, sets, True)
+    if sets and not options.shipped:
+        _check_times(rows.times, options, table, start)
+
+    position = int64s(table.column("position"), "position")
+    falls = facts["offset"][1:] <= facts["offset"][:-1]
+    begins = np.ones(len(times), np.bool_)
+    begins[1:] = (alone[1:] != alone[:-1]) | (append[1:] != append[:-1]) | (position[1:] != position[:-1]) & alone[1:]
+    if sets:
+        split = (facts["magic"][1:] != facts["magic"][:-1]) | append[1:] & (times[1:] != times[:-1]) | falls
+        begins[1:] |= split & ~alone[1:]
+    _check_rising(facts["offset"], ~begins[1:] & alone[1:], options)
+    compress = compressor(codec, options.magic, options.level) if codec != NONE else None
+    for first, last in pairwise([*np.flatnonzero(begins).tolist(), len(times)]):
+        append_time = int(times[first]) if append[first] and (alone[first] or sets) else None
+        attributes = codec | (LOG_APPEND_TIME if append[first] and options.magic else 0)
+        most = NO_LIMIT if alone[first] else options.batch_bytes
+        _write_group(rows.encoder, first, last, most, attributes, append_time, options.magic, compress)
+    return rows.encoder.result()
+
+
+def _write_group(
+    encoder: Encoder,
+    first: int,
+    last: int,
+    most_bytes: int,
+    attributes: int,
+    append_time: int | None,
+    magic: int,
+    compress: Compress | None,
+) -> None:
+    """Write rows as batches or wrappers of up to ``most_bytes``, or as single messages."""
+    if magic == 2:
+        head = (attributes, None, None, None, append_time, -1, -1, -1, -1)
+        while first < last:
+            first = encoder.batch(first, last, most_bytes, head, compress)
+    elif compress is None:
+        encoder.messages(first, last, magic, attributes, append_time)
+    else:
+        while first < last:
+            first = encoder.wrapper(first, last, most_bytes, magic, attributes, append_time, compress)
+
+
+def _place(table: pa.RecordBatch, row: int, start: int) -> dict[str, Any]:
+    """Position and offset of a record, for an error."""
+    return {"position": start + table.column("position")[row].as_py(), "offset": table.column("offset")[row].as_py()}
+
+
+def _check_times(times: Ints, options: Options, table: pa.RecordBatch, start: int) -> None:
+    negative = np.flatnonzero((times < 0) & (times != NO_TIMESTAMP))
+    if negative.size and not options.negative:
+        why = f"timestamp {int(times[negative[0]])} lies before 1970; expected 0 or more, -1 for none, or "
+        raise KtsError(f"{why}allow_negative_timestamps", **_place(table, int(negative[0]), start))
+
+
+def _check_relative(offsets: Ints, codec: int, options: Options, table: pa.RecordBatch, start: int) -> None:
+    """Offsets in a wrapper of magic 1 are relative to its first offset; a negative one cannot be read back."""
+    negative = np.flatnonzero(offsets < 0)
+    if options.magic == 1 and codec != NONE and negative.size and not options.shipped:
+        why = f"offset {int(offsets[negative[0]])} is negative, and a wrapper of magic 1 holds none; expected 0 or more"
+        raise CorruptRecordError(why, **_place(table, int(negative[0]), start))
+
+
+def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], options: Options) -> None:
+    """Refuse an offset that is not above the one in front of it; ``before`` says which pairs count."""
+    falls = np.flatnonzero((offsets[1:] <= offsets[:-1]) & before)
+    if falls.size:
+        offset = int(offsets[falls[0] + 1])
+        why = f"offset {offset} follows {int(offsets[falls[0]])}, expected a greater one"
+        raise KtsError(why, offset=offset) if options.shipped else CorruptRecordError(why, offset=offset)
+
+
+# --- 0.10.2: one set of all -----------------------------------------------------------------------
+
+
+def as_one_set(data: memoryview, sources: Sources, options: Options) -> bytes:
+    """All entries as one wrapper with the codec of the first, or as single messages if that is uncompressed."""
+    sources.refuse(sources.magic == 2, CorruptRecordError, "magic 2 is unknown, expected 0 or 1")
+    if not sources.end and sources.error is None:
+        return bytes(data)
+    codec = int(sources.codec[0]) if options.codec is None and sources.end else options.codec or NONE
+    raw = ((sources.codec == NONE) & (sources.magic == options.magic) & (codec == NONE))[: sources.end]
+    out: list[bytes | memoryview] = []
+    offsets = []
+    for first, last in pairwise([0, *(np.flatnonzero(raw[1:] != raw[:-1]) + 1).tolist(), sources.end]):
+        start = int(sources.position[first]) if first < last else 0
+        part = data[start : int(sources.stops[last - 1]) if first < last else 0]
+        if raw[first:last].any():  # Kafka copies these without reading them
+            out.append(part)
+            offsets.append(sources.last_offset[first:last])
+        else:
+            for table in decoded(part, NEEDED, start, options, slice_bytes=len(part) + 1):
+                rows = Rows({name: table.column(name) for name in NEEDED[:5]}, 0, True, True)
+                out.append(_part_of_set(part, table, rows, codec, options, start))
+                offsets.append(rows.offsets)
+    if sources.error is not None:
+        raise sources.error
+    every = np.concatenate(offsets)
+    _check_rising(every, every[:-1] >= 0, options)
+    return b"".join(out)
+
+
+def _part_of_set(
+    part: memoryview, table: pa.RecordBatch, rows: Rows, codec: int, options: Options, start: int
+) -> bytes | memoryview:
+    times, magic, attributes = (int64s(table.column(name), name) for name in ("timestamp", "magic", "attributes"))
+    _check_times(np.where(magic != options.magic, times, NO_TIMESTAMP), options, table, start)
+    _check_relative(rows.offsets, codec, options, table, start)
+    if codec != NONE:
+        # messages keep their own timestamps; the new wrapper has the greatest timestamp of the old ones
+        greatest = max(NO_TIMESTAMP, int(np.where(magic > 0, times, NO_TIMESTAMP).max())) if options.magic else None
+        compress = compressor(codec, options.magic, options.level)
+        _write_group(rows.encoder, 0, len(times), NO_LIMIT, codec, greatest, options.magic, compress)
+        made = rows.encoder.result()
+        one = not table.column("position")[-1].as_py() and bool((magic == options.magic).all())
+        return part if one and same_message_header(made, part) else made
+    appended = np.where(attributes & 7 == NONE, attributes & LOG_APPEND_TIME, 0) * options.magic
+    for first, last in pairwise([0, *(np.flatnonzero(appended[1:] != appended[:-1]) + 1).tolist(), len(times)]):
+        rows.encoder.messages(first, last, options.magic, int(appended[first]), None)
+    return rows.encoder.result()

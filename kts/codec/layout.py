@@ -24,8 +24,24 @@ from __future__ import annotations
 
 from .._codec import ENTRY_FIELDS, Entries, Entry, read_header
 
-__all__ = ["ENTRY_FIELDS", "HEADER_BYTES", "OVERHEAD_BYTES", "SMALLEST_ENTRY_BYTES", "Entries", "Entry", "read_header"]
+__all__ = [
+    "ENTRY_FIELDS",
+    "HEADER_BYTES",
+    "OVERHEAD_BYTES",
+    "SMALLEST_ENTRY_BYTES",
+    "Entries",
+    "Entry",
+    "read_header",
+    "same_message_header",
+]
 
 OVERHEAD_BYTES = 12  # offset and size, which the size field does not count
 SMALLEST_ENTRY_BYTES = 26  # a message of magic 0 without key and value
 HEADER_BYTES = 61  # of a record batch, the longest header: as many bytes are enough for ``read_header``
+_CRC, _MAGIC, _VALUE = 12, 16, {0: 22, 1: 30}  # where a message's CRC, magic and value begin, if its key is null
+
+
+def same_message_header(one: bytes | memoryview, other: bytes | memoryview) -> bool:
+    """Whether two messages have the same offset, magic, attributes, timestamp and key length."""
+    end = _VALUE.get(one[_MAGIC], len(one))
+    return one[: _CRC - 4] == other[: _CRC - 4] and one[_MAGIC:end] == other[_MAGIC:end]

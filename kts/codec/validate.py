@@ -1,49 +1,58 @@
-"""What a leader and a follower do with a set of records before it is written: checked, given offsets, stamped."""
+"""What a leader and a follower do with a set of records before they write it: check it, give it offsets, stamp it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice
-from kts.codec.negative import greatest_time
+from kts.codec.columns import ALL_COLUMNS, decode, record_schema
+from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows
+from kts.codec.layout import Entries
 from kts.codec.refusals import refused
-from kts.codec.rewriting import Topic, rebuild
-from kts.compression import CODEC_NAMES, NONE
+from kts.compression import CODEC_NAMES, NONE, compressor
 from kts.config import GENERATIONS, LogConfig
 from kts.errors import InvalidOffsetError, KtsError, RecordTooLargeError
+from kts.model import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
 
 ORIGINS = ("client", "coordinator", "replication")
 PRODUCER = -1  # the target codec is the producer's
-KEPT_RULES = 256
+RECORD_COLUMNS = ("timestamp", "key", "value", "headers")
+RECORD_COLUMN_IDS = bytes(ALL_COLUMNS.index(name) for name in RECORD_COLUMNS)
 
 
 class Validated(NamedTuple):
-    """A set ready to be written.
+    """A set that is ready to be written.
 
     Attributes
     ----------
     records : bytes or memoryview
         Whole entries.
     first_offset, last_offset : int
-        Of the set, -1 where it has no entry. A follower's first offset is the last one of the first entry where that is
-        all its header tells (magic 0 and 1).
+        Of the set; -1 if it has no entry. For a follower, ``first_offset`` is the last offset of the first entry if its
+        header states no other (magic 0 and 1).
     max_timestamp_ms, offset_of_max_timestamp : int
-        What goes to the time index: the greatest timestamp and the shallow offset that the release names for it; -1.
+        For the time index: the greatest timestamp, and the shallow offset that the release gives it; -1 for none.
     log_append_time_ms : int
-        The clock, under LogAppendTime; else -1.
+        The clock under LogAppendTime, else -1.
     entries : int
-        Batches and outermost messages in ``records``; 0: nothing is to be written.
-    duplicate : bool
-        Nothing is written because the log has it already: offsets are the first one's, and ``log_append_time_ms`` is
-        its greatest timestamp under either type, as in Kafka. Only ``Log.append`` finds that out.
+        Batches and outermost messages in ``records``; 0 means that nothing is to be written.
     valid_bytes : int
-        Of the whole entries that came in.
+        Size of the whole entries of the input.
     size_maybe_changed : bool
-        The set was written anew.
+        The set was rewritten.
     source_codec, target_codec : int
     next_offset : int
-        The log end offset afterwards.
+        The log end offset after the append.
+    duplicate : bool
+        Nothing is written because the log already has these batches: the offsets are theirs, and
+        ``log_append_time_ms`` is their greatest timestamp of either type, as in Kafka. Only ``Log.append`` sets this.
     """
 
     records: bytes | memoryview
@@ -61,73 +70,8 @@ class Validated(NamedTuple):
 
     @property
     def duplicate(self) -> bool:
-        """True if the log has these batches already."""
+        """True if the log already has these batches."""
         return self.entries == 0 and self.first_offset >= 0
-
-
-class Rules:
-    """The rules of a topic, ready for the compiled walk."""
-
-    def __init__(self, config: LogConfig, generation: str, shipped: bool, origin: str) -> None:
-        choice("generation", generation, GENERATIONS)
-        choice("origin", origin, ORIGINS)
-        self.config = config
-        self.old = generation == "0.10.2"
-        self.shipped = shipped
-        if self.old and config.magic > 1:
-            raise ValueError(f"config: message format {config.magic} is unknown to 0.10.2, expected 0 or 1")
-        limits = (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
-        self.limits = (config.message_timestamp_difference_max_ms,) * 2 if self.old else limits
-        append_time = config.message_timestamp_type == "LogAppendTime"
-        negative = config.allow_negative_timestamps
-        self.topic = Topic(self.old, shipped, config.magic, append_time, negative)
-        self.largest = config.max_message_bytes
-        self.appender = _codec.Appender(
-            old=self.old,
-            shipped=shipped,
-            magic=config.magic,
-            append_time=append_time,
-            compacted=config.compacted,
-            client=origin == "client",
-            replica=origin == "replication",
-            exempt=not self.old or not shipped,
-            negative=negative,
-            target=target_codec(config.compression_type),
-            before=self.limits[0],
-            after=self.limits[1],
-            largest=self.largest,
-            max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-        )
-
-    def error(self, appended: _codec.AppendSet, now_ms: int) -> KtsError | None:
-        """Why the set was refused, if it was."""
-        found = appended.refusal()
-        if found is None:
-            return None
-        before, after = self.limits
-        return refused(found, old=self.old, shipped=self.shipped, now_ms=now_ms, before_ms=before, after_ms=after)
-
-
-def target_codec(compression_type: str) -> int:
-    """The number of the codec a topic asks for; ``PRODUCER`` leaves it to the producer."""
-    if compression_type == "producer":
-        return PRODUCER
-    return NONE if compression_type == "uncompressed" else CODEC_NAMES.index(compression_type)
-
-
-_rules: dict[tuple[int, str | None, bool, str], Rules] = {}
-
-
-def rules_of(config: LogConfig, generation: str | None, shipped: bool, origin: str) -> Rules:
-    """The rules of a configuration, made once; they keep it alive, so that its id stays its own."""
-    key = (id(config), generation, shipped, origin)
-    rules = _rules.get(key)
-    if rules is None:
-        rules = Rules(config, generation or config.generation, bool(shipped), origin)
-        if len(_rules) >= KEPT_RULES:
-            _rules.clear()
-        _rules[key] = rules
-    return rules
 
 
 def validate(
@@ -141,100 +85,69 @@ def validate(
     leader_epoch: int = 0,
     origin: str = "client",
 ) -> Validated:
-    """Check a set as the leader of a partition does, give it offsets and times, and convert it where need be.
+    """Check a set as a partition's leader does, give it offsets and timestamps, and convert it if needed.
 
-    What is uncompressed and has the topic's format is copied once and changed in the copy; what is compressed as the
-    topic wants it is decompressed to be looked at, and its payload stays as it is; all else is written anew.
+    An uncompressed set in the topic's format is copied once and changed in place. A compressed set that has the topic's
+    codec is decompressed to be checked, and its payload is kept. Every other set is rewritten.
 
     Parameters
     ----------
     buf : buffer
-        Entries as a producer sends them; what lies behind the last whole one is left out.
+        Entries as a producer sends them; a cut tail is left out.
     offset : int
-        Log end offset: the first record gets it.
+        Log end offset: the offset of the first record.
     now_ms : int
-        The broker's clock, one for the whole set.
+        The broker's clock.
     config : LogConfig
         Of the topic.
     generation : str, optional
         "0.10.2" or "3.9"; None is ``config.generation``.
     shipped : bool
-        Exactly what that release does, see Notes.
+        Exactly as that release, see Notes.
     leader_epoch : int
         Stamped on record batches.
     origin : str
-        "client", or "coordinator" and "replication", which may write control batches.
+        "client"; or "coordinator" and "replication", which may write control batches.
 
     Returns
     -------
     Validated
-        ``entries`` is 0 where there is no whole entry.
+        ``entries`` is 0 if there is no whole entry.
 
     Raises
     ------
     CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
     UnsupportedForMessageFormatError, UnsupportedCompressionTypeError
-        Nothing of the set is accepted then. ``record_errors`` lists (index, reason) of the records that policy refuses.
-        KtsError itself is UNKNOWN_SERVER_ERROR(-1): a timestamp before 1970 that would have to be written anew, headers
-        in a format without them, an unknown codec.
+        Nothing of the set is accepted. ``record_errors`` lists (index, reason) of the records that policy refuses.
+    KtsError
+        UNKNOWN_SERVER_ERROR (-1): a timestamp before 1970 in a set that has to be rewritten, headers in a format
+        without them, an unknown codec.
 
     Notes
     -----
-    Without ``shipped``: 0.10.2 exempts -1 from the limit, refuses magics it does not know (2), stamps the clock on all
-    messages that it writes uncompressed under LogAppendTime, and writes several wrappers as one. Damaged compressed
-    data, wrappers without a message and messages that kts.decode could not read are refused with 2. 3.9 refuses the
-    type LogAppendTime from producers on every topic, keeps inner messages' own times under LogAppendTime as 0.10.2
-    does, and refuses batches in place whose record lengths or offset deltas are wrong (87) and zstd below magic 2 (76).
+    Differences from the releases without ``shipped``. By the rules of 0.10.2: -1 is exempt from the timestamp limit; an
+    unknown magic is refused (2); under LogAppendTime every uncompressed message is stamped; several wrappers become
+    one. Damaged compressed data, wrappers without a message and messages that kts.decode cannot read are refused (2).
+    By the rules of 3.9: timestamp type LogAppendTime is refused from producers on every topic; inner messages keep
+    their own timestamps under LogAppendTime, as in 0.10.2; wrong record lengths and offset deltas are refused in place
+    (87), and zstd below magic 2 too (76).
 
     Source: LogValidator, Log.analyzeAndValidateRecords of 0.10.2.2 and 3.9.2; KIP-31, KIP-32, KIP-467, KIP-937.
     """
-    rules = _rules.get((id(config), generation, shipped, origin)) or rules_of(config, generation, shipped, origin)
+    rules = config.prepared.get((generation, shipped, origin)) or rules_of(config, generation, shipped, origin)
     found = rules.appender.append(buf, offset, now_ms, leader_epoch)
     if isinstance(found, tuple):
         return tuple.__new__(Validated, found)
     entries, source, target, *_, whole, _ = found.facts()
     error = rules.error(found, now_ms)
-    if error is None and entries == 0:
-        return Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, source, target, offset)
     if error is not None:
         raise error
-    appended = leader(rules, found, now_ms, leader_epoch, source, target)
+    if entries == 0:
+        return Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, source, target, offset)
+    appended = validate_records(rules, found, now_ms, leader_epoch, source, target)
     if appended.size_maybe_changed:
-        check_sizes(appended.records, rules.largest)
+        _check_sizes(appended.records, rules.config.max_message_bytes)
     return appended._replace(valid_bytes=whole)
-
-
-def leader(
-    rules: Rules, found: _codec.AppendSet, now_ms: int, leader_epoch: int, source: int, target: int
-) -> Validated:
-    """The deep walk over an analysed set and, where it could not be kept, the set written anew."""
-    in_place = found.deep()
-    if in_place is False and not found.writable() or in_place is None:
-        error = rules.error(found, now_ms)
-        if error is None:
-            raise RuntimeError("a set was refused without a reason")
-        raise error
-    start, end, top, of_top, append_time = found.result()
-    if in_place:
-        records: bytes = found.kept()
-    else:
-        rebuilt = rebuild(
-            found, rules.topic, target=target, converted=source == target == NONE, now_ms=now_ms, epoch=leader_epoch
-        )
-        records, top, of_top = rebuilt
-    entries = _codec.count_entries(records)
-    return Validated(
-        records, start, end - 1, top, of_top, append_time, entries, len(records), not in_place, source, target, end
-    )
-
-
-def check_sizes(records: bytes | memoryview, largest: int) -> None:
-    """Every entry of a set that was written anew, against ``max.message.bytes``."""
-    size, position = _codec.largest_entry(records)
-    if size > largest:
-        raise RecordTooLargeError(
-            f"the entry has {size} bytes in the topic's format, max.message.bytes is {largest}", position=position
-        )
 
 
 def validate_follower(
@@ -246,32 +159,32 @@ def validate_follower(
     shipped: bool = False,
     leader_epoch: int | None = None,
 ) -> Validated:
-    """Check a set as a follower does that fetched it: bytes, offsets and times stay as they are.
+    """Check a set that a follower fetched; bytes, offsets and timestamps do not change.
 
     Parameters
     ----------
     buf : buffer
         Entries as the leader has them.
     end_offset : int
-        Log end offset, below which no entry may begin.
+        Log end offset; no entry may begin below it.
     config, generation, shipped
-        As in :func:`validate`; only 0.10.2 holds entries against ``max.message.bytes``.
+        As in :func:`validate`; only 0.10.2 checks entries against ``max.message.bytes``.
     leader_epoch : int, optional
-        Of the leader that the set came from: the first batch of a later epoch and all behind it are left out, as 3.9.2
-        does (KAFKA-18723). None takes every epoch.
+        The leader's epoch: the first batch of a later epoch and everything behind it are left out, as in 3.9.2
+        (KAFKA-18723). None accepts every epoch.
 
     Returns
     -------
     Validated
-        The greatest timestamp is that of the entries' headers, its offset that of the entry (of a batch: its last).
+        The greatest timestamp is that of the entries' headers; its offset is the entry's (the last one of a batch).
 
     Raises
     ------
     CorruptRecordError, RecordTooLargeError
         As in :func:`validate`.
     InvalidOffsetError
-        Offsets do not rise, or begin below ``end_offset``. Its code is -1: 0.10.2 throws IllegalArgumentException, 3.9
-        OffsetsOutOfOrderException and UnexpectedAppendOffsetException, and none of them has a code of its own.
+        Offsets do not rise, or begin below ``end_offset``. The code is -1: 0.10.2 throws IllegalArgumentException, 3.9
+        throws OffsetsOutOfOrderException and UnexpectedAppendOffsetException, and none of them has a code.
 
     Notes
     -----
@@ -280,8 +193,7 @@ def validate_follower(
     rules = rules_of(config, generation, shipped, "replication")
     found = rules.appender.set(buf, end_offset, 0, INT32_MAX if leader_epoch is None else leader_epoch)
     if not found.analyse(False):
-        error = rules.error(found, 0)
-        raise error if error is not None else RuntimeError("a set was refused without a reason")
+        raise rules.certain_error(found, 0)
     entries, source, _, first, first_or_last, last, top, of_top, whole, rises = found.facts()
     if not entries:
         return Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, source, source, end_offset)
@@ -293,5 +205,233 @@ def validate_follower(
         raise InvalidOffsetError(text, offset=first)
     records = found.kept()
     if config.allow_negative_timestamps:
-        top, of_top = greatest_time(records)
+        top, of_top = greatest_timestamp(records)
     return Validated(records, first, last, top, of_top, -1, entries, whole, False, source, source, last + 1)
+
+
+# --- the rules of a topic -------------------------------------------------------------------------
+
+
+class AppendRules:
+    """The rules of a topic for one origin, prepared for the compiled core."""
+
+    def __init__(self, config: LogConfig, generation: str, shipped: bool, origin: str) -> None:
+        choice("generation", generation, GENERATIONS)
+        choice("origin", origin, ORIGINS)
+        self.config = config
+        self.old = generation == "0.10.2"
+        self.shipped = shipped
+        if self.old and config.magic > 1:
+            raise ValueError(f"config: message format {config.magic} is unknown to 0.10.2, expected 0 or 1")
+        limits = (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
+        self.limits = (config.message_timestamp_difference_max_ms,) * 2 if self.old else limits
+        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.appender = _codec.Appender(
+            old=self.old,
+            shipped=shipped,
+            magic=config.magic,
+            append_time=self.log_append_time,
+            compacted=config.compacted,
+            client=origin == "client",
+            replica=origin == "replication",
+            exempt=not self.old or not shipped,
+            negative=config.allow_negative_timestamps,
+            target=target_codec(config.compression_type),
+            before=self.limits[0],
+            after=self.limits[1],
+            largest=config.max_message_bytes,
+            max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        )
+
+    def error(self, appended: _codec.AppendSet, now_ms: int) -> KtsError | None:
+        """Why the set was refused; None if it was not."""
+        found = appended.refusal()
+        if found is None:
+            return None
+        before, after = self.limits
+        return refused(found, old=self.old, shipped=self.shipped, now_ms=now_ms, before_ms=before, after_ms=after)
+
+    def certain_error(self, appended: _codec.AppendSet, now_ms: int) -> KtsError:
+        """Why a set was refused that certainly was."""
+        error = self.error(appended, now_ms)
+        if error is None:
+            raise RuntimeError("a set was refused without a reason")
+        return error
+
+
+def rules_of(config: LogConfig, generation: str | None, shipped: bool, origin: str) -> AppendRules:
+    """The rules of a configuration, prepared once and kept with it."""
+    key = (generation, shipped, origin)
+    rules: AppendRules | None = config.prepared.get(key)
+    if rules is None:
+        rules = config.prepared[key] = AppendRules(config, generation or config.generation, bool(shipped), origin)
+    return rules
+
+
+def target_codec(compression_type: str) -> int:
+    """The number of a topic's codec; ``PRODUCER`` keeps the producer's."""
+    if compression_type == "producer":
+        return PRODUCER
+    return NONE if compression_type == "uncompressed" else CODEC_NAMES.index(compression_type)
+
+
+# --- sets that need a look at every record --------------------------------------------------------
+
+
+def validate_records(
+    rules: AppendRules, found: _codec.AppendSet, now_ms: int, leader_epoch: int, source: int, target: int
+) -> Validated:
+    """Check every record of an analysed set; rewrite the set if it cannot be kept in place."""
+    in_place = found.deep()
+    if in_place is None or (in_place is False and not found.writable()):
+        raise rules.certain_error(found, now_ms)
+    start, end, top, of_top, append_time = found.result()
+    if in_place:
+        records: bytes = found.kept()
+    else:
+        converted = source == target == NONE
+        records, top, of_top = rewrite(
+            found, rules, target=target, converted=converted, now_ms=now_ms, epoch=leader_epoch
+        )
+    entries = _codec.count_entries(records)
+    return Validated(
+        records, start, end - 1, top, of_top, append_time, entries, len(records), not in_place, source, target, end
+    )
+
+
+def _check_sizes(records: bytes | memoryview, largest: int) -> None:
+    """Check the entries of a rewritten set against ``max.message.bytes``."""
+    size, position = _codec.largest_entry(records)
+    if size > largest:
+        raise RecordTooLargeError(
+            f"the entry has {size} bytes in the topic's format, max.message.bytes is {largest}", position=position
+        )
+
+
+class Rewritten(NamedTuple):
+    """The bytes, and the timestamp and offset for the time index."""
+
+    records: bytes
+    max_timestamp_ms: int
+    offset_of_max_timestamp: int
+
+
+def rewrite(
+    appended: _codec.AppendSet, rules: AppendRules, *, target: int, converted: bool, now_ms: int, epoch: int
+) -> Rewritten:
+    """Write all records of a checked set again, in the topic's format and codec.
+
+    Parameters
+    ----------
+    appended : AppendSet
+        Checked by ``deep``, and found writable.
+    target : int
+        Codec to write.
+    converted : bool
+        Neither side is compressed.
+    now_ms, epoch : int
+        The clock, for LogAppendTime; the leader epoch of a batch.
+    """
+    start, end, top, *_ = appended.result()
+    magic, append_time = rules.config.magic, rules.log_append_time
+    if start == end:
+        return Rewritten(b"", now_ms if append_time else -1, -1)
+    if magic == 2:
+        records, top = _one_batch(appended, rules, target, now_ms, epoch)
+        return Rewritten(records, top, end - 1 if top != -1 else -1)
+
+    stamped = append_time and (target == NONE or (rules.shipped and not rules.old))
+    base = start if magic == 1 and target != NONE else 0
+    if rules.old:
+        fixed = append_time and target == NONE and not rules.shipped
+        stamp = append_time and converted
+        records, top, of_top = appended.messages(magic, base, True, fixed, stamp or fixed, not converted)
+    else:
+        records, top, of_top = appended.messages(magic, base, False, False, stamped, False)
+    if target != NONE:
+        flags = target | (LOG_APPEND_TIME if append_time and magic else 0)
+        time = now_ms if append_time else top
+        packed = compressor(target, magic, None)(records)
+        records, of_top = _codec.message(magic, flags, end - 1, time, packed), end - 1
+    if append_time:
+        return Rewritten(records, now_ms, end - 1 if rules.old or target != NONE else start)
+    if top == -1:
+        return Rewritten(records, top, end - 1 if rules.old else -1)
+    return Rewritten(records, top, of_top)
+
+
+def _one_batch(
+    appended: _codec.AppendSet, rules: AppendRules, target: int, now_ms: int, epoch: int
+) -> tuple[bytes, int]:
+    """All records as one batch, and its greatest timestamp."""
+    magic, attributes, *producer = appended.producer()
+    start, end, top, *_ = appended.result()
+    compress = compressor(target, 2, None) if target else None
+    append_time = now_ms if rules.log_append_time else None
+    flags = target | (LOG_APPEND_TIME if rules.log_append_time else 0)
+    if magic != 2:
+        return appended.converted(flags, append_time, compress)
+    flags |= attributes & TRANSACTIONAL
+    if not attributes & LOG_APPEND_TIME:
+        time = top if append_time is None else append_time
+        records = appended.recompressed(flags, time, compress)
+        if records is not None:
+            return records, time
+    columns = _record_columns(appended.batch())
+    if append_time is None:
+        top = _greatest(columns["timestamp"], rules.config.allow_negative_timestamps)
+    rows = Rows({**columns, "offset": _integers(np.arange(start, end, dtype=np.int64))}, 0, False, False)
+    time = top if append_time is None else append_time
+    head = (flags, start, None, None, time, epoch, *producer)
+    rows.encoder.batch(0, rows.count, INT32_MAX, head, compress)
+    return rows.encoder.result(), time
+
+
+def _record_columns(source: bytes) -> dict[str, pa.Array]:
+    """Columns of records that were checked before; CRCs are not checked again."""
+    import pyarrow as pa
+
+    decoder = _codec.Decoder(source, RECORD_COLUMN_IDS, False, False, DEFAULT_MAX_DECOMPRESSED_BYTES)
+    batch = pa.RecordBatch._import_from_c(decoder.next(0), record_schema(RECORD_COLUMNS, False))
+    return dict(zip(RECORD_COLUMNS, batch.columns, strict=True))
+
+
+def _integers(values: npt.NDArray[np.int64]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(values)
+
+
+def _greatest(column: pa.Array, negative: bool) -> int:
+    """The greatest timestamp of a column, -1 if there is none; ``negative``: times before 1970 count."""
+    times = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
+    top = max(times.tolist(), default=-1)  # not times.max(): NumPy loses the error if memory is short
+    if not negative:
+        return max(top, -1)
+    timed = times[times != -1] if top == -1 else times
+    return int(timed.max()) if timed.size else -1
+
+
+# --- times before 1970 (KIP-228) ------------------------------------------------------------------
+
+
+def greatest_timestamp(records: bytes | memoryview) -> tuple[int, int]:
+    """The greatest timestamp of a set and the shallow offset of the first entry that has it; (-1, -1) for none.
+
+    Notes
+    -----
+    A producer's header has -1 if all records are from before 1970, so the records of such entries are read.
+    """
+    entries = Entries(records)
+    times = entries.column("max_timestamp")
+    starts, sizes = entries.column("position"), entries.column("size")
+    for row in np.flatnonzero(times == NO_TIMESTAMP).tolist():
+        entry = records[starts[row] : starts[row] + sizes[row]]
+        inside = np.asarray(decode(entry, ["timestamp"], verify_crc=False)["timestamp"].cast("int64"))
+        inside = inside[inside != NO_TIMESTAMP]
+        times[row] = inside.max() if len(inside) else NO_TIMESTAMP
+    timed = np.flatnonzero(times != NO_TIMESTAMP)
+    if not len(timed):
+        return NO_TIMESTAMP, NO_TIMESTAMP
+    first = timed[times[timed].argmax()]
+    return int(times[first]), int(entries.column("last_offset")[first])
