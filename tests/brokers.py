@@ -20,10 +20,10 @@ from typing import Any, Self
 
 import pytest
 from jvm import JAVA, TARGET, java_tool, maven_class_path, one_at_a_time
+from support import PATIENCE_S
 
 FOLDER = JAVA / "brokers"
 CLIENT = "3.9.2"  # whose clients talk to every broker from 0.10.1 on
-PATIENCE_S = 90.0  # for what takes 2 s on a machine that does nothing else
 FLAGS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j1.compatibility=true"]
 READY = re.compile(r"kafka\.server\.KafkaServer: .* started$|Kafka Server started|binding to port", re.MULTILINE)
 LOGGING = """\

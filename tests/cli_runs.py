@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from support import PATIENCE_S
 
 from kts.cli import main
 
@@ -34,7 +35,7 @@ def lines(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
 def process(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """One command as a process of its own."""
     command = [*KTS, *(str(argument) for argument in arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=PATIENCE_S)
 
 
 def on_a_terminal(*arguments: object, term: str = "xterm") -> tuple[str, int]:
@@ -53,6 +54,6 @@ def on_a_terminal(*arguments: object, term: str = "xterm") -> tuple[str, int]:
             if not part:
                 break
             shown += part
-        code = running.wait(60)
+        code = running.wait(PATIENCE_S)
     os.close(master)
     return shown.decode("utf-8", "replace"), code

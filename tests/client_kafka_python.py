@@ -7,7 +7,8 @@ from typing import Any
 
 from client_records import Record, Row, Sent
 from client_records_python import CODECS, record_rows
-from clients import PATIENCE_S, Client, Consumer, Members, ThreadedMembers
+from clients import Client, Consumer, Members, ThreadedMembers
+from support import PATIENCE_S
 
 
 class KafkaPython(Client):

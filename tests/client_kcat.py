@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from client_librdkafka import CODECS, CONSUMER, MEMBER, PRODUCER, Confluent
 from client_records import APPEND, CREATE, NONE, Record, Row, Sent
-from clients import PATIENCE_S, Client, Members, wait_until
+from clients import Client, Members, wait_until
+from support import PATIENCE_S
 
 
 class Kcat(Client):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from client_records import APPEND, CREATE, NONE, Record, Row, Sent
-from clients import PATIENCE_S, Client, Consumer, Members, ThreadedMembers
+from clients import Client, Consumer, Members, ThreadedMembers
+from support import PATIENCE_S
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TYPES = {0: NONE, 1: CREATE, 2: APPEND}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers import STEADY, Broker
-from clients import PATIENCE_S
+from support import PATIENCE_S
 
 FOREVER = {"retention.ms": "-1"}
 

@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 
 from client_records import Record, Row, Sent
-
-PATIENCE_S = 180.0  # for what takes a second on a machine that does nothing else
+from support import PATIENCE_S
 
 
 class Members(AbstractContextManager["Members"], ABC):

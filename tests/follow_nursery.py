@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support import PATIENCE_S
+
 
 class Nursery:
     """Starts commands, a few ms each."""
@@ -62,7 +64,7 @@ def nursery(folder: Path) -> Iterator[Nursery]:
     finally:
         process.stdin.close()
         try:
-            process.wait(60)
+            process.wait(PATIENCE_S)
         finally:
             process.kill()
             process.stdout.close()

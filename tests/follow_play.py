@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from brokers import Broker, Client
 from cli_runs import lines
+from support import PATIENCE_S
 
 import kts
 from kts.broker.codes import ApiKey
@@ -23,7 +24,6 @@ T = 1_700_000_000_000
 PLAIN = {"enable.idempotence": "false"}
 SMALL = {"segment.bytes": 8000, "index.interval.bytes": 200}
 QUICK = {"log.cleaner.backoff.ms": 100}  # instead of 15 s
-PATIENCE_S = 180.0
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import aiokafka
 import confluent_kafka
 import kafka
+from support import PATIENCE_S
 
-PATIENCE_S = 180.0
 SESSION_MS, HEARTBEAT_MS = 30_000, 150  # nobody is to be struck because a machine is busy
 Record = tuple[int, int, bytes]  # partition, offset, value
 

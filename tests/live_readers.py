@@ -24,6 +24,7 @@ from typing import Any
 import live_writer
 import pyarrow as pa
 from live_writer import NOW_MS, content
+from support import PATIENCE_S
 
 import kts
 
@@ -272,7 +273,7 @@ def run_threads(path: Path, seed: int, operations: int, readers: int) -> tuple[i
             done += 20
         shared.numbers["stop"].value = 1
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
         if any(thread.is_alive() for thread in threads):
             said.append("a reader does not end")
     return sum(rounds), said

@@ -7,12 +7,11 @@ import struct
 from typing import Any, Self
 
 import pyarrow as pa
+from support import PATIENCE_S
 
 import kts
 from kts.broker import wire
 from kts.broker.codes import ApiKey
-
-PATIENCE_S = 60.0  # for what takes milliseconds on a machine that does nothing else
 
 
 class RawClient:

@@ -10,12 +10,12 @@ from typing import Any
 
 from same_answers import Facts, Window, comparable, differences, reason_for
 from same_script import Operation, Script, resolved
+from support import PATIENCE_S
 from wire_peer import Peer
 
 from kts.broker import wire
 from kts.broker.codes import ApiKey
 
-SETTLE_S = 90.0
 NO_ANSWER = "no answer came"
 SETTLED = "twisted"  # a topic whose settings the script leaves alone
 CHANGES = {ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS}
@@ -59,7 +59,7 @@ class Side:
 
     def wait_for_coordinator(self) -> None:
         """Until the broker answers for groups and gives producer ids."""
-        until = time.monotonic() + SETTLE_S
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             found = self.peer.ask(ApiKey.FIND_COORDINATOR, 0, {"key": "one"})
             answer = self.peer.ask(ApiKey.OFFSET_FETCH, 5, {"group_id": "one", "topics": None})
@@ -72,7 +72,7 @@ class Side:
 
     def learn_topics(self, names: list[str]) -> None:
         """The ids of the topics, once all of them have leaders."""
-        until = time.monotonic() + SETTLE_S
+        until = time.monotonic() + PATIENCE_S
         while True:
             answer = self.peer.ask(ApiKey.METADATA, 12, {"topics": [{"name": name} for name in names]})
             assert isinstance(answer, dict)
@@ -92,7 +92,7 @@ class Side:
         A broker takes its controller's changes one after the other: once it tells the second of two more changes, it
         has done with all that came before the first.
         """
-        until = time.monotonic() + SETTLE_S
+        until = time.monotonic() + PATIENCE_S
         resource = {"resource_type": 2, "resource_name": SETTLED}
         for _ in range(2):
             self.settled += 1

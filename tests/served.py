@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from raw_client import PATIENCE_S
+from support import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 

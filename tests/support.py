@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+PATIENCE_S = 300.0  # for what takes seconds, or less, on a machine that does nothing else
+
 
 def is_full() -> bool:
     """Whether random tests have their full length: KTS_LENGTH=full."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from jvm import TARGET
-from support import golden, goldens
+from support import PATIENCE_S, golden, goldens
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -106,7 +106,7 @@ def test_ctrl_c_reaches_the_tests_of_a_run_in_the_background(workers: list[str],
         env=os.environ | {"PYTHONPATH": str(TESTS), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout

@@ -17,6 +17,7 @@ from client_records import APPEND, CREATE, NONE, Record, Row
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.producer.future import RecordMetadata
 from migration_parts import Client, MigrationError, fetch
+from support import PATIENCE_S
 
 import kts
 from kts.broker.codes import ApiKey, ErrorCode
@@ -33,7 +34,6 @@ ROLLED_BACK = 2
 TOPICS = {"clicks": "CreateTime", "orders": "LogAppendTime"}
 COLUMNS = ["offset", "timestamp", "timestampType", "key", "value", "magic", "codec"]
 T = 1_460_000_000_000
-PATIENCE_S = 180
 
 
 ROW = re.compile(r"    (0\.\S+) (client|follower) +(Produce|Fetch) (\d): (v\d) -> (v\d) +(nothing|\d+) converted")

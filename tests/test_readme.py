@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from jvm import JAVA, TARGET, java_tool, maven_class_path, require_spark
+from support import PATIENCE_S
 
 from kts.testing import KtsBroker
 
@@ -53,7 +54,7 @@ def test_a_java_program_talks_to_a_broker_for_tests(code: str, tmp_path: Path) -
     (tmp_path / "Orders.java").write_text(code, encoding="utf-8")
     with KtsBroker() as broker:
         command = [java_tool("java"), "-cp", jars, "Orders.java", broker.bootstrap_servers]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         assert done.stdout.split() == ["1800000000000", "1800000000000", "CreateTime", "paid"]
         assert [record.value for record in broker.consume("orders")] == [b"paid"]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from support import PATIENCE_S
 
 import kts
 from kts.testing import ConsumerRecord, Expired, KtsBroker, RecordMetadata
 
 T = 1_500_000_000_000
 DAY_MS = 86_400_000
-PATIENCE_S = 180
 CREATE, APPEND, NONE = kts.TimestampType.CreateTime, kts.TimestampType.LogAppendTime, kts.TimestampType.NoTimestampType
 
 

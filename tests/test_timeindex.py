@@ -205,10 +205,10 @@ def test_wrong_arguments_are_refused_by_name() -> None:
 
 def test_a_lookup_does_not_slow_down_with_the_length_of_the_zero_tail() -> None:
     raw = time_bytes([(10, 1), (20, 2)]) + bytes(10 * 2**20 - 24)
-    start = time.perf_counter()
+    start = time.process_time()
     index = TimeIndex(raw, 0)
     assert index.lookup(15) == (10, 1)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_a_slot_is_the_number_of_the_entry_that_a_lookup_finds(rng: random.Random) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from typing import Any, Self, cast
 
+from support import PATIENCE_S
 from wire_bodies import plain
 
 from kts.broker import wire
 
-PATIENCE_S = 60.0
 CLOSED = "the connection was closed"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from support import PATIENCE_S
 
 from kts.broker.threads import InFlight, in_thread
 
@@ -28,7 +29,7 @@ def test_a_cancelled_caller_waits_for_the_end(fails: bool) -> None:
 
     def work() -> None:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE_S)
         ended.set()
         if fails:
             raise ValueError("too late to tell")

@@ -16,8 +16,8 @@ import pytest
 from client_librdkafka import Confluent
 from client_places import Place, place
 from client_records import APPEND, NOON_MS, make
-from clients import PATIENCE_S
 from jvm import JAVA, TARGET, maven_class_path, require_spark
+from support import PATIENCE_S
 
 SPARK = "4.0.0"  # the newest release whose Kafka source is published is often older than the newest pyspark
 PARTITIONS, RECORDS = 3, 2000
@@ -99,7 +99,7 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
         env=environ,
         capture_output=True,
         text=True,
-        timeout=10 * PATIENCE_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     if done.returncode:

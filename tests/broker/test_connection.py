@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from raw_client import PATIENCE_S, RawClient
+from raw_client import RawClient
+from support import PATIENCE_S
 
 from kts.broker.request import ConnectionClose, Peer
 from kts.errors import InvalidRequestError

@@ -17,7 +17,7 @@ from cli_runs import lines, run
 from follow_nursery import Nursery, nursery
 from follow_play import files, log_bytes, wait_until
 from follow_serving import SMALL, KtsLeader
-from support import scaled
+from support import PATIENCE_S, scaled
 
 import kts
 from kts.broker.topics import topic_file
@@ -136,7 +136,7 @@ def test_new_partitions_and_settings_are_taken_over(leader: KtsLeader, tmp_path:
                 wait_until(lambda: size(folder / one) == size(leader.folder / one), "the copy has all")  # noqa: B023
         finally:
             running.send_signal(signal.SIGTERM)
-            said = running.communicate(timeout=60)[1].splitlines()
+            said = running.communicate(timeout=PATIENCE_S)[1].splitlines()
         assert running.returncode == 143
     assert set(said) == {
         "t-1: the topic has a new partition",

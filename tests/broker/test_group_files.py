@@ -15,6 +15,7 @@ from brokers import Broker as RealBroker
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from group_members import LIBRARIES, joined, wait_until
+from support import PATIENCE_S
 
 import kts
 from kts.broker.broker import Broker
@@ -22,7 +23,6 @@ from kts.broker.groups import journal
 from kts.broker.groups.group import State
 from kts.server.server import ServerThread
 
-PATIENCE_S = 180
 PARTITIONS = 50  # of the offsets topic, as Kafka has it
 Offsets = dict[int, tuple[int, str]]
 

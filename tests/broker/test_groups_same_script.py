@@ -12,13 +12,13 @@ from brokers import Broker as RealBroker
 from confluent_kafka.admin import AdminClient, NewTopic
 from group_members import wait_until
 from group_play import subscription
+from support import PATIENCE_S
 
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.server.server import ServerThread
 
-PATIENCE_S = 60
 Body = dict[str, Any]
 MEMBER_ID = re.compile(r"(\w+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BEFORE = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)

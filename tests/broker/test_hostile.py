@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from healthy_client import HealthyClient, Trips
 from malformed_requests import malformed_requests
-from raw_client import PATIENCE_S, RawClient, batch, fetch_body
+from raw_client import RawClient, batch, fetch_body
 from served import Serve, serve
+from support import PATIENCE_S
 
 from kts.broker import wire
 from kts.broker.broker import Broker

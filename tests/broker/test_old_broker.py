@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from brokers import STEADY
 from brokers import Broker as RealBroker
-from support import RECORD_COLUMNS, rows
+from support import PATIENCE_S, RECORD_COLUMNS, rows
 from wire_peer import Peer
 
 import kts
@@ -21,7 +21,6 @@ from kts.server.server import ServerThread
 OPERATIONS = 600
 PAST = 1_000_000_000_000  # times of records; what is later was given by a broker
 CODECS = ("none", "gzip", "snappy", "lz4")
-PATIENCE_S = 60
 
 
 class Topic(NamedTuple):

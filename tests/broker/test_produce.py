@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from asking import Asking, answer
+from support import PATIENCE_S
 
 import kts
 from kts.broker.broker import Broker
@@ -277,7 +278,7 @@ def test_an_append_that_waits_in_a_thread_holds_up_nobody_else(asking: Asking) -
         def hold() -> None:
             with log._lock:
                 locked.set()
-                unlock.wait(60)
+                unlock.wait(PATIENCE_S)
 
         holder = threading.Thread(target=hold)
         holder.start()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import reassignment
 from reassignment import KEPT, LAST, MOVED, Day
+from support import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_by_file_times_the_new_replica_keeps_all_until_its_copy_is_old(days: lis
 
 def test_the_example_prints_both() -> None:
     done = subprocess.run(
-        [sys.executable, reassignment.__file__], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, reassignment.__file__], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     rows = done.stdout.splitlines()[-9:]
     assert rows[0].split()[0] == str(MOVED) and rows[-1].split()[0] == str(LAST)

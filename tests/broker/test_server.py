@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from raw_client import PATIENCE_S, RawClient, batch, fetch_body
+from raw_client import RawClient, batch, fetch_body
+from support import PATIENCE_S
 
 import kts
 from kts.broker.broker import Broker

@@ -17,6 +17,7 @@ from brokers import SETTINGS, STEADY
 from brokers import Broker as RealBroker
 from same_answers import Facts, comparable
 from same_answers import differences as compared
+from support import PATIENCE_S
 
 import kts
 from kts.broker.broker import Broker
@@ -234,7 +235,7 @@ def alter_broker(ask: Ask, name: str, value: str | None, operation: int) -> int:
 def settled(ask: Ask, name: str, value: str | None) -> Body:
     """A setting of node 1 once it is what it was set to: a broker hears of changes later than its controller."""
     resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": [name]}
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while True:
         [one] = ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource], "include_synonyms": True})["results"][0][
             "configs"
@@ -371,7 +372,7 @@ def sized(answer: Body) -> Body:
 
 def coordinator_of_transactions(ask: Ask) -> None:
     """Until the broker coordinates transactions; the real one makes a topic first."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     body = {"key_type": 1, "coordinator_keys": ["x"]}
     while ask(ApiKey.FIND_COORDINATOR, 4, body)["coordinators"][0]["error_code"]:
         assert time.monotonic() < until
@@ -393,7 +394,7 @@ def batch(number: int, count: int = 1, **more: Any) -> bytes:
 
 def patiently(ask: Callable[[], Body]) -> Body:
     """The answer, once the broker that has just started leads the partition."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + PATIENCE_S
     while True:
         told = ask()
         if told["error_code"] not in (3, 5, 6, 78) or time.monotonic() > until:
@@ -403,7 +404,7 @@ def patiently(ask: Callable[[], Body]) -> Body:
 
 def created(ask: Ask, topic: Body, version: int) -> None:
     """A topic of a broker that has just started, and may not be a controller's yet."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + PATIENCE_S
     while (code := create(ask, topic, version=version)[0]["error_code"]) not in (0, 36):
         assert time.monotonic() < until, code
         time.sleep(0.1)
@@ -413,7 +414,7 @@ def made(ask: Ask, *topics: Body) -> None:
     """Topics that the broker has heard of: a real one does after it has said that they are made."""
     for topic in topics:
         created(ask, topic, 7)
-    until = time.monotonic() + 90
+    until = time.monotonic() + PATIENCE_S
     asked = {"topics": [{"name": topic["name"]} for topic in topics], "allow_auto_topic_creation": False}
     while any(one["error_code"] for one in ask(ApiKey.METADATA, 9, asked)["topics"]):
         assert time.monotonic() < until

@@ -18,7 +18,7 @@ from cli_runs import KTS, lines, run
 from click.testing import CliRunner, Result
 from faultfs import Fault, FaultyOs
 from lives import in_place_of_os
-from support import Golden, golden, rows
+from support import PATIENCE_S, Golden, golden, rows
 
 import kts
 from kts.cli import main
@@ -209,7 +209,7 @@ def test_a_log_that_another_process_writes_to_is_left_alone(tmp_path: Path) -> N
         assert "stop the broker (or the other program) first, or work on a copy" in result.stderr
         assert str(tmp_path / ".lock") in result.stderr
     finally:
-        holder.communicate("\n", timeout=60)
+        holder.communicate("\n", timeout=PATIENCE_S)
     append(path, given="{}\n")
 
 
@@ -229,8 +229,8 @@ def test_dump_and_append_make_a_pipe(tmp_path: Path) -> None:
     source, target = ORDERS.partition_dir("orders-1"), tmp_path / "copy-0"
     dump = subprocess.Popen([*KTS, "dump", str(source), "--format", "jsonl"], stdout=subprocess.PIPE)
     command = [*KTS, "append", str(target), "--jsonl", "--create"]
-    made = subprocess.run(command, stdin=dump.stdout, capture_output=True, text=True, timeout=60)
-    assert dump.wait(60) == 0 and made.returncode == 0 and made.stderr == "", made.stderr
+    made = subprocess.run(command, stdin=dump.stdout, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert dump.wait(PATIENCE_S) == 0 and made.returncode == 0 and made.stderr == "", made.stderr
     assert [row[2:] for row in content(target)] == [row[2:] for row in content(source)]
 
 
@@ -242,13 +242,13 @@ def test_ctrl_c_leaves_whole_batches_and_a_clean_log(tmp_path: Path) -> None:
     child.stdin.write('{"value":"YQ=="}\n' * 1050)
     child.stdin.flush()
     log = path / f"{0:020d}.log"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not (log.exists() and kts.scan_batches(log.read_bytes()).num_rows == 10):
         assert time.monotonic() < deadline and child.poll() is None
         time.sleep(0.01)
     child.send_signal(signal.SIGINT)
     said = child.stderr.read()
-    assert child.wait(60) == 130 and "kts: interrupted" in said
+    assert child.wait(PATIENCE_S) == 130 and "kts: interrupted" in said
     assert "1,000 records up to line 1000 were appended, nothing behind it" in said
     assert [batch["count"] for batch in batches(path)] == [100] * 10
     assert (tmp_path / ".kafka_cleanshutdown").exists()

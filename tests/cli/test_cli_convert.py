@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from cli_runs import KTS, lines, run
 from decoded import rows_of
-from support import Golden, golden, goldens
+from support import PATIENCE_S, Golden, golden, goldens
 
 import kts
 
@@ -383,12 +383,12 @@ def test_an_interrupted_conversion_leaves_nothing(number: int, code: int, tmp_pa
         os.link(log, tmp_path / f"src/t-{copy}" / log.name)
     command = [*KTS, "convert", str(tmp_path / "src"), "--to-magic", "2", "--compression", "gzip", "--out"]
     with subprocess.Popen([*command, str(tmp_path / "out")], stderr=subprocess.PIPE) as running:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not list(tmp_path.glob("out.*.part/t-1")):
             assert running.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         running.send_signal(number)
-        assert running.wait(60) == code
+        assert running.wait(PATIENCE_S) == code
     assert os.listdir(tmp_path) == ["src"]
 
 
@@ -437,7 +437,7 @@ def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     partition = one_segment(tmp_path / "src/t-0", 20_000)
     limit = "ulimit -f 512; trap '' XFSZ; exec \"$@\""  # KiB, stands in for the disk's end
     command = [*KTS, "convert", str(partition), "--to-magic", "2", "--out", str(tmp_path / "out")]
-    done = subprocess.run(["bash", "-c", limit, "-", *command], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", limit, "-", *command], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 3
     assert "writing" in done.stderr and "File too large" in done.stderr
     assert os.listdir(tmp_path) == ["src"]

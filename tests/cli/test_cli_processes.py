@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from cli_pipes import Case, outcomes
 from cli_runs import KTS, on_a_terminal, process, run
-from support import golden
+from support import PATIENCE_S, golden
 
 import kts
 
@@ -110,7 +110,7 @@ def test_nobody_who_reads_stderr_changes_nothing(tmp_path: Path) -> None:
 def test_what_stdout_cannot_take_is_an_error(tmp_path: Path) -> None:
     for arguments in (["--help"], ["ls", ORDERS], ["dump", ORDERS, "--format", "parquet"], ["dump", ORDERS]):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([*KTS, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, timeout=60)
+            done = subprocess.run([*KTS, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S)
         assert done.returncode == 3, (arguments, done.stderr)
         assert done.stderr.startswith(b"kts: ") and b"No space left" in done.stderr and done.stderr.count(b"\n") == 1
 
@@ -124,13 +124,13 @@ def test_an_interrupted_dump_leaves_nothing_behind(
     output.write_text("as it was")
     command = [*KTS, "dump", str(long_log), "-o", str(output), "--values", "hex"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as running:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
             time.sleep(0.005)
         running.send_signal(number)
         assert running.stderr is not None
         said = running.stderr.read().decode()
-        assert running.wait(60) == code
+        assert running.wait(PATIENCE_S) == code
     assert [path.name for path in tmp_path.iterdir()] == [output.name]
     assert output.read_text() == "as it was"
     assert "Traceback" not in said and "Exception ignored" not in said
@@ -153,7 +153,7 @@ kts_command.main()
 @pytest.mark.parametrize("module", ["kts", "numpy", "click.core", "kts.cli.app", "kts.cli.dump", "pyarrow"])
 def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", INTERRUPTED_AT, module, "dump", str(ORDERS), "-o", str(tmp_path / "x.parquet")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 130
     assert done.stderr in ("", "kts: interrupted\n")
     assert not list(tmp_path.iterdir())
@@ -162,7 +162,7 @@ def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str, tmp_path: P
 def test_ctrl_c_that_the_caller_ignores_is_ignored(tmp_path: Path) -> None:
     program = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN){INTERRUPTED_AT}"
     command = [sys.executable, "-c", program, "pyarrow", "dump", str(ORDERS), "-o", str(tmp_path / "x.parquet")]
-    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    assert subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
 
@@ -171,7 +171,7 @@ def test_an_interrupted_verify_ends_its_workers(long_log: Path) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:
         time.sleep(1.0)
         os.killpg(running.pid, signal.SIGINT)
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=PATIENCE_S)
     assert running.returncode in (130, 0)  # 0 where it was done by then
     assert b"Traceback" not in said
 
@@ -238,7 +238,7 @@ def test_a_closed_stdout_is_no_traceback() -> None:
         shell=True,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from cli_runs import run
-from raw_client import PATIENCE_S, RawClient, batch
+from raw_client import RawClient, batch
 from served import ROOT, serve
-from support import golden
+from support import PATIENCE_S, golden
 
 import kts
 from kts.broker.broker import Broker

@@ -19,7 +19,7 @@ import reference
 from crashdisk import Tree, read_tree, write_tree
 from faultfs import WRITING, Fault, FaultyOs
 from lives import in_place_of_os, quick_directory
-from support import scaled
+from support import PATIENCE_S, scaled
 
 import kts
 from kts.errors import LogStorageError
@@ -153,7 +153,7 @@ def test_a_kill_leaves_a_whole_log(tmp_path: Path, rng: random.Random) -> None:
         child.stdin.flush()
         time.sleep(rng.random() * 0.04)
         child.send_signal(signal.SIGKILL)
-        child.wait(60)
+        child.wait(PATIENCE_S)
         child.stdin.close()
         child.stdout.close()
         check_found(str(root), may_be, 2, number)

@@ -18,6 +18,7 @@ from typing import Any
 import log_records
 import pytest
 from log_records import NOW, batch
+from support import PATIENCE_S
 
 import kts
 from kts.testing import KtsBroker
@@ -26,7 +27,6 @@ pytestmark = pytest.mark.slow
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 REFUSED, ANSWERED, FAILED = 0, 1, 2
-PATIENCE_S = 20
 
 
 def is_ours(thing: object) -> bool:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +19,9 @@ def mounting() -> list[str] | None:
     """What runs a command where it may mount, without anyone outside seeing it; None if nothing does."""
     for way in (["unshare", "-rm"], ["unshare", "-m"], ["sudo", "-n", "unshare", "-m"]):
         try:
-            tried = subprocess.run([*way, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, timeout=20)
+            tried = subprocess.run(
+                [*way, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, timeout=PATIENCE_S
+            )
         except (OSError, subprocess.TimeoutExpired):
             continue
         if tried.returncode == 0:

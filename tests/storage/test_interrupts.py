@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from log_records import NOW, Clock, batch, offsets, opened
+from support import PATIENCE_S
 
 import kts
 from kts.offline.verify import verify
@@ -93,7 +94,7 @@ def in_another_thread(work: Callable[[], None], place: str) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive(), f"after an interruption at {place} a lock is still held"
     if failed:
         raise failed[0]

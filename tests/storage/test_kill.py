@@ -19,7 +19,7 @@ import live_writer
 import pytest
 from cli_runs import run
 from live_writer import NOW_MS, content
-from support import scaled
+from support import PATIENCE_S, scaled
 
 import kts
 
@@ -122,7 +122,7 @@ def nursery() -> Iterator[Killing]:
         process.stdin.write(f"{path}\t{seed}\t{ledger.number}\n".encode())
         process.stdin.flush()
         pid, left = 0, words
-        for line in lines(time.monotonic() + 60):
+        for line in lines(time.monotonic() + PATIENCE_S):
             if line.startswith("pid"):
                 pid = int(line.split()[1])
             else:
@@ -133,7 +133,7 @@ def nursery() -> Iterator[Killing]:
         if words == 0:
             time.sleep(random.Random(seed).random() / 50)  # it opens the log and recovers it
         os.kill(pid, signal.SIGKILL)
-        for line in lines(time.monotonic() + 60):
+        for line in lines(time.monotonic() + PATIENCE_S):
             if line.split()[0] == "dead":
                 return
             ledger.hear(line)
@@ -143,7 +143,7 @@ def nursery() -> Iterator[Killing]:
         yield kill
     finally:
         process.stdin.close()
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 def check_reopened(path: Path, ledger: Ledger) -> None:

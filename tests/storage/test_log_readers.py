@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from log_records import NOW, Clock, batch, opened
+from support import PATIENCE_S
 
 import kts
 from kts.log.readers_writer_lock import ReadersWriterLock
@@ -76,7 +77,7 @@ def test_six_readers_see_whole_batches_while_one_writes_rolls_retains_and_trunca
     with ThreadPoolExecutor(7) as pool:
         futures = [pool.submit(write), *(pool.submit(read, number) for number in range(6))]
         for future in futures:
-            future.result(timeout=120)
+            future.result(timeout=PATIENCE_S)
     log.close()
     assert all(count), count
 
@@ -88,7 +89,7 @@ def test_a_writer_waits_for_readers_and_goes_before_later_ones() -> None:
     def first() -> None:
         with readers:
             inside.set()
-            assert leave.wait(10)
+            assert leave.wait(PATIENCE_S)
             order.append("first reader")
 
     def alone() -> None:
@@ -101,14 +102,14 @@ def test_a_writer_waits_for_readers_and_goes_before_later_ones() -> None:
 
     with ThreadPoolExecutor(3) as pool:
         one = pool.submit(first)
-        assert inside.wait(10)
+        assert inside.wait(PATIENCE_S)
         two = pool.submit(alone)
         while not readers._waiting:
             pass
         three = pool.submit(later)
         leave.set()
         for future in (one, two, three):
-            future.result(timeout=10)
+            future.result(timeout=PATIENCE_S)
     assert order == ["first reader", "alone", "later reader"]
     with readers.excluded(), readers.excluded():
         pass

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
+from support import PATIENCE_S
 
 import kts
 from kts.proposals.answers import ENTRY_BYTES
@@ -131,7 +132,7 @@ def test_a_log_without_proposals_does_not_even_import_them(tmp_path: Path) -> No
         "    assert log.proposals is None\n"
         "sys.exit(any('proposals' in name for name in sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], timeout=PATIENCE_S).returncode == 0
 
 
 # --- any history ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import live_readers
 import pytest
+from support import PATIENCE_S
 
 import kts
 from kts.log import view
@@ -46,7 +47,7 @@ def test_the_greatest_timestamp_is_one_that_is_published(tmp_path: Path) -> None
 
 def other_process(path: Path) -> str:
     """The last line of what another process says that opens a log for writing."""
-    done = subprocess.run([sys.executable, "-c", WRITE, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", WRITE, path], capture_output=True, text=True, timeout=PATIENCE_S)
     return done.stderr.strip().splitlines()[-1] if done.returncode else "opened"
 
 
@@ -71,6 +72,6 @@ def test_readers_need_no_lock(tmp_path: Path) -> None:
         log.append(batch())
         assert kts.scan(tmp_path / "t-0", columns=["offset"]).read_all().column(0).to_pylist() == [0]
         done = subprocess.run(
-            [sys.executable, "-m", "kts.cli", "verify", tmp_path], capture_output=True, text=True, timeout=120
+            [sys.executable, "-m", "kts.cli", "verify", tmp_path], capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert done.returncode == 0 and done.stdout.startswith("OK")

@@ -11,6 +11,7 @@ from pathlib import Path
 import log_records
 import pytest
 from cli_runs import run
+from support import PATIENCE_S
 
 import kts
 
@@ -41,7 +42,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
         assert holder.stdin is not None
         holder.stdin.close()
-        assert holder.wait(60) == 0
+        assert holder.wait(PATIENCE_S) == 0
 
 
 def files_linked(here: Path, there: Path) -> Path:
