@@ -6,7 +6,7 @@
 - ``bucket-index``: KIP-33's earlier ``.time.index``, one entry a bucket of ``time.index.interval.ms``.
 - ``minute-map``: KIP-33's rejected map of minutes for each segment, with its persistent copy.
 - ``monotonic-append-time``: LogAppendTime that never goes back (KIP-32 option 1).
-- ``shipped.Continuing``: KIP-33's search, which goes on into later segments; needs no mode.
+- ``comparing.Continuing``: KIP-33's search, which goes on into later segments; needs no mode.
 
 ``comparing.lookups`` gives all ways to find a record by its time with one interface.
 """
@@ -14,19 +14,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from kts.dataset.partition import PartitionLog
 from kts.proposals.append_time import MonotonicAppendTime
-from kts.proposals.index_mode import BucketIndexMode, MinuteMapMode
-from kts.proposals.modes import Mode, Proposals, RollByEarliest, RollByLargest, RollByWallClock
-
-if TYPE_CHECKING:
-    from kts.dataset.partition import PartitionLog
+from kts.proposals.bucket_index import BucketIndexMode
+from kts.proposals.minute_map import MinuteMapMode
+from kts.proposals.modes import Mode, Proposals
+from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
 
 MODES: dict[str, Callable[[bool], Mode]] = {
-    "wall-clock": lambda allow_negative: RollByWallClock(),
-    "largest-timestamp": lambda allow_negative: RollByLargest(allow_negative=allow_negative),
-    "earliest-timestamp": lambda allow_negative: RollByEarliest(allow_negative=allow_negative),
+    "wall-clock": lambda allow_negative: WallClock(),
+    "largest-timestamp": lambda allow_negative: LargestTimestamp(allow_negative=allow_negative),
+    "earliest-timestamp": lambda allow_negative: EarliestTimestamp(allow_negative=allow_negative),
     "bucket-index": lambda allow_negative: BucketIndexMode(allow_negative=allow_negative),
     "minute-map": lambda allow_negative: MinuteMapMode(allow_negative=allow_negative),
     "monotonic-append-time": lambda allow_negative: MonotonicAppendTime(),

@@ -1,17 +1,17 @@
-"""What every way to find a record by its time can be asked, so that one table can compare them.
+"""What each way to find a record by its time answers, so that one table can compare them.
 
-Each has a name and its source, says what it costs (``cost``), where reading must begin (``start``), and finds
-the first record at or after a time (``search``) with an account of what it read.
+A lookup has a name, tells what it costs (``cost``), and finds the first record at or after a time (``search``) with an
+account of what it read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
+from kts.dataset.partition import PartitionLog
 from kts.model import TimestampOffset
-
-if TYPE_CHECKING:
-    from kts.dataset.partition import PartitionLog
+from kts.segment import search
 
 ENTRY_BYTES = 12  # timestamp int64, relative offset int32: the same in all of KIP-33's revisions
 
@@ -77,3 +77,44 @@ class Lookup(Protocol):
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target."""
+
+
+def find(log: PartitionLog, starts: Iterable[Start], target_ms: int, *, none_is_a_time: bool = True) -> Answer:
+    """The first record at or after a time: read from each start to the end of its segment, as KIP-33 says.
+
+    Parameters
+    ----------
+    starts : iterable of Start
+        In ascending order; segments without one are left out. A start says where to begin, not what to leave out: the
+        offset of an index entry may be the last of equal times.
+    none_is_a_time : bool
+        Compare -1 as a number, as Kafka does; else a record without a timestamp is never found.
+
+    Notes
+    -----
+    A segment that was deleted meanwhile is left out. Records before the log start offset do not count.
+    """
+    segments = {segment.base_offset: segment for segment in log.segments}
+    numbers = {base: number for number, base in enumerate(segments)}
+    query = search.Query(target_ms, log.log_start_offset, none_is_a_time=none_is_a_time)
+    cost, first, before, found = search.Cost(), None, 0, None
+    for start in starts:
+        segment = segments.get(start.base_offset)
+        if segment is None:
+            continue
+        cost.segments_skipped += numbers[start.base_offset] - before
+        before, first = numbers[start.base_offset] + 1, first or start
+        found = search.first_match_in(search.SegmentSearch(segment, start_offset=start.offset), query, cost)
+        if found is not None:
+            break
+    else:
+        cost.segments_skipped += len(segments) - before
+    return Answer(
+        found,
+        first,
+        cost.segments_skipped,
+        cost.segments_read,
+        cost.bytes_read,
+        cost.batches_read,
+        cost.records_read,
+    )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from kts.dataset.partition import PartitionLog
 from kts.model import NO_TIMESTAMP
 from kts.proposals.modes import Appended, Mode
 from kts.segment.segment import int64
-
-if TYPE_CHECKING:
-    from kts.dataset.partition import PartitionLog
 
 
 class MonotonicAppendTime(Mode):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kts.proposals.answers import Start
-from kts.proposals.entries import Entries
+from kts.proposals.index import IndexEntries, IndexMode
 from kts.proposals.shallow import Shallow, floored, with_a_time
 
 MINUTE_MS = 60_000  # the granularity that the KIP recommends
@@ -24,7 +24,7 @@ MINUTE_MS = 60_000  # the granularity that the KIP recommends
 class Bucketed:
     """What is known of one segment."""
 
-    entries: Entries
+    entries: IndexEntries
     largest: tuple[int, int] | None = None  # timestamp, and the first entry that has it
     last_offset: int | None = None
 
@@ -56,7 +56,7 @@ class BucketIndex:
         self._segments: dict[int, Bucketed] = {}  # by base offset, oldest first
 
     @property
-    def segments(self) -> dict[int, Entries]:
+    def segments(self) -> dict[int, IndexEntries]:
         """The entries of each segment, oldest first."""
         return {base: segment.entries for base, segment in self._segments.items()}
 
@@ -68,9 +68,9 @@ class BucketIndex:
 
     def create(self, base_offset: int) -> None:
         """A new last segment, with an empty index."""
-        self._segments[base_offset] = Bucketed(Entries(base_offset))
+        self._segments[base_offset] = Bucketed(IndexEntries(base_offset))
 
-    def load(self, entries: Entries, largest: tuple[int, int] | None) -> None:
+    def load(self, entries: IndexEntries, largest: tuple[int, int] | None) -> None:
         """A closed segment from its file; ``largest`` is its largest timestamp and the entry that has it."""
         self._segments[entries.base_offset] = Bucketed(entries, largest)
 
@@ -153,3 +153,13 @@ class BucketIndex:
         if first is not None:
             yield first
             yield from (Start(base, base) for base in bases if base > first.base_offset)
+
+
+class BucketIndexMode(IndexMode):
+    """``bucket-index``: KIP-33's earlier ``.time.index``; see ``BucketIndex``."""
+
+    name = "bucket-index"
+    suffix = ".time.index"
+
+    def __init__(self, interval_ms: int = MINUTE_MS, *, allow_negative: bool = False) -> None:
+        super().__init__(BucketIndex(interval_ms, allow_negative=allow_negative))

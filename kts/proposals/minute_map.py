@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kts.proposals.answers import Start
-from kts.proposals.entries import Entries
+from kts.proposals.index import IndexEntries, IndexMode
 from kts.proposals.shallow import Shallow, floored, with_a_time
 
 MINUTE_MS = 60_000
@@ -35,14 +35,14 @@ class MinuteMap:
 
     def __init__(self, *, allow_negative: bool = False) -> None:
         self.allow_negative = allow_negative
-        self.segments: dict[int, Entries] = {}  # by base offset, oldest first
+        self.segments: dict[int, IndexEntries] = {}  # by base offset, oldest first
         self._minutes: dict[int, set[int]] = {}
 
     def create(self, base_offset: int) -> None:
         """A new last segment, with an empty map."""
-        self.load(Entries(base_offset), None)
+        self.load(IndexEntries(base_offset), None)
 
-    def load(self, entries: Entries, largest: tuple[int, int] | None) -> None:
+    def load(self, entries: IndexEntries, largest: tuple[int, int] | None) -> None:
         """A closed segment from its persistent copy."""
         self.segments[entries.base_offset] = entries
         self._minutes[entries.base_offset] = set(entries.timestamps)
@@ -80,3 +80,13 @@ class MinuteMap:
             young = np.frombuffer(entries.timestamps, np.int64) >= minute
             if young.any():
                 yield Start(base, entries.offsets[int(young.argmax())])
+
+
+class MinuteMapMode(IndexMode):
+    """``minute-map``: KIP-33's rejected map with its persistent copy; see ``MinuteMap``."""
+
+    name = "minute-map"
+    suffix = ".minute.index"
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        super().__init__(MinuteMap(allow_negative=allow_negative))

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from kts.errors import CorruptRecordError
-from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
-from kts.proposals.shallow import Shallow, record_timestamps, shallow_entries
-
-if TYPE_CHECKING:
-    from kts.dataset.partition import PartitionLog
+from kts.dataset.partition import PartitionLog
+from kts.proposals.shallow import Shallow, shallow_entries
 
 
 class Appended(NamedTuple):
@@ -60,75 +54,6 @@ class RollingMode(Mode):
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
         """Why it is to be rolled now; None if it is not."""
         raise TypeError(f"{type(self).__name__} has no rule")
-
-
-class RollByWallClock(RollingMode):
-    """``wall-clock``: see ``rolling.WallClock``."""
-
-    name = WallClock.name
-
-    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        return WallClock().due(now_ms, created_ms, limit_ms)
-
-
-class RollByLargest(RollingMode):
-    """``largest-timestamp``: see ``rolling.LargestTimestamp``."""
-
-    name = LargestTimestamp.name
-
-    def __init__(self, *, allow_negative: bool = False) -> None:
-        self.rule = LargestTimestamp(allow_negative=allow_negative)
-
-    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        return self.rule.due(now_ms, created_ms, limit_ms)
-
-    def opened(self, log: PartitionLog) -> None:
-        # The broker's start-up in KIP-33: back from the active segment until the largest timestamp is known.
-        self.rule.largest_ms = None
-        found = log.max_timestamp()
-        if found is not None and not (self.rule.allow_negative and found.timestamp_ms < 0):
-            self.rule.observe(np.array([found.timestamp_ms]))
-            return
-        for segment in log.segments if found is not None else []:  # -1 is greater, as a number, than earlier times
-            for _, data in segment.slices():
-                self.rule.observe(shallow_entries(data, segment.base_offset, allow_negative=True).timestamps)
-
-    def truncated(self, log: PartitionLog) -> None:
-        self.opened(log)
-
-    def appended(self, appended: Appended) -> None:
-        self.rule.observe(appended.shallow.timestamps)
-
-
-class RollByEarliest(RollingMode):
-    """``earliest-timestamp``: see ``rolling.EarliestTimestamp``."""
-
-    name = EarliestTimestamp.name
-
-    def __init__(self, *, allow_negative: bool = False) -> None:
-        self.rule = EarliestTimestamp(allow_negative=allow_negative)
-
-    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        return self.rule.due(now_ms, created_ms, limit_ms)
-
-    def opened(self, log: PartitionLog) -> None:
-        self.rule.rolled()
-        for segment in log.segments[-1:]:
-            for position, data in segment.slices():
-                try:
-                    self.rule.observe(record_timestamps(data))
-                except CorruptRecordError as error:
-                    error.path, error.position = segment.path, position + (error.position or 0)
-                    raise
-
-    def truncated(self, log: PartitionLog) -> None:
-        self.opened(log)
-
-    def appended(self, appended: Appended) -> None:
-        self.rule.observe(record_timestamps(appended.records))
-
-    def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
-        self.rule.rolled()
 
 
 class Proposals:

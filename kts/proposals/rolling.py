@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kts.proposals.shallow import with_a_time
+from kts.dataset.partition import PartitionLog
+from kts.errors import CorruptRecordError
+from kts.proposals.modes import Appended, RollingMode
+from kts.proposals.shallow import record_timestamps, shallow_entries, with_a_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class WallClock:
+class WallClock(RollingMode):
     """Roll once the segment is older than ``segment.ms``, by the clock alone.
 
     Notes
@@ -44,7 +47,7 @@ class WallClock:
         return None
 
 
-class LargestTimestamp:
+class LargestTimestamp(RollingMode):
     """Roll once nothing as young as ``segment.ms`` was appended: the clock against the largest timestamp ever seen.
 
     Parameters
@@ -71,6 +74,23 @@ class LargestTimestamp:
             top = int(times.max())
             self.largest_ms = top if self.largest_ms is None else max(self.largest_ms, top)
 
+    def opened(self, log: PartitionLog) -> None:
+        # The broker's start-up in KIP-33: back from the active segment until the largest timestamp is known.
+        self.largest_ms = None
+        found = log.max_timestamp()
+        if found is not None and not (self.allow_negative and found.timestamp_ms < 0):
+            self.observe(np.array([found.timestamp_ms]))
+            return
+        for segment in log.segments if found is not None else []:  # -1 is greater, as a number, than earlier times
+            for _, data in segment.slices():
+                self.observe(shallow_entries(data, segment.base_offset, allow_negative=True).timestamps)
+
+    def truncated(self, log: PartitionLog) -> None:
+        self.opened(log)
+
+    def appended(self, appended: Appended) -> None:
+        self.observe(appended.shallow.timestamps)
+
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
         """Why the active segment is to be rolled now, before the next append; arguments as of ``WallClock.due``."""
         if self.largest_ms is None:
@@ -80,7 +100,7 @@ class LargestTimestamp:
         return None
 
 
-class EarliestTimestamp:
+class EarliestTimestamp(RollingMode):
     """Roll once the earliest timestamp in the active segment is older than ``segment.ms`` by the clock.
 
     Parameters
@@ -107,8 +127,23 @@ class EarliestTimestamp:
             low = int(times.min())
             self.earliest_ms = low if self.earliest_ms is None else min(self.earliest_ms, low)
 
-    def rolled(self) -> None:
-        """A new segment begins."""
+    def opened(self, log: PartitionLog) -> None:
+        self.earliest_ms = None
+        for segment in log.segments[-1:]:
+            for position, data in segment.slices():
+                try:
+                    self.observe(record_timestamps(data))
+                except CorruptRecordError as error:
+                    error.path, error.position = segment.path, position + (error.position or 0)
+                    raise
+
+    def truncated(self, log: PartitionLog) -> None:
+        self.opened(log)
+
+    def appended(self, appended: Appended) -> None:
+        self.observe(record_timestamps(appended.records))
+
+    def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
         self.earliest_ms = None
 
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:

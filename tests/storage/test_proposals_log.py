@@ -20,9 +20,9 @@ from support import PATIENCE_S
 
 import kts
 from kts.proposals.answers import ENTRY_BYTES
-from kts.proposals.comparing import lookups
-from kts.proposals.index_mode import BucketIndexMode, IndexMode
-from kts.proposals.shipped import Continuing, OneSegment
+from kts.proposals.bucket_index import BucketIndexMode
+from kts.proposals.comparing import Continuing, OneSegment, lookups
+from kts.proposals.index import IndexMode
 
 MINUTE = 60_000
 T = 1_500_000_000_000 // MINUTE * MINUTE

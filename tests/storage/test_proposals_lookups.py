@@ -12,8 +12,7 @@ from support import Golden, golden, golden_partitions
 
 import kts
 from kts.proposals.answers import ENTRY_BYTES
-from kts.proposals.comparing import lookups
-from kts.proposals.shipped import Continuing, OneSegment
+from kts.proposals.comparing import Continuing, OneSegment, lookups
 
 ORDERS = golden("demo", "orders")
 ASKED = [(scenario, name) for scenario, name in golden_partitions() if scenario.offsets_for_times(name)][::2]

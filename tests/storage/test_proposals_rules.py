@@ -12,7 +12,7 @@ import kts
 from kts.errors import CorruptIndexError
 from kts.proposals import made
 from kts.proposals.bucket_index import BucketIndex
-from kts.proposals.entries import Entries
+from kts.proposals.index import IndexEntries
 from kts.proposals.minute_map import MinuteMap
 from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
 from kts.proposals.shallow import Shallow, floored, record_timestamps, shallow_entries
@@ -70,11 +70,11 @@ def test_times_that_a_header_hides_count_where_negative_ones_are_allowed() -> No
 
 
 def test_entries_lie_in_the_file_as_the_kip_says() -> None:
-    entries = Entries(100)
+    entries = IndexEntries(100)
     entries.extend([T, T + MINUTE], [100, 103])
     assert entries.to_bytes() == struct.pack(">qiqi", T, 0, T + MINUTE, 3)
     assert entries.to_bytes(1) == struct.pack(">qi", T + MINUTE, 3)
-    assert Entries.of_bytes(entries.to_bytes(), 100).pairs() == [(T, 100), (T + MINUTE, 103)]
+    assert IndexEntries.of_bytes(entries.to_bytes(), 100).pairs() == [(T, 100), (T + MINUTE, 103)]
 
 
 @pytest.mark.parametrize(
@@ -82,18 +82,18 @@ def test_entries_lie_in_the_file_as_the_kip_says() -> None:
 )
 def test_entries_that_cannot_be_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptIndexError, match="expected"):
-        Entries.of_bytes(data, 100)
+        IndexEntries.of_bytes(data, 100)
 
 
 def test_an_offset_beyond_the_relative_range_is_refused_and_nothing_is_added() -> None:
-    entries = Entries(0)
+    entries = IndexEntries(0)
     with pytest.raises(CorruptIndexError, match="offset 2147483648: expected 5 to 2147483647"):
         entries.extend([T, T], [5, 2**31])
     assert len(entries) == 0
 
 
 def test_truncation_removes_entries_at_the_offset_and_behind() -> None:
-    entries = Entries(0)
+    entries = IndexEntries(0)
     entries.extend([1, 2, 3], [5, 7, 9])
     assert not entries.truncate(10)
     assert entries.truncate(7)
@@ -319,7 +319,7 @@ def test_the_earliest_timestamp_rolls_by_the_oldest_record_of_the_segment() -> N
     rule.observe(np.array([T + 500, T, T + 900]))
     assert rule.due(T + 1000, 0, 1000) is None
     assert rule.due(T + 1001, 0, 1000) == f"earliest timestamp {T} is 1001 ms old, over 1000 ms"
-    rule.rolled()
+    rule.rolled(None, 0, 5)  # type: ignore[arg-type]
     assert rule.earliest_ms is None
 
 

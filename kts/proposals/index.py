@@ -1,34 +1,102 @@
-"""An index of a proposal in a log: its rule, its files, and how they come back at start-up.
+"""An index of a proposal in a log: its entries, its files, and how they are read at start-up.
 
-A file's entries are appended as they arise. When a segment is rolled its file is synced and sealed: its modification
-time is set to that of the ``.log`` less ten years, which no write gives it by chance. That is how start-up knows that
-it covers the whole of it. A closed segment whose file is missing, damaged or not sealed so is read again, as the
-active one always is.
+A file has 12 bytes an entry, big-endian, in all revisions of KIP-33::
+
+    timestamp int64 | relative offset int32
+
+Entries are appended as they arise. When a segment is rolled, its file is synced and sealed: its modification time is
+set to that of the ``.log`` less ten years, which no write gives it by chance. Start-up then knows that the file covers
+the whole segment. A closed segment whose file is missing, damaged or not sealed is read again, as the active one always
+is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from itertools import pairwise
+from typing import Protocol
 
+import numpy as np
+
+from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
-from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Start
-from kts.proposals.bucket_index import MINUTE_MS, BucketIndex
-from kts.proposals.entries import Entries
-from kts.proposals.finding import find
-from kts.proposals.minute_map import MinuteMap
+from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Start, find
 from kts.proposals.modes import Appended, Mode
 from kts.proposals.shallow import Shallow, shallow_entries
 from kts.segment import files
 from kts.segment.segment import Segment, at
 
-if TYPE_CHECKING:
-    from kts.dataset.partition import PartitionLog
-
 GREATEST = 2**63 - 1
 SEAL_MS = 3652 * 86_400_000
+LAYOUT = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+GREATEST_RELATIVE_OFFSET = 2**31 - 1
+
+
+class IndexEntries:
+    """(timestamp, offset) pairs of one segment, in the order in which they were added."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.timestamps = array("q")
+        self.offsets = array("q")  # absolute
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """All entries, offsets absolute."""
+        return list(zip(self.timestamps, self.offsets, strict=True))
+
+    def extend(self, timestamps: Iterable[int], offsets: Iterable[int]) -> None:
+        """Add entries at the end.
+
+        Raises
+        ------
+        CorruptIndexError
+            An offset that is not in this segment, or before the last entry's.
+        """
+        times, places = array("q", timestamps), array("q", offsets)
+        last = self.offsets[-1] if self.offsets else self.base_offset
+        for before, after in pairwise([last, *places]):
+            if not before <= after <= self.base_offset + GREATEST_RELATIVE_OFFSET:
+                raise CorruptIndexError(
+                    f"entry for offset {after}: expected {before} to {self.base_offset + GREATEST_RELATIVE_OFFSET}"
+                )
+        self.timestamps += times
+        self.offsets += places
+
+    def truncate(self, offset: int) -> bool:
+        """Drop the entries at or behind an offset, as Kafka's indexes do. True if any went."""
+        kept = int(np.searchsorted(np.array(self.offsets, np.int64), offset))
+        changed = kept < len(self)
+        del self.timestamps[kept:], self.offsets[kept:]
+        return changed
+
+    def to_bytes(self, first: int = 0) -> bytes:
+        """The entries from the first-th on, as they lie in a file."""
+        table = np.empty(len(self) - first, LAYOUT)
+        table["timestamp"] = self.timestamps[first:]
+        table["offset"] = np.array(self.offsets[first:], np.int64) - self.base_offset
+        return table.tobytes()
+
+    @classmethod
+    def of_bytes(cls, data: bytes, base_offset: int) -> IndexEntries:
+        """The entries of a file.
+
+        Raises
+        ------
+        CorruptIndexError
+            Not whole entries; a relative offset below 0 or below the one before it.
+        """
+        if len(data) % ENTRY_BYTES:
+            raise CorruptIndexError(f"expected entries of {ENTRY_BYTES} bytes, found {len(data)} bytes")
+        table = np.frombuffer(data, LAYOUT)
+        entries = cls(base_offset)
+        entries.extend(table["timestamp"].tolist(), (table["offset"].astype(np.int64) + base_offset).tolist())
+        return entries
 
 
 class Rule(Protocol):
@@ -38,9 +106,9 @@ class Rule(Protocol):
     allow_negative: bool
 
     @property
-    def segments(self) -> dict[int, Entries]: ...
+    def segments(self) -> dict[int, IndexEntries]: ...
     def create(self, base_offset: int) -> None: ...
-    def load(self, entries: Entries, largest: tuple[int, int] | None) -> None: ...
+    def load(self, entries: IndexEntries, largest: tuple[int, int] | None) -> None: ...
     def add(self, base_offset: int, shallow: Shallow) -> None: ...
     def close(self, base_offset: int, modified_ms: int) -> None: ...
     def remove(self, base_offset: int) -> None: ...
@@ -172,7 +240,7 @@ class IndexMode(Mode):
         if not files.exists(path) or files.modified_ms(path) != segment.modified_ms - SEAL_MS:
             return False
         try:
-            entries = Entries.of_bytes(files.read_bytes(path), segment.base_offset)
+            entries = IndexEntries.of_bytes(files.read_bytes(path), segment.base_offset)
         except (CorruptIndexError, LogStorageError):
             return False
         index = segment.closed_time_index()
@@ -228,23 +296,3 @@ class IndexMode(Mode):
         """The first record at or after the target, and what was read for it."""
         none_is_a_time = not self.rule.allow_negative
         return find(log, self.rule.starts(target_ms), target_ms, none_is_a_time=none_is_a_time)
-
-
-class BucketIndexMode(IndexMode):
-    """``bucket-index``: KIP-33's earlier ``.time.index``; see ``bucket_index.BucketIndex``."""
-
-    name = "bucket-index"
-    suffix = ".time.index"
-
-    def __init__(self, interval_ms: int = MINUTE_MS, *, allow_negative: bool = False) -> None:
-        super().__init__(BucketIndex(interval_ms, allow_negative=allow_negative))
-
-
-class MinuteMapMode(IndexMode):
-    """``minute-map``: KIP-33's rejected map with its persistent copy; see ``minute_map.MinuteMap``."""
-
-    name = "minute-map"
-    suffix = ".minute.index"
-
-    def __init__(self, *, allow_negative: bool = False) -> None:
-        super().__init__(MinuteMap(allow_negative=allow_negative))
