@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -29,7 +30,7 @@ from kts.errors import (
     RecordBatchTooLargeError,
     UnsupportedVersionError,
 )
-from kts.log import arguments, policies, view
+from kts.log import policies, view
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import RECOVERY_POINTS, LogDirectory
 from kts.log.epochs import LeaderEpochs
@@ -45,7 +46,7 @@ from kts.segment.index import TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.log_segment import SUFFIXES, LogSegment
-from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS
+from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, parse_directory_name
 from kts.segment.producers import EXPIRATION_MS, Producer, Sent
 from kts.segment.rebuild import Recovered
 from kts.segment.transactions import truncate_aborted
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 NO_ENTRIES = Entries(b"")  # for a release that reads no headers of what it appends
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
+
+_TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
 
 Bytes = bytes | bytearray | memoryview
 T = TypeVar("T", Fetched, Sliced)
@@ -154,13 +157,13 @@ class Log:
         proposals: Iterable[Any] = (),
         producer_id_expiration_ms: int = EXPIRATION_MS,
     ) -> None:
-        self.path, self.topic, self.partition = arguments.partition_directory(path)
+        self.path, self.topic, self.partition = _partition_directory(path)
         self._pinned_generation = generation
         self.config = LogConfig.of(config, generation=generation)
         self.generation = self.config.generation
         self.shipped = boolean("shipped", shipped)
         self._process = os.getpid()
-        self._clock = wall_clock if clock is None else arguments.clock(clock)
+        self._clock = wall_clock if clock is None else _checked_clock(clock)
         self._failure: str | None = None
         self._lock: threading.RLock
         self._readers: ReadersWriterLock
@@ -172,9 +175,9 @@ class Log:
         high_watermark = optional_offset("high_watermark", high_watermark)
         log_start_offset = optional_offset("log_start_offset", log_start_offset)
         recovery_point = optional_offset("recovery_point", recovery_point)
-        wanted = arguments.proposals(proposals)
+        wanted = _proposals(proposals)
         self._producer_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1, INT64_MAX)
-        topic_id = arguments.topic_id(topic_id)
+        topic_id = _topic_id(topic_id)
         if not (boolean("create", create) or files.exists(self.path)):
             raise FileNotFoundError(f"path: no directory {self.path}")
         files.make_directory(self.path)
@@ -1109,3 +1112,48 @@ class Log:
 def _leaves_doubt(error: BaseException) -> bool:
     """Whether nobody knows what is on the disk after an error. After any other KtsError everything is as before."""
     return isinstance(error, LogStorageError) or not isinstance(error, KtsError)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _partition_directory(path: Any) -> tuple[str, str, int]:
+    """Absolute path, topic and partition of a directory that a broker would take for a partition's."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError as error:
+        raise TypeError(f"path: expected a str or a path, found {path!r}") from error
+    if "\0" in text:
+        raise ValueError(f"path: expected no null character, found {text!r}")
+    name = os.path.basename(os.path.abspath(text))
+    parsed = parse_directory_name(name)
+    if parsed is None or name != f"{parsed.topic}-{parsed.partition}" or parsed.topic in (".", ".."):
+        raise ValueError(f"path: expected a directory called <topic>-<partition>, found {name!r}")
+    return os.path.abspath(text), parsed.topic, parsed.partition
+
+
+def _topic_id(value: Any) -> str | None:
+    """A topic id as ``partition.metadata`` has it, or None."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"topic_id: expected a str, found {value!r}")
+    if value is not None and _TOPIC_ID.fullmatch(value) is None:
+        raise ValueError(f"topic_id: expected 22 characters of URL-safe base64 that are not all A, found {value!r}")
+    return value
+
+
+def _checked_clock(clock: Any) -> Callable[[], int]:
+    """A clock whose every answer is checked: seconds as a float are a common mistake."""
+    if not callable(clock):
+        raise TypeError(f"clock: expected a callable that gives ms as an int, found {clock!r}")
+
+    def now_ms() -> int:
+        return integer("clock", clock())
+
+    return now_ms
+
+
+def _proposals(proposals: Any) -> tuple[Any, ...]:
+    """Names or modes."""
+    if isinstance(proposals, str | bytes) or not isinstance(proposals, Iterable):
+        raise TypeError(f"proposals: expected a sequence of names, found {proposals!r}")
+    return tuple(proposals)
