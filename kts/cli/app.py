@@ -18,7 +18,7 @@ import click
 
 from kts import __version__
 
-from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE, note, say, shielded
+from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE, in_options, note, say, shielded
 
 COMMANDS = {
     "ls": "ls",
@@ -90,6 +90,8 @@ class Commands(click.Group):
                 code = super().invoke(ctx)
                 sys.stdout.flush()
             return int(code or FINE)
+        except click.UsageError as error:
+            raise click.UsageError(in_options(error.format_message()), error.ctx) from error
         except KeyboardInterrupt:
             return say("interrupted", INTERRUPTED)
         except (UnknownTopicOrPartitionError, OffsetOutOfRangeError) as error:

@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
 JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
-OPTION_NAMES = {
-    "starting_timestamp": "--from",
-    "ending_timestamp": "--to",
-    "starting_offsets": "--offsets",
-    "ending_offsets": "--offsets",
-}
+RANGE = ("starting_timestamp", "ending_timestamp", "starting_offsets", "ending_offsets")
 TABLE_ROWS = 20
 
 EPILOG = f"""\b
@@ -192,10 +187,7 @@ def check_scan(given: dict[str, Any]) -> None:
     try:
         ScanOptions.of(**given)
     except ValueError as error:
-        said = str(error)
-        for name, option in OPTION_NAMES.items():
-            said = said.replace(name, option)
-        raise click.UsageError(said) from error
+        raise click.UsageError(str(error)) from error
 
 
 def wanted_columns(text: str | None, kind: str) -> list[str]:
@@ -207,7 +199,7 @@ def wanted_columns(text: str | None, kind: str) -> list[str]:
     try:
         return list(check_columns(names, default, ("topic", "partition", *ALL_COLUMNS)))
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--columns'") from error
+        raise click.UsageError(str(error)) from error
 
 
 def scanned(logs: Sequence[Any], given: dict[str, Any], limit: int | None) -> Iterator[Any]:
@@ -259,7 +251,7 @@ def write_records(
 
 def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
     """How many records the progress bar waits for, where offsets tell; None for a range or damage."""
-    if any(given[name] is not None for name in OPTION_NAMES):
+    if any(given[name] is not None for name in RANGE):
         return None
     try:
         return sum(int(log.log_end_offset - log.log_start_offset) for log in logs)

@@ -32,6 +32,20 @@ TERMINATED = 143
 TYPE_NAMES = {member.value: member.name for member in TimestampType}
 CODEC_NAMES = dict(enumerate(compression.CODEC_NAMES))
 
+# Arguments of the library whose options have another name, and what to do about those that have no option.
+OPTION_NAMES = {
+    "starting_timestamp": "--from",
+    "ending_timestamp": "--to",
+    "starting_offsets": "--offsets",
+    "ending_offsets": "--offsets",
+    "strict_time_range": "--strict",
+}
+NO_OPTION = {
+    "max_decompressed_bytes": "the limit of kts.scan in Python",
+    "log_start_offset": "kts.scan in Python",
+}
+TYPED_TIMES = "kts.typed_times"  # in a context's meta: (option, ms, text) of each time on the command line
+
 GAP = 3  # at most, between two columns
 LEAST_SHOWN = 12  # of a column that is cut
 
@@ -165,7 +179,28 @@ def note(message: str) -> None:
     """A remark about the output, on stderr: it never gets between a pipe and its data. The work goes on if nobody
     reads there any more."""
     with suppress(BrokenPipeError):
-        click.echo(message, err=True)
+        click.echo(in_options(message), err=True)
+
+
+def in_options(message: str) -> str:
+    """A message of the library in the words of the command that runs: its options, and times as they were typed."""
+    context = click.get_current_context(silent=True)
+    command = None if context is None else context.command
+    if context is not None and isinstance(command, click.Group):
+        command = command.get_command(context, context.invoked_subcommand or "")
+    if context is None or command is None:
+        return message
+    own = {str(param.name): max(param.opts, key=len) for param in command.params if isinstance(param, click.Option)}
+    known = {name: option for name, option in OPTION_NAMES.items() if option in own.values()}
+    names, first_words = NO_OPTION | known | own, {"path": "PATH"} | own
+    # Not in quotes or paths: there it is the user's own word.
+    inside = "|".join(name for name in names if "_" in name)
+    message = re.sub(rf"(?<![\w/'\".-])({inside})(?![\w/'\"-])", lambda found: names[found[0]], message)
+    message = re.sub(r"\A[a-z]+(?=: )", lambda found: first_words.get(found[0], found[0]), message)
+    for option, ms, text in context.meta.get(TYPED_TIMES, ()):
+        for between in (" ", ": "):
+            message = re.sub(rf"{option}{between}{ms}\b", f"{option}{between}{text}".replace("\\", r"\\"), message)
+    return message
 
 
 def say(message: str, code: int) -> int:

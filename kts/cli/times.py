@@ -12,6 +12,8 @@ import click
 
 from kts.arguments import INT64_MAX, INT64_MIN
 
+from .output import TYPED_TIMES
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "ns": Fraction(1, 1_000_000)}
 UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -176,9 +178,11 @@ def resolve(text: str | None, option: str, unit: str | None, now: str | None) ->
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--now'") from error
     try:
-        return parse_time(text, unit=unit, now_ms=now_ms)
+        ms = parse_time(text, unit=unit, now_ms=now_ms)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=f"'{option}'") from error
+    click.get_current_context().meta.setdefault(TYPED_TIMES, []).append((option, ms, text))
+    return ms
 
 
 def time_options(function: Any) -> Any:

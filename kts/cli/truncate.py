@@ -49,12 +49,11 @@ def command(directory: str, to_offset: int, in_place: bool, settings: tuple[str,
     """
     from kts.offline.truncate import plan_truncation
 
-    log = partition(directory)
+    log, config = partition(directory), make_config(settings, directory)
     if in_place:
         from kts.offline.truncate import truncate_in_place
 
         with advice_on_locks():
-            config = make_config(settings, directory)
             plan = truncate_in_place(log.path, to_offset, config, opened=say_what_was_recovered)
     else:
         plan = plan_truncation(log, to_offset)
