@@ -132,6 +132,153 @@ def test_no_assert_no_bare_except_no_open_outside_files(path: Path) -> None:
             assert called.startswith("files.") or called.rpartition(".")[2] not in shortcuts, f"{where}: {called}("
 
 
+# Files that own a binary format which is not that of entries; each format is in one file.
+FORMATS = {
+    "kts/broker/downconversion.py": "the cut entry that ends a fetch which was converted down",
+    "kts/broker/following/client.py": "frames: size, correlation id",
+    "kts/broker/groups/records.py": "version of a record of __consumer_offsets",
+    "kts/broker/wire/__init__.py": "frames and request headers",
+    "kts/broker/wire/reading.py": "Kafka's types on the wire",
+    "kts/broker/wire/writing.py": "Kafka's types on the wire",
+    "kts/compression.py": "frames of snappy and lz4",
+    "kts/offline/reindex.py": "transaction index",
+    "kts/segment/index.py": "offset index, time index",
+    "kts/segment/locks.py": "struct flock",
+    "kts/segment/producers.py": "value of a control record",
+    "kts/segment/snapshots.py": "producer snapshot",
+    "kts/segment/transactions.py": "transaction index",
+    "kts/server/connection.py": "API key of a frame",
+    "kts/server/framing.py": "frames: size, API key",
+    "kts/testing/records.py": "murmur2 of a key",
+}
+LAYOUT = "kts/codec/layout.py"
+# Files that still read entry headers themselves; take a file out once it uses kts.codec.layout.
+STILL_READ_HEADERS = (
+    "kts/offline/verify.py",
+    "kts/segment/confirmation.py",
+    "kts/segment/damage.py",
+    "kts/segment/entries.py",
+    "kts/segment/log_segment.py",
+    "kts/segment/rebuild.py",
+    "kts/segment/segment.py",
+    "kts/segment/transactions.py",
+)
+HEADER_POSITIONS = {12, 16, 17, 18, 21, 22, 23, 26, 27, 35, 43, 51, 53, 57, 61}
+READS_BYTES = {"unpack", "unpack_from", "iter_unpack", "pack", "pack_into", "from_bytes", "Struct"}
+
+
+def literal(node: ast.expr | None) -> object:
+    """The constant of ``16``, ``at + 16`` or ``at + 16 :``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.right
+    if isinstance(node, ast.Slice):
+        return literal(node.lower)
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def header_reads(source: str, owns_format: bool) -> list[int]:
+    """Lines that read bytes at a header's position, or read integers from bytes at all."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and not owns_format:
+            reads = ast.unparse(node.func).rpartition(".")[2] in READS_BYTES
+        else:
+            reads = isinstance(node, ast.Subscript) and literal(node.slice) in HEADER_POSITIONS
+        if reads:
+            found.append(node.lineno)
+    return found
+
+
+def test_header_reads_are_seen() -> None:
+    for line in ("data[16]", "data[at + 43 : at + 51]", "int.from_bytes(data[8:12], 'big')", "S.unpack_from(data, 8)"):
+        assert header_reads(line, owns_format=False) == [1], line
+    for line in ("data[0]", "data[:8]", "columns['count']", "entries[i].producer_id", "data[at:end]"):
+        assert header_reads(line, owns_format=False) == [], line
+    assert header_reads("S.unpack_from(data, 8)", owns_format=True) == []
+    assert header_reads("data[16]", owns_format=True) == [1]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_only_the_layout_knows_byte_positions_of_an_entry(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    if name == LAYOUT or name in STILL_READ_HEADERS:
+        return
+    lines = header_reads(path.read_text(encoding="utf-8"), owns_format=name in FORMATS)
+    assert not lines, f"{name}: lines {lines} read bytes; use kts.codec.layout, or list the format in FORMATS"
+
+
+def test_the_lists_of_formats_name_files_that_exist() -> None:
+    assert [name for name in (*FORMATS, *STILL_READ_HEADERS, LAYOUT) if not (ROOT / name).exists()] == []
+
+
+# Decisions from the words of an error; take a file out once it looks at the error's class, code or reason.
+STILL_READ_WORDS = ("kts/cli/dump.py", "kts/segment/rereading.py")
+WORD_TESTS = {"startswith", "endswith", "find", "match", "search", "fullmatch", "partition", "split", "replace"}
+
+
+def word_decisions(source: str) -> list[int]:
+    """Lines that test or cut the text of a caught error."""
+    found = []
+    for handler in ast.walk(ast.parse(source)):
+        if not (isinstance(handler, ast.ExceptHandler) and handler.name):
+            continue
+        words = {f"str({handler.name})", f"{handler.name}.message", f"{handler.name}.args[0]"}
+        texts = set(words)
+        for node in ast.walk(handler):
+            if isinstance(node, ast.Assign) and ast.unparse(node.value) in words:
+                texts |= {ast.unparse(target) for target in node.targets}
+        for node in ast.walk(handler):
+            if isinstance(node, ast.Compare):
+                asked = [node.left, *node.comparators]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WORD_TESTS:
+                asked = [*node.args, node.func.value] if isinstance(node.func, ast.Attribute) else [*node.args]
+            else:
+                continue
+            if any(ast.unparse(each) in texts for each in asked):
+                found.append(node.lineno)
+    return found
+
+
+def test_decisions_from_words_are_seen() -> None:
+    for line in ("'CRC' in str(e)", "e.message.startswith('x')", "re.match('x', str(e))", "e.args[0] == 'x'"):
+        assert word_decisions(f"try:\n    f()\nexcept E as e:\n    if {line}:\n        raise\n") == [4], line
+    assert word_decisions("try:\n    f()\nexcept E as e:\n    if e.code == 2:\n        say(str(e))\n") == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_no_decision_is_taken_from_the_words_of_an_error(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    if name not in STILL_READ_WORDS:
+        lines = word_decisions(path.read_text(encoding="utf-8"))
+        assert not lines, f"{name}: lines {lines}; look at the error's class, code or reason"
+
+
+# A limit is written once, in kts/arguments.py.
+LIMITS = {2**31 - 1, 2**63 - 1, 128 * 2**20}
+POWERS = {ast.Pow: pow, ast.LShift: int.__lshift__, ast.Mult: int.__mul__, ast.Sub: int.__sub__}
+
+
+def number(node: ast.AST) -> int | None:
+    """The value of an expression of numbers alone, such as ``2**31 - 1``."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in POWERS:
+        left, right = number(node.left), number(node.right)
+        if left is not None and right is not None and 0 <= right < 1 << 40:
+            return int(POWERS[type(node.op)](left, right))
+    return None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_a_limit_is_written_once(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    if name == "kts/arguments.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.BinOp) or (isinstance(node, ast.Constant) and node.value != 0x7FFFFFFF):  # a bit mask
+            assert number(node) not in LIMITS, f"{name}:{node.lineno}: take the limit from kts.arguments"
+
+
 def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """`make lint` in a folder, with the tools that run this test."""
     tools = [f"BIN={Path(sys.executable).parent}", "INSTALLED=", "BUILT=", f"PYTHON={sys.executable}"]

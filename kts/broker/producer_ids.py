@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from kts.arguments import INT64_MAX
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics import Topics
 from kts.errors import KtsError, LogStorageError
@@ -16,7 +17,7 @@ from kts.segment.locks import new_in_children
 
 FILE = "producer-id-block"
 BLOCK = 1000
-LARGEST = 2**63 - 1
+LARGEST = INT64_MAX
 
 
 def largest_producer_id(topics: Topics) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import numpy as np
 
+from kts.arguments import INT32_MAX
 from kts.compression import CODEC_NAMES
 from kts.errors import KtsError
 
@@ -91,7 +92,7 @@ def command(
         note("reading JSON lines from the terminal; Ctrl-D ends them")
     code = FINE
     with writable_log(directory, config, create=create, clock=clock) as log:
-        appender = Appender(log, compression, batch_records or 2**31 - 1, batch_bytes, check, now_ms)
+        appender = Appender(log, compression, batch_records or INT32_MAX, batch_bytes, check, now_ms)
         try:
             with progress("appended", input_bytes(source)) as advance:
                 for first_line, lines in pieces_of_lines(source):
@@ -175,7 +176,7 @@ class Appender:
                 magic=self._log.config.magic,
                 compression=self._compression,
                 base_offset=0,
-                batch_bytes=2**31 - 1,
+                batch_bytes=INT32_MAX,
             )
             appended = self._log.append(data)
         except KtsError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kts.arguments import INT32_MAX
 from kts.compression import CODEC_NAMES
 
 from .inputs import filter_options, index_options, json_option, log_bytes, open_logs
@@ -41,7 +42,7 @@ record headers (refused, or left out with --drop-headers). Magic 0 has no timest
 @click.option("--level", type=int, help="Of the codec.")
 @click.option(
     "--batch-bytes",
-    type=click.IntRange(min=1, max=2**31 - 1),
+    type=click.IntRange(min=1, max=INT32_MAX),
     default=16384,
     show_default=True,
     help="About how many bytes of uncompressed messages become one batch.",

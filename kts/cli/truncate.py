@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kts.arguments import INT64_MAX
+
 from .inputs import (
     advice_on_locks,
     config_option,
@@ -36,7 +38,7 @@ keep them.
 
 @click.command("truncate", short_help="Cut off the end of a partition, or say what would go.", epilog=EPILOG)
 @directory_argument
-@click.option("--to-offset", type=click.IntRange(0, 2**63 - 1), required=True, help="Records from this one on go.")
+@click.option("--to-offset", type=click.IntRange(0, INT64_MAX), required=True, help="Records from this one on go.")
 @click.option("--in-place", is_flag=True, help="Do it. The log must be no broker's that runs.")
 @config_option
 @json_option

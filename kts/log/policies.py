@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kts.arguments import INT32_MAX
 from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.segment.rereading import settled
 from kts.segment.search import largest_ms
 
-LARGEST_RELATIVE = 2**31 - 1  # an index entry keeps an offset as a 32-bit difference to the base offset
+LARGEST_RELATIVE = INT32_MAX  # an index entry keeps an offset as a 32-bit difference to the base offset
 
 # --- retention ------------------------------------------------------------------------------------
 # Each rule takes segments from the oldest on and stops at the first that it must keep: a single segment with a

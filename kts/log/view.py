@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT64_MAX
 from kts.errors import OffsetOutOfRangeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment.entries import Slices, decoded, decoded_as_shipped, shallow_entries
@@ -163,7 +164,7 @@ def max_timestamp(view: View) -> TimestampOffset | None:
 
 
 def segment_max_timestamp(
-    segment: LogSegment, starting_offset: int, end_offset: int = 2**63 - 1, end_position: int | None = None
+    segment: LogSegment, starting_offset: int, end_offset: int = INT64_MAX, end_position: int | None = None
 ) -> TimestampOffset | None:
     """The greatest timestamp of a segment's records from an offset on, and the first record that has it.
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT32_MAX
 from kts.codec.columns import decode, scan_batches
 from kts.codec.convert import convert
 from kts.dataset.partition import PartitionLog
@@ -29,7 +30,7 @@ from kts.segment.snapshots import snapshot_bytes
 
 # Files of a log directory that hold for the converted partitions too. The .lock belongs to a process.
 BESIDE = ("meta.properties", "bootstrap.checkpoint", CLEAN_SHUTDOWN, *CHECKPOINTS)
-LARGEST_LOG = 2**31 - 1  # bytes: positions in an index have 31 bits
+LARGEST_LOG = INT32_MAX  # bytes: positions in an index have 31 bits
 LAST_READ_BYTES = 2**20
 
 Progress = Callable[[int], None]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
+from kts.arguments import INT64_MAX
 from kts.codec.columns import decode, scan_batches
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import Path, open_path
@@ -42,7 +43,7 @@ LISTED = 20  # findings of one kind in one file; the rest is counted
 # Of a deep check. Headers are among them so that the decoder reads every field of a record.
 DEEP_COLUMNS = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
 SEGMENT_OFFSETS = 2**31  # a segment holds offsets below its base offset plus this
-NO_NEXT = 2**63 - 1
+NO_NEXT = INT64_MAX
 NO_TIME = -(2**63)  # below all times
 NEGATIVE = "is negative, and such are never indexed"  # what an index's own check says of times before 1970
 

@@ -21,6 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kts.arguments import INT32_MAX, INT64_MAX
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Start, find
@@ -29,10 +30,10 @@ from kts.proposals.shallow import Shallow, shallow_entries
 from kts.segment import files
 from kts.segment.segment import Segment, at
 
-GREATEST = 2**63 - 1
+GREATEST = INT64_MAX
 SEAL_MS = 3652 * 86_400_000
 LAYOUT = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-GREATEST_RELATIVE_OFFSET = 2**31 - 1
+GREATEST_RELATIVE_OFFSET = INT32_MAX
 
 
 class IndexEntries:

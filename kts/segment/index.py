@@ -17,11 +17,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from kts.arguments import INT32_MAX
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, LogStorageError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
 
-GREATEST_RELATIVE_OFFSET = 2**31 - 1
+GREATEST_RELATIVE_OFFSET = INT32_MAX
 NOTHING = -(2**63) - 1  # earlier than every timestamp
 _BLOCK_BYTES = 4096
 

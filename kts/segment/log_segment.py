@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT64_MAX
 from kts.codec.layout import Entries
 from kts.codec.refusals import as_shipped
 from kts.config import LogConfig
@@ -548,7 +549,7 @@ class LogSegment:
 
     def next_offset(self) -> int:
         """The offset behind its last entry, from the log; the base offset if there is none."""
-        start = self.start_of(2**63 - 1)
+        start = self.start_of(INT64_MAX)
         if self.shipped:  # where the index is damaged it takes a segment that has bytes for an empty one
             first = self.translate_offset(self.offset_index.last_offset)
             start = self.size if first is None else first.position
@@ -609,7 +610,7 @@ class LogSegment:
 
     def _reaches_beyond(self, time: int) -> bool:
         """Whether something behind the last entry of the offset index is later; emptied batches may count or not."""
-        for batches in Slices(self.log_file(), self.start_of(2**63 - 1), self.size):
+        for batches in Slices(self.log_file(), self.start_of(INT64_MAX), self.size):
             times = batches.column("maxTimestamp")
             if ((times > time) & (times != NO_TIMESTAMP) & (batches.column("count") != 0)).any():
                 return True
@@ -634,7 +635,7 @@ class LogSegment:
             slot, step = slot - step, 2 * step
         time, offset, end = self._greatest_from(start, time, offset)
         if end < self.size:
-            time, offset, _ = self._greatest_from(max(self.start_of(2**63 - 1), end), time, offset)
+            time, offset, _ = self._greatest_from(max(self.start_of(INT64_MAX), end), time, offset)
         return time, offset
 
     def _greatest_from(self, start: int, time: int, offset: int) -> tuple[int, int, int]:
@@ -857,7 +858,7 @@ class LogSegment:
     def tail_fault(self) -> str | None:
         """What is wrong from the last entry of the offset index on, None if all is sound up to the end of the log."""
         index, times = self.offset_index, self.time_index
-        position = self.start_of(2**63 - 1)
+        position = self.start_of(INT64_MAX)
         slices, last = Slices(self.log_file(), position, self.size), self.base_offset - 1
         for batches in slices:
             if not batches.all_sound():

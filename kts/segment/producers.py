@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kts.arguments import INT32_MAX
 from kts.codec.columns import decode
 from kts.codec.layout import Entries, Entry
 from kts.errors import (
@@ -19,7 +20,7 @@ from kts.errors import (
 
 EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 KEPT_BATCHES = 5  # as many as a producer may have in flight
-GREATEST_SEQUENCE = 2**31 - 1
+GREATEST_SEQUENCE = INT32_MAX
 TRANSACTIONAL, CONTROL = 16, 32
 _MARKER = struct.Struct(">hi")  # value of a marker: version, coordinator epoch
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT32_MAX
 from kts.errors import CorruptRecordError, IndexFullError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
@@ -169,7 +170,7 @@ class IndexEntries:
     def spaced(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Rows that get an index entry: each lies more than the interval behind the one before."""
         interval, count = self.rules.index_interval_bytes, len(rows.position)
-        if int(rows.size[:-1].min(initial=2**31 - 1)) > interval:  # all but those near the last entry
+        if int(rows.size[:-1].min(initial=INT32_MAX)) > interval:  # all but those near the last entry
             first = int(np.searchsorted(rows.position, self.last_entry_position + interval, "right"))
             chosen = np.arange(first, count)
         else:

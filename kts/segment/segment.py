@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
+from kts.arguments import INT64_MAX
 from kts.codec.columns import decode, scan_batches, valid_bytes
 from kts.errors import CorruptRecordError
 from kts.segment import files
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct(">qi4xb")  # offset, size, (epoch or CRC), magic
 SMALL_BYTES = 2**14  # a whole log of this size is read as fast as the ends of its indexes and its own
 GROUP = 256  # small logs that are read together, at most
-EVERYTHING = 2**63 - 1
+EVERYTHING = INT64_MAX
 
 
 @dataclass(frozen=True)

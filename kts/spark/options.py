@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX
 from kts.model import EARLIEST, LATEST
 from kts.spark.values import PartitionValues, Values, integer, wrong
 
@@ -127,7 +128,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         timestamp_overflow=read.choice("timestampOverflow", ("error", "null", "clamp")),
         log_start_offset=_log_start_offset(read),
         batch_bytes=read.size("maxBatchBytes", 4 << 20, MAX_BATCH_BYTES),
-        max_decompressed_bytes=read.size("maxDecompressedBytes", 128 << 20, (1 << 31) - 1),
+        max_decompressed_bytes=read.size("maxDecompressedBytes", DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX),
     )
     _refuse_contradictions(options)
     return options

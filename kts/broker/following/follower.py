@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
+from kts.arguments import INT32_MAX
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.following.client import (
     EARLIEST,
@@ -27,7 +28,7 @@ from kts.codec.validate import validate_follower
 from kts.errors import CorruptRecordError, InvalidRequestError, RecordTooLargeError
 from kts.log.log import Log
 
-_ALL = 2**31 - 1
+_ALL = INT32_MAX
 
 
 class Follower:

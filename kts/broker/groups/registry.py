@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kts.arguments import INT32_MAX
 from kts.broker.groups.group import Group, Usage
 from kts.broker.settings.broker import BrokerConfig
 from kts.errors import KtsError
@@ -19,7 +20,7 @@ class GroupSettings(NamedTuple):
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
-    max_size: int = 2**31 - 1
+    max_size: int = INT32_MAX
     initial_rebalance_delay_ms: int = 0
     max_metadata_size: int = 4096
     retention_ms: int = 7 * 24 * 3_600_000

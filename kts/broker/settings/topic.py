@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import NamedTuple
 
+from kts.arguments import INT64_MAX
 from kts.config import WITHOUT_EFFECT, LogConfig
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
@@ -102,7 +103,7 @@ def _unit_ms(name: str) -> int:
 def _parsed(line: str) -> TopicSetting:
     name, kind, default, synonyms, *limits = line.split()
     named = () if synonyms == "-" else tuple((one, _unit_ms(one)) for one in synonyms.split(","))
-    value = {"MAX": str(2**63 - 1), "-": ""}.get(default, default)
+    value = {"MAX": str(INT64_MAX), "-": ""}.get(default, default)
     return TopicSetting(name, ConfigType[kind], value, named, *map(float, limits))
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from kts.arguments import INT32_MAX
 from kts.broker.codes import ApiError, ErrorCode
 from kts.codec.validate import Validated
 from kts.config import LogConfig
@@ -107,7 +108,7 @@ class Partition:
                         logger.warning("at start-up, %s", found)
                 known = log.leader_epochs
                 if known and known[-1][0] >= self.leader_epoch:
-                    self.leader_epoch = min(known[-1][0] + 1, 2**31 - 1)
+                    self.leader_epoch = min(known[-1][0] + 1, INT32_MAX)
                 log.begin_leader_epoch(self.leader_epoch)
             except (KtsError, OSError, ValueError) as error:
                 number = getattr(error, "errno", None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
 
+from kts.arguments import INT32_MAX
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.settings.describe import Levels, levels
@@ -166,7 +167,7 @@ class Topics:
                 for index in found.partitions.pop(name, {}):
                     self._doom_partition(name, index)
                 del self._file.topics[name]
-        self.leader_epoch = min(max(self._file.leader_epoch, found.leader_epoch) + 1, 2**31 - 1)
+        self.leader_epoch = min(max(self._file.leader_epoch, found.leader_epoch) + 1, INT32_MAX)
         self._file.leader_epoch = self.leader_epoch
         self._file.cluster_id = self.cluster_id
         blocked = {one for one, _ in self.left_alone}
