@@ -1,14 +1,14 @@
 """A small Kafka broker over a log directory: one machine, loopback, for tests, replicas and migration.
 
-One direction; each of these uses only what stands above it::
+Each part imports only the parts above it::
 
     codes       error codes, API keys
     wire/       requests and responses as bytes
     settings/   what a broker and its topics are set to
     topics/     topics and partitions in a log directory
     groups/     members, generations, committed offsets
-    (modules)   what handlers have in common: reading, checking and converting records, waiting, threads
+    (modules)   what handlers share: reading, checking and converting records, waiting, threads
+    broker      the state of a broker: topics, groups, producer ids
     handlers/   one function for each API
-    broker      all of it together, without a socket
-    following/  copies that follow a leader, and the client they ask with; of the above: codes, wire, topics
+    following/  copies that follow a leader, and their client; imports only codes, wire, settings and topics
 """

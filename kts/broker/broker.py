@@ -22,16 +22,16 @@ class Broker:
     Parameters
     ----------
     directory : path
-        A log directory, Kafka's own or a new one; it is locked while it is open.
+        A log directory, Kafka's or a new one. It stays locked until ``close``.
     config : mapping, optional
         Settings by Kafka's names.
     clock : function, optional
-        Now in ms since the epoch, for everything that goes into logs or judges them.
+        Returns ms since the epoch, for everything that is written or expires.
 
     Raises
     ------
     KtsError
-        The directory cannot be served.
+        The directory cannot be used.
     """
 
     def __init__(
@@ -62,35 +62,35 @@ class Broker:
 
     @property
     def node_id(self) -> int:
-        """Its number in the cluster of one."""
+        """The id of this broker."""
         return self.topics.node_id
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's name, as ``meta.properties`` has it."""
+        """The id of the cluster, from ``meta.properties``."""
         return self.topics.cluster_id
 
     def advertised(self, request: Request) -> tuple[str, int]:
-        """Host and port that a client is told to connect to: ``advertised.listeners``, else the name or address that
-        the broker listens on, else (that is all of the machine's) where the client came in."""
+        """The host and port for clients: ``advertised.listeners``, else the address that the broker listens on, or, if
+        that is all addresses, the one that the client reached."""
         named = self.listener if self.listener is not None and not _is_every_address(self.listener[0]) else None
         found = self.config.advertised_listener or named or request.connection.local
         return found or self.listener or ("127.0.0.1", 9092)
 
     def addresses(self, request: Request) -> dict[str, str]:
-        """``listeners`` and ``advertised.listeners`` as they are, of a broker that listens."""
+        """The current ``listeners`` and ``advertised.listeners``; empty if the broker does not listen."""
         if self.listener is None:
             return {}
         found = {"listeners": self.listener, "advertised.listeners": self.advertised(request)}
         return {name: f"PLAINTEXT://{show_address(*address)}" for name, address in found.items()}
 
     def close(self) -> None:
-        """Close all logs cleanly; a second call does nothing.
+        """Close all logs cleanly. A second call does nothing.
 
         Raises
         ------
         LogStorageError
-            Some log could not be written: the next start recovers it.
+            A log could not be written. The next start recovers it.
         """
         self.closed = True
         self.coordinator.close()

@@ -1,4 +1,4 @@
-"""Kafka's numbers on the wire: error codes and API keys, and the error that carries any of the codes.
+"""Kafka's numbers on the wire: API keys, error codes, and the error that carries any of the codes.
 
 Source: Errors, ApiKeys (4.3).
 """
@@ -8,11 +8,31 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from kts.errors import KtsError
+from kts.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidRequestError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    InvalidTxnStateError,
+    KtsError,
+    LogStorageError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    TransactionCoordinatorFencedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+)
 
 
 class ApiKey(IntEnum):
-    """The APIs that are served."""
+    """The APIs that the broker serves."""
 
     PRODUCE = 0
     FETCH = 1
@@ -54,28 +74,28 @@ class ApiKey(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """All of Kafka's error codes that these APIs may answer with."""
+    """Kafka's error codes. A code that kts has an error class for is defined there."""
 
-    UNKNOWN_SERVER_ERROR = -1
+    UNKNOWN_SERVER_ERROR = KtsError.code
     NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
+    OFFSET_OUT_OF_RANGE = OffsetOutOfRangeError.code
+    CORRUPT_MESSAGE = CorruptRecordError.code
+    UNKNOWN_TOPIC_OR_PARTITION = UnknownTopicOrPartitionError.code
     INVALID_FETCH_SIZE = 4
     LEADER_NOT_AVAILABLE = 5
-    NOT_LEADER_OR_FOLLOWER = 6
+    NOT_LEADER_OR_FOLLOWER = NotLeaderError.code
     REQUEST_TIMED_OUT = 7
     BROKER_NOT_AVAILABLE = 8
     REPLICA_NOT_AVAILABLE = 9
-    MESSAGE_TOO_LARGE = 10
+    MESSAGE_TOO_LARGE = RecordTooLargeError.code
     STALE_CONTROLLER_EPOCH = 11
     OFFSET_METADATA_TOO_LARGE = 12
     NETWORK_EXCEPTION = 13
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
-    INVALID_TOPIC_EXCEPTION = 17
-    RECORD_LIST_TOO_LARGE = 18
+    INVALID_TOPIC_EXCEPTION = InvalidTopicError.code
+    RECORD_LIST_TOO_LARGE = RecordBatchTooLargeError.code
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
@@ -89,31 +109,31 @@ class ErrorCode(IntEnum):
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
-    INVALID_TIMESTAMP = 32
+    INVALID_TIMESTAMP = InvalidTimestampError.code
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
-    UNSUPPORTED_VERSION = 35
+    UNSUPPORTED_VERSION = UnsupportedVersionError.code
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
     INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_CONFIG = 40
     NOT_CONTROLLER = 41
-    INVALID_REQUEST = 42
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    INVALID_REQUEST = InvalidRequestError.code
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = UnsupportedForMessageFormatError.code
     POLICY_VIOLATION = 44
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    OUT_OF_ORDER_SEQUENCE_NUMBER = OutOfOrderSequenceError.code
     DUPLICATE_SEQUENCE_NUMBER = 46
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_EPOCH = InvalidProducerEpochError.code
+    INVALID_TXN_STATE = InvalidTxnStateError.code
     INVALID_PRODUCER_ID_MAPPING = 49
     INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
-    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTION_COORDINATOR_FENCED = TransactionCoordinatorFencedError.code
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
-    KAFKA_STORAGE_ERROR = 56
+    KAFKA_STORAGE_ERROR = LogStorageError.code
     LOG_DIR_NOT_FOUND = 57
     SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
@@ -133,7 +153,7 @@ class ErrorCode(IntEnum):
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
-    UNSUPPORTED_COMPRESSION_TYPE = 76
+    UNSUPPORTED_COMPRESSION_TYPE = UnsupportedCompressionTypeError.code
     STALE_BROKER_EPOCH = 77
     OFFSET_NOT_AVAILABLE = 78
     MEMBER_ID_REQUIRED = 79
@@ -144,7 +164,7 @@ class ErrorCode(IntEnum):
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
-    INVALID_RECORD = 87
+    INVALID_RECORD = InvalidRecordError.code
     UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
@@ -168,7 +188,7 @@ class ErrorCode(IntEnum):
 
 
 class ApiError(KtsError):
-    """A request was refused with one of Kafka's codes.
+    """The broker refused a request with one of Kafka's error codes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Record sets for clients that do not know their magic: converted while they are fetched."""
+"""Down-conversion: fetched records for clients that do not know their magic."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kts.codec.layout import Entries
 from kts.errors import KtsError
 
 CHUNK_BYTES = 128 * 1024
-# Offset -1 and a size that no response holds: clients take it for an entry that was cut.
+# Offset -1 and a size beyond the response: clients treat it as a cut entry.
 PSEUDO_ENTRY = struct.pack(">qi", -1, 61)
 
 
 class Converted(NamedTuple):
-    """What a client gets instead of the bytes of the log; ``messages`` is 0 if they are those of the log."""
+    """The records for a client; ``messages`` is 0 if nothing was converted."""
 
     records: bytes
     messages: int = 0
@@ -28,7 +28,7 @@ class Converted(NamedTuple):
 
 
 def newest_magic(version: int) -> int:
-    """The newest magic that a client of a Fetch version reads."""
+    """The newest magic that clients of a Fetch version know."""
     return 0 if version <= 1 else 1 if version <= 3 else 2
 
 
@@ -51,36 +51,35 @@ class _Headers:
 
 
 def needs_conversion(data: bytes, magic: int) -> bool:
-    """Whether some entry has a newer magic; decided by the data, whatever the topic's setting is by now."""
+    """Whether an entry has a newer magic. The data decides, not the topic's current setting."""
     return bool((_Headers(data).magics > magic).any())
 
 
 def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str = "3.9") -> Converted:
-    """A set that a client of an older magic can read; offsets stay, times as far as the magic has them.
+    """Convert records for a client of an older magic. Offsets stay, and timestamps if the magic has them.
 
     Parameters
     ----------
     data : bytes
-        As they lie in the log, from the entry that holds ``fetch_offset`` on; the last entry may be cut.
+        Bytes of the log, from the entry that contains ``fetch_offset`` on. The last entry may be cut.
     magic : int
-        0 or 1: entries up to it stay as they are.
+        0 or 1. Entries with at most this magic stay as they are.
     fetch_offset : int
-        Uncompressed records below it are left out where a batch or message is converted by itself.
+        Converted uncompressed batches lose the records below it.
     generation : str
-        "0.10.2" makes one set of everything, with the codec of the first entry, as long as there is no magic 2.
+        "0.10.2" converts everything to one message set with the codec of the first entry, if there is no magic 2.
 
     Returns
     -------
     Converted
-        As much as fits into the size of ``data``, but the first entry in any case; where nothing of it can be sent
-        (control batches), a pseudo entry that clients take for a cut one. A cut entry alone stays as it is: the client
-        sees that it has to ask for more.
+        At most as many bytes as ``data``, but at least the first entry. If nothing can be sent (control batches), a
+        pseudo entry that clients treat as cut. A single cut entry stays as it is, so that the client asks for more.
 
     Raises
     ------
     KtsError
-        The first entry cannot be converted: 76 for zstd, 2 for damage, -1 for times before 1970. Behind the first one
-        an error ends the set, and the client meets it when it fetches from there.
+        The first entry cannot be converted: 76 for zstd, 2 for damage, -1 for negative timestamps. An error in a later
+        entry ends the answer before it, and the client gets the error when it fetches from there.
 
     Notes
     -----
@@ -102,7 +101,7 @@ def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str 
 
 
 def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int) -> tuple[bytes, int]:
-    """Converted entries up to the size of the data, and how many bytes of it they come from."""
+    """Converted entries up to the size of the data, and the number of source bytes."""
     whole, out = memoryview(data), bytearray()
     taken, end, limit = 0, int(headers.ends[-1]), 0
     while taken < end and not (out and len(out) >= limit):
@@ -121,7 +120,7 @@ def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int) ->
 
 
 def _messages(data: bytes, headers: _Headers, magic: int, taken: int) -> int:
-    """Records in the converted entries of the first ``taken`` bytes."""
+    """The number of records in the converted entries of the first ``taken`` bytes."""
     those = (headers.magics > magic) & (headers.ends <= taken)
     known = headers.counts >= 0
     counted = int(headers.counts[those & known].sum())

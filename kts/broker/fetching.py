@@ -1,4 +1,4 @@
-"""What a fetch reads: which bytes of which partitions, by limits, isolation and leader epochs."""
+"""Reads for Fetch: bytes of partitions by limits, isolation level and leader epochs; aborted transactions."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from kts.segment.transactions import AbortedTransaction, read_txn_index
 
 logger = logging.getLogger(__name__)
 
-SMALL_BYTES = 32 * 1024  # up to here bytes are read at once: a descriptor for each would be too many
+SMALL_BYTES = 32 * 1024  # smaller ranges are read at once, to save file descriptors
 
 
 class FetchParams(NamedTuple):
-    """What holds for all partitions of a request."""
+    """The parameters of a request for all its partitions."""
 
     replica_id: int
     max_bytes: int
-    hard_limit: bool  # versions 0 to 2: no byte more than a partition's limit, also where no entry fits
+    hard_limit: bool  # versions 0 to 2: never exceed a partition's limit, even if no entry fits
     read_committed: bool
 
     @property
     def up_to(self) -> str:
-        """Where records end that the client may see."""
+        """The end of the records that the client may see."""
         if self.replica_id >= 0:
             return "log_end"
         return "last_stable" if self.read_committed else "high_watermark"
 
 
 class PartitionFetch(NamedTuple):
-    """A partition of the request; ``partition`` is None where ``error`` says why."""
+    """A partition of the request; if ``partition`` is None, ``error`` says why."""
 
     partition: Partition | None
     topic: dict[str, Any]
@@ -51,7 +51,7 @@ class PartitionFetch(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """What was read of a partition."""
+    """The result of reading a partition."""
 
     error: int = 0
     high_watermark: int = -1
@@ -63,12 +63,12 @@ class ReadResult(NamedTuple):
 
     @property
     def ends_wait(self) -> bool:
-        """Whether the client has to know at once."""
+        """Whether the client must be answered at once."""
         return self.error != 0 or self.diverging is not None
 
 
 async def read_partitions(topics: Topics, params: FetchParams, wanted: Iterable[PartitionFetch]) -> list[ReadResult]:
-    """Read the partitions in their order until the limit is reached; the first that has records gives a whole entry.
+    """Read partitions in order up to the limit. The first one with records returns at least one whole entry.
 
     Notes
     -----
@@ -97,7 +97,7 @@ def _read(topics: Topics, params: FetchParams, wanted: PartitionFetch, left: int
         if not isinstance(error, ApiError | OffsetOutOfRangeError):
             logger.warning("fetching from %s: %s", wanted.partition, error)
         return ReadResult(error.code)
-    except Exception:  # one partition's trouble is not the others'
+    except Exception:  # a failure of one partition does not affect the others
         logger.exception("fetching from %s", wanted.partition)
         return ReadResult(ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -126,7 +126,7 @@ def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> tu
     except LogStorageError as error:
         if error.errno not in NO_DESCRIPTOR:
             raise
-        read = log.read(offset, limit, min_one_message=min_one, up_to=up_to)  # no descriptor is left to lend
+        read = log.read(offset, limit, min_one_message=min_one, up_to=up_to)  # no descriptor is left for a range
         return read.records, read.first_entry_incomplete, read.base_offset
     if len(found.records) > SMALL_BYTES:
         return found.records, found.first_entry_incomplete, found.base_offset
@@ -136,7 +136,7 @@ def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> tu
 
 
 def why_closed(topics: Topics, partition: Partition) -> ErrorCode:
-    """The error of a partition whose log is of no use: its topic was deleted meanwhile, or the disk failed."""
+    """The error of a partition whose log is closed: its topic was deleted, or the disk failed."""
     topic = topics.get(partition.topic)
     if topic is None or topic.partitions.get(partition.index) is not partition:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -144,7 +144,7 @@ def why_closed(topics: Topics, partition: Partition) -> ErrorCode:
 
 
 def _diverging(log: Log, offset: int, last_epoch: int) -> tuple[int, int] | None:
-    """Epoch and end offset where the client's log left this one; None as long as it did not.
+    """The epoch and end offset where the client's log diverges from this one; None if it does not.
 
     Notes
     -----
@@ -167,19 +167,19 @@ _known: WeakKeyDictionary[LogSegment, tuple[int, list[AbortedTransaction]]] = We
 
 
 def aborted_transactions(log: Log, fetch_offset: int, base_offset: int) -> list[dict[str, int]]:
-    """Aborted transactions with records from an offset on to the end of a segment, in the order of first offsets.
+    """Aborted transactions that overlap a fetched range, by first offset.
 
     Parameters
     ----------
     fetch_offset : int
-        What was asked for.
+        The start of the range.
     base_offset : int
-        Of the segment that the answer comes from: only what lies in it can be in the answer.
+        Of the segment that was read; the range ends with it.
 
     Notes
     -----
-    A file that is missing or damaged says nothing; ``kts verify`` finds it. Source: LocalLog.collectAbortedTransactions
-    (3.9), which bounds the list by the answer's end.
+    Missing or damaged ``.txnindex`` files count as empty; ``kts verify`` reports them. Source:
+    LocalLog.collectAbortedTransactions (3.9), which ends the list with the answer.
     """
     segments = log.segments
     number = max(bisect_right([segment.base_offset for segment in segments], base_offset) - 1, 0)
@@ -193,7 +193,7 @@ def aborted_transactions(log: Log, fetch_offset: int, base_offset: int) -> list[
 
 
 def _listed(segment: LogSegment, closed: bool) -> list[AbortedTransaction]:
-    """The entries of a segment's file, kept once it is closed."""
+    """The entries of a segment's file; those of closed segments are cached."""
     size = segment.size
     known = _known.get(segment) if closed else None
     if known is not None and known[0] == size:

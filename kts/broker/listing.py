@@ -1,4 +1,4 @@
-"""ListOffsets for one partition: the offsets that special times mean, and the search by timestamp."""
+"""ListOffsets for one partition: special timestamps, and the search by time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kts.log.log import Log
 from kts.model import EARLIEST, LATEST, MAX_TIMESTAMP, NO_TIMESTAMP
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-# The first version that knows each.
+# Special timestamps, with the first version that has each.
 SPECIAL = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class OffsetQuery(NamedTuple):
-    """What is asked of a partition, and by whom."""
+    """A query for one partition."""
 
     timestamp_ms: int
     version: int
@@ -37,7 +37,7 @@ class OffsetQuery(NamedTuple):
 
 
 class ListedOffset(NamedTuple):
-    """The answer; all -1 where there is none."""
+    """The answer; all -1 if no record was found."""
 
     timestamp_ms: int = -1
     offset: int = -1
@@ -45,7 +45,7 @@ class ListedOffset(NamedTuple):
 
 
 def check_time(timestamp_ms: int, version: int) -> None:
-    """Go on only with a time that the version knows.
+    """Refuse a negative timestamp that the version does not know.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def check_time(timestamp_ms: int, version: int) -> None:
 
 
 def check_time_of_version_0(timestamp_ms: int) -> None:
-    """The same for version 0.
+    """Refuse a negative timestamp that version 0 does not know.
 
     Raises
     ------
@@ -71,20 +71,20 @@ def check_time_of_version_0(timestamp_ms: int) -> None:
 def list_offset(
     partition: Partition, query: OffsetQuery, current_leader_epoch: int = -1, *, shipped: bool = False
 ) -> ListedOffset:
-    """The answer from version 1 on.
+    """Answer versions 1 and later.
 
     Parameters
     ----------
     shipped : bool
-        Search as Kafka's brokers do, in one segment.
+        Search as Kafka's releases do, in one segment.
 
     Raises
     ------
     ApiError
-        UNSUPPORTED_VERSION for times below 0 that mean nothing in this version, unless the topic allows such times;
+        UNSUPPORTED_VERSION for a negative timestamp without a meaning, unless the topic allows negative timestamps;
         fenced and unknown leader epochs.
     UnsupportedForMessageFormatError
-        A time, and a topic whose format has none.
+        The message format of the topic has no timestamps.
 
     Notes
     -----
@@ -105,28 +105,28 @@ def list_offset(
         start = log.log_start_offset
         return ListedOffset(NO_TIMESTAMP, start, epoch_for(log.leader_epochs, start))
     if target in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return ListedOffset()  # no tier: as Kafka without one
+        return ListedOffset()  # as Kafka without tiered storage
     if target == MAX_TIMESTAMP:
         found = log.max_timestamp()
     else:
         found = log.offset_for_timestamp(target, shipped_search=shipped or None)
-    # 0.10.2 lets an offset pass that is the high watermark
+    # 0.10.2 also returns the high watermark itself
     if found is None or found.offset >= end + (log.generation == "0.10.2"):
         return ListedOffset()
     return ListedOffset(found.timestamp_ms, found.offset, epoch_for(log.leader_epochs, found.offset))
 
 
 def offsets_before(log: Log, time_ms: int, count: int, now_ms: int, consumer: bool) -> list[int]:
-    """The answer of version 0: where segments begin that were modified up to a time, newest first.
+    """Answer version 0: base offsets of segments modified at or before a time, newest first.
 
     Parameters
     ----------
     count : int
-        Most offsets.
+        The maximum number of offsets.
     now_ms : int
         The time of the log end offset.
     consumer : bool
-        See no further than the high watermark.
+        Limit the answer to the high watermark.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def offsets_before(log: Log, time_ms: int, count: int, now_ms: int, consumer: bo
 
     Notes
     -----
-    Times are those of the files, so the answer is as coarse as segments are. Source:
+    The times are those of the files, so the answer is as coarse as the segments. Source:
     UnifiedLog.legacyFetchOffsetsBefore (3.9).
     """
     check_time_of_version_0(time_ms)

@@ -1,4 +1,4 @@
-"""What conversions cost a broker, topic by topic: Kafka's counters, with the bytes and the CPU time beside them."""
+"""Counters of record conversions by topic: Kafka's, with bytes and CPU time in addition."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ METERS = (PRODUCE, FETCH)
 
 
 class Conversions(NamedTuple):
-    """Record sets that were written anew for another format or codec, since the start.
+    """Record sets that were converted to another format or codec since the start.
 
     Attributes
     ----------
     messages : int
-        The count of Kafka's meter.
+        The records in them, as Kafka's meter counts them.
     sets : int
-        Record sets of one partition, as they came or as they were sent.
+        Record sets, each of one partition in one request.
     bytes_in, bytes_out : int
         Their sizes before and after.
     cpu_ns : int
-        CPU time of the threads that did it.
+        CPU time of the conversion.
     """
 
     messages: int = 0
@@ -35,12 +35,12 @@ class Conversions(NamedTuple):
 
 
 class Metrics:
-    """The counters of a broker; any thread may add and ask.
+    """The counters of a broker. Thread-safe.
 
     Notes
     -----
-    A produced set counts when it could not be kept as it came (another magic or codec, new inner offsets), as in Kafka;
-    a fetched one when it had to be converted down.
+    As in Kafka, a produced set counts if it could not be stored as sent (another magic or codec, new inner offsets),
+    and a fetched set if it was down-converted.
 
     Source: BrokerTopicMetrics, RecordValidationStats (3.9); KIP-188.
     """
@@ -51,7 +51,7 @@ class Metrics:
         self._meters: dict[tuple[str, str], Conversions] = {}
 
     def add(self, meter: str, topic: str, *, messages: int, bytes_in: int, bytes_out: int, cpu_ns: int = 0) -> None:
-        """Count a set that was converted.
+        """Count a converted set.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Metrics:
             self._meters[meter, topic] = _sum(known, Conversions(messages, 1, bytes_in, bytes_out, cpu_ns))
 
     def conversions(self, meter: str, topic: str | None = None) -> Conversions:
-        """What was counted so far, of a topic or of all of them."""
+        """The counters of a topic, or the sum of all topics."""
         with self._lock:
             known = [found for (name, of), found in self._meters.items() if name == meter and topic in (None, of)]
         return _sum(*known)

@@ -6,7 +6,7 @@ Source: ProduceRequest.validateRecords, LogValidator (3.9).
 from __future__ import annotations
 
 from kts.codec.convert import convert
-from kts.codec.layout import SMALLEST_ENTRY_BYTES, Entries, read_header
+from kts.codec.layout import Entries
 from kts.codec.validate import PRODUCER, target_codec
 from kts.compression import NONE, ZSTD
 from kts.config import LogConfig
@@ -14,6 +14,7 @@ from kts.errors import InvalidRecordError, UnsupportedCompressionTypeError, Unsu
 
 # Larger sets are appended in a thread. The ratio of zstd has no useful bound.
 PLAIN_BYTES, COMPRESSED_BYTES = 128 * 1024, 4 * 1024
+UNREADABLE = frozenset(("BAD_SIZE", "BAD_MAGIC"))  # Kafka cannot even iterate over such entries
 
 
 class ProducedRecords:
@@ -54,8 +55,9 @@ class ProducedRecords:
         CorruptRecordError
             No entry has such a size or magic.
         """
-        if self._entries.error is not None and position == self._entries.end:
-            read_header(self.records[position : position + SMALLEST_ENTRY_BYTES - 1], start=position)
+        error = self._entries.error
+        if error is not None and position == self._entries.end and error.reason in UNREADABLE:
+            raise error
 
     def check_one_batch(self, version: int) -> None:
         """Check what Produce 3 and later ask: exactly one batch of magic 2. They allow zstd from version 7 on.

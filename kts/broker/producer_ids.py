@@ -1,4 +1,4 @@
-"""Ids for idempotent producers: never given twice, also after a restart."""
+"""Ids for idempotent producers, unique across restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST = INT64_MAX
 
 
 def largest_producer_id(topics: Topics) -> int:
-    """The greatest id that a log knows, -1 if none does; all logs are opened for it, and those offline passed over."""
+    """The largest producer id in the logs, or -1. Opens all logs; offline partitions are skipped."""
     largest = -1
     for partition in topics.partitions():
         with suppress(KtsError):
@@ -30,19 +30,18 @@ def largest_producer_id(topics: Topics) -> int:
 
 
 class ProducerIds:
-    """Gives out producer ids, from blocks that are written down before the first of each is given.
+    """Assigns producer ids from blocks. A block is stored before its first id is assigned.
 
     Parameters
     ----------
     directory : str
-        The log directory; ``producer-id-block`` in it says what was given out at most, as Kafka writes it down.
+        The log directory. Its file ``producer-id-block`` has the last block, as Kafka writes it.
     largest_known : callable, optional
-        The greatest id that a log of the directory knows; asked once, when there is no such file or a damaged one: the
-        directory may be a real broker's.
+        Returns the largest producer id in the logs. Called once, since the directory may come from a real broker.
 
     Notes
     -----
-    Any thread may ask. Source: ZkProducerIdManager, ProducerIdsBlock (3.9).
+    Thread-safe. Source: ZkProducerIdManager, ProducerIdsBlock (3.9).
     """
 
     def __init__(self, directory: str, largest_known: Callable[[], int] | None = None) -> None:
@@ -54,16 +53,16 @@ class ProducerIds:
 
     @property
     def left(self) -> int:
-        """Ids that can be given out without writing a block."""
+        """Ids that can be assigned without storing a block."""
         return self._end - self._next
 
     def next(self) -> int:
-        """An id that nobody has.
+        """A new id.
 
         Raises
         ------
         LogStorageError
-            The next block could not be written.
+            The next block could not be stored.
         """
         with self._lock:
             if self._next >= self._end:
@@ -75,13 +74,13 @@ class ProducerIds:
         start = self._end or self._first()
         end = start + BLOCK
         if end > LARGEST:
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"expected an id below 2^63-1, found {start} given out")
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"expected an id below 2^63-1, found {start} assigned")
         block = {"version": 1, "broker": 0, "block_start": str(start), "block_end": str(end - 1)}
         files.write_atomically(self.path, json.dumps(block).encode())
         self._next, self._end = start, end
 
     def _first(self) -> int:
-        """Behind the last block, and behind all ids that the logs know."""
+        """The first id behind the last block and all ids in the logs."""
         written = 0
         if files.exists(self.path):
             try:
@@ -89,6 +88,6 @@ class ProducerIds:
             except LogStorageError:
                 raise
             except (ValueError, KeyError, TypeError):
-                written = 0  # not ours, or damaged: the logs say what is in use
+                written = 0  # damaged or of another program: the logs know the ids in use
         known = self._largest_known() + 1 if self._largest_known is not None else 0
         return max(written, known, 0)

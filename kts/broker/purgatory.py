@@ -1,4 +1,4 @@
-"""Requests that wait for something to happen to partitions: long polls."""
+"""Long polls: requests that wait for changes of partitions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kts.broker.topics.partition import Partition
 
 
 class Watch:
-    """Waits until one of some partitions changes: an append, a high watermark, a deletion. A context manager.
+    """Waits until one of some partitions changes: an append, a new high watermark, a deletion. A context manager.
 
     Notes
     -----
-    Whoever changes a partition may be in any thread; the watch lies in the event loop that made it. A change between
-    two calls of ``wait`` is not lost: the second one returns at once.
+    Any thread may change a partition; the watch belongs to the event loop that created it. After a change between two
+    calls of ``wait`` the second one returns at once.
 
     Source: DelayedOperationPurgatory, DelayedFetch (3.9).
     """
@@ -38,7 +38,7 @@ class Watch:
             partition.on_change.discard(self._note)
 
     def _note(self) -> None:
-        """Called by the partitions; a loop that has ended meanwhile has nobody waiting."""
+        """Called by a partition, in any thread, possibly after the event loop has ended."""
         if self._told:
             return
         self._told = True
@@ -47,11 +47,11 @@ class Watch:
         elif not self._loop.is_closed():
             try:
                 self._loop.call_soon_threadsafe(self._changed.set)
-            except RuntimeError:  # closed in between
+            except RuntimeError:  # closed meanwhile
                 return
 
     async def wait(self, seconds: float) -> bool:
-        """Until something changes, or the time is over; False if it was the time."""
+        """Wait for a change; returns False after a timeout."""
         try:
             async with asyncio.timeout(max(seconds, 0)):
                 await self._changed.wait()

@@ -1,4 +1,4 @@
-"""A decoded request, and who sent it."""
+"""A decoded request and its sender."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 
 
 class ConnectionClose(Exception):
-    """A handler's wish: no answer, and the connection is closed."""
+    """Raised by a handler to close the connection without an answer."""
 
 
 class Peer(NamedTuple):
-    """Both ends of the connection that a request came over.
+    """Both ends of a client connection.
 
     Attributes
     ----------
     host : str
         The client's address.
     local : (str, int), optional
-        The address of ours that the client reached; None for a caller inside the process.
+        The broker's address that the client reached; None for a caller in the same process.
     """
 
     host: str = "127.0.0.1"
@@ -28,24 +28,24 @@ IN_PROCESS = Peer()
 
 
 def show_address(host: str, port: int) -> str:
-    """``HOST:PORT`` as clients take it."""
+    """``HOST:PORT``, with IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Request(NamedTuple):
-    """What a handler gets.
+    """The argument of a handler.
 
     Attributes
     ----------
     api_key, version : int
-        Which layout the body has.
+        They decide the layout of the body.
     client_id : str, optional
-        What the client calls itself.
+        The client's name for itself.
     body : dict
-        Fields by the names of ``messages``. Of a Produce request, ``records`` are views into the frame: they are valid
+        Fields by their names in ``wire.messages``. The ``records`` of a Produce request are views of the frame, valid
         until the handler returns.
     connection : Peer
-        Where it came from.
+        Where the request came from.
     """
 
     api_key: int

@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a thread; when the caller is cancelled, it still waits for the end.
+    """Call a function in a thread. A cancelled caller still waits for its end.
 
     Notes
     -----
-    A thread cannot be stopped, and it may look at a buffer that its caller gives back as soon as this returns.
+    A thread cannot be stopped, and it may use a buffer that the caller releases when this returns.
     """
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     cancelled: asyncio.CancelledError | None = None
@@ -39,17 +39,17 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
                 raise
     if cancelled is not None:
         if not work.cancelled():
-            work.exception()  # it was looked at: nobody else will
+            work.exception()  # mark the exception as retrieved
         raise cancelled
     return work.result()
 
 
 async def opened(partitions: Iterable[Partition]) -> None:
-    """Open the logs of partitions that nobody has used yet, in a thread: some have to be recovered.
+    """Open the logs of partitions on their first use, in a thread, since some have to be recovered.
 
     Notes
     -----
-    What cannot be opened is offline, and says so to whoever asks it.
+    A partition that cannot be opened is offline; its requests get the error.
     """
     closed = [one for one in partitions if not (one.is_open or one.is_offline)]
     if closed:
@@ -95,7 +95,7 @@ class InFlight:
 
     @contextmanager
     def one(self, thing: object) -> Iterator[None]:
-        """One more, as long as this lasts."""
+        """Count one call on ``thing`` while the block runs."""
         key = id(thing)
         with self._lock:
             self._count[key] += 1

@@ -53,7 +53,7 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
     from kts.broker.broker import Broker
     from kts.broker.settings.broker import BrokerConfig
     from kts.errors import InvalidRequestError
-    from kts.server.listening import DEFAULT_PORT, check_address
+    from kts.server.server import DEFAULT_PORT, check_address
 
     parsed = parse_settings(settings)
     try:
@@ -94,7 +94,8 @@ def tell_what_was_found(broker: Broker) -> None:
 def serve(broker: Broker, host: str, port: int, insecure: bool, as_json: bool) -> int:
     """Serve until a signal comes."""
     from kts.broker.request import show_address
-    from kts.server.server import Server, run_until
+    from kts.server.event_loop import run_until
+    from kts.server.server import Server
 
     async def until_signal() -> None:
         loop = asyncio.get_running_loop()

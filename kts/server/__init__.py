@@ -1,1 +1,1 @@
-"""A broker behind sockets: frames, limits, one request at a time, files sent as they lie, and chores."""
+"""A broker behind sockets: framing, limits, dispatch, sending, and background tasks."""

@@ -1,4 +1,4 @@
-"""What a running broker does from time to time: retention, flushing, checkpoints, and what groups wait for."""
+"""The background tasks of a running broker: retention, flushing, checkpoints, expiration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELETION_CHECK_MS = 30_000
 
 
 class Chore:
-    """Work that is done in a thread each time an interval has passed."""
+    """A task that runs in a thread at an interval."""
 
     def __init__(self, name: str, interval_ms: int, work: Callable[[], object], now: float) -> None:
         self.name = name
@@ -26,20 +26,20 @@ class Chore:
         self._due = now + self._interval_s
 
     async def do_when_due(self, now: float) -> None:
-        """Do it if it is time; what fails is logged and tried again the next time."""
+        """Run the task if it is due. A failure is logged, and the next run tries again."""
         if now < self._due:
             return
         try:
             await in_thread(self._work)
         except KtsError as error:
             log.error("%s failed: %s", self.name, error)
-        except Exception:  # a fault of ours: the other chores go on
+        except Exception:  # a bug: the other tasks continue
             log.exception("%s failed", self.name)
         self._due = asyncio.get_running_loop().time() + self._interval_s
 
 
 async def tend(broker: Broker) -> None:
-    """Do all of it until cancelled."""
+    """Run all tasks until cancelled."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     config, topics = broker.config, broker.topics

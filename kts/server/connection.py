@@ -1,4 +1,4 @@
-"""One client: its requests one after the other, the answers in that order, and what it may cost."""
+"""One client connection: its requests in order, and its limits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from kts.server.sending import Chunk, Sender
 
 log = logging.getLogger("kts.broker")
 
-# What may wait for others for long: it is given up when the client goes away, or the server stops.
+# These may wait long for others; they are cancelled when the client disconnects or the server stops.
 WAITING = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
-SLOWEST_BYTES = 1 << 20  # for so many bytes of a request its sender gets the time for requests once more
+SLOWEST_BYTES = 1 << 20  # each so many bytes of a request extend its timeout once
 _API_KEY = Struct(">h")
 
 Answer = Callable[[memoryview, Peer], Awaitable[list[Chunk] | None]]
 
 
 class Shared(NamedTuple):
-    """What all connections of a server have in common."""
+    """What all connections of a server share."""
 
     answer: Answer
     limit: Callable[[int], int]
@@ -36,14 +36,14 @@ class Shared(NamedTuple):
     memory: Memory
     pipelined: PipelineQueue
     idle_s: float
-    request_s: float  # for the rest of a request to come, for an answer to be read
+    request_s: float  # to receive the rest of a request, and to send an answer
     connections: dict[Connection, None]
 
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol of one connection.
 
-    While a request is answered, at most one more whole one is received; then nothing is read until it is its turn.
+    While a request is in progress, at most one more is received; then reading pauses.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -54,25 +54,25 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: Sender | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Future[None] | None = None
-        self._doing: int | None = None  # the API key of the request in work
-        self._frame_bytes = 0  # of the large request in work
+        self._doing: int | None = None  # the API key of the request in progress
+        self._frame_bytes = 0  # of the large request in progress
         self._paused = False
         self._closing = False
-        self._gone = False  # the client is: what came from it whole is still done
+        self._gone = False  # the client disconnected; its whole requests are still handled
         self._spoken = False
         self._active = self._loop.time()
         self._unfinished_since: float | None = None
         self.peer = Peer()
 
-    # --- what asyncio tells -----------------------------------------------------------------------
+    # --- callbacks of asyncio -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a place, or go."""
+        """Take a place, or close the connection."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError(f"expected a stream, found {type(transport).__name__}")
         self._transport = transport
         remote, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        if remote is None or local is None:  # it has gone already
+        if remote is None or local is None:  # it disconnected already
             transport.abort()
             return
         self.peer = Peer(str(remote[0]), (str(local[0]), int(local[1])))
@@ -86,11 +86,11 @@ class Connection(asyncio.BufferedProtocol):
         self._task = self._loop.create_task(self._serve(self._sender))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Give everything back; what waits for others is given up, what is being done or came whole is finished.
+        """Release everything. Requests that wait for others are cancelled; the rest is finished.
 
         Notes
         -----
-        A producer with acks 0 may close as soon as it has sent. Source: Selector, CloseMode.GRACEFUL.
+        A producer with acks 0 may disconnect as soon as it has sent. Source: Selector, CloseMode.GRACEFUL.
         """
         shared = self._shared
         self._gone = True
@@ -107,12 +107,12 @@ class Connection(asyncio.BufferedProtocol):
             self._task = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to receive."""
+        """The buffer to receive into."""
         buffer = self._framing.buffer()
         return buffer[:LEAST_BUFFER] if self._shared.memory.is_short else buffer
 
     def buffer_updated(self, count: int) -> None:
-        """So much was received."""
+        """``count`` bytes were received."""
         framing = self._framing
         framing.received(count)
         self._active = self._loop.time()
@@ -124,16 +124,16 @@ class Connection(asyncio.BufferedProtocol):
             self._account()
 
     def eof_received(self) -> bool:
-        """The client is done: nobody waits for answers."""
+        """The client sends no more, and waits for no answers."""
         return False
 
     def pause_writing(self) -> None:
-        """The client reads too slowly."""
+        """The send buffer is full."""
         if self._sender is not None:
             self._sender.pause()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """The send buffer has room."""
         if self._sender is not None:
             self._sender.resume()
 
@@ -148,11 +148,11 @@ class Connection(asyncio.BufferedProtocol):
             log.info("connection from %s closed, error %d: %s", self.peer.host, error.code, error)
         except (ConnectionError, TimeoutError):
             pass
-        except Exception:  # a fault of ours costs this client its connection, and nobody else anything
+        except Exception:  # a bug closes this connection only
             log.exception("connection from %s closed", self.peer.host)
         finally:
             self._closing = True
-            self._task = None  # it knows where it ended, and so keeps what it was sending
+            self._task = None  # its frames, and so the answer being sent, stay alive without it
             if self._gone:
                 self._shared.memory.release(self)
             if self._transport is not None:
@@ -185,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._frame_bytes = 0
                     self._account()
             if chunks and not sender.is_lost:
-                with suppress(ConnectionError):  # it may have sent more before it went
+                with suppress(ConnectionError):  # it may have sent more before it disconnected
                     await sender.send(chunks)
             chunks = None  # ranges hold files open
             self._active = self._loop.time()
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
                 await shared.pipelined.wait()
 
     async def _more(self) -> None:
-        """Read on until something came."""
+        """Read until more arrives."""
         if self._framing.waiting:
             if self._unfinished_since is None:
                 self._unfinished_since = self._loop.time()
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    # --- what it costs ----------------------------------------------------------------------------
+    # --- limits ----------------------------------------------------------------------------
 
     def _account(self) -> bool:
         held = self._framing.held_bytes
@@ -231,12 +231,12 @@ class Connection(asyncio.BufferedProtocol):
         return enough
 
     def resume(self) -> None:
-        """Memory may be there again."""
+        """Memory may be available again."""
         if not self._framing.whole:
             self._resume()
 
     def drop(self, reason: str) -> None:
-        """Close it at once; what is not sent is lost."""
+        """Close the connection at once; unsent data is lost."""
         log.info("connection from %s dropped: %s", self.peer.host, reason)
         self._abort()
 
@@ -248,19 +248,19 @@ class Connection(asyncio.BufferedProtocol):
             self._task.cancel()
 
     def look(self, now: float) -> None:
-        """Drop it where it has been silent, half done or unread for too long."""
+        """Drop the connection if it was idle, stalled or unread for too long."""
         shared, since = self._shared, self._unfinished_since
         if self._sender is not None and self._sender.stalled_s(now) > shared.request_s:
-            self.drop("its answers are not read")
+            self.drop("the client does not read its answers")
         elif since is not None and self._framing.waiting and not self._paused:
             allowed = shared.request_s * (1 + self._framing.filled_bytes / SLOWEST_BYTES)
             if now - since > allowed:
-                self.drop(f"the rest of a request did not come in {allowed:.0f} s")
+                self.drop(f"the rest of a request did not arrive within {allowed:.0f} s")
         elif now - self._active > shared.idle_s and (self._doing is None or self._doing in WAITING):
             self.drop("connections.max.idle.ms")
 
     def finish(self) -> asyncio.Task[None] | None:
-        """Close it as soon as the request in work is answered; gives what to wait for."""
+        """Close the connection after the request in progress; returns the task to wait for."""
         self._closing = True
         if self._task is None or self._task.done():
             return None

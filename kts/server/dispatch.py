@@ -1,4 +1,4 @@
-"""A frame to the chunks of its answer: decoded, handled, encoded, and what every failure means on the wire."""
+"""From a frame to its answer: decode, handle, encode, and turn failures into error codes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kts.server.sending import Chunk
 
 T = TypeVar("T")
 
-OTHER_REQUEST_BYTES = 16 << 20  # a request that carries no records
-AT_ONCE_BYTES = 1 << 15  # a larger one that carries no records is decoded in a thread, and so is its answer encoded
-AT_ONCE = 1000  # structs: an answer with more is encoded in a thread, and so are Produce requests decoded
-SLOW_THREADS = 2  # for these, so that they never take the threads that others need
+OTHER_REQUEST_BYTES = 16 << 20  # the largest request without records
+AT_ONCE_BYTES = 1 << 15  # a larger one without records is decoded and answered in a thread
+AT_ONCE = 1000  # structs; answers and Produce requests with more use a thread
+SLOW_THREADS = 2  # separate, so that the other threads stay available
 
-# APIs whose response has a place for an error that is about all of the request, from this version on.
+# APIs whose response has a field for an error of the whole request, from this version on.
 PLACE_FOR_ERROR = {
     ApiKey.FETCH: 7,
     ApiKey.METADATA: 13,
@@ -46,12 +46,12 @@ PLACE_FOR_ERROR = {
     ApiKey.DESCRIBE_QUORUM: 0,
     ApiKey.LIST_TRANSACTIONS: 0,
 }
-# Answers of these may be long in their third level, which `is_long` does not look at.
+# Their answers may be long in the third level, which `is_long` does not count.
 DEEP = {ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_PRODUCERS}
 
 
 def frame_limit(socket_request_max_bytes: int) -> Callable[[int], int]:
-    """The largest request of each API, in bytes; raises UnsupportedVersionError for one that is not served."""
+    """The largest request of each API, in bytes; raises UnsupportedVersionError for other APIs."""
     limits = {int(api_key): min(socket_request_max_bytes, OTHER_REQUEST_BYTES) for api_key in wire.SERVED}
     limits[ApiKey.PRODUCE] = socket_request_max_bytes
 
@@ -65,23 +65,23 @@ def frame_limit(socket_request_max_bytes: int) -> Callable[[int], int]:
 
 
 class Answering:
-    """What gives a broker's answer to a frame; ``close`` ends its threads."""
+    """Answers frames for a broker; ``close`` ends its threads."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="kts-slow")
 
     def close(self) -> None:
-        """End its threads."""
+        """End the threads."""
         self._slow.shutdown()
 
     async def __call__(self, frame: memoryview, peer: Peer) -> list[Chunk] | None:
-        """The chunks to send; None for a request that wants no answer.
+        """The chunks to send; None if the client wants no answer.
 
         Raises
         ------
         ConnectionClose, KtsError
-            The connection has to be closed.
+            The connection must be closed.
         """
         is_large = len(frame) > AT_ONCE_BYTES and frame[1] != ApiKey.PRODUCE
         try:
@@ -101,7 +101,7 @@ class Answering:
         return encode_response(*layout, reply)
 
     async def _decoded(self, frame: memoryview) -> tuple[RequestHeader, dict[str, Any]]:
-        """A request with records: mostly bytes, which decoding does not touch, but it may be all partitions."""
+        """Decode a request. One with records is quick to decode, unless it has many partitions."""
         if len(frame) <= AT_ONCE_BYTES:
             return decode_request(frame)
         try:
@@ -114,14 +114,14 @@ class Answering:
 
 
 def is_long(reply: dict[str, Any]) -> bool:
-    """Whether an answer has so many structs, in two levels of lists, that writing them takes a while."""
+    """Whether an answer has too many structs to encode in the event loop, counted in two levels of lists."""
     outer = [one for rows in reply.values() if isinstance(rows, list) for one in rows if isinstance(one, dict)]
     inner = sum(len(rows) for one in outer for rows in one.values() if isinstance(rows, list))
     return len(outer) + inner > AT_ONCE
 
 
 def unknown_version(frame: memoryview) -> list[Chunk]:
-    """The answer to a version that is not served: ApiVersions says in its oldest layout which ones are; others end.
+    """The answer to an unsupported version: ApiVersions 0 with the served versions; other APIs close the connection.
 
     Source: KIP-511, ApiVersionsRequest.
     """
@@ -139,7 +139,7 @@ def unknown_version(frame: memoryview) -> list[Chunk]:
 
 
 def refusal(request: Request, error: KtsError) -> dict[str, Any]:
-    """A response that says no to all of a request; what has no place for that closes the connection."""
+    """A response with an error for the whole request. If it has no field for that, the connection is closed."""
     since = PLACE_FOR_ERROR.get(ApiKey(request.api_key))
     if since is None or request.version < since:
         raise ConnectionClose(f"{ApiKey(request.api_key).name} failed with error {error.code}: {error}") from error

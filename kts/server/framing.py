@@ -1,8 +1,8 @@
-"""Bytes of a connection to frames: a 4-byte size, then so many bytes, which nobody believes before they are there.
+"""From the bytes of a connection to frames: a 4-byte size, then so many bytes.
 
-What arrives goes into one scratch buffer that all connections of a loop share, and from there once into bytes of its
-own; a frame that is larger than that gets a buffer into which the rest is received directly, and which grows as the
-bytes arrive. So a frame costs a copy of 64 KiB at most, and a claimed length costs nothing.
+All connections of a loop receive into one scratch buffer and copy from it. A larger frame gets its own buffer, which
+receives the rest directly and grows as bytes arrive. So a frame costs a copy of at most 64 KiB, and a claimed length
+allocates no memory.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kts.errors import InvalidRequestError, KtsError
 SCRATCH_BYTES = 65536
 LEAST_BUFFER = 4096
 RECEIVED_AT_ONCE = 1 << 18
-BELIEVED = 16  # times what has arrived of a frame its buffer may be
+BELIEVED = 16  # the buffer of a frame is at most so many times the bytes received
 _PREFIX = Struct(">ih")  # size, API key
 _NOTHING = memoryview(b"")
 
 
 def _unwritten(count: int) -> memoryview:
-    """A buffer whose pages are none until they are written to: only what arrives takes memory."""
+    """A buffer whose pages take no memory until they are written."""
     buffer: Any = np.empty(count, np.uint8)
     return memoryview(buffer)
 
@@ -35,25 +35,25 @@ class Framing:
     Parameters
     ----------
     scratch : memoryview
-        Where bytes are received first; others may use it in between.
+        The shared buffer to receive into.
     limit : function of an API key
-        The largest frame that such a request may have, in bytes; raises KtsError for an API that nobody serves.
+        The largest frame of such a request, in bytes; raises KtsError for an unknown API.
 
     Notes
     -----
-    ``buffer`` gives where to receive, ``received`` says how much came, ``frame`` gives the next whole frame.
+    Receive into ``buffer()``, report it with ``received(count)``, take whole frames with ``frame()``.
     """
 
     def __init__(self, scratch: memoryview, limit: Callable[[int], int]) -> None:
         self._scratch = scratch
         self._limit = limit
         self._bytes = _NOTHING  # received, not yet a frame
-        self._large: memoryview | None = None  # a frame that is being received directly
+        self._large: memoryview | None = None  # a large frame being received
         self._size = 0
         self._filled = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """The buffer for the next bytes; never empty."""
         large = self._large
         if large is None:
             return self._scratch
@@ -64,7 +64,7 @@ class Framing:
         return large[self._filled : self._filled + RECEIVED_AT_ONCE]
 
     def received(self, count: int) -> None:
-        """So many bytes came into what ``buffer`` gave last."""
+        """``count`` bytes were received into the last ``buffer()``."""
         if self._large is not None:
             self._filled += count
             return
@@ -75,7 +75,7 @@ class Framing:
         self._begin()
 
     def _begin(self) -> None:
-        """If the first frame is not whole, receive the rest of it directly."""
+        """If the first frame is incomplete, receive the rest directly."""
         waiting = self._bytes
         if len(waiting) < _PREFIX.size:
             return
@@ -93,14 +93,14 @@ class Framing:
             return 0
 
     def frame(self) -> memoryview | None:
-        """The next whole frame without its size; None until one is there.
+        """The next whole frame without its size; None if it is incomplete.
 
         Raises
         ------
         InvalidRequestError
-            The size is no size, or larger than such a request may be.
+            The size is impossible or above the limit.
         KtsError
-            What ``limit`` raised.
+            As from ``limit``.
         """
         large = self._large
         if large is not None:
@@ -127,16 +127,16 @@ class Framing:
 
     @property
     def waiting(self) -> bool:
-        """Whether bytes are there that ``frame`` has not given out."""
+        """Whether there are bytes that ``frame`` has not returned."""
         return self._large is not None or len(self._bytes) > 0
 
     @property
     def whole(self) -> bool:
-        """Whether ``frame`` has something to say: it gives a frame, or raises."""
+        """Whether ``frame`` would return a frame or raise."""
         if self._large is not None:
             return self._filled == self._size
         waiting = self._bytes
-        if len(waiting) < _PREFIX.size:  # a size that no request has is refused without its bytes
+        if len(waiting) < _PREFIX.size:  # an impossible size is refused at once
             return bytes(waiting[:4]) in (b"\0\0\0\0", b"\0\0\0\1")
         size: int
         size, api_key = _PREFIX.unpack_from(waiting)
@@ -144,10 +144,10 @@ class Framing:
 
     @property
     def held_bytes(self) -> int:
-        """How much of an unfinished large frame is there, 0 if there is none."""
+        """Bytes received of an incomplete large frame, else 0."""
         return 0 if self._large is None else self._filled
 
     @property
     def filled_bytes(self) -> int:
-        """How much of the unfinished frame is there."""
+        """Bytes received of the incomplete frame."""
         return len(self._bytes) if self._large is None else self._filled

@@ -1,4 +1,4 @@
-"""What many connections share, and how much of it one may have: places, memory for unfinished requests, pipelined."""
+"""Limits of what connections share: their number, memory for large requests, turns of pipelined requests."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Protocol
 
-STALLED_S = 0.25  # an unfinished request of this age gives way where memory is short
-TURNS_AT_ONCE = 16  # requests that clients sent before they had read their answers, each time the loop comes round
+STALLED_S = 0.25  # an incomplete request of this age is dropped if memory is short
+TURNS_AT_ONCE = 16  # pipelined requests in each round of the event loop
 
 
 class Holder(Protocol):
-    """A connection, as far as its place and its memory go."""
+    """A connection, as the limits see it."""
 
     def drop(self, reason: str) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
 
     def resume(self) -> None:
-        """Memory may be there again."""
+        """Memory may be available again."""
 
 
 class Places:
-    """How many connections there may be, in all and from one address.
+    """The number of connections, in total and per address.
 
-    A connection that has not sent a single request gives its place to a new one, the oldest first.
+    If there are too many, the oldest connection that never sent a request is dropped for a new one.
     """
 
     def __init__(self, most: int, most_of_one_address: int) -> None:
@@ -35,7 +35,7 @@ class Places:
         self._count = 0
 
     def enter(self, connection: Holder, address: str) -> str | None:
-        """Give it a place, or say why there is none."""
+        """Take a place; returns the reason if there is none."""
         if self._of_address[address] >= self.most_of_one_address:
             return f"max.connections.per.ip = {self.most_of_one_address} connections are open from {address}"
         if self._count >= self.most:
@@ -43,18 +43,18 @@ class Places:
                 return f"max.connections = {self.most} connections are open"
             oldest = next(iter(self._silent))
             del self._silent[oldest]
-            oldest.drop("its place is needed, and it never sent a request")
+            oldest.drop("another connection needs its place, and it never sent a request")
         self._count += 1
         self._of_address[address] += 1
         self._silent[connection] = None
         return None
 
     def spoke(self, connection: Holder) -> None:
-        """It sent a request."""
+        """The connection sent a request."""
         self._silent.pop(connection, None)
 
     def leave(self, connection: Holder, address: str) -> None:
-        """It is closed."""
+        """The connection is closed."""
         self._silent.pop(connection, None)
         self._count -= 1
         self._of_address[address] -= 1
@@ -63,10 +63,9 @@ class Places:
 
 
 class Memory:
-    """Bytes in large requests, from their first byte until they are answered, over all connections.
+    """The bytes of large requests of all connections, from the first byte until the answer.
 
-    Where they are more than allowed, the oldest of the unfinished ones that stall are dropped, and whoever wants more
-    waits.
+    Above the limit, stalled incomplete requests are dropped, the oldest first, and connections that need more wait.
     """
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
@@ -79,11 +78,11 @@ class Memory:
 
     @property
     def is_short(self) -> bool:
-        """Whether no more should be taken than must be."""
+        """Whether the limit is reached."""
         return self.used >= self.most
 
     def hold(self, holder: Holder, count: int, finished: bool) -> bool:
-        """Note how much it holds now; False if it has to wait for more."""
+        """Set the bytes that a connection holds; False if it has to wait for more."""
         self.used += count - self._held.get(holder, 0)
         if count:
             self._held[holder] = count
@@ -102,20 +101,20 @@ class Memory:
         return False
 
     def relieve(self) -> bool:
-        """Drop what stalls until there is enough; whether there is."""
+        """Drop stalled requests until there is enough memory; returns whether there is."""
         now = self._now()
         while self.used > self.most and self._unfinished:
             oldest, since = next(iter(self._unfinished.items()))
             if now - since < STALLED_S:
                 break
             self.release(oldest)
-            oldest.drop("its request stalls, and memory is short (queued.max.request.bytes)")
+            oldest.drop("its request stalled while memory was short (queued.max.request.bytes)")
         if self.used <= self.most:
             self._wake()
         return self.used <= self.most
 
     def release(self, holder: Holder) -> None:
-        """It holds nothing any more."""
+        """The connection holds nothing any more."""
         self._waiting.pop(holder, None)
         if holder in self._held:
             self.hold(holder, 0, True)
@@ -128,14 +127,14 @@ class Memory:
 
 
 class PipelineQueue:
-    """A queue for those who send requests without waiting for answers: others are served in between."""
+    """A queue of connections that pipeline requests, so that other connections are served in between."""
 
     def __init__(self) -> None:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._running = False
 
     async def wait(self) -> None:
-        """Until it is the caller's turn; at once, if nobody else waits, the next time the loop comes round."""
+        """Wait for the caller's turn: the next round of the event loop if nobody else waits."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._queue.append(turn)

@@ -1,4 +1,4 @@
-"""Answers to a socket: small parts joined, ranges of files from the kernel's cache, and never more than is read."""
+"""Answers to a socket: small parts are joined, file ranges use sendfile, and a slow reader buffers little."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kts.segment.files import FileRange
 
 Chunk = bytes | memoryview | FileRange
 
-PIECE_BYTES = 1 << 18  # what is written at once: so much of an answer waits for a slow reader
-SENDFILE_BYTES = 1 << 15  # a range from so many bytes on costs less when the kernel sends it than when it is read
+PIECE_BYTES = 1 << 18  # written at once, so buffered for a slow reader
+SENDFILE_BYTES = 1 << 15  # for larger ranges sendfile is cheaper than reading
 SENT_AT_ONCE_BYTES = 1 << 21
 WAITING_BYTES = 1 << 14
 HAS_SENDFILE = hasattr(os, "sendfile")
@@ -23,27 +23,27 @@ class Sender:
     Parameters
     ----------
     transport : asyncio.Transport
-        Its protocol tells ``pause``, ``resume`` and ``lost``.
+        Its protocol calls ``pause``, ``resume`` and ``lost``.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        transport.set_write_buffer_limits(0)  # writing goes on when all of it is with the system
+        transport.set_write_buffer_limits(0)  # wait until the system has taken everything
         self._socket = transport.get_extra_info("socket")
         self._full = False
         self._drained: asyncio.Future[None] | None = None
         self._file_left = 0
-        self._seen = 0  # what waited when somebody last looked, and since when it was so much
+        self._seen = 0  # the bytes that waited at the last check, and since when
         self._seen_at = 0.0
         self.is_lost = False
 
     def pause(self) -> None:
-        """The transport's buffer is full."""
+        """The send buffer is full."""
         self._full = True
 
     def resume(self) -> None:
-        """There is room again."""
+        """The send buffer has room."""
         self._full = False
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -54,21 +54,21 @@ class Sender:
         self.resume()
 
     def stalled_s(self, now: float) -> float:
-        """For how long nothing of what waits was taken, in seconds; 0 if nothing waits."""
+        """Seconds without progress; 0 if nothing waits to be sent."""
         waiting = self._transport.get_write_buffer_size() + self._file_left
         if not waiting or waiting != self._seen:
             self._seen, self._seen_at = waiting, now
         return now - self._seen_at
 
     async def send(self, chunks: list[Chunk]) -> None:
-        """Write them in order, and wait while the reader is slow.
+        """Send chunks in order, waiting while the reader is slow.
 
         Raises
         ------
         ConnectionError
-            The client is gone.
+            The client disconnected.
         LogStorageError
-            A range was cut off its file meanwhile: what is left of the answer cannot be sent.
+            A file was truncated meanwhile, so the rest of the answer cannot be sent.
         """
         parts: list[bytes | memoryview] = []
         size = 0
@@ -114,7 +114,7 @@ class Sender:
                     if not sent:
                         left = count - start
                         raise LogStorageError(
-                            f"expected {left} more bytes to send, found a file that was cut meanwhile"
+                            f"expected {left} more bytes to send, but the file was truncated meanwhile"
                         )
                 except (BlockingIOError, InterruptedError):
                     piece = range_.read(
@@ -130,4 +130,4 @@ class Sender:
 
     def _check(self) -> None:
         if self.is_lost or self._transport.is_closing():
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the client disconnected")

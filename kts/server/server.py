@@ -1,51 +1,49 @@
-"""A broker behind a socket: ``Server`` in an event loop of yours, ``ServerThread`` in one of its own."""
+"""A broker behind a socket: ``Server`` in your event loop, ``ServerThread`` in its own thread and loop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
-import selectors
 import socket
 import threading
-import time
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 from kts.broker.broker import Broker
 from kts.broker.handlers import handle
 from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
+from kts.errors import InvalidRequestError
 from kts.segment import files
 from kts.server.background import tend
 from kts.server.connection import Connection, Shared
 from kts.server.dispatch import Answering, frame_limit
+from kts.server.event_loop import run_until
 from kts.server.framing import SCRATCH_BYTES
 from kts.server.limits import Memory, PipelineQueue, Places
-from kts.server.listening import check_address
 
 log = logging.getLogger("kts.broker")
 
-THREADS = 8
-CONNECTIONS = 10_000  # where nobody says how many
-LOOK_S = 0.25  # how often connections that stall are looked for
-STOOD_STILL_S = 1.0  # a loop that comes round so much too late heard nobody
-FINISH_S = 5.0  # for requests in work when the server stops
-OWN_DESCRIPTORS = 64  # for what is neither a connection nor an open log, and ranges of files that are being sent
-BACKLOG = 1024  # connections that the system holds until they are accepted
-ACCEPTED_AT_ONCE = 8  # asyncio asks, and complains, so many times also when no descriptor is left
+DEFAULT_PORT = 9092
+CONNECTIONS = 10_000  # if max.connections is not set
+LOOK_S = 0.25  # interval of the checks for stalled connections
+FINISH_S = 5.0  # for requests in progress when the server stops
+OWN_DESCRIPTORS = 64  # for files other than connections and open logs, and ranges being sent
+BACKLOG = 1024  # connections that wait to be accepted
+ACCEPTED_AT_ONCE = 8  # without descriptors asyncio fails this often per round
 
 
 class Server:
-    """Serves a broker on one address; an asynchronous context manager.
+    """Serve a broker on one address. An asynchronous context manager.
 
     Parameters
     ----------
     broker : Broker
-        Stays open when the server stops.
+        It stays open when the server stops.
     host, port : str, int
-        Where to listen; port 0 is any free one.
+        Where to listen. Port 0 means any free port.
     insecure : bool
         Allow an address that other machines reach.
 
@@ -54,7 +52,7 @@ class Server:
     InvalidRequestError
         The address is not a loopback address.
     OSError
-        It cannot be had.
+        The address is not available.
     """
 
     def __init__(self, broker: Broker, host: str = "127.0.0.1", port: int = 0, *, insecure: bool = False) -> None:
@@ -74,7 +72,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> tuple[str, int]:
-        """Listen; the address, with the port that was given."""
+        """Listen; returns the address with the actual port."""
         loop = asyncio.get_running_loop()
         config = self.broker.config
         self._answering = answering = Answering(self.broker)
@@ -99,7 +97,7 @@ class Server:
         return self.address
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, shared: Shared) -> tuple[str, int]:
-        """Listen on all addresses that the host's name has, with one port."""
+        """Listen on all addresses of the host, with one port."""
         host, port = self.address
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for address in dict.fromkeys(each[4] for each in found):
@@ -112,7 +110,7 @@ class Server:
         return host, port
 
     async def stop(self) -> None:
-        """Take no more, answer what is in work, close all connections."""
+        """Stop listening, answer the requests in progress, and close all connections."""
         for listening in self._listening:
             listening.close()
         self._listening = []
@@ -143,25 +141,25 @@ class Server:
 
 
 def most_connections(config: BrokerConfig) -> int:
-    """``max.connections`` where it is set, but no more than there are descriptors."""
+    """``max.connections``, at most as many as there are descriptors."""
     wanted: int = config.max_connections if "max.connections" in config.static else CONNECTIONS
     return min(wanted, allowed_descriptors())
 
 
 def allowed_descriptors() -> int:
-    """How many connections the system lets this process have besides its files."""
+    """How many connections the process may have besides its files."""
     most = files.most_descriptors()
-    quarter = most // 4  # is for logs
+    quarter = most // 4  # for logs
     return most - quarter - min(OWN_DESCRIPTORS, quarter)
 
 
 class ServerThread:
-    """A server with an event loop in a thread of its own; a context manager.
+    """A server in its own thread and event loop. A context manager.
 
     Parameters
     ----------
     broker, host, port, insecure
-        As for ``Server``.
+        As in ``Server``.
     """
 
     def __init__(self, broker: Broker, host: str = "127.0.0.1", port: int = 0, *, insecure: bool = False) -> None:
@@ -186,9 +184,9 @@ class ServerThread:
         return self._server.address
 
     def start(self) -> tuple[str, int]:
-        """Listen; the address, once clients can connect."""
+        """Listen; returns the address once clients can connect."""
         if self._thread is not None:
-            raise RuntimeError("expected a server that is not running, found one that is")
+            raise RuntimeError("the server is running already")
         self._ready.clear()
         self._failure = None
         self._thread = threading.Thread(target=self._work, name="kts-server", daemon=True)
@@ -201,7 +199,7 @@ class ServerThread:
         return self.address
 
     def stop(self) -> None:
-        """Stop it and wait until it has; a second call does nothing."""
+        """Stop the server and wait for it. A second call does nothing."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stop is None:
             return
@@ -210,15 +208,15 @@ class ServerThread:
         thread.join()
 
     def handle(self, request: Request, timeout_s: float | None = None) -> dict[str, Any] | None:
-        """The broker's answer to a request from inside the process, handled in the server's loop."""
+        """Answer a request from inside the process, in the server's event loop."""
         reply: dict[str, Any] | None = self.run(handle(self.broker, request), timeout_s)
         return reply
 
     def run(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> Any:
-        """What a coroutine gives that runs in the server's loop."""
+        """Run a coroutine in the server's event loop and return its result."""
         if self._loop is None or self._thread is None:
             coroutine.close()
-            raise RuntimeError("expected a server that runs, found one that does not")
+            raise RuntimeError("the server is not running")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
 
     def _work(self) -> None:
@@ -239,60 +237,31 @@ class ServerThread:
             await self._stop.wait()
 
 
-class _Watch(selectors.DefaultSelector):
-    """What an event loop waits with; counts the time in which the process stood still."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stood_still_s = 0.0
-        self._since: float | None = None
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait as the loop asks; what was too much of that, or of what the loop did before, was no time for clients."""
-        before = time.monotonic()
-        found = super().select(timeout)
-        now = time.monotonic()
-        busy_s = before - self._since if self._since is not None else 0.0
-        late_s = now - before - timeout if timeout is not None else 0.0
-        self.stood_still_s += sum(each for each in (busy_s, late_s) if each > STOOD_STILL_S)
-        self._since = now
-        return found
+def is_loopback(host: str) -> bool:
+    """Whether a name or address reaches only this machine."""
+    if not host:
+        return False
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return bool(found) and all(ipaddress.ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop that can send files, and whose time stands still while the process does.
+def check_address(host: str, insecure: bool) -> None:
+    """Refuse an address that other machines can reach: there is neither TLS nor SASL.
 
-    A stopped process (SIGSTOP, a debugger, a frozen container) hears nobody. Without this it would take all its clients
-    for silent ones when it goes on, although what they sent lies in the sockets.
+    Raises
+    ------
+    InvalidRequestError
+        The address is not a loopback address.
     """
-
-    def __init__(self) -> None:
-        self._watch = _Watch()
-        super().__init__(self._watch)
-
-    def time(self) -> float:
-        """Seconds in which clients could be heard."""
-        return super().time() - self._watch.stood_still_s
-
-
-def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What nobody else heard of; connections that cannot be accepted are tried again each second, and told once."""
-    error = context.get("exception")
-    if isinstance(error, OSError) and error.errno in files.NO_DESCRIPTOR:
-        files.tell_no_descriptor()
-    else:
-        loop.default_exception_handler(context)
-
-
-def run_until(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in such a loop, with a bounded number of threads."""
-
-    async def bounded() -> None:
-        executor = ThreadPoolExecutor(THREADS, thread_name_prefix="kts-broker")
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(executor)
-        loop.set_exception_handler(_tell)
-        await main
-
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(bounded())
+    if not insecure and not is_loopback(host):
+        raise InvalidRequestError(
+            f"expected a loopback address such as 127.0.0.1, found {host or 'all addresses'}: everybody who reaches it"
+            " could read, write and delete, since there is neither encryption nor a password"
+        )

@@ -1,7 +1,7 @@
-"""A Kafka broker inside a test: a real log in a directory, real clients on a socket, and time in the test's hand.
+"""A Kafka broker inside a test: a real log, real clients on a socket, and a clock that the test sets.
 
-``pip install kts`` brings the pytest fixtures ``kts_broker`` and ``kts_broker_factory``; elsewhere ``KtsBroker`` is a
-context manager.
+``pip install kts`` installs the pytest fixtures ``kts_broker`` and ``kts_broker_factory``. Elsewhere, use ``KtsBroker``
+as a context manager.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The broker that tests use: its topics are made, written and read without a socket, while clients are connected."""
+"""The broker for tests: create, write and read topics without a socket, while clients are connected."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from kts.testing.records import (
 )
 
 READ_BYTES = 1 << 20
-# Nothing happens by itself: retention runs when a test says so. The rest makes groups quick to begin.
+# Retention runs only when a test calls it, and groups start without a delay.
 DEFAULTS = {"log.retention.check.interval.ms": INT64_MAX, "group.initial.rebalance.delay.ms": 0}
 
 
 class KtsBroker:
-    """A Kafka broker in this process, in a thread of its own, on loopback. A context manager.
+    """A Kafka broker in a thread of this process, on loopback. A context manager.
 
     Parameters
     ----------
     directory : path, optional
-        The log directory, kept afterwards; None is a new one, which goes when the broker is closed.
+        The log directory, which is kept. None creates a temporary one, which ``close`` removes.
     config : mapping, optional
         A broker's settings by Kafka's names, topic defaults by their ``log.*`` names.
     time : int or datetime, optional
-        Where the broker's clock stands still, as by ``set_time``; None lets it go with the wall clock.
+        Stops the broker's clock at this time, as ``set_time`` does; None follows the wall clock.
     port : int
-        0 is a free one.
+        0 means any free port.
 
     Attributes
     ----------
@@ -64,9 +64,19 @@ class KtsBroker:
 
     Notes
     -----
-    Retention, rolling by time and LogAppendTime follow the broker's clock. Sessions of groups, long polls and other
-    waiting go by real time, so that moving the clock does not end them. Any thread may call, while clients are
+    Retention, rolling by time and LogAppendTime follow the broker's clock. Group sessions, long polls and other
+    timeouts run in real time, so that moving the clock does not end them. Thread-safe, also while clients are
     connected.
+
+    Examples
+    --------
+    >>> from kts.testing import KtsBroker
+    >>> with KtsBroker(time=1_500_000_000_000) as broker:
+    ...     broker.create_topic("orders")
+    ...     broker.produce("orders", b"a").offset
+    ...     [record.value for record in broker.consume("orders")]
+    0
+    [b'a']
     """
 
     def __init__(
@@ -90,12 +100,12 @@ class KtsBroker:
         self._closed = False
         self._broker: Broker | None = None
         self._server: ServerThread | None = None
-        self._turns = itertools.count()  # records without a key go to the partitions in turn
+        self._turns = itertools.count()  # the partition of the next record without a key
 
     # --- start and stop ---------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Open the logs and listen; clients may connect when this returns."""
+        """Open the logs and listen. Clients can connect when this returns."""
         if self._broker is not None and not self._is_fork():
             raise InvalidRequestError(f"expected a stopped broker, found one that listens on {self.bootstrap_servers}")
         if self._closed or self._is_fork():
@@ -111,9 +121,9 @@ class KtsBroker:
         return self
 
     def stop(self) -> None:
-        """Close connections and logs as a broker that is shut down cleanly; ``start`` goes on with them.
+        """Shut down cleanly; ``start`` opens the same logs again.
 
-        In a forked process this and ``close`` do nothing: the broker is the parent's.
+        In a forked process this and ``close`` do nothing, since the broker belongs to the parent.
         """
         if self._is_fork():
             return
@@ -127,7 +137,7 @@ class KtsBroker:
                 broker.close()
 
     def kill(self) -> None:
-        """End as a process does that is killed: nothing is closed or noted; ``start`` recovers what was written."""
+        """Stop as if the process was killed: nothing is closed or flushed. ``start`` recovers the logs."""
         if self._is_fork():
             raise LogClosedError(f"expected a broker of this process, found {self._found()}")
         server, broker = self._server, self._broker
@@ -140,19 +150,19 @@ class KtsBroker:
                 broker.topics.abandon()
 
     def restart(self, config: Mapping[str, Any] | None = None) -> None:
-        """Stop and start on the same port: leader epochs rise by one, group members have to join again.
+        """Stop and start on the same port. Leader epochs increase by one and group members must join again.
 
         Parameters
         ----------
         config : mapping, optional
-            Settings that change from now on.
+            Settings to change.
         """
         self.stop()
         self._config |= config or {}
         self.start()
 
     def close(self) -> None:
-        """Stop for good, and remove the directory if it was a temporary one."""
+        """Stop for good and remove a temporary directory."""
         if self._is_fork():
             return
         self._closed = True
@@ -182,7 +192,7 @@ class KtsBroker:
 
     @property
     def broker(self) -> Broker:
-        """What serves the requests, with all that is not for every test."""
+        """The broker itself, for what this class does not offer."""
         if self._broker is None or self._is_fork():
             raise LogClosedError(f"expected a running broker, found {self._found()}")
         return self._broker
@@ -197,21 +207,21 @@ class KtsBroker:
 
     @property
     def host(self) -> str:
-        """Where it listens."""
+        """The host it listens on."""
         return self._address[0]
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 before the first start, unless one was asked for."""
+        """The port it listens on; 0 before the first start, unless one was given."""
         return self._address[1]
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port``, as clients take it."""
+        """``host:port``, for clients."""
         return f"{self.host}:{self.port}"
 
     def _in_loop(self, call: Callable[[], object]) -> None:
-        """Do what belongs to the server's event loop, and wait for it."""
+        """Call a function in the server's event loop and wait for it."""
 
         async def there() -> None:
             call()
@@ -222,51 +232,51 @@ class KtsBroker:
     # --- time -------------------------------------------------------------------------------------
 
     def set_time(self, time: int | datetime | None) -> None:
-        """Stop the broker's clock at a time, backwards too.
+        """Stop the broker's clock at a time, which may be earlier.
 
         Parameters
         ----------
         time : int, datetime or None
-            Ms since the epoch or a datetime with a time zone; None goes with the wall clock again.
+            Ms since the epoch or a datetime with a time zone; None follows the wall clock again.
         """
         self.clock.set(time)
 
     def advance(self, by: int | timedelta) -> int:
-        """Move the broker's clock on, by ms or a timedelta, and stop it there.
+        """Advance the broker's clock by ms or a timedelta, and stop it there.
 
         Returns
         -------
         int
-            The broker's time, in ms.
+            The broker's new time, in ms.
         """
         return self.clock.advance(by)
 
     def run_retention(self) -> list[Expired]:
-        """Delete what is over time or size now, as a broker does every five minutes; what went, and by which rule."""
+        """Apply retention now, as a broker does every five minutes. Returns the deleted segments and the rules."""
         return [Expired(one.topic, one.partition, *one.segment) for one in self.broker.topics.run_retention()]
 
     # --- topics -----------------------------------------------------------------------------------
 
     def create_topic(self, topic: str, partitions: int | None = None, config: Mapping[str, Any] | None = None) -> None:
-        """Make a topic.
+        """Create a topic.
 
         Parameters
         ----------
         partitions : int, optional
-            None is the broker's ``num.partitions``.
+            None means the broker's ``num.partitions``.
         config : mapping, optional
-            A topic's settings by Kafka's names.
+            The topic's settings by Kafka's names.
 
         Raises
         ------
         KtsError
-            The name is bad or taken, a setting is wrong; with Kafka's code.
+            The name is invalid or exists, or a setting is wrong; with Kafka's code.
         """
         settings = {name: _text(value) for name, value in (config or {}).items()}
         self.broker.topics.create(topic, -1 if partitions is None else partitions, settings)
 
     def alter_topic(self, topic: str, config: Mapping[str, Any]) -> None:
-        """Change settings of a topic while it is used; None takes one back to the broker's."""
+        """Change settings of a topic in use; None resets one to the broker's default."""
         changed = dict(self._topic(topic).configs)
         for name, value in config.items():
             if value is None:
@@ -276,7 +286,7 @@ class KtsBroker:
         self.broker.topics.alter(topic, changed)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with all it holds, and what groups committed for it."""
+        """Delete a topic with its records and committed offsets."""
         self.broker.topics.delete(topic)
         self._in_loop(partial(self.broker.coordinator.topics_deleted, [topic]))
 
@@ -290,7 +300,7 @@ class KtsBroker:
         return sorted(self._topic(topic).partitions)
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        """The log of a partition: its offsets, segments, indexes, searches.
+        """The log of a partition, with its offsets, segments, indexes and searches.
 
         Raises
         ------
@@ -299,7 +309,7 @@ class KtsBroker:
         return self._partition(topic, partition).log
 
     def roll(self, topic: str, partition: int = 0) -> int:
-        """Close the active segment of a partition; the new one's base offset."""
+        """Roll the active segment of a partition; returns the base offset of the new one."""
         return self.log(topic, partition).roll()
 
     # --- records ----------------------------------------------------------------------------------
@@ -314,18 +324,18 @@ class KtsBroker:
         timestamp_ms: int | datetime | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Append one record as a producer would, with all the broker's checks; consumers that wait get it at once.
+        """Append one record as a producer does, with all checks. Waiting consumers get it at once.
 
         Parameters
         ----------
         topic : str
-            Made if it is missing, where ``auto.create.topics.enable`` is on.
+            Created if it is missing and ``auto.create.topics.enable`` is set.
         value, key : bytes, str or None
-            Text becomes UTF-8; a value of None is a tombstone.
+            Text is encoded as UTF-8. A value of None is a tombstone.
         partition : int, optional
-            None: by the key as Java's producer does it, or in turn where there is no key.
+            None: by the key as in Java's producer, or in turn without a key.
         timestamp_ms : int or datetime, optional
-            None is the broker's time.
+            None means the broker's time.
         headers : mapping or pairs
             Name to bytes, str or None.
 
@@ -336,7 +346,7 @@ class KtsBroker:
         Raises
         ------
         KtsError
-            The record was refused, with Kafka's code.
+            The record was refused; with Kafka's code.
         """
         key, value = data_of("key", key), data_of("value", value)
         time = self.clock() if timestamp_ms is None else time_ms("timestamp_ms", timestamp_ms)
@@ -345,7 +355,7 @@ class KtsBroker:
             count = len(home.partitions)
             partition = next(self._turns) % count if key is None else partition_of(key, count)
         config = home.config
-        magic = 1 if config.generation == "0.10.2" else 2  # that of its clients
+        magic = 1 if config.generation == "0.10.2" else 2  # of such a broker's clients
         done = self.append(topic, record_set(key, value, headers, time, magic), partition)
         if config.magic == 0:
             return RecordMetadata(topic, partition, done.first_offset, NO_TIMESTAMP, TimestampType.NoTimestampType)
@@ -355,7 +365,7 @@ class KtsBroker:
         return RecordMetadata(topic, partition, done.first_offset, time, kind)
 
     def append(self, topic: str, records: bytes, partition: int = 0) -> Validated:
-        """Append a record set, as ``kts.encode`` makes it, as one produce request: any magic, any codec."""
+        """Append a record set from ``kts.encode``, of any magic and codec, as one Produce request does."""
         return self._partition(topic, partition).append(records)
 
     def consume(
@@ -366,16 +376,16 @@ class KtsBroker:
         offset: int | None = None,
         max_records: int | None = None,
     ) -> list[ConsumerRecord]:
-        """The records that are there, in order of partition and offset, uncommitted ones too; it waits for nothing.
+        """The existing records by partition and offset, with uncommitted ones. Does not wait for more.
 
         Parameters
         ----------
         partition : int, optional
-            None is all of them.
+            None means all partitions.
         offset : int, optional
-            Where to begin; None is the log start offset.
+            The first offset; None means the log start offset.
         max_records : int, optional
-            Of each partition.
+            Per partition.
 
         Raises
         ------
@@ -399,12 +409,12 @@ class KtsBroker:
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], int | datetime]
     ) -> dict[TopicPartition, TimestampOffset | None]:
-        """The first record at or after a time, for each partition; None where there is none.
+        """The first record at or after a time for each partition; None if there is none.
 
         Parameters
         ----------
         times : mapping
-            (topic, partition) to ms or an aware datetime.
+            (topic, partition) to ms or a datetime with a time zone.
         """
         return {
             TopicPartition(*of): self.log(*of).offset_for_timestamp(time_ms("times", time))
@@ -442,6 +452,6 @@ def _text(value: object) -> str:
 
 
 def _remove(directory: str, process: int) -> None:
-    """Remove a temporary directory, but not in a fork of the process that made it."""
+    """Remove a temporary directory, but not in a fork of the process that created it."""
     if process == os.getpid():
         shutil.rmtree(directory, ignore_errors=True)

@@ -14,12 +14,12 @@ _MS = timedelta(milliseconds=1)
 
 
 def time_ms(name: str, time: int | datetime) -> int:
-    """Ms since the epoch of a time that a caller gave.
+    """A time in ms since the epoch.
 
     Raises
     ------
     TypeError, ValueError
-        Neither an integer nor a datetime; one without a time zone.
+        Neither an int nor a datetime; a datetime without a time zone.
     """
     if isinstance(time, datetime):
         if time.tzinfo is None:
@@ -29,12 +29,12 @@ def time_ms(name: str, time: int | datetime) -> int:
 
 
 class Clock:
-    """Gives ms since the epoch: the wall clock's until it is set or advanced, then only what it is told.
+    """Returns ms since the epoch: the wall clock until it is set or advanced, then a fixed time.
 
     Parameters
     ----------
     time : int or datetime, optional
-        Ms since the epoch or a datetime with a time zone; None goes with the wall clock.
+        Ms since the epoch or a datetime with a time zone; None follows the wall clock.
     """
 
     def __init__(self, time: int | datetime | None = None) -> None:
@@ -49,11 +49,11 @@ class Clock:
 
     @property
     def stands_still(self) -> bool:
-        """Whether it was set or advanced, and so goes by itself no more."""
+        """Whether it was set or advanced, and so is fixed."""
         return self._time is not None
 
     def set(self, time: int | datetime | None) -> None:
-        """Stop at a time, backwards too; None goes with the wall clock again."""
+        """Stop at a time, which may be earlier; None follows the wall clock again."""
         stopped = None if time is None else time_ms("time", time)
         if stopped is not None and stopped < 0:
             raise ValueError(f"time: expected a time since 1970, found {time!r}")
@@ -61,17 +61,17 @@ class Clock:
             self._time = stopped
 
     def advance(self, by: int | timedelta) -> int:
-        """Move on, from now on if it still went by itself.
+        """Advance, from the current time if the clock follows the wall clock.
 
         Parameters
         ----------
         by : int or timedelta
-            Ms, not below 0.
+            At least 0 ms.
 
         Returns
         -------
         int
-            The time that it is then.
+            The new time.
         """
         step = by // _MS if isinstance(by, timedelta) else integer("by", by, -INT64_MAX, INT64_MAX)
         if step < 0:

@@ -1,4 +1,4 @@
-"""Records as a test writes and reads them: rows to one record batch, and record sets to rows."""
+"""Records as tests write and read them, and the partition of a key."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _COLUMNS = ("offset", "timestamp", "timestampType", "key", "value", "headers", "
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went and the time it has there (org.apache.kafka.clients.producer.RecordMetadata).
+    """The place and timestamp of a produced record (org.apache.kafka.clients.producer.RecordMetadata).
 
     Attributes
     ----------
     timestamp : int
-        Ms: the broker's under LogAppendTime, else the record's own; -1 where the topic's format has none.
+        Ms: the broker's with LogAppendTime, else the record's; -1 if the message format has none.
     timestampType : TimestampType
         Who set it.
     """
@@ -39,7 +39,7 @@ class ConsumerRecord(NamedTuple):
     Attributes
     ----------
     timestamp : int
-        Ms; -1 where there is none.
+        Ms; -1 if there is none.
     headers : tuple of (str, bytes or None)
     leaderEpoch : int
         Of its batch; -1 below magic 2.
@@ -57,7 +57,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """A segment that retention took, and why.
+    """A segment that retention deleted, and why.
 
     Attributes
     ----------
@@ -65,9 +65,9 @@ class Expired(NamedTuple):
         Of its first record.
     size_bytes : int
     largest_timestamp_ms : int
-        What its age was counted from.
+        The timestamp that decided its age.
     rule : str
-        The setting that took it: "retention.ms", "retention.bytes" or "log start offset".
+        The rule that deleted it: "retention.ms", "retention.bytes" or "log start offset".
     """
 
     topic: str
@@ -79,7 +79,7 @@ class Expired(NamedTuple):
 
 
 def data_of(name: str, data: Data) -> bytes | None:
-    """A key or a value as bytes; text becomes UTF-8."""
+    """A key or value as bytes; text is encoded as UTF-8."""
     if data is None or isinstance(data, bytes):
         return data
     if isinstance(data, str):
@@ -90,7 +90,7 @@ def data_of(name: str, data: Data) -> bytes | None:
 
 
 def record_set(key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int, magic: int = 2) -> bytes:
-    """One record as a producer sends it."""
+    """A record set with one record, as a producer sends it."""
     columns: dict[str, list[object]] = {"timestamp": [timestamp_ms], "key": [key], "value": [value]}
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     named = [(name, data_of(f"header {name!r}", data)) for name, data in pairs]

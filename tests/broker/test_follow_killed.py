@@ -141,7 +141,7 @@ def test_new_partitions_and_settings_are_taken_over(leader: KtsLeader, tmp_path:
     assert set(said) == {
         "t-1: the topic has a new partition",
         "t-2: the topic has a new partition",
-        "t: the leader's settings have changed, and the copy's with them",
+        "t: the copy has the leader's new settings",
     }
     for partition in range(3):
         assert log_bytes(files(folder / f"t-{partition}")) == log_bytes(leader.files("t", partition))

@@ -125,7 +125,8 @@ def test_a_copy_that_the_leader_has_left_behind_begins_anew(
         assert copy.log.log_start_offset == leader.log("t").log_start_offset
         assert copy.bytes == log_bytes(leader.files("t"))
         assert copy.said == [
-            f"t-0: the leader begins at {copy.log.log_start_offset}, behind the copy's end: the copy begins anew there"
+            f"t-0: the leader begins at {copy.log.log_start_offset}, behind the end of the copy: "
+            "restarting the copy there"
         ]
 
 
@@ -190,7 +191,7 @@ def test_an_end_inside_of_a_batch_gives_way_to_the_batch(leader: KtsLeader, tmp_
         assert copy.log.log_end_offset == 25
         copy.fetcher.catch_up()
         assert copy.bytes == log_bytes(leader.files("t")) and copy.log.log_end_offset == 30
-        assert copy.said == ["t-0: the leader's batch at 20 holds the copy's end: cut from 25 to 20"]
+        assert copy.said == ["t-0: the leader's batch at 20 holds the copy's end: truncated from 25 to 20"]
 
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
@@ -202,7 +203,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(leader: KtsLeader, tmp_p
         leader.broker.topics.delete("t")
         leader.create("t")
         leader.produce("t", rng, 30)
-        with pytest.raises(kts.InvalidRequestError, match="the topic was deleted and made anew"):
+        with pytest.raises(kts.InvalidRequestError, match="the topic was deleted and created again"):
             copy.fetcher.catch_up()
         assert copy.bytes == before
 

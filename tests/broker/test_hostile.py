@@ -20,7 +20,7 @@ from support import PATIENCE_S
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
-from kts.server.server import THREADS
+from kts.server.event_loop import THREADS
 
 pytestmark = pytest.mark.slow
 

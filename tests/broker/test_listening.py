@@ -7,7 +7,7 @@ import pytest
 from kts.arguments import parse_address
 from kts.broker.request import show_address
 from kts.errors import InvalidRequestError
-from kts.server.listening import DEFAULT_PORT, check_address
+from kts.server.server import DEFAULT_PORT, check_address
 
 
 @pytest.mark.parametrize(

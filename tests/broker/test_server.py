@@ -64,7 +64,7 @@ def test_a_request_from_inside_is_handled_in_the_servers_loop(tmp_path: Path) ->
         [node] = found["brokers"]
         assert (node["host"], node["port"]) == server.address
         assert [each["name"] for each in found["topics"]] == ["orders"]
-    with pytest.raises(RuntimeError, match="expected a server that runs"):
+    with pytest.raises(RuntimeError, match="the server is not running"):
         server.handle(Request(ApiKey.METADATA, 1, "inside", {"topics": None}))
 
 

@@ -451,7 +451,7 @@ def test_a_topic_deleted_while_checkpoints_are_collected_leaves_none_for_the_nex
             for number in range(5):
                 partition.append(batch(number))
         assert logs[0].log.advance_log_start_offset(5)
-        with topics._whole.checkpoints_at_once():  # as topics.checkpoint() in another thread
+        with topics._log_directory.checkpoints_at_once():  # as topics.checkpoint() in another thread
             assert logs[1].log.advance_log_start_offset(3)
             topics.delete("t")
         made = topics.create("t").partitions[0].log
@@ -464,8 +464,8 @@ def test_checkpoints_that_two_threads_collect_are_all_written(tmp_path: Path) ->
         logs = [topics.create(name).partitions[0] for name in ("t", "u")]
         for partition in logs:
             partition.append(batch())
-        with topics._whole.checkpoints_at_once():
+        with topics._log_directory.checkpoints_at_once():
             logs[0].log.advance_log_start_offset(1)
-            with topics._whole.checkpoints_at_once():
+            with topics._log_directory.checkpoints_at_once():
                 logs[1].log.advance_log_start_offset(1)
         assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n2\nt 0 1\nu 0 1\n"

@@ -235,7 +235,7 @@ def test_what_came_into_the_directory_later_is_not_taken_for_a_new_topics(tmp_pa
             (tmp_path / "data" / name).mkdir()
             (tmp_path / "data" / name / "keep").write_bytes(b"k")
         for make in (lambda: topics.create("late", 2), lambda: topics.add_partitions("t", 2)):
-            with pytest.raises(ApiError, match="is there and not served"):
+            with pytest.raises(ApiError, match="exists and is not served"):
                 make()
         assert topics.names() == ["t"]
         assert (tmp_path / "data/late-1/keep").exists()

@@ -113,7 +113,7 @@ def test_wrong_use_is_said(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert "nearest name is num.partitions" in run("serve", data, "--config", "num.partition=3", code=2).stderr
     assert "expected KEY=VALUE" in run("serve", data, "--config", "num.partitions", code=2).stderr
-    assert "expected a port" in run("serve", data, "--listen", "127.0.0.1:99999", code=2).stderr
+    assert "with a port from 0 to 65535" in run("serve", data, "--listen", "127.0.0.1:99999", code=2).stderr
     assert not data.exists()
 
 

@@ -1,4 +1,4 @@
-"""Copies of partitions that follow their leaders, and the client that they ask with.
+"""Copies of partitions that follow their leaders, and the client that fetches for them.
 
 ::
 

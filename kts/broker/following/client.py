@@ -17,7 +17,7 @@ from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.errors import InvalidRequestError, UnsupportedVersionError
 
 MAX_FRAME_BYTES = 100 * 2**20  # socket.request.max.bytes
-MAX_ELEMENTS, MAX_TOPICS_ELEMENTS = 100_000, 1_000_000  # of arrays in an answer; Metadata may be about a whole cluster
+MAX_ELEMENTS, MAX_TOPICS_ELEMENTS = 100_000, 1_000_000  # of arrays in an answer; Metadata describes a whole cluster
 _SIZE = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 _PIECE_BYTES = 1 << 18
@@ -27,20 +27,20 @@ _VERSIONS_OF_0_9: dict[int, tuple[int, int]] = {
     ApiKey.LIST_OFFSETS: (0, 0),
     ApiKey.METADATA: (0, 0),
 }
-_PROBES = 2  # rounds of questions that Kafka 0.9 does not answer as others do
-_FIRST_PROBE_S, _PROBE_S = 10.0, 2.0  # how long each is waited for
+_PROBES = 2  # rounds of requests that tell Kafka 0.9 from others
+_FIRST_PROBE_S, _PROBE_S = 10.0, 2.0  # timeout of each
 TOPIC = 2  # a resource type of DescribeConfigs
 EARLIEST, LATEST = -2, -1
 NO_TOPIC_ID = bytes(16)
 
 
 class DisconnectedError(ApiError):
-    """The broker cannot be reached, hung up, or did not answer in time; one may try again.
+    """The broker cannot be reached, closed the connection, or did not answer in time. A retry may help.
 
     Attributes
     ----------
     ignored : bool
-        It was there, and did not send a byte of an answer.
+        The broker accepted the connection and sent no byte of an answer.
     """
 
     ignored = False
@@ -51,21 +51,21 @@ class DisconnectedError(ApiError):
 
 
 class Connection:
-    """A connection to one broker, made when it is first needed. A context manager.
+    """A connection to one broker, opened on first use. A context manager.
 
     Parameters
     ----------
     host, port : str, int
     client_id : str
     timeout_s : float
-        For a connection to be made, and for each whole answer.
+        To connect, and for each whole answer.
     max_frame_bytes : int
-        No answer may be larger.
+        The largest answer.
 
     Notes
     -----
-    One request at a time. Memory for an answer is taken as its bytes come, not on the word of its size. After any error
-    the connection is closed; the next request makes a new one.
+    One request at a time. Memory for an answer grows with the bytes that arrive. Any error closes the connection, and
+    the next request opens a new one.
     """
 
     def __init__(
@@ -93,12 +93,11 @@ class Connection:
     # --- versions ---------------------------------------------------------------------------------
 
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """What the broker serves: by API, the oldest and the newest version.
+        """The oldest and newest version of each API that the broker serves.
 
         Notes
         -----
-        Kafka 0.9 says nothing when it is asked for that, and answers Metadata of any version as if it were the oldest.
-        A broker counts as one only if it does both again and again.
+        Kafka 0.9 does not answer ApiVersions, and neither Metadata 1. A broker counts as 0.9 only if this repeats.
         """
         if self._versions is None:
             try:
@@ -113,16 +112,16 @@ class Connection:
 
     @property
     def is_0_9(self) -> bool:
-        """Whether the broker was taken for one of Kafka 0.9."""
+        """Whether the broker behaves like Kafka 0.9."""
         return self._versions is _VERSIONS_OF_0_9
 
     def version(self, api: ApiKey, highest: int | None = None) -> int:
-        """The newest version of an API that both sides speak.
+        """The newest version of an API that both sides know.
 
         Raises
         ------
         UnsupportedVersionError
-            There is none.
+            There is no such version.
         """
         ours = wire.versions(api)
         theirs = self.versions().get(api)
@@ -148,7 +147,7 @@ class Connection:
 
     def _is_0_9(self) -> bool:
         for _ in range(_PROBES):
-            self.ask(ApiKey.METADATA, 0, {"topics": []})  # it is there, and speaks
+            self.ask(ApiKey.METADATA, 0, {"topics": []})  # it answers at all
             for api, version in ((ApiKey.METADATA, 1), (ApiKey.API_VERSIONS, 0)):
                 try:
                     self.ask(api, version, {"topics": []}, timeout_s=_PROBE_S)
@@ -171,21 +170,21 @@ class Connection:
         patience_s: float = 0.0,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
-        """One request and its answer.
+        """Send a request and return the body of its answer.
 
         Parameters
         ----------
         patience_s : float
-            How long the broker may wait by the request's own words, besides the timeout.
+            How long the request lets the broker wait, in addition to the timeout.
         timeout_s : float, optional
-            Less than the connection's.
+            If it is shorter than the connection's.
 
         Raises
         ------
         DisconnectedError
             No answer.
         InvalidRequestError
-            An answer that is none: its size, its correlation id, its fields.
+            The answer is malformed: its size, correlation id or fields.
         """
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         frame = wire.encode_request(api, version, self._correlation, self.client_id, dict(body))
@@ -232,7 +231,7 @@ class Connection:
             raise DisconnectedError(f"{self}: {error}") from error
 
     def _receive(self, connected: socket.socket, into: bytearray, count: int, until: float) -> None:
-        """Read that many bytes; the buffer grows with them."""
+        """Read ``count`` bytes; the buffer grows as they arrive."""
         while len(into) < count:
             left = until - time.monotonic()
             if left <= 0:
@@ -253,7 +252,7 @@ class Connection:
         return self._socket
 
     def close(self) -> None:
-        """Hang up; the next request connects again, and asks anew what the broker serves."""
+        """Disconnect. The next request connects again and asks for the served versions."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -267,7 +266,7 @@ class Connection:
 
 
 def error_of(code: int, message: str) -> ApiError:
-    """A code that a broker answered with."""
+    """The error for a code that a broker answered with."""
     try:
         error = ErrorCode(code)
     except ValueError:
@@ -276,7 +275,7 @@ def error_of(code: int, message: str) -> ApiError:
 
 
 class PartitionMetadata(NamedTuple):
-    """Who leads a partition; -1 where nobody does, or the broker does not say."""
+    """The leader of a partition; -1 if there is none or the broker does not say."""
 
     leader: int
     leader_epoch: int
@@ -284,7 +283,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic as a broker tells of it; the id is ``NO_TOPIC_ID`` below Metadata 10."""
+    """A topic as Metadata describes it; the id is ``NO_TOPIC_ID`` below version 10."""
 
     name: str
     topic_id: bytes
@@ -292,7 +291,7 @@ class TopicMetadata(NamedTuple):
 
 
 class OffsetAnswer(NamedTuple):
-    """What ListOffsets says of a partition."""
+    """The answer of ListOffsets for a partition."""
 
     offset: int
     timestamp_ms: int
@@ -300,7 +299,7 @@ class OffsetAnswer(NamedTuple):
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of a partition."""
+    """What to fetch of a partition."""
 
     topic: str
     topic_id: bytes
@@ -318,19 +317,19 @@ class Client:
     Parameters
     ----------
     bootstrap : str
-        ``HOST:PORT``, several of them with commas between.
+        ``HOST:PORT``, several separated by commas.
     client_id, timeout_s, max_frame_bytes
-        As a ``Connection`` takes them.
+        As of ``Connection``.
 
     Raises
     ------
     ValueError
-        An address that is none.
+        An address is malformed.
 
     Notes
     -----
-    For one thread. Requests are of the newest version that both sides speak. Errors of the whole answer and of the one
-    partition asked for are raised as ``ApiError``; ``DisconnectedError`` is one of them.
+    Not thread-safe. Requests have the newest version that both sides know. Errors of a whole answer, or of the one
+    partition asked for, are raised as ``ApiError``; ``DisconnectedError`` is a subclass.
     """
 
     def __init__(
@@ -348,7 +347,7 @@ class Client:
 
     @property
     def waiting(self) -> bool:
-        """Whether a broker's answer is waited for, so that nothing is lost by an interruption."""
+        """Whether a request waits for its answer; to interrupt it then loses nothing."""
         return any(connection.waiting for connection in self._connections.values())
 
     def connection(self, address: tuple[str, int]) -> Connection:
@@ -358,12 +357,12 @@ class Client:
         return self._connections[address]
 
     def any_broker(self) -> Connection:
-        """A broker that can be reached: one of those given first, else one that is known of.
+        """A broker that can be reached: one of the bootstrap addresses, else one that Metadata named.
 
         Raises
         ------
         DisconnectedError
-            None can be.
+            No broker can be reached.
         """
         failed: DisconnectedError | None = None
         for address in dict.fromkeys([*self._addresses, *self._nodes.values()]):
@@ -381,26 +380,26 @@ class Client:
         Raises
         ------
         ApiError
-            It named none with that id.
+            Metadata named no such broker.
         """
         if node_id not in self._nodes:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"expected a broker with id {node_id}, found none")
         return self.connection(self._nodes[node_id])
 
-    # --- what brokers are asked -------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------
 
     def metadata(self, topic: str) -> TopicMetadata:
-        """Who leads the partitions of a topic; it is not created by asking.
+        """The partitions of a topic and their leaders. The request does not create the topic.
 
         Raises
         ------
         ApiError
-            The topic is unknown, or the broker says why not.
+            The topic is unknown, or the broker refuses.
         """
         broker = self.any_broker()
         version = broker.version(ApiKey.METADATA)
         asked: list[dict[str, Any]] | None = [{"name": topic, "topic_id": NO_TOPIC_ID}]
-        if version < 4:  # a question for a topic's name may create it: all are asked for
+        if version < 4:  # asking for one topic may create it, so ask for all
             asked = [] if version == 0 else None
         answer = broker.ask(ApiKey.METADATA, version, {"topics": asked, "allow_auto_topic_creation": False})
         self._nodes = {each["node_id"]: (each["host"], each["port"]) for each in answer["brokers"]}
@@ -426,19 +425,19 @@ class Client:
         min_bytes: int = 1,
         max_bytes: int = 50 * 2**20,
     ) -> dict[tuple[str, int], dict[str, Any]]:
-        """Records of partitions as they lie at the leader, up to the high watermark, from every offset asked for.
+        """Fetch records of partitions as the leader stores them, up to the high watermark.
 
         Returns
         -------
         dict
-            By topic and partition, the fields of the answer, ``error_code`` among them.
+            Fields of the answer by (topic, partition), with ``error_code``.
 
         Raises
         ------
         ApiError
             An error of the whole answer.
         InvalidRequestError
-            An answer about a partition that nobody asked for.
+            The answer has a partition that was not requested.
         """
         partitions = list(wanted)
         ids = {each.topic_id: each.topic for each in partitions}
@@ -485,12 +484,12 @@ class Client:
     def list_offsets(
         self, leader: Connection, topic: str, partition: int, timestamp: int, *, current_leader_epoch: int = -1
     ) -> OffsetAnswer:
-        """The offset for a time, for ``EARLIEST`` or ``LATEST``; below ListOffsets 1 by segments, without a time.
+        """The offset for a time, ``EARLIEST`` or ``LATEST``. ListOffsets 0 answers by segment, without a timestamp.
 
         Raises
         ------
         ApiError
-            The leader says why not.
+            The leader refuses.
         """
         version = leader.version(ApiKey.LIST_OFFSETS)
         if version == 0:
@@ -502,7 +501,7 @@ class Client:
     def old_style_offsets(
         self, leader: Connection, topic: str, partition: int, timestamp: int, max_num_offsets: int
     ) -> list[int]:
-        """Base offsets of segments and the end offset, newest first, as ListOffsets 0 has them."""
+        """Base offsets of segments and the log end offset, newest first (ListOffsets 0)."""
         found = self._list_offsets(leader, 0, topic, partition, timestamp, max_num_offsets, -1)
         return list(found["old_style_offsets"])
 
@@ -523,14 +522,14 @@ class Client:
     def offset_for_leader_epoch(
         self, leader: Connection, topic: str, partition: int, leader_epoch: int, *, current_leader_epoch: int = -1
     ) -> tuple[int, int]:
-        """The largest epoch that the leader knows up to one, and where it ends: (-1, -1) if there is none.
+        """The largest known epoch up to ``leader_epoch``, and its end offset; (-1, -1) if there is none.
 
         Raises
         ------
         ApiError
-            The leader says why not.
+            The leader refuses.
         UnsupportedVersionError
-            It is older than Kafka 0.11.
+            The leader is older than Kafka 0.11.
         """
         asked = {"partition": partition, "current_leader_epoch": current_leader_epoch, "leader_epoch": leader_epoch}
         topics = [{"topic": topic, "partitions": [asked]}]
@@ -541,12 +540,12 @@ class Client:
         return found["leader_epoch"], found["end_offset"]
 
     def topic_configs(self, topic: str) -> dict[str, str]:
-        """All settings of a topic by name, the defaults too; empty where the broker is older than Kafka 0.11.
+        """All settings of a topic by name, with defaults. Empty if the broker is older than Kafka 0.11.
 
         Raises
         ------
         ApiError
-            The broker says why not.
+            The broker refuses.
         """
         broker = self.any_broker()
         try:
@@ -571,7 +570,7 @@ class Client:
 
 
 def _entry(entries: Iterable[Mapping[str, Any]], name: str, wanted: Any, where: str) -> Mapping[str, Any]:
-    """The one entry that was asked for, if it is no error."""
+    """The requested entry of an answer, if it is not an error."""
     found = [each for each in entries if each[name] == wanted]
     if len(found) != 1:
         raise InvalidRequestError(f"{where}: expected {wanted} once, found it {len(found)} times")

@@ -1,4 +1,4 @@
-"""Where a copy and its leader part: by leader epochs (KIP-101, KIP-279), or by records where there are none.
+"""The offset where a copy and its leader diverge: by leader epochs (KIP-101, KIP-279), or by comparing records.
 
 Source: AbstractFetcherThread.getOffsetTruncationState (3.9).
 """
@@ -19,7 +19,7 @@ Reader = Callable[[int], bytes | memoryview]  # entries from the one that holds 
 
 
 class Truncation(NamedTuple):
-    """Where to cut, and whether that is the end of it: else the leader is asked again, for an earlier epoch."""
+    """Where to truncate, and whether that completes it. Otherwise the leader is asked for an earlier epoch."""
 
     offset: int
     completed: bool
@@ -28,21 +28,21 @@ class Truncation(NamedTuple):
 def truncation(
     entries: Sequence[tuple[int, int]], asked: int, leader_epoch: int, leader_end_offset: int, end_offset: int
 ) -> Truncation | None:
-    """Where a copy is cut after its leader was asked for the end of an epoch; None if the leader knows nothing of it.
+    """Where to truncate a copy, from the leader's answer about an epoch; None if the leader does not know the epoch.
 
     Parameters
     ----------
     entries : sequence of (epoch, start offset)
-        What the copy knows.
+        The epochs of the copy.
     asked, leader_epoch, leader_end_offset : int
         The question and the answer.
     end_offset : int
-        Of the copy.
+        The log end offset of the copy.
 
     Raises
     ------
     InvalidRequestError
-        An answer that no leader gives.
+        The answer is impossible.
     """
     if leader_end_offset == UNDEFINED:
         return None
@@ -60,23 +60,23 @@ def truncation(
 
 
 def first_difference(ours: Reader, theirs: Reader, start_offset: int, end_offset: int) -> int | None:
-    """Where two logs part: behind their last common record that is the same; None if no common record differs.
+    """The offset where two logs diverge, behind their last equal record; None if no common record differs.
 
     Parameters
     ----------
     ours, theirs : callable
-        Give whole entries from the one that holds an offset on.
+        Return whole entries, from the one that contains an offset on.
     start_offset, end_offset : int
-        Of what both have.
+        The range that both logs have.
 
     Notes
     -----
-    Logs that part never meet again, so that halving finds the place: O(log n) questions. Offsets that one side has no
-    record for, as after compaction, are passed over.
+    Logs that diverged stay different, so a binary search finds the place with O(log n) reads. Offsets without a record
+    on one side, as after compaction, are skipped.
     """
 
     def same(offset: int) -> bool | None:
-        """Whether the first common record from an offset on is the same; None if there is none."""
+        """Whether the first common record at or after an offset is equal; None if there is none."""
         while offset < end_offset:
             mine = record_from(ours(offset), offset)
             other = record_from(theirs(mine[0]), mine[0]) if mine is not None else None
@@ -100,7 +100,7 @@ def first_difference(ours: Reader, theirs: Reader, start_offset: int, end_offset
 
 
 def record_from(entries: bytes | memoryview, offset: int) -> Record | None:
-    """The first record at or behind an offset, with all that a producer gave it; None if there is none."""
+    """The first record at or after an offset, with all its fields; None if there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

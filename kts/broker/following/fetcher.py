@@ -1,4 +1,4 @@
-"""Rounds of fetching for any number of followers: who leads, what to cut, what comes next, what fails."""
+"""Fetch rounds for any number of followers: find leaders, truncate, fetch, and retry what fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kts.errors import CorruptRecordError, InvalidOffsetError, InvalidRequestErr
 
 BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 2.0
-MOST_DAMAGED = 5  # answers in a row that make no sense, before it gives up
+MOST_DAMAGED = 5  # malformed answers until a follower fails
 FIRST_RETENTION_S, RETENTION_S = 30.0, 300.0  # log.retention.check.interval.ms
 PASSING = frozenset(
     {
@@ -39,7 +39,7 @@ PASSING = frozenset(
 
 @dataclass
 class Trouble:
-    """What goes wrong with a follower, again and again."""
+    """The repeated failures of a follower."""
 
     error: KtsError
     since_s: float
@@ -49,10 +49,10 @@ class Trouble:
 
 
 class Fetcher:
-    """Keeps followers going. What fails passingly is tried again, a little later each time.
+    """Runs followers. Transient failures are retried with growing delays.
 
-    Retention of the copies runs by their own settings, half a minute after the start and every five minutes; what the
-    leader no longer counts goes at once.
+    The retention of the copies follows their own settings, 30 s after the start and then every 5 minutes. Segments
+    below the leader's log start offset are deleted at once.
 
     Parameters
     ----------
@@ -61,18 +61,18 @@ class Fetcher:
     max_wait_ms, min_bytes, max_bytes : int
         ``replica.fetch.wait.max.ms``, ``replica.fetch.min.bytes``, ``replica.fetch.response.max.bytes``.
     patience_s : float
-        How long a partition may fail before that is taken for final; None is for ever.
+        How long a partition may fail until it counts as failed for good; None means forever.
     retention : bool
-        False leaves every segment.
+        False keeps every segment.
     tell : callable
-        Gets a sentence when a follower gets into trouble, and when it is out again.
+        Gets a message when a follower begins to fail, and when it recovers.
     monotonic, sleep : callable
         Seconds.
 
     Attributes
     ----------
     failed : dict of Follower to KtsError
-        Those that are not followed any more.
+        The followers that failed for good.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class Fetcher:
         self._monotonic, self._sleep = monotonic, sleep
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Go on until a condition holds, or no follower is left."""
+        """Run until a condition holds or all followers have failed."""
         while len(self.failed) < len(self.followers) and (until is None or not until()):
             self.step()
 
     def catch_up(self) -> None:
-        """Go on until nothing is left to copy.
+        """Run until nothing is left to copy.
 
         Raises
         ------
@@ -121,11 +121,11 @@ class Fetcher:
             raise error
 
     def step(self) -> int:
-        """One round; returns the bytes that were appended.
+        """Run one round; returns the bytes that were appended.
 
         Notes
         -----
-        It waits at the leader while there is nothing to copy, and here while all followers are in trouble.
+        Waits at the leader if there is nothing to copy, and here if all followers wait for a retry.
         """
         now = self._monotonic()
         going = [each for each in self.followers if each not in self.failed]
@@ -169,11 +169,11 @@ class Fetcher:
                     follower.find_leader(metadata)
                 except ApiError as error:
                     self._trouble(follower, error)
-                except InvalidRequestError as error:  # another topic of that name, for good
+                except InvalidRequestError as error:  # another topic with that name: final
                     self.failed[follower] = error
 
     def _fetch(self, leader: Connection, followers: Sequence[Follower], max_wait_ms: int) -> int:
-        first = self._round % len(followers)  # a leader fills its answer in the order of the questions
+        first = self._round % len(followers)  # a leader fills its answer in the order of the request
         try:
             answers = self._client.fetch(
                 leader,
@@ -209,7 +209,7 @@ class Fetcher:
         return True
 
     def _trouble(self, follower: Follower, error: KtsError) -> None:
-        """Try again later, or never."""
+        """Note a failure: retry later or give up."""
         now = self._monotonic()
         follower.lose_leader()
         trouble = self.troubles.get(follower)

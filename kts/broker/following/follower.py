@@ -1,7 +1,4 @@
-"""A copy of one partition that follows its leader: it takes what the leader has, batch for batch.
-
-Where the two may differ, the copy is truncated to what both have.
-"""
+"""A copy of one partition that follows its leader, batch by batch, and is truncated where the two diverge."""
 
 from __future__ import annotations
 
@@ -32,39 +29,39 @@ _ALL = INT32_MAX
 
 
 class Follower:
-    """The copy of a partition and what it knows of its leader.
+    """The copy of a partition, and its state relative to the leader.
 
     Parameters
     ----------
     log : Log
-        The copy; nobody else appends to it.
+        The copy; only the follower appends to it.
     client : Client
-        To the cluster of the leader.
+        Connected to the leader's cluster.
     topic, partition : optional
-        What is copied; by default what the log is called.
+        The partition to copy; by default that of the log's directory.
     max_bytes : int
-        ``replica.fetch.max.bytes``: about so many bytes at a time. An entry that is larger comes whole.
+        ``replica.fetch.max.bytes``, the size of a fetch. A larger entry comes whole.
     tell : callable
-        Gets a sentence for everything that is not plain copying: what was cut, why the copy begins anew.
+        Gets a message about each truncation and restart of the copy.
 
     Attributes
     ----------
     leader : Connection or None
-        None until it is known, and after each error.
+        None until it is known and after each error.
     leader_epoch : int
-        -1 where the leader does not tell.
+        -1 if the leader does not say.
     high_watermark : int
         The leader's, -1 before its first answer.
     copied_bytes, copied_batches, truncations : int
         Since the start.
     caught_up : bool
-        The last answer left nothing to copy.
+        Whether the last answer left nothing to copy.
 
     Notes
     -----
-    Offsets, times, epochs and bytes stay the leader's. It fetches as a consumer that reads uncommitted, so up to the
-    high watermark: what it has is what the replicas of the leader all have. Segments roll by the log's own settings
-    and, where the leader tells where its own begin (ListOffsets 0: up to Kafka 3.9), there too.
+    Offsets, timestamps, epochs and bytes are the leader's. The follower fetches as a read_uncommitted consumer, so up
+    to the high watermark: it copies what all in-sync replicas have. Segments roll by the copy's settings and where the
+    leader's segments begin, if it tells (ListOffsets 0, up to Kafka 3.9).
 
     Source: AbstractFetcherThread, ReplicaFetcherThread, Partition.appendRecordsToFollowerOrFutureReplica (3.9).
     """
@@ -91,7 +88,7 @@ class Follower:
         self._client = client
         self._tell = tell
         self._topic_id = NO_TOPIC_ID
-        self._may_differ = True  # from the leader, below the copy's end
+        self._may_differ = True  # from the leader, below the end of the copy
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -99,14 +96,14 @@ class Follower:
     # --- the leader -------------------------------------------------------------------------------
 
     def find_leader(self, topic: TopicMetadata) -> None:
-        """Turn to the leader that Metadata names; where the copy may differ from it is asked before the next fetch.
+        """Use the leader that Metadata names. Before the next fetch, the copy is compared with it.
 
         Raises
         ------
         ApiError
-            Nobody leads it, or there is no such partition.
+            The partition has no leader or does not exist.
         InvalidRequestError
-            It is another topic of the same name.
+            The topic with this name is another one.
         """
         found = topic.partitions.get(self.partition)
         if found is None:
@@ -124,12 +121,12 @@ class Follower:
         if ours is not None and theirs is not None and ours != theirs:
             raise InvalidRequestError(
                 f"{self}: expected topic id {ours}, as partition.metadata has it, found {theirs} at the leader: the "
-                "topic was deleted and made anew, or it is another cluster's"
+                "topic was deleted and created again, or it belongs to another cluster"
             )
         return topic_id
 
     def lose_leader(self) -> None:
-        """Ask anew who leads, before anything else."""
+        """Forget the leader; it is looked up again first."""
         self.leader = None
         self.caught_up = False
 
@@ -141,12 +138,12 @@ class Follower:
     # --- truncation -------------------------------------------------------------------------------
 
     def truncate_if_needed(self) -> None:
-        """Cut what the leader does not have: by its epochs, or by comparing records where epochs tell nothing.
+        """Truncate what the leader does not have: by leader epochs, or by comparing records if they do not decide.
 
         Raises
         ------
         ApiError, InvalidRequestError
-            The leader cannot say, or says what no leader does.
+            The leader refuses, or its answer is impossible.
         """
         if not self._may_differ:
             return
@@ -159,7 +156,7 @@ class Follower:
             )
             cut = truncation(log.leader_epochs, asked, *answer, log.log_end_offset)
             if cut is None:
-                self._tell(f"{self}: the leader has no records of epoch {asked}, so records are compared")
+                self._tell(f"{self}: the leader does not know epoch {asked}; comparing records")
                 by_epochs = False
                 break
             self._truncate(cut.offset, f"epoch {answer[0]} of the leader ends at {answer[1]}")
@@ -170,7 +167,8 @@ class Follower:
         self._may_differ = False
 
     def _compare(self) -> None:
-        """What 0.10 has no question for: it cuts at the high watermark, and all that is copied lies below that."""
+        """Truncate to the last equal record. Kafka 0.10 has no request for epochs; its replicas truncate to the high
+        watermark, and the copy lies below it."""
         log, leader = self.log, self._known_leader()
         if log.log_end_offset == log.log_start_offset:
             return
@@ -194,7 +192,7 @@ class Follower:
         return records
 
     def _truncate(self, offset: int, why: str) -> None:
-        """Cut at an offset; a batch that it lies in goes as a whole, and the copy goes on where that began."""
+        """Truncate to an offset. A batch that contains it is removed whole, and the copy continues at its beginning."""
         log = self.log
         end = log.log_end_offset
         if offset >= end:
@@ -204,10 +202,10 @@ class Follower:
         if last < log.log_end_offset:
             log.truncate_to(last)
         self.truncations += 1
-        self._tell(f"{self}: {why}: cut from {end} to {log.log_end_offset}")
+        self._tell(f"{self}: {why}: truncated from {end} to {log.log_end_offset}")
 
     def _out_of_range(self) -> None:
-        """The leader does not have the offset that comes next."""
+        """The leader does not have the next offset: truncate or restart the copy."""
         leader, log = self._known_leader(), self.log
         end = self._client.list_offsets(leader, self.topic, self.partition, LATEST).offset
         start = self._client.list_offsets(leader, self.topic, self.partition, EARLIEST).offset
@@ -219,14 +217,16 @@ class Follower:
             self._may_differ = True
         elif start > log.log_end_offset or end < log.log_end_offset:
             if not empty:
-                self._tell(f"{self}: the leader begins at {start}, behind the copy's end: the copy begins anew there")
+                self._tell(
+                    f"{self}: the leader begins at {start}, behind the end of the copy: restarting the copy there"
+                )
                 self.truncations += 1
             log.truncate_fully_and_start_at(start)
 
     # --- fetching ---------------------------------------------------------------------------------
 
     def wanted(self) -> FetchPartition:
-        """What to fetch next."""
+        """The next fetch."""
         return self._wanted(self.log.log_end_offset, self.max_bytes, True)
 
     def _wanted(self, offset: int, max_bytes: int, goes_on: bool) -> FetchPartition:
@@ -244,19 +244,19 @@ class Follower:
     # --- appending --------------------------------------------------------------------------------
 
     def take(self, answer: dict[str, Any]) -> int:
-        """Take the leader's answer to ``wanted``.
+        """Append the leader's answer to ``wanted``.
 
         Returns
         -------
         int
-            Bytes that were appended.
+            The bytes that were appended.
 
         Raises
         ------
         ApiError
             The leader refuses.
         CorruptRecordError, InvalidOffsetError, RecordTooLargeError
-            The records are damaged, or cannot be what comes next: nothing of them is appended.
+            The records are damaged or do not follow the log end offset; none is appended.
         """
         code = answer["error_code"]
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -335,7 +335,7 @@ class Follower:
         return records[position:]
 
     def _want_more(self, found: int) -> None:
-        """An answer of Fetch 0 to 2 was cut inside of its first entry."""
+        """Fetch 0 to 2 cut the first entry: double the fetch size."""
         most = self._known_leader().max_frame_bytes // 2
         if self.max_bytes >= most:
             message = f"{self}: the entry at offset {self.log.log_end_offset} is larger than {self.max_bytes} bytes"
@@ -345,7 +345,7 @@ class Follower:
         self.max_bytes = min(2 * self.max_bytes, most)
 
     def _leaders_segments(self, last_offset: int) -> list[int]:
-        """Where the leader's segments begin, as far as it tells and the records go; ascending."""
+        """Base offsets of the leader's segments up to ``last_offset``, ascending; empty if it does not tell."""
         leader = self._known_leader()
         if not leader.serves(ApiKey.LIST_OFFSETS, 0):
             return []
@@ -354,5 +354,5 @@ class Follower:
 
 
 def topic_id_text(topic_id: bytes) -> str | None:
-    """A topic id as ``partition.metadata`` has it; None where there is none."""
+    """A topic id as in ``partition.metadata``; None if there is none."""
     return None if topic_id == NO_TOPIC_ID else id_text(topic_id)

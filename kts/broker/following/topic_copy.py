@@ -1,4 +1,4 @@
-"""The copy of a topic in a log directory: its partitions, which may become more, and its settings, which may change."""
+"""The copy of a topic in a log directory: its partitions and settings, which follow the leader's."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from kts.config import LogConfig
 from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
 from kts.log.log import Log
 
-FORMATS = ("0.9.0", "0.10.2", "3.9")  # a message format version for each magic
+FORMATS = ("0.9.0", "0.10.2", "3.9")  # message format versions by magic
 _ENOUGH_BYTES = 1000
 _OF_A_LOG = frozenset(LogConfig().to_properties())
 
 
 class TopicCopy:
-    """Followers of a topic's partitions. A context manager, which closes their logs.
+    """The followers of a topic's partitions. A context manager that closes their logs.
 
     Parameters
     ----------
     client : Client
     directory : str
-        The log directory, made if it is missing.
+        The log directory, created if it is missing.
     topic : str
     partitions : sequence of int
-        Only these; empty is all there are.
+        The partitions to copy; empty means all.
     settings : mapping
-        The topic's settings that are not to be the leader's.
+        Settings that replace the leader's.
     tell : callable
-        Gets a sentence for everything that is not plain copying.
+        Gets a message about everything but plain copying.
 
     Attributes
     ----------
@@ -66,22 +66,22 @@ class TopicCopy:
         self._stack = ExitStack()
 
     def find(self) -> None:
-        """Ask what there is, and how it is set; may be tried again.
+        """Look up the topic's partitions and settings; can be repeated after an error.
 
         Raises
         ------
         UnknownTopicOrPartitionError
-            Not what is wanted.
+            The topic or a partition does not exist.
         ApiError
-            The leader cannot say.
+            The leader refuses.
         ValueError
-            The settings given are wrong.
+            A given setting is wrong.
         """
         metadata = self._known_topic()
         described = self._client.topic_configs(self.topic)
         magic = None if described else newest_magic(self._client, self.topic)
         found = log_settings(described, magic, self._tell_once)
-        # Whoever describes settings is 0.11 or later, and indexes as it does whatever the format.
+        # A broker that describes settings is 0.11 or later, and indexes like it in every format.
         self.config = LogConfig.of({**found, **self._settings}, generation="3.9" if described else None)
         self._metadata = metadata
 
@@ -104,19 +104,19 @@ class TopicCopy:
             self._tell(message)
 
     def open(self) -> list[Follower]:
-        """Open what was found and is not open yet.
+        """Open the logs that are not open yet.
 
         Returns
         -------
         list of Follower
-            The new ones.
+            The new followers.
 
         Raises
         ------
         InvalidRequestError
-            The copy is of another topic of that name.
+            The copy belongs to another topic with that name.
         LogLockedError, LogStorageError
-            As of ``Log``.
+            As from ``Log``.
         """
         if self._metadata is None:
             raise ValueError("find first")
@@ -136,7 +136,7 @@ class TopicCopy:
         return new
 
     def refresh(self) -> list[Follower]:
-        """Take over new partitions and settings, if the leader tells; the followers of the new ones."""
+        """Follow new partitions and settings, if the leader answers; returns the new followers."""
         before = self.config
         try:
             self.find()
@@ -144,8 +144,8 @@ class TopicCopy:
             if self.config != before:
                 for follower in self.followers:
                     follower.log.reconfigure(self.config)
-                self._tell(f"{self.topic}: the leader's settings have changed, and the copy's with them")
-        except (KtsError, ValueError):  # it is asked again, and the fetches say what is wrong
+                self._tell(f"{self.topic}: the copy has the leader's new settings")
+        except (KtsError, ValueError):  # the next refresh asks again, and fetches report the problem
             return []
         for follower in new:
             self._tell(f"{follower}: the topic has a new partition")
@@ -168,21 +168,21 @@ class TopicCopy:
 def log_settings(
     described: Mapping[str, str], newest_magic: int | None, tell: Callable[[str], None] = lambda message: None
 ) -> dict[str, str]:
-    """Settings for ``LogConfig.of``.
+    """The settings of a copy, for ``LogConfig.of``.
 
     Parameters
     ----------
     described : mapping
-        What the leader says of the topic, empty where it is too old for that: then nothing is deleted by time or size.
+        The leader's settings of the topic. Empty if it is too old to describe them: then nothing expires.
     newest_magic : int, optional
-        Of the newest entry, for a leader that does not tell the format; None where there is no entry.
+        The magic of the newest entry, if the leader does not describe the format; None if there is no entry.
     tell : callable
-        Gets a sentence for each value that is left out because no log can have it.
+        Gets a message for each value that is left out because no log accepts it.
     """
     found = {name: value for name, value in described.items() if name in _OF_A_LOG}
-    if not described:  # nobody knows how long the leader keeps what it has
+    if not described:  # the leader's retention is unknown
         found |= {"retention.ms": "-1", "retention.bytes": "-1"}
-    if "internal.segment.bytes" in described:  # what Kafka 4 goes by, where it is set
+    if "internal.segment.bytes" in described:  # Kafka 4 uses it if it is set
         found["segment.bytes"] = described["internal.segment.bytes"]
     for name, value in list(found.items()):
         try:
@@ -198,12 +198,12 @@ def log_settings(
 def keep_settings(
     directory: str, topic: str, topic_id: str | None, partitions: Iterable[int], config: LogConfig
 ) -> None:
-    """Note a copy's settings where ``kts serve`` looks for them, should the copy be served one day.
+    """Store a copy's settings where ``kts serve`` reads them.
 
     Parameters
     ----------
     topic_id : str, optional
-        Where the leader has none, the copy gets one of its own.
+        If the leader has none, the copy gets a new one.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def keep_settings(
 
 
 def newest_magic(client: Client, topic: str) -> int | None:
-    """Magic of the newest entry that a partition of the topic has; None if there is none.
+    """The magic of the newest entry of a topic; None if it is empty.
 
     Raises
     ------

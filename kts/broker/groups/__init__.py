@@ -1,4 +1,4 @@
-"""The group coordinator: who is a member of which group, what they agreed on, and the offsets they committed."""
+"""The group coordinator: members, generations, assignments and committed offsets."""
 
 from kts.broker.groups.coordinator import Coordinator
 from kts.broker.groups.registry import GroupSettings

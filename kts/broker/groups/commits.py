@@ -1,4 +1,4 @@
-"""Committed offsets: taken, told, deleted, and forgotten when nobody has needed them for long.
+"""Committed offsets: commit, fetch, delete, expire.
 
 Source: GroupCoordinator, GroupMetadataManager, GroupMetadata.removeExpiredOffsets (3.9).
 """
@@ -16,8 +16,8 @@ from kts.broker.groups.registry import Registry
 
 Partition = tuple[str, int]
 ABSENT = Committed(-1, -1, "", -1)
-RECORD_BYTES = 40  # that a committed offset takes at least, besides texts
-# How an append's failure is told to who commits.
+RECORD_BYTES = 40  # of a committed offset at least, besides texts
+# The answer to a commit whose append failed.
 COMMIT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -41,7 +41,7 @@ class Commits:
         generation_id: int,
         offsets: Mapping[Partition, Committed],
     ) -> dict[Partition, ErrorCode]:
-        """Commit offsets; those whose metadata is too large are refused, the others are kept."""
+        """Commit offsets. Those with too large metadata are refused, the others are stored."""
         most = self.registry.settings.max_metadata_size
         errors = {
             each: ErrorCode.OFFSET_METADATA_TOO_LARGE if utf16_length(found.metadata) > most else ErrorCode.NONE
@@ -57,7 +57,7 @@ class Commits:
             return dict.fromkeys(offsets, error)
         if kept:
             if len(kept) * (len(group_id) + RECORD_BYTES) > self.journal.max_batch_bytes:
-                return dict.fromkeys(offsets, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)  # long before it is encoded
+                return dict.fromkeys(offsets, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)  # before encoding it
             if not self.registry.has_room_for(self._growth(group, group_id, kept)):
                 return dict.fromkeys(offsets, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
             if group is not None and member_id in group.members:
@@ -65,12 +65,12 @@ class Commits:
             error = self._store(group, group_id, kept)
             errors |= dict.fromkeys(kept, error)
         elif group is None and self.registry.has_room_for(2 * len(group_id) + 5000):
-            self.registry.create(group_id)  # Kafka's is there from the first commit on, whatever becomes of that
+            self.registry.create(group_id)  # in Kafka the first commit creates the group even if it fails
         return errors
 
     @staticmethod
     def _growth(group: Group | None, group_id: str, offsets: Mapping[Partition, Committed]) -> int:
-        """How many more bytes these take than those that they replace."""
+        """How many more bytes these offsets take than those that they replace."""
         known = {} if group is None else group.offsets
         growth = 0 if group is not None else GROUP_BYTES + len(group_id)
         for place, found in offsets.items():
@@ -81,7 +81,7 @@ class Commits:
 
     def _check(self, group: Group, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
         if generation_id < 0 and group.state is State.EMPTY:
-            return ErrorCode.NONE  # an administrator, or a consumer that is in no group
+            return ErrorCode.NONE  # an administrator, or a consumer that assigns partitions itself
         if generation_id < 0 and not member_id and instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = check_member(group, member_id, instance_id) or check_generation(group, generation_id)
@@ -101,13 +101,13 @@ class Commits:
         return ErrorCode.NONE
 
     def fetch(self, group_id: str, partitions: Iterable[Partition] | None) -> dict[Partition, Committed]:
-        """The committed offsets, of all partitions or of those; -1 where there is none."""
+        """The committed offsets of the given or all partitions; -1 where there is none."""
         group = self.registry.groups.get(group_id)
         known = group.offsets if group is not None else {}
         return dict(known) if partitions is None else {each: known.get(each, ABSENT) for each in partitions}
 
     def delete(self, group_id: str, partitions: Iterable[Partition]) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
-        """Delete committed offsets of topics that no member reads."""
+        """Delete committed offsets of topics that no member subscribes to."""
         group = self.registry.groups.get(group_id)
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, {}
@@ -122,17 +122,18 @@ class Commits:
         return ErrorCode.NONE, errors
 
     def forget_topics(self, names: Iterable[str]) -> None:
-        """The offsets of deleted topics go."""
+        """Delete the offsets of deleted topics."""
         gone = frozenset(names)
         self.clean(self.registry.groups.values(), lambda group: [each for each in group.offsets if each[0] in gone])
 
     def expire(self) -> int:
-        """Forget offsets that nobody has needed for the retention time; how many."""
+        """Delete offsets older than the retention time; returns how many."""
         now = self.registry.clock()
         return self.clean(self.registry.groups.values(), lambda group: self._expired(group, now))
 
     def _expired(self, group: Group, now_ms: int) -> list[Partition]:
-        """Those of an empty group count from when it became empty, of a stable one only where nobody reads them."""
+        """The expired offsets. In an empty group the time counts from when it became empty; in a stable one, offsets of
+        subscribed topics do not expire."""
         since: int | None = None
         if group.protocol_type is not None:
             if group.state is State.EMPTY:
@@ -153,7 +154,7 @@ class Commits:
         ]
 
     def clean(self, groups: Iterable[Group], choose: Callable[[Group], list[Partition]]) -> int:
-        """Delete the chosen offsets, and groups that are left with nothing; how many offsets."""
+        """Delete the chosen offsets and then empty groups; returns the number of offsets."""
         count = 0
         for group in list(groups):
             gone = [each for each in choose(group) if each in group.offsets]
@@ -162,7 +163,7 @@ class Commits:
             if dies and group.generation_id > 0:
                 rows.append((group_key(group.group_id), None))
             if rows and self.journal.append_many(group.group_id, rows):
-                continue  # not on the disk: tried again the next time
+                continue  # not stored; the next call tries again
             count += len(group.remove_offsets(gone))
             if dies:
                 group.move_to(State.DEAD, self.registry.clock())
@@ -171,5 +172,5 @@ class Commits:
 
 
 def utf16_length(text: str) -> int:
-    """The length of a text as Java counts it."""
+    """The length of a text in UTF-16 code units, as Java counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2

@@ -1,4 +1,4 @@
-"""The group coordinator of a broker: the one thing that the handlers of group requests talk to.
+"""The group coordinator of a broker: the requests of members, and the groups as ``__consumer_offsets`` stores them.
 
 Source: GroupCoordinator, GroupMetadataManager (3.9), the classic protocol.
 """
@@ -30,9 +30,9 @@ from kts.broker.groups.registry import GroupSettings, Registry
 from kts.broker.topics import Topics
 from kts.errors import KtsError
 
-MAX_NAME_BYTES = 32_000  # of a client in a member id, which has to stay below 32 KB
+MAX_NAME_BYTES = 32_000  # of a client id in a member id, which must stay below 32 KB
 
-# How a failure to write a group down is told to its members.
+# The answer to members whose group could not be stored.
 STORE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -42,7 +42,7 @@ STORE_ERRORS = {
 
 
 class Join(NamedTuple):
-    """A JoinGroup request; an empty ``member_id`` is a new member."""
+    """A JoinGroup request. A new member has an empty ``member_id``."""
 
     group_id: str
     member_id: str
@@ -53,7 +53,7 @@ class Join(NamedTuple):
     session_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    needs_member_id: bool = True  # a new member has to ask twice, the second time with the id it was given
+    needs_member_id: bool = True  # a new member joins twice, the second time with the assigned id
     may_skip_assignment: bool = True
 
 
@@ -70,19 +70,19 @@ class Sync(NamedTuple):
 
 
 class Coordinator:
-    """All groups of a broker, as ``__consumer_offsets`` tells at the start.
+    """All groups of a broker, loaded from ``__consumer_offsets``.
 
     Parameters
     ----------
     topics : Topics
     settings : GroupSettings
     clock : callable
-        Gives ms since the epoch, for what is written and for the retention of offsets. Members are watched by the event
-        loop's own time.
+        Returns ms since the epoch, for what is written and for the retention of offsets. Session timeouts run by the
+        event loop's clock.
 
     Notes
     -----
-    All requests come from one event loop. An open transaction's commits are as good as aborted: nobody here can end it.
+    All requests come from one event loop. Offsets of open transactions are ignored, since no transaction ends here.
     """
 
     def __init__(self, topics: Topics, settings: GroupSettings, clock: Callable[[], int]) -> None:
@@ -105,7 +105,7 @@ class Coordinator:
                 elif found is not None:
                     groups[found] = value
             except KtsError as error:
-                self.journal.problems.append(f"a record without a meaning: {error}")
+                self.journal.problems.append(f"a record is malformed: {error}")
         for group_id, value in groups.items():
             try:
                 restored = read_group(value)
@@ -123,13 +123,13 @@ class Coordinator:
         self.registry.max_bytes = max(self.settings.max_bytes, 2 * self.registry.usage.bytes)
 
     def start(self) -> None:
-        """Watch members from now on, by the running event loop; every request does this by itself."""
+        """Run session timeouts in the current event loop. Every request calls this."""
         if self.registry.bind():
             for group in list(self.registry.groups.values()):
                 self.rebalancing.resume(group)
 
     def tick(self) -> None:
-        """Called about once a second: forget expired offsets, every ``offsets.retention.check.interval.ms``."""
+        """Expire offsets every ``offsets.retention.check.interval.ms``; to be called about once a second."""
         self.start()
         now = self.registry.loop.time()
         if self._next_expiry is not None and now < self._next_expiry:
@@ -139,11 +139,11 @@ class Coordinator:
         self._next_expiry = now + self.settings.retention_check_interval_ms / 1000
 
     def close(self) -> None:
-        """Watch nobody any more."""
+        """Cancel all timers."""
         self.registry.close()
 
     def store(self, group: Group, assignments: dict[str, bytes]) -> ErrorCode:
-        """Write a group down."""
+        """Store a group."""
         try:
             value = group_value(group.stored(assignments))
         except KtsError:
@@ -154,7 +154,7 @@ class Coordinator:
     # --- join -------------------------------------------------------------------------------------
 
     def join(self, asked: Join) -> asyncio.Future[JoinResult]:
-        """Become or stay a member; the answer comes when the rebalance is over."""
+        """Join a group. The answer comes when the rebalance is complete."""
         self.start()
         answer: asyncio.Future[JoinResult] = self.registry.loop.create_future()
         error = self._join(asked, answer)
@@ -163,7 +163,7 @@ class Coordinator:
         return answer
 
     def _join(self, asked: Join, answer: asyncio.Future[JoinResult]) -> JoinResult | None:
-        """None: the answer waits."""
+        """The answer, or None if it has to wait."""
         settings = self.registry.settings
         if not asked.group_id:
             return JoinResult(ErrorCode.INVALID_GROUP_ID, asked.member_id)
@@ -191,7 +191,7 @@ class Coordinator:
         return found
 
     def _accepts(self, group: Group, member_id: str) -> bool:
-        """Whether the group is not too large for it."""
+        """Whether the group has room for a member (``group.max.size``)."""
         most, member = self.registry.settings.max_size, group.members.get(member_id)
         if group.state is State.PREPARING_REBALANCE:
             return (member is not None and member.joining is not None) or group.awaiting < most
@@ -223,7 +223,7 @@ class Coordinator:
         member_id = asked.member_id
         if member_id in group.pending:
             if asked.instance_id is not None:
-                return JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # such ids were given to no static member
+                return JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # static members get no pending ids
             self._add(group, asked, member_id, answer)
             return None
         error = check_member(group, member_id, asked.instance_id)
@@ -234,7 +234,7 @@ class Coordinator:
             return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         same = member.protocols == asked.protocols
         if group.state is State.COMPLETING_REBALANCE and same:
-            return group.joined(member_id)  # it may not have got its answer
+            return group.joined(member_id)  # its answer may have been lost
         if group.state is State.STABLE and same and group.leader_id != member_id:
             return group.joined(member_id)
         self._update(group, member, asked, answer)
@@ -242,7 +242,7 @@ class Coordinator:
         return None
 
     def _update(self, group: Group, member: Member, asked: Join, answer: asyncio.Future[JoinResult]) -> None:
-        """A member joins again; a request of it that still waits is answered, so that it waits no longer."""
+        """A member joins again; an earlier request that still waits is answered."""
         member.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         group.update(member, asked.protocols, asked.rebalance_timeout_ms, asked.session_timeout_ms)
         member.joining = answer
@@ -250,7 +250,7 @@ class Coordinator:
     def _static_member_back(
         self, group: Group, asked: Join, member_id: str, instance_id: str, answer: asyncio.Future[JoinResult]
     ) -> JoinResult | None:
-        """A static member was started anew: it takes its own place, if possible without a rebalance."""
+        """A static member was restarted: it replaces itself, if possible without a rebalance."""
         old_member_id, old_leader_id = group.static[instance_id], group.leader_id
         member = group.replace_static(instance_id, member_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
@@ -270,14 +270,14 @@ class Coordinator:
             if asked.may_skip_assignment:
                 leads = group.leader_id == member_id
                 return group.joined(member_id)._replace(skip_assignment=leads)
-            # an older client must not think that it leads: what it assigns would reach nobody
+            # an older client must not believe that it leads: nobody would get its assignments
             return group.joined(member_id, as_leader=False, leader_id=old_leader_id)
         return None
 
     # --- sync -------------------------------------------------------------------------------------
 
     def sync(self, asked: Sync) -> asyncio.Future[SyncResult]:
-        """Get one's part; the answer comes when the leader has assigned."""
+        """Get the assignment. The answer comes when the leader has assigned."""
         self.start()
         answer: asyncio.Future[SyncResult] = self.registry.loop.create_future()
         found = self._sync(asked, answer)
@@ -306,7 +306,7 @@ class Coordinator:
             return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
         if group.state is not State.COMPLETING_REBALANCE:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))  # an older one that still waits
+        member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request that still waits
         member.syncing = answer
         self.rebalancing.synced(group, member.member_id)
         if group.leader_id == member.member_id:
@@ -314,12 +314,12 @@ class Coordinator:
         return None
 
     def _assign(self, group: Group, assignments: dict[str, bytes]) -> None:
-        """The leader has assigned: write it down, then tell all."""
+        """Store the leader's assignments, then answer all members."""
         parts = {member_id: assignments.get(member_id, b"") for member_id in group.members}
         error = self.rebalancing.store(group, parts)
         for member in group.members.values():
             group.assign(member, b"" if error else parts[member.member_id])
-        self.rebalancing.hand_out(group, error)
+        self.rebalancing.answer_syncs(group, error)
         if error:
             self.rebalancing.maybe_prepare(group)
         else:
@@ -328,7 +328,7 @@ class Coordinator:
     # --- heartbeat and leave ----------------------------------------------------------------------
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
-        """A member is alive."""
+        """Restart a member's session timeout."""
         self.start()
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -342,7 +342,7 @@ class Coordinator:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, group_id: str, leaving: list[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Members go: (member id, instance id) each; without a member id the static member of that instance goes."""
+        """Remove members: (member id, instance id) each. An empty member id means the static member of the instance."""
         self.start()
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, []
@@ -353,13 +353,13 @@ class Coordinator:
 
     def _leave(self, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
         if member_id in group.pending:
-            self.rebalancing.strike_pending(group, member_id)
+            self.rebalancing.remove_pending_member(group, member_id)
             return ErrorCode.NONE
         if not member_id:
             member_id = group.static.get(instance_id or "", "")
         error = check_member(group, member_id, instance_id)
         if not error:
-            self.rebalancing.strike(group, group.members[member_id])
+            self.rebalancing.remove_member(group, group.members[member_id])
         return error
 
     # --- offsets ----------------------------------------------------------------------------------
@@ -372,37 +372,37 @@ class Coordinator:
         generation_id: int,
         offsets: Mapping[Partition, Committed],
     ) -> dict[Partition, ErrorCode]:
-        """See ``Commits.commit``."""
+        """Commit offsets; see ``Commits.commit``."""
         self.start()
         return self.commits.commit(group_id, member_id, instance_id, generation_id, offsets)
 
     def fetch(self, group_id: str, partitions: Iterable[Partition] | None) -> dict[Partition, Committed]:
-        """See ``Commits.fetch``."""
+        """Committed offsets; see ``Commits.fetch``."""
         return self.commits.fetch(group_id, partitions)
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[Partition]
     ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
-        """See ``Commits.delete``."""
+        """Delete committed offsets; see ``Commits.delete``."""
         return self.commits.delete(group_id, partitions)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """Topics are gone, and with them what was committed for them."""
+        """Delete the committed offsets of deleted topics."""
         self.commits.forget_topics(names)
 
     # --- groups -----------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
-        """A group, if there is one of that id."""
+        """The group with an id, if it exists."""
         return self.registry.groups.get(group_id)
 
     def groups(self, states: Iterable[str] = ()) -> list[Group]:
-        """All groups, or those in one of the states, in whatever case they are written."""
+        """All groups, or those in one of the states (in any case)."""
         wanted = {state.lower() for state in states}
         return [group for group in self.registry.groups.values() if not wanted or group.state.lower() in wanted]
 
     def delete_group(self, group_id: str) -> ErrorCode:
-        """Delete a group that has no members, with its offsets."""
+        """Delete a group without members, and its offsets."""
         group = self.group(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -415,7 +415,7 @@ class Coordinator:
 
 
 def new_member_id(name: str) -> str:
-    """A member id that nobody has."""
+    """A new member id."""
     return f"{name.encode()[:MAX_NAME_BYTES].decode(errors='ignore')}-{uuid.uuid4()}"
 
 

@@ -23,11 +23,11 @@ from kts.errors import KtsError
 Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the preferred first
 MEMBER_BYTES = 2000  # what a member costs besides what it sends
 CONSUMER = "consumer"  # the protocol type of consumer groups
-GROUP_BYTES, PENDING_BYTES, OFFSET_BYTES = 2000, 1500, 500  # what one costs besides its texts
+GROUP_BYTES, PENDING_BYTES, OFFSET_BYTES = 2000, 1500, 500  # estimated memory besides texts
 
 
 class JoinResult(NamedTuple):
-    """The answer to a JoinGroup; ``members`` is empty but for the leader: (member id, instance id, metadata)."""
+    """The answer to a JoinGroup. Only the leader gets ``members``: (member id, instance id, metadata)."""
 
     error: ErrorCode
     member_id: str
@@ -49,14 +49,14 @@ class SyncResult(NamedTuple):
 
 
 class Member:
-    """One member; the group that it is in changes it.
+    """One member of a group, which changes it.
 
     Parameters
     ----------
     instance_id : str, optional
         Of a static member.
     rebalance_timeout_ms, session_timeout_ms : int
-        How long a rebalance waits for it; how long it may be silent.
+        How long a rebalance waits for it, and how long it may send nothing.
     """
 
     def __init__(
@@ -80,24 +80,24 @@ class Member:
         self.protocol_type = protocol_type
         self.protocols = protocols
         self.assignment = assignment
-        self.is_new = False  # in its first rebalance: it may not know its id yet, and so cannot send heartbeats
+        self.is_new = False  # in its first rebalance it may not know its id yet, so it sends no heartbeats
         self.joining: asyncio.Future[JoinResult] | None = None
         self.syncing: asyncio.Future[SyncResult] | None = None
-        self.deadline = 0.0  # of the event loop's time
+        self.deadline = 0.0  # by the event loop's clock
         self.timer: asyncio.TimerHandle | None = None
 
     @property
     def cost(self) -> int:
-        """About how much memory it takes, in bytes."""
+        """About how much memory the member takes, in bytes."""
         names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
         return MEMBER_BYTES + sum(map(len, names)) + cost_of(self.protocols) + len(self.assignment)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it said to a protocol."""
+        """The member's metadata for a protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: Set[str]) -> str | None:
-        """The protocol it likes best of those."""
+        """The candidate that the member prefers."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
     def answer_join(self, result: JoinResult) -> bool:
@@ -115,7 +115,7 @@ class Member:
         return waiting is not None
 
     def stop_timer(self) -> None:
-        """It is watched no more."""
+        """Stop the session timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -127,7 +127,7 @@ def cost_of(protocols: Protocols) -> int:
 
 
 class State(StrEnum):
-    """Where a group stands, in Kafka's words."""
+    """Kafka's states of a group."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -146,14 +146,14 @@ BEFORE = {
 
 
 class Usage:
-    """About how many bytes all groups together take, and what of that members do, present and expected ones."""
+    """The estimated memory of all groups, and the part of it that members and pending members take, in bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self.member_bytes = 0
 
     def of_members(self, change: int) -> None:
-        """Members take so many bytes more, or less."""
+        """Add to the memory of members."""
         self.bytes += change
         self.member_bytes += change
 
@@ -164,15 +164,15 @@ class Group:
     Parameters
     ----------
     now_ms : int
-        When it came to be.
+        When the group was created.
     usage : Usage
-        Is told what the group takes.
+        Counts the memory of the group.
     """
 
     def __init__(self, group_id: str, now_ms: int, usage: Usage) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
-        self.state_ms = now_ms  # since when it is in this state; -1 is not known
+        self.state_ms = now_ms  # when it entered this state; -1 is unknown
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation_id = 0
@@ -180,25 +180,25 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
         self.unsynced: set[str] = set()  # members of this generation that have not asked for their assignment
-        self.topics: frozenset[str] | None = None  # that its consumers subscribe to; None is not known
+        self.topics: frozenset[str] | None = None  # that its consumers subscribe to; None is unknown
         self.offsets: dict[tuple[str, int], Committed] = {}
-        self.pending: dict[str, asyncio.TimerHandle] = {}  # member ids that were given out and not used yet
+        self.pending: dict[str, asyncio.TimerHandle] = {}  # member ids that are not in use yet
         self.new_member_added = False
         self.join_timer: asyncio.TimerHandle | None = None
         self.sync_timer: asyncio.TimerHandle | None = None
-        self.waits_for_first = False  # members that come to an empty group are waited for, whoever has joined
+        self.waits_for_first = False  # the initial rebalance delay runs
         self._supported: Counter[str] = Counter()
         self._usage = usage
         usage.bytes += GROUP_BYTES + len(group_id)
 
     def forget(self) -> None:
-        """It is dead and gone."""
+        """Stop all timers and release the group's memory in ``Usage``."""
         self.stop_timers()
         self._usage.bytes -= GROUP_BYTES + len(self.group_id)
         self.remove_offsets(list(self.offsets))
 
     def stop_timers(self) -> None:
-        """Nothing is waited for any more."""
+        """Cancel all timers."""
         for timer in (self.join_timer, self.sync_timer):
             if timer is not None:
                 timer.cancel()
@@ -216,7 +216,7 @@ class Group:
 
     @property
     def awaiting(self) -> int:
-        """How many members wait for the rebalance to end."""
+        """Number of members whose JoinGroup waits."""
         return sum(member.joining is not None for member in self.members.values())
 
     @property
@@ -225,11 +225,11 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of its members'."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: Member) -> None:
-        """Take a member in."""
+        """Add a member."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if member.instance_id is not None:
@@ -242,7 +242,7 @@ class Group:
         self.remove_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Strike a member, if it is one; a leader's place goes to the next."""
+        """Remove a member, if it is one. If it led, the next member leads."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._supported.subtract(name for name, _ in member.protocols)
@@ -257,19 +257,19 @@ class Group:
         self.unsynced.discard(member_id)
 
     def add_pending(self, member_id: str, timer: asyncio.TimerHandle) -> None:
-        """A member id was given out; the timer ends its time."""
+        """Note a member id that was assigned; the timer removes it."""
         self.pending[member_id] = timer
         self._usage.of_members(PENDING_BYTES + len(member_id))
 
     def remove_pending(self, member_id: str) -> None:
-        """The member id was used, or its time is over."""
+        """Remove a pending member id."""
         timer = self.pending.pop(member_id, None)
         if timer is not None:
             timer.cancel()
             self._usage.of_members(-PENDING_BYTES - len(member_id))
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """A member says anew what it supports."""
+        """Change what a member supports."""
         self._usage.of_members(-member.cost)
         self._supported.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
@@ -280,12 +280,12 @@ class Group:
         self._usage.of_members(member.cost)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Give a member its part."""
+        """Set a member's assignment."""
         self._usage.of_members(len(assignment) - len(member.assignment))
         member.assignment = assignment
 
     def replace_static(self, instance_id: str, new_member_id: str) -> Member:
-        """The static member came back under a new id; requests under the old one are fenced off."""
+        """Give a static member a new member id; requests with the old one are fenced."""
         old_member_id = self.static[instance_id]
         member = self.members.pop(old_member_id)
         member.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
@@ -299,21 +299,21 @@ class Group:
         return member
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols has one in common with all others."""
+        """Whether these protocols have one in common with all members."""
         if self.state is State.EMPTY:
             return bool(protocol_type and protocols)
         everyone = len(self.members)
         return self.protocol_type == protocol_type and any(self._supported[name] == everyone for name, _ in protocols)
 
     def select_protocol(self) -> str | None:
-        """The protocol that most members prefer, of those that all support."""
+        """Of the protocols that all members support, the one that most prefer."""
         everyone = len(self.members)
         candidates = {name for name, count in self._supported.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def elect_joined_leader(self) -> bool:
-        """Whether a leader takes part in this rebalance; another one if the old leader does not."""
+        """Keep the leader if it joined, else choose a member that did; whether there is one."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].joining is None:
@@ -324,7 +324,7 @@ class Group:
         return True
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members may read a topic; true where that is not known."""
+        """Whether members may read a topic; True if that is unknown."""
         return self.topics is None or topic in self.topics
 
     # --- states -----------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ class Group:
         Raises
         ------
         KtsError
-            That state cannot follow; a bug.
+            The state cannot follow the current one.
         """
         if self.state not in BEFORE[state]:
             before = [str(each) for each in BEFORE[state]]
@@ -344,7 +344,7 @@ class Group:
         self.state_ms = now_ms
 
     def next_generation(self, now_ms: int) -> None:
-        """Those who joined are the members of a new generation."""
+        """Begin a generation with the members that joined."""
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.topics = self.subscriptions()
@@ -352,7 +352,7 @@ class Group:
         self.unsynced.clear()
 
     def subscriptions(self) -> frozenset[str] | None:
-        """The topics that the members subscribe to; None where it is no consumer group, or they do not say it so."""
+        """The topics that the members subscribe to; None for other groups and unreadable subscriptions."""
         if not self.is_consumer_group or (self.members and self.protocol_name is None):
             return None
         found: frozenset[str] = frozenset()
@@ -366,7 +366,7 @@ class Group:
     # --- answers ----------------------------------------------------------------------------------
 
     def joined(self, member_id: str, *, as_leader: bool | None = None, leader_id: str | None = None) -> JoinResult:
-        """The answer to a member that is in the current generation; the leader gets all members."""
+        """The answer to a member of the current generation. The leader gets all members."""
         leads = self.leader_id == member_id if as_leader is None else as_leader
         name = self.protocol_name
         members = [(each.member_id, each.instance_id, each.metadata(name)) for each in self.members.values()]
@@ -383,13 +383,13 @@ class Group:
     # --- offsets ----------------------------------------------------------------------------------
 
     def put_offset(self, topic: str, partition: int, committed: Committed) -> None:
-        """Remember a committed offset."""
+        """Set a committed offset."""
         self.remove_offsets([(topic, partition)])
         self.offsets[topic, partition] = committed
         self._usage.bytes += OFFSET_BYTES + len(topic) + len(committed.metadata)
 
     def remove_offsets(self, partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Forget committed offsets; those that were there."""
+        """Remove committed offsets; returns those that existed."""
         gone = []
         for topic, partition in partitions:
             found = self.offsets.pop((topic, partition), None)
@@ -451,7 +451,7 @@ class Group:
 
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Whether that is a member: unknown, or fenced off by a newer one of the same instance id."""
+    """NONE for a member, else why it is none: unknown, or fenced by a newer member with the same instance id."""
     if instance_id is not None:
         known = group.static.get(instance_id)
         if known is None:

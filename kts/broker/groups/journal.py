@@ -1,7 +1,7 @@
-"""The internal topic ``__consumer_offsets``: what groups write down, and what is left of it at a start.
+"""The internal topic ``__consumer_offsets``: groups write their records here and a start loads them.
 
-A real broker's cleaner keeps the topic small; here a partition that is mostly outdated is written anew behind its end
-at a start, and its log start offset moves there. A crash in between leaves both, which say the same.
+A real broker compacts the topic. Here, a start rewrites a partition with mostly outdated records: it appends the
+current ones and moves the log start offset to them. A crash in between leaves both copies, which agree.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ Row = tuple[bytes, bytes | None]
 
 
 class Loaded(NamedTuple):
-    """What a partition says in the end; a key without a value was deleted and is left out."""
+    """The current records of a partition, without tombstones."""
 
     newest: dict[bytes, bytes]
-    records: int  # read on the way
-    unfinished: bool  # there are transactions that have not ended
-    damage: list[str]  # what could not be read, and where it lies
+    records: int  # read in all
+    unfinished: bool  # there are open transactions
+    damage: list[str]  # what could not be read, and where
 
 
 class Loader:
-    """Reads a partition piece by piece; Python sees a key once a piece, not once a record."""
+    """The newest value of each key of a partition, without aborted and open transactions.
+
+    Python handles each key once per piece, not once per record.
+    """
 
     def __init__(self) -> None:
         self.newest: dict[bytes, tuple[int, bytes | None]] = {}
@@ -53,11 +56,11 @@ class Loader:
         self.records = 0
 
     def read(self, log: PartitionLog, piece_bytes: int) -> Loaded:
-        """Everything from the log start offset to the end of the files; what is damaged is left out.
+        """Read from the log start offset to the end of the files, without damaged parts.
 
         Notes
         -----
-        The files are walked from end to end: no index and no offset, which is under no CRC, says where to go on.
+        The files are read from end to end, since no CRC protects indexes and offsets.
         """
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
@@ -73,7 +76,7 @@ class Loader:
         return Loaded(newest, self.records, bool(self.open), damage)
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Rows that follow those before."""
+        """Add the next rows."""
         start = 0
         self.records += rows.num_rows
         for control in np.flatnonzero(_numbers(rows.column("control"))).tolist():
@@ -87,7 +90,7 @@ class Loader:
         self._span(rows, start, rows.num_rows)
 
     def _span(self, rows: pa.RecordBatch, start: int, end: int) -> None:
-        """Rows without control records between them."""
+        """Add rows that contain no control records."""
         if start >= end:
             return
         span = rows.slice(start, end - start)
@@ -119,13 +122,13 @@ def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 class Journal:
-    """The topic that groups live in.
+    """The topic ``__consumer_offsets``.
 
     Parameters
     ----------
     topics : Topics
     clock : callable
-        Gives ms since the epoch: the timestamps of the records.
+        Returns ms since the epoch, for the timestamps of the records.
 
     Attributes
     ----------
@@ -141,11 +144,11 @@ class Journal:
 
     @property
     def topic(self) -> Topic | None:
-        """The topic, if it is there."""
+        """The topic, if it exists."""
         return self.topics.get(TOPIC)
 
     def make_topic(self) -> Topic:
-        """The topic, made if it is not there."""
+        """The topic, created if it does not exist."""
         found = self.topic
         if found is None:
             configs = {"cleanup.policy": "compact", "compression.type": "producer"}
@@ -153,14 +156,14 @@ class Journal:
             try:
                 found = self.topics.create(TOPIC, self.settings.num_partitions, configs)
             except ApiError:
-                found = self.topic  # somebody was faster
+                found = self.topic  # another thread was faster
                 if found is None:
                     raise
         return found
 
     @property
     def max_batch_bytes(self) -> int:
-        """The largest batch that is taken."""
+        """The largest batch that the topic accepts."""
         topic = self.topic
         return DEFAULT_MAX_BATCH_BYTES if topic is None else topic.config.max_message_bytes
 
@@ -171,7 +174,7 @@ class Journal:
         return java_hash(group_id) % count
 
     def append(self, group_id: str, rows: Sequence[Row]) -> ErrorCode:
-        """Write records of a group as one batch: all of them or none."""
+        """Append records of a group as one batch: all or none."""
         try:
             partition = self.make_topic().partitions.get(self.partition_for(group_id))
             if partition is None:
@@ -186,7 +189,7 @@ class Journal:
         return ErrorCode.NONE
 
     def append_many(self, group_id: str, rows: Sequence[Row]) -> ErrorCode:
-        """Write any number of records of a group, in as many batches as they need."""
+        """Append any number of records of a group, in several batches if needed."""
         for piece in _pieces(rows):
             error = self.append(group_id, piece)
             if error:
@@ -203,26 +206,26 @@ class Journal:
         return encode(columns, batch_bytes=2**30)
 
     def load(self) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values that count; a partition that is mostly outdated is written anew."""
+        """The current keys and values. A partition with mostly outdated records is rewritten."""
         topic = self.topic
         for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
             try:
-                self._take_back_what_was_cut(partition)
+                self._restore_cut_records(partition)
                 loaded = Loader().read(_files(partition.log), self.settings.load_buffer_size)
             except KtsError as error:
-                self.problems.append(f"{TOPIC}-{number}: its groups and offsets cannot be read: {error}")
+                self.problems.append(f"{TOPIC}-{number}: cannot read its groups and offsets: {error}")
                 continue
-            self.problems += [f"{one}; the groups and offsets that stood there are not known" for one in loaded.damage]
+            self.problems += [f"{one}; its groups and offsets are unknown" for one in loaded.damage]
             yield from loaded.newest.items()
             outdated = loaded.records > REWRITE_RATIO * len(loaded.newest)
             if outdated and not (loaded.unfinished or loaded.damage) and partition.log.size_bytes >= REWRITE_BYTES:
                 try:
                     self.rewrite(partition, list(loaded.newest.items()))
-                except KtsError as error:  # it stays as long as it is
-                    self.problems.append(f"{TOPIC}-{number}: what is outdated stays: {error}")
+                except KtsError as error:  # the partition stays as it is
+                    self.problems.append(f"{TOPIC}-{number}: cannot remove outdated records: {error}")
 
-    def _take_back_what_was_cut(self, partition: Partition) -> None:
-        """Append again what is sound of the bytes that the start of a partition's log cut off at damage."""
+    def _restore_cut_records(self, partition: Partition) -> None:
+        """Append the sound records of what recovery cut off at damage."""
         for cut in partition.log.recovered:
             if not cut.bytes_cut:
                 continue
@@ -237,7 +240,7 @@ class Journal:
                 partition.append(self._batch(piece))
 
     def rewrite(self, partition: Partition, rows: Sequence[Row]) -> None:
-        """Put what counts behind the end of a partition, and begin it there."""
+        """Append the current records and move the log start offset to them."""
         log = partition.log
         start = log.roll()
         for piece in _pieces(rows):
@@ -248,7 +251,7 @@ class Journal:
 
 
 def _files(log: Log, paths: Sequence[str] | None = None) -> PartitionLog:
-    """What lies in the files of a log, or in some that were put aside."""
+    """The files of a log, or files that recovery set aside."""
     start = log.log_start_offset if paths is None else None
     return PartitionLog(log.path, log.topic, log.partition, log_start_offset=start, segment_paths=paths)
 

@@ -1,7 +1,8 @@
-"""How a group comes from one generation to the next, and who is struck because he was not heard of.
+"""Rebalances and session timeouts.
 
-A rebalance waits until all members have joined, or the longest rebalance timeout is over; the leader then assigns, and
-who has not asked for his part in the same time is struck. A silent member is struck after its session timeout.
+A rebalance waits until all members have joined or the longest rebalance timeout has passed. The leader then assigns; a
+member that does not ask for its assignment within the same timeout is removed. A member that sends nothing is removed
+after its session timeout.
 
 Source: GroupCoordinator, DelayedJoin, InitialDelayedJoin, DelayedSync, DelayedHeartbeat (3.9).
 """
@@ -19,12 +20,12 @@ Store = Callable[[Group, dict[str, bytes]], ErrorCode]
 
 
 class Rebalancing:
-    """The clockwork of the groups.
+    """The timers of all groups, and the transitions that they cause.
 
     Parameters
     ----------
     store : callable
-        Writes a group and its assignments down.
+        Stores a group and its assignments.
     """
 
     def __init__(self, registry: Registry, store: Store) -> None:
@@ -34,7 +35,7 @@ class Rebalancing:
     # --- sessions ---------------------------------------------------------------------------------
 
     def heard_of(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """A member lives; it may be silent for its session timeout now."""
+        """Restart a member's session timeout."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.deadline = self.registry.loop.time() + timeout_ms / 1000
         if member.timer is None or member.timer.when() > member.deadline:
@@ -44,24 +45,24 @@ class Rebalancing:
     def _session_over(self, group: Group, member: Member) -> None:
         member.timer = None
         left = member.deadline - self.registry.loop.time()
-        if left > 1e-6:  # a timer is not set anew at each heartbeat, but when it is due
+        if left > 1e-6:  # a heartbeat only moves the deadline; the timer follows when it fires
             member.timer = self.registry.after(left * 1000, self._session_over, group, member)
         elif group.members.get(member.member_id) is not member:
             return
         elif member.is_new or (member.joining is None and member.syncing is None):
-            self.strike(group, member)
+            self.remove_member(group, member)
 
     def watch_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
-        """A member id was given out: it is to be used in that time."""
-        group.add_pending(member_id, self.registry.after(timeout_ms, self.strike_pending, group, member_id))
+        """Note a member id that was assigned; it must be used before the timeout."""
+        group.add_pending(member_id, self.registry.after(timeout_ms, self.remove_pending_member, group, member_id))
 
-    def strike_pending(self, group: Group, member_id: str) -> None:
-        """A member id that was given out will not be used."""
+    def remove_pending_member(self, group: Group, member_id: str) -> None:
+        """Remove a pending member id."""
         group.remove_pending(member_id)
         self.try_complete_join(group)
 
-    def strike(self, group: Group, member: Member) -> None:
-        """A member is none any more; the others share its part."""
+    def remove_member(self, group: Group, member: Member) -> None:
+        """Remove a member; the others rebalance."""
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
@@ -71,7 +72,7 @@ class Rebalancing:
             self.try_complete_join(group)
 
     def resume(self, group: Group) -> None:
-        """Watch a group by the event loop of now: what it was waiting for in another one is gone."""
+        """Continue a group in the current event loop; what waited in another one is gone."""
         group.stop_timers()
         for member in list(group.members.values()):
             member.joining = member.syncing = None
@@ -86,16 +87,16 @@ class Rebalancing:
     # --- joining ----------------------------------------------------------------------------------
 
     def maybe_prepare(self, group: Group) -> None:
-        """Begin a rebalance unless one is being prepared."""
+        """Begin a rebalance, unless one has begun."""
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY):
             self.prepare(group)
 
     def prepare(self, group: Group) -> None:
-        """Begin a rebalance: all members have to join again."""
+        """Begin a rebalance: all members must join again."""
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
                 group.assign(member, b"")
-            self.hand_out(group, ErrorCode.REBALANCE_IN_PROGRESS)
+            self.answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._stop_waiting_for_sync(group)
         first = group.state is State.EMPTY
         group.move_to(State.PREPARING_REBALANCE, self.registry.clock())
@@ -106,7 +107,7 @@ class Rebalancing:
             self._wait_for_all(group)
 
     def _wait_for_first(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
-        """An empty group waits a little for more members, however many have joined."""
+        """Wait for more members of a group that was empty (``group.initial.rebalance.delay.ms``)."""
         group.waits_for_first = True
         group.join_timer = self.registry.after(delay_ms, self._first_over, group, delay_ms, remaining_ms)
 
@@ -124,12 +125,12 @@ class Rebalancing:
         self.try_complete_join(group)
 
     def try_complete_join(self, group: Group) -> None:
-        """End the wait for members if all have joined."""
+        """Complete the join phase if all members have joined."""
         if group.state is State.PREPARING_REBALANCE and not group.waits_for_first and group.all_joined:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Those who joined are the next generation."""
+        """Complete the join phase: the members that joined are the next generation."""
         if group.join_timer is not None:
             group.join_timer.cancel()
         group.join_timer = None
@@ -144,7 +145,7 @@ class Rebalancing:
             return
         group.next_generation(self.registry.clock())
         if not group.members:
-            self.store(group, {})  # where it fails, the old generation comes back at a restart, and times out
+            self.store(group, {})  # if it fails, the old generation returns at a restart and times out
             return
         for member in group.members.values():
             member.answer_join(group.joined(member.member_id))
@@ -154,14 +155,14 @@ class Rebalancing:
         self._wait_for_sync(group)
 
     def _wait_for_some(self, group: Group) -> None:
-        """Only static members are left, and none has joined: their session timeouts decide."""
+        """Only static members are left and none has joined; wait for their session timeouts."""
         patience_ms = max(group.rebalance_timeout_ms, 1000)
         group.join_timer = self.registry.after(patience_ms, self._complete_join, group)
 
     # --- assigning --------------------------------------------------------------------------------
 
-    def hand_out(self, group: Group, error: ErrorCode) -> None:
-        """Answer all members that wait for their part."""
+    def answer_syncs(self, group: Group, error: ErrorCode) -> None:
+        """Answer all waiting SyncGroup requests."""
         for member in group.members.values():
             if error:
                 answered = member.answer_sync(SyncResult(error))
@@ -175,7 +176,7 @@ class Rebalancing:
         group.sync_timer = self.registry.after(group.rebalance_timeout_ms, self._sync_over, group, group.generation_id)
 
     def synced(self, group: Group, member_id: str) -> None:
-        """A member asked for its part."""
+        """Note that a member asked for its assignment."""
         group.unsynced.discard(member_id)
         if not group.unsynced:
             self._stop_waiting_for_sync(group)

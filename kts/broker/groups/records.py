@@ -1,8 +1,8 @@
 """The records of ``__consumer_offsets``: keys and values of committed offsets and of group metadata.
 
-A key is int16 version and fields: versions 0 and 1 are of an offset, 2 of a group; newer ones are not ours. A value is
-int16 version and fields, null is a tombstone; from version 4 on it is flexible. How a line is read:
-``kts.broker.wire.messages``.
+A key has an int16 version and fields: versions 0 and 1 are of an offset, 2 of a group; newer ones are ignored. A value
+has an int16 version and fields and is flexible from version 4 on; null is a tombstone. ``kts.broker.wire.messages``
+explains the tables.
 
 Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue (3.9), ConsumerProtocol.
 """
@@ -20,15 +20,15 @@ from kts.broker.wire.writing import REFUSED, Output, refused, struct_writer
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
 
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
-OFFSET_VALUE = GROUP_VALUE = 3  # what is written, as Kafka does: the newest that is not flexible
-EXPIRING_VALUE = 1  # the only one with a time of its own to expire
+OFFSET_VALUE = GROUP_VALUE = 3  # written, as in Kafka: the newest that is not flexible
+EXPIRING_VALUE = 1  # the only one with an expire timestamp
 NEWEST_VALUE, FLEXIBLE = 4, 4
 MAX_ELEMENTS = 1_000_000  # of the arrays of one record
 _VERSION = struct.Struct(">h")
 
 
 class Layout:
-    """The fields of a record, and what reads and writes each version of them."""
+    """The fields of a record, with a reader and a writer for each version."""
 
     def __init__(self, text: str, newest: int) -> None:
         fields = fields_of(text, newest)
@@ -36,12 +36,12 @@ class Layout:
         self.writers = [struct_writer(fields, each, each >= FLEXIBLE) for each in range(newest + 1)]
 
     def read(self, version: int, data: bytes) -> dict[str, Any]:
-        """The fields behind a version."""
+        """Read the fields after the version."""
         found: dict[str, Any] = self.readers[version](Cursor(memoryview(data)[_VERSION.size :], MAX_ELEMENTS))
         return found
 
     def write(self, version: int, found: Mapping[str, Any]) -> bytes:
-        """A version and its fields."""
+        """Write a version and its fields."""
         output = Output()
         output.buffer += _VERSION.pack(version)
         try:
@@ -93,7 +93,7 @@ SUBSCRIPTION_LAYOUT = Layout("    topics []string 0+", 0)
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset, and of which partition."""
+    """The group and partition of a committed offset."""
 
     group_id: str
     topic: str
@@ -101,7 +101,7 @@ class OffsetKey(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset; times in ms, ``expire_ms`` is None where the broker's retention counts."""
+    """A committed offset; times in ms. ``expire_ms`` is None if the broker's retention applies."""
 
     offset: int
     leader_epoch: int
@@ -133,17 +133,17 @@ def offset_value(committed: Committed) -> bytes:
 
 
 def group_value(group: Mapping[str, Any]) -> bytes:
-    """The value of a group's metadata; the fields are those of the table."""
+    """The value of a group's metadata, with the fields of the table."""
     return GROUP_LAYOUT.write(GROUP_VALUE, group)
 
 
 def read_key(key: bytes) -> OffsetKey | str | None:
-    """Whose record it is: of an offset, of a group (its id), or None for kinds that are not ours.
+    """The key of an offset, the id of a group, or None for other kinds of records.
 
     Raises
     ------
     InvalidRequestError
-        It is not what its version promises.
+        The key does not match its version.
     """
     version = _version(key, "key")
     if version in OFFSET_KEYS:
@@ -153,7 +153,7 @@ def read_key(key: bytes) -> OffsetKey | str | None:
 
 
 def read_offset(value: bytes) -> Committed:
-    """A committed offset.
+    """Read a committed offset.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def read_offset(value: bytes) -> Committed:
 
 
 def read_group(value: bytes) -> dict[str, Any]:
-    """A group's metadata: the fields of the table.
+    """Read a group's metadata: the fields of the table.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def read_group(value: bytes) -> dict[str, Any]:
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """The topics that a consumer's subscription names; None if it is not one. Version 0 begins all later ones."""
+    """The topics of a consumer's subscription; None if it is malformed. All versions begin with version 0."""
     try:
         if _version(subscription, "subscription") < 0:
             return None

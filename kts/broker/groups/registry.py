@@ -1,4 +1,4 @@
-"""All groups of a broker, their settings, the event loop that their timers run in, and the memory they may take."""
+"""The groups of a broker by id, their settings, timers and memory limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_MEMBER_BYTES = 64 * 2**20
 
 
 class GroupSettings(NamedTuple):
-    """What Kafka's ``group.*`` and ``offsets.*`` settings say; times in ms."""
+    """Kafka's ``group.*`` and ``offsets.*`` settings; times in ms."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -33,7 +33,7 @@ class GroupSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupSettings:
-        """As the broker is configured."""
+        """The settings of a broker."""
         return cls(
             config.group_min_session_timeout_ms,
             config.group_max_session_timeout_ms,
@@ -54,7 +54,7 @@ class Registry:
     Parameters
     ----------
     clock : callable
-        Gives ms since the epoch, for what is written; timers run by the event loop's own time.
+        Returns ms since the epoch, for what is written. Timers run by the event loop's clock.
     """
 
     def __init__(self, settings: GroupSettings, clock: Callable[[], int]) -> None:
@@ -66,12 +66,12 @@ class Registry:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self) -> bool:
-        """Use the running event loop for timers; whether it is a new one.
+        """Use the running event loop for timers; returns whether it is a new one.
 
         Raises
         ------
         KtsError
-            Another loop has the groups, and still runs.
+            Another event loop uses the groups and is still running.
         """
         loop = asyncio.get_running_loop()
         if loop is self._loop:
@@ -86,30 +86,30 @@ class Registry:
         return asyncio.get_running_loop() if self._loop is None else self._loop
 
     def after(self, delay_ms: float, call: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
-        """Call something later, by the event loop's time."""
+        """Schedule a call by the event loop's clock."""
         return self.loop.call_later(max(delay_ms, 0) / 1000, call, *arguments)
 
     def has_room_for(self, size: int) -> bool:
-        """Whether so many more bytes may be kept."""
+        """Whether ``size`` more bytes fit into the limit."""
         return self.usage.bytes + size <= self.max_bytes
 
     def has_room_for_member(self, size: int) -> bool:
-        """Whether so many more bytes may be kept of members."""
+        """Whether ``size`` more bytes of members fit into the limits."""
         return self.has_room_for(size) and self.usage.member_bytes + size <= self.settings.max_member_bytes
 
     def create(self, group_id: str) -> Group:
-        """A new and empty group, in the place of what had that id."""
+        """Create an empty group, in place of one with the same id."""
         self.remove(group_id)
         group = self.groups[group_id] = Group(group_id, self.clock(), self.usage)
         return group
 
     def remove(self, group_id: str) -> None:
-        """Forget a group, if it is there."""
+        """Remove a group, if it exists."""
         group = self.groups.pop(group_id, None)
         if group is not None:
             group.forget()
 
     def close(self) -> None:
-        """No timer runs any more."""
+        """Cancel all timers."""
         for group in self.groups.values():
             group.stop_timers()

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: refused, for there is no authorizer that could keep ACLs.
+"""DescribeAcls, CreateAcls, DeleteAcls: refused, since there is no authorizer.
 
 Source: AclApis, DescribeAclsRequest, CreateAclsRequest, DeleteAclsRequest (3.9).
 """
@@ -13,35 +13,35 @@ from kts.broker.request import ConnectionClose, Request
 
 REFUSED = {
     "error_code": int(ErrorCode.SECURITY_DISABLED),
-    "error_message": "this broker has no authorizer: everybody who reaches it may do everything",
+    "error_message": "this broker has no authorizer: every client may do everything",
 }
-UNKNOWN = 0  # what a client puts where it does not know a name itself
+UNKNOWN = 0  # what clients send for names that they do not know
 _PATTERN_TYPES = {"pattern_type_filter", "resource_pattern_type"}  # version 0 has none
 _KINDS = {"resource_type_filter", "resource_type", "operation", "permission_type"}
 
 
 async def handle_describe_acls(_: Broker, request: Request) -> dict[str, Any]:
-    """Refuse."""
+    """Refuse the request."""
     _check_known(request, [request.body])
     return {**REFUSED, "resources": []}
 
 
 async def handle_create_acls(_: Broker, request: Request) -> dict[str, Any]:
-    """Refuse each."""
+    """Refuse every element."""
     asked = request.body["creations"]
     _check_known(request, asked)
     return {"results": [REFUSED] * len(asked)}
 
 
 async def handle_delete_acls(_: Broker, request: Request) -> dict[str, Any]:
-    """Refuse each."""
+    """Refuse every element."""
     asked = request.body["filters"]
     _check_known(request, asked)
     return {"filter_results": [{**REFUSED, "matching_acls": []}] * len(asked)}
 
 
 def _check_known(request: Request, asked: list[dict[str, Any]]) -> None:
-    """Kafka takes a request with an unknown element for none at all."""
+    """Close the connection if an element is unknown, as Kafka does."""
     names = _KINDS | _PATTERN_TYPES if request.version > 0 else _KINDS
     for one in asked:
         for name in sorted(names & one.keys()):

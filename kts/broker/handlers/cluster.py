@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster, DescribeQuorum: what there is, and where."""
+"""ApiVersions, Metadata, DescribeCluster, DescribeQuorum."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kts.broker.topics import NewTopic, Topic
 from kts.errors import InvalidTopicError, KtsError, UnknownTopicOrPartitionError
 
 NO_ID = bytes(16)
-AT_ONCE = 200  # topics that are looked up before others get their turn
-CREATED_AT_ONCE = 100  # topics that a request without end asks for are made so many at a time
+AT_ONCE = 200  # topics looked up before other requests run
+CREATED_AT_ONCE = 100  # topics that one call creates for a request
 BROKERS, CONTROLLERS = 1, 2  # endpoint types
 METADATA_LOG = ("__cluster_metadata", [0])
-# Which operations there are, as bits: everybody may do everything.
+# All operations, as bits: every client may do everything.
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-# What a broker of 0.10 has: its clients must not send what its logs cannot keep.
+# Newest versions of a 0.10.2 broker: clients must not send what its logs cannot store.
 _BEFORE_MAGIC_2 = {
     ApiKey.PRODUCE: 2,
     ApiKey.FETCH: 3,
@@ -41,7 +41,7 @@ _API_KEYS = {"3.9": _api_keys({}), "0.10.2": _api_keys(_BEFORE_MAGIC_2)}
 
 
 async def handle_api_versions(broker: Broker, request: Request) -> dict[str, Any]:
-    """Which versions are served; of features that brokers agree on there are none.
+    """The served versions; there are no cluster features.
 
     Source: ApiVersionsRequest, DefaultApiVersionManager.
     """
@@ -53,7 +53,7 @@ async def handle_api_versions(broker: Broker, request: Request) -> dict[str, Any
 
 
 async def handle_metadata(broker: Broker, request: Request) -> dict[str, Any]:
-    """The one broker, and the topics that were asked for; unknown ones are made where that is set.
+    """The broker and the requested topics. Unknown topics are created if ``auto.create.topics.enable`` is set.
 
     Source: KafkaApis.handleTopicMetadataRequest, DefaultAutoTopicCreationManager.
     """
@@ -63,7 +63,7 @@ async def handle_metadata(broker: Broker, request: Request) -> dict[str, Any]:
         topics = await _described_all(broker, broker.topics.names())
     elif version < 12 and any(each["name"] is None or each["topic_id"] != NO_ID for each in asked):
         topics = [_refused(ErrorCode.INVALID_REQUEST, each["name"] or "", each["topic_id"]) for each in asked]
-        return {"brokers": [], "topics": topics}  # as Kafka: of the cluster nothing either
+        return {"brokers": [], "topics": topics}  # as in Kafka, without brokers
     else:
         ids = dict.fromkeys(each["topic_id"] for each in asked if each["topic_id"] != NO_ID)
         topics = _by_id(broker, ids) if ids else await _by_name(broker, request, asked)
@@ -105,12 +105,12 @@ async def _by_name(broker: Broker, request: Request, asked: list[dict[str, Any]]
         return found
     for start in range(0, len(missing), AT_ONCE):
         found += [_refused(_why_not(broker, name), name) for name in missing[start : start + AT_ONCE]]
-        await asyncio.sleep(0)  # others' requests
+        await asyncio.sleep(0)  # let other requests run
     return found
 
 
 def _created(broker: Broker, names: list[str]) -> list[dict[str, Any]]:
-    """New topics: as in Kafka there is no leader yet in the answer that says so."""
+    """Create topics. As in Kafka, the answer says that they have no leader yet."""
     errors = {name: _why_not(broker, name) for name in names}
     valid = [name for name in names if errors[name] != ErrorCode.INVALID_TOPIC_EXCEPTION]
     for name, made in zip(valid, broker.topics.create_all(map(NewTopic, valid)), strict=True):
@@ -137,14 +137,14 @@ def _refused(
 
 
 async def _described_all(broker: Broker, names: list[str]) -> list[dict[str, Any]]:
-    """Those that are there."""
+    """The existing topics among the names."""
     found: list[dict[str, Any]] = []
     for number, name in enumerate(names, 1):
         topic = broker.topics.get(name)
         if topic is not None:
             found.append(_described(broker, topic))
         if number % AT_ONCE == 0:
-            await asyncio.sleep(0)  # others' requests
+            await asyncio.sleep(0)  # let other requests run
     return found
 
 
@@ -174,7 +174,7 @@ def _described(broker: Broker, topic: Topic) -> dict[str, Any]:
 
 
 async def handle_describe_cluster(broker: Broker, request: Request) -> dict[str, Any]:
-    """The one broker, which is its own controller.
+    """The broker, which is its own controller.
 
     Source: AuthHelper.computeDescribeClusterResponse.
     """
@@ -197,7 +197,7 @@ async def handle_describe_cluster(broker: Broker, request: Request) -> dict[str,
 
 
 async def handle_describe_quorum(_: Broker, request: Request) -> dict[str, Any]:
-    """There is no quorum of controllers, and no metadata log; nobody keeps a quorum of anything else either.
+    """There is no metadata quorum, and no other log has one.
 
     Source: KafkaRaftClient.handleDescribeQuorumRequest, DescribeQuorumRequest.
     """
@@ -205,7 +205,7 @@ async def handle_describe_quorum(_: Broker, request: Request) -> dict[str, Any]:
         (one["topic_name"], [each["partition_index"] for each in one["partitions"]]) for one in request.body["topics"]
     ]
     if asked == [METADATA_LOG]:
-        message = "this broker has no metadata quorum: it keeps its topics in a file of the log directory"
+        message = "this broker has no metadata quorum; it stores its topics in a file of the log directory"
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "error_message": message, "topics": []}
     unknown = {
         "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -24,14 +24,14 @@ Answer = dict[str, Any]
 
 
 class ResourceType(IntEnum):
-    """What settings belong to."""
+    """The types of resources with settings."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class Operation(IntEnum):
-    """What an incremental change does with a setting."""
+    """The operations of an incremental change."""
 
     SET = 0
     DELETE = 1
@@ -40,7 +40,7 @@ class Operation(IntEnum):
 
 
 def invalid(message: str) -> ApiError:
-    """A request that says something wrong."""
+    """An INVALID_REQUEST error."""
     return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
@@ -48,7 +48,7 @@ def invalid(message: str) -> ApiError:
 
 
 async def handle_describe_configs(broker: Broker, request: Request) -> Answer:
-    """What topics and the broker are set to, and where that comes from. Resources that come twice are told once."""
+    """The settings of topics and the broker, with their sources. Duplicate resources are answered once."""
     levels = broker.topics.levels
     levels = levels._replace(static={**levels.static, **broker.addresses(request)})
     return {"results": await in_thread(_describe, broker.topics, levels, request.body)}
@@ -87,10 +87,10 @@ def _entries(topics: Topics, levels: Levels, one: Answer, wanted: dict[str, bool
 
 
 def _is_cluster(topics: Topics, name: str) -> bool:
-    """True for the settings of all brokers, False for those of this one."""
+    """True for the settings of all brokers, False for those of this broker."""
     if not name:
         return True
-    if name != str(topics.node_id):  # not 01, 001, ...: each spelling would have an answer of its own, a long one
+    if name != str(topics.node_id):  # not 01, 001, ...: each spelling would get its own long answer
         raise invalid(f"expected the node id {topics.node_id}, found {name[:40]!r}")
     return False
 
@@ -99,12 +99,12 @@ def _is_cluster(topics: Topics, name: str) -> bool:
 
 
 async def handle_alter_configs(broker: Broker, request: Request) -> Answer:
-    """Replace all settings of topics, or all that may change of the broker."""
+    """Replace all settings of topics, or all dynamic settings of the broker."""
     return {"responses": await in_thread(_alter, broker.topics, request.body, _replaced)}
 
 
 async def handle_incremental_alter_configs(broker: Broker, request: Request) -> Answer:
-    """Change single settings of topics or of the broker."""
+    """Change single settings of topics or the broker."""
     return {"responses": await in_thread(_alter, broker.topics, request.body, _changed)}
 
 

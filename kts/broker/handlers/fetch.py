@@ -1,4 +1,4 @@
-"""Fetch: records of many partitions as they lie, or converted for old clients; waits for more where asked.
+"""Fetch: records of partitions as stored, or down-converted for old clients; long polls.
 
 Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch (3.9); KIP-74, KIP-227, KIP-516.
 """
@@ -24,17 +24,17 @@ from kts.segment.files import FileRange
 logger = logging.getLogger(__name__)
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of a fetch session: a full fetch
-READ_BYTES = 1 << 24  # of one request, for a version that may need a conversion
+READ_BYTES = 1 << 24  # of one request that may need down-conversion
 ZSTD_FROM, TOPIC_IDS_FROM, STORAGE_ERROR_FROM, ENDPOINTS_FROM = 10, 13, 6, 16
 
 
 async def handle_fetch(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Answer a fetch, at once or when there is enough.
+    """Answer a fetch, at once or when there are enough bytes.
 
     Notes
     -----
-    There are no sessions: every full fetch is answered with session 0, which tells the client to go on without one,
-    and a fetch of a session is refused, after which clients begin anew.
+    There are no fetch sessions: session 0 in the answer tells the client to continue without one, and an incremental
+    fetch is refused, so that the client starts again.
     """
     body, version = request.body, request.version
     if body["session_epoch"] not in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -49,7 +49,7 @@ async def handle_fetch(broker: Broker, request: Request) -> dict[str, Any] | Non
 
 
 async def _wanted_once(broker: Broker, request: Request) -> list[PartitionFetch]:
-    """The partitions of a request; of one that it names twice only what it says last, as Kafka's map has it."""
+    """The partitions of a request. Of duplicates only the last counts, as in Kafka."""
     by_id, time_slice = request.version >= TOPIC_IDS_FROM, TimeSlice()
     found: dict[tuple[Any, int], PartitionFetch] = {}
     for topic in request.body["topics"]:
@@ -77,7 +77,7 @@ def _wanted(broker: Broker, topic: dict[str, Any], body: dict[str, Any], by_id: 
 async def _read_or_wait(
     broker: Broker, params: FetchParams, wanted: list[PartitionFetch], max_wait_ms: int, min_bytes: int
 ) -> list[ReadResult]:
-    """Read until there are ``min_bytes``, an error, or the time is over."""
+    """Read until there are ``min_bytes`` or an error, or ``max_wait_ms`` has passed."""
     partitions = [one.partition for one in wanted if one.partition is not None]
     await opened(partitions)
     if max_wait_ms <= 0 or not partitions:
@@ -90,7 +90,7 @@ async def _read_or_wait(
             left = deadline - loop.time()
             if _is_enough(found, min_bytes) or left <= 0 or broker.closed:
                 return found
-            del found  # ranges of files keep descriptors
+            del found  # file ranges hold descriptors
             await watch.wait(left)
 
 
@@ -104,7 +104,7 @@ def _is_enough(found: list[ReadResult], min_bytes: int) -> bool:
 async def _fit_version(
     broker: Broker, wanted: list[PartitionFetch], found: list[ReadResult], version: int, replica_id: int
 ) -> list[ReadResult]:
-    """Convert records for versions below 4; refuse what a version cannot read."""
+    """Down-convert records for versions below 4; refuse what a version cannot read."""
     magic, time_slice = newest_magic(version), TimeSlice()
     share = READ_BYTES // max(len(wanted), 1)
     fitted = []
@@ -126,7 +126,7 @@ async def _fit_version(
 async def _converted(
     broker: Broker, wanted: PartitionFetch, read: ReadResult, magic: int, allowed: bool, most: int
 ) -> ReadResult:
-    """The same for a client that knows no newer magic, if some entry is newer."""
+    """Down-convert the records if an entry has a newer magic than the client knows."""
     partition = wanted.partition
     if partition is None:
         return read
@@ -145,7 +145,7 @@ async def _converted(
     except KtsError as error:
         logger.warning("converting records of %s to magic %d: %s", partition, magic, error)
         return ReadResult(error.code)
-    except Exception:  # one partition's trouble is not the others'
+    except Exception:  # a failure of one partition does not affect the others
         logger.exception("converting records of %s to magic %d", partition, magic)
         return ReadResult(ErrorCode.UNKNOWN_SERVER_ERROR)
     _count(broker, partition.topic, done)
@@ -153,7 +153,7 @@ async def _converted(
 
 
 async def _beginning(records: bytes | FileRange, most: int) -> bytes:
-    """So many bytes of it, but the first entry in any case: what is converted waits in memory for a slow reader."""
+    """At most ``most`` bytes, but at least the first entry: converted records stay in memory until they are sent."""
     if isinstance(records, bytes):
         return records
     header = read_header(records.read(0, HEADER_BYTES))

@@ -1,6 +1,6 @@
-"""The requests about committed offsets.
+"""OffsetCommit, OffsetFetch, OffsetDelete.
 
-Version 0 of OffsetCommit and OffsetFetch, which ZooKeeper answered, are treated like the others.
+Version 0 of OffsetCommit and OffsetFetch, which Kafka stores in ZooKeeper, are handled like the others.
 
 Source: KafkaApis, GroupCoordinatorAdapter (3.9); topic ids: the schemas of 4.3.
 """
@@ -29,7 +29,7 @@ def _find(broker: Broker, asked: Body, by_id: bool) -> tuple[Topic | None, Error
 
 
 async def handle_offset_commit(broker: Broker, request: Request) -> Body:
-    """Commit offsets of partitions that are there."""
+    """Commit offsets of existing partitions."""
     body, by_id = request.body, request.version >= WITH_TOPIC_IDS
     now = broker.clock()
     kept = body["retention_time_ms"]
@@ -63,7 +63,7 @@ async def handle_offset_commit(broker: Broker, request: Request) -> Body:
 
 
 async def handle_offset_fetch(broker: Broker, request: Request) -> Body:
-    """Committed offsets, of all partitions that have one or of those asked for; nothing is ever unstable here."""
+    """Committed offsets, of all partitions that have one or of those asked for; offsets are never unstable here."""
     body, version = request.body, request.version
     if version < 8:
         return _fetched(broker, body, version)
@@ -74,7 +74,7 @@ async def handle_offset_fetch(broker: Broker, request: Request) -> Body:
         if each["topics"] is not None or group_id in every:
             groups.append({"group_id": group_id} | _fetched(broker, each, version))
         if each["topics"] is None:
-            every.discard(group_id)  # all of a group once: else a small request has an endless answer
+            every.discard(group_id)  # all of a group once, or a small request would have a huge answer
     return {"groups": groups}
 
 
@@ -84,7 +84,7 @@ def _fetched(broker: Broker, asked: Body, version: int) -> Body:
     if asked["topics"] is None:
         for name, found in _by_topic(broker.coordinator.fetch(asked["group_id"], None)).items():
             topic = broker.topics.get(name)
-            if topic is not None or not by_id:  # a topic that is gone has no id to be told by
+            if topic is not None or not by_id:  # a deleted topic has no id
                 topic_id = bytes(16) if topic is None else topic.topic_id
                 topics.append({"name": name, "topic_id": topic_id, "partitions": _entries(found)})
         return {"topics": topics, "error_code": ErrorCode.NONE}
@@ -131,7 +131,7 @@ def _absent(indexes: Iterable[int], error: ErrorCode) -> list[Body]:
 
 
 async def handle_offset_delete(broker: Broker, request: Request) -> Body:
-    """Delete committed offsets of partitions that are there and that no member reads."""
+    """Delete committed offsets of existing partitions whose topics no member subscribes to."""
     asked = [(each["name"], [one["partition_index"] for one in each["partitions"]]) for each in request.body["topics"]]
     known = {
         (name, index): (topic := broker.topics.get(name)) is not None and index in topic.partitions

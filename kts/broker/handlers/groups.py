@@ -1,4 +1,4 @@
-"""The requests of groups and their members.
+"""Requests about groups and their members.
 
 Source: KafkaApis, GroupCoordinatorAdapter, JoinGroupResponse, LeaveGroupResponse (3.9).
 """
@@ -18,12 +18,12 @@ from kts.errors import KtsError
 GROUP, TRANSACTION = 0, 1  # coordinator types
 CLASSIC = "classic"
 READ, DELETE, DESCRIBE = 3, 6, 8
-ALLOWED = 1 << READ | 1 << DELETE | 1 << DESCRIBE  # to everybody: there are no access lists
+ALLOWED = 1 << READ | 1 << DELETE | 1 << DESCRIBE  # for every client: there are no ACLs
 Body = dict[str, Any]
 
 
 async def handle_find_coordinator(broker: Broker, request: Request) -> Body:
-    """This broker coordinates all groups; a request for a transaction is refused later, by InitProducerId."""
+    """This broker coordinates all groups. Transactions are refused later, by InitProducerId."""
     body = request.body
     keys = body["coordinator_keys"] if request.version >= 4 else [body["key"]]
     error, message = _coordinator_error(broker, body["key_type"])
@@ -53,7 +53,7 @@ def _coordinator_error(broker: Broker, key_type: int) -> tuple[ErrorCode, str]:
 
 
 async def handle_join_group(broker: Broker, request: Request) -> Body:
-    """Answered when the rebalance is over; a client that goes away meanwhile stays a member until its time is over."""
+    """Answered when the rebalance is complete. A client that disconnects stays a member until it times out."""
     body, version = request.body, request.version
     client_id = request.client_id or ""
     protocols = {each["name"]: each["metadata"] for each in reversed(body["protocols"])}
@@ -111,14 +111,14 @@ async def handle_sync_group(broker: Broker, request: Request) -> Body:
 
 
 async def handle_heartbeat(broker: Broker, request: Request) -> Body:
-    """A member is alive."""
+    """Restart a member's session timeout."""
     body = request.body
     who = (body["group_id"], body["member_id"], body["group_instance_id"])
     return {"error_code": broker.coordinator.heartbeat(*who, body["generation_id"])}
 
 
 async def handle_leave_group(broker: Broker, request: Request) -> Body:
-    """Members go; before version 3 it is one, whose error is that of the response."""
+    """Remove members. Before version 3 it is one member, whose error is that of the response."""
     body, version = request.body, request.version
     leaving = [(each["member_id"], each["group_instance_id"]) for each in body["members"]]
     if version < 3:
@@ -134,10 +134,10 @@ async def handle_leave_group(broker: Broker, request: Request) -> Body:
 
 
 async def handle_describe_groups(broker: Broker, request: Request) -> Body:
-    """Groups and their members; what nobody knows is a dead group, and an error from version 6 on."""
+    """Groups and their members. An unknown group is dead, and an error from version 6 on."""
     operations = ALLOWED if request.body["include_authorized_operations"] else -(2**31)
     groups = []
-    for group_id in dict.fromkeys(request.body["groups"]):  # once each: else a small request has an endless answer
+    for group_id in dict.fromkeys(request.body["groups"]):  # once each, or a small request would have a huge answer
         group = broker.coordinator.group(group_id)
         if group is not None:
             found = _described(group)
@@ -155,7 +155,7 @@ def _dead(error: ErrorCode, message: str | None) -> Body:
 
 
 def _described(group: Group) -> Body:
-    """What was agreed on is told of a stable group only."""
+    """Describe a group; only a stable one has a protocol and assignments."""
     stable = group.state is State.STABLE
     return {
         "error_code": ErrorCode.NONE,
@@ -177,7 +177,7 @@ def _described(group: Group) -> Body:
 
 
 async def handle_list_groups(broker: Broker, request: Request) -> Body:
-    """The groups in the asked states; all are of the classic type."""
+    """The groups in the requested states; all have the classic type."""
     types = request.body["types_filter"]
     wanted = not types or CLASSIC in (each.lower() for each in types)
     groups = broker.coordinator.groups(request.body["states_filter"]) if wanted else []
@@ -196,7 +196,7 @@ async def handle_list_groups(broker: Broker, request: Request) -> Body:
 
 
 async def handle_delete_groups(broker: Broker, request: Request) -> Body:
-    """Groups without members go, with their offsets."""
+    """Delete groups without members, and their offsets."""
     names = dict.fromkeys(request.body["groups_names"])
     return {"results": [{"group_id": name, "error_code": broker.coordinator.delete_group(name)} for name in names]}
 

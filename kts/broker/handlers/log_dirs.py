@@ -1,4 +1,4 @@
-"""DescribeLogDirs: how large the partitions are, and how much room the log directory has.
+"""DescribeLogDirs: sizes of partitions, and the space of the log directory.
 
 Source: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs (3.9); KIP-113, KIP-827.
 """
@@ -20,7 +20,7 @@ from kts.errors import KtsError
 
 
 async def handle_describe_log_dirs(broker: Broker, request: Request) -> dict[str, Any]:
-    """The one log directory, with the partitions that were asked for, each once."""
+    """The log directory with the requested partitions, each once."""
     return await in_thread(_describe, broker.topics, request.body["topics"])
 
 
@@ -32,7 +32,7 @@ def _describe(topics: Topics, asked: list[dict[str, Any]] | None) -> dict[str, A
         return {"results": [result]}
     found: dict[str, list[dict[str, Any]]] = {}
     for partition in topics.partitions() if asked is None else _asked(topics, asked):
-        with suppress(KtsError):  # it went meanwhile, or the disk fails: Kafka leaves out what is offline
+        with suppress(KtsError):  # it was deleted, or the disk fails; as in Kafka, offline partitions are left out
             if not partition.is_offline:
                 row = {"partition_index": partition.index, "partition_size": partition.size_bytes}
                 found.setdefault(partition.topic, []).append(row)

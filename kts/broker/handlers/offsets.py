@@ -1,4 +1,4 @@
-"""ListOffsets, DeleteRecords and OffsetForLeaderEpoch: what a partition's offsets are, and where its log begins.
+"""ListOffsets, DeleteRecords and OffsetForLeaderEpoch.
 
 Source: KafkaApis, Partition.fetchOffsetForTimestamp, UnifiedLog (0.10.2, 3.9); KIP-79, KIP-107, KIP-320, KIP-734.
 """
@@ -30,16 +30,16 @@ from kts.log.epochs import end_offset_for
 
 logger = logging.getLogger(__name__)
 
-HIGH_WATERMARK = -1  # DeleteRecords: everything up to it
+HIGH_WATERMARK = -1  # DeleteRecords: delete up to the high watermark
 CONSUMER = -1
-LONG = 100  # partitions: more are asked in a thread
+LONG = 100  # partitions; longer requests use a thread
 
 
 # --- ListOffsets ----------------------------------------------------------------------------------
 
 
 async def handle_list_offsets(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Offsets by time; a search may have to read, so it is done in a thread."""
+    """Offsets by time. Searches may read files, so they use a thread."""
     topics = request.body["topics"]
     await opened(_partitions(broker, topics, "name", "partition_index"))
     searches = any(one["timestamp"] not in (EARLIEST, LATEST) for topic in topics for one in topic["partitions"])
@@ -57,7 +57,7 @@ def _list_offsets(broker: Broker, request: Request) -> dict[str, Any]:
         rows = []
         for one in topic["partitions"]:
             index = one["partition_index"]
-            try:  # what Kafka asks before it looks for the partition
+            try:  # Kafka checks this before it looks up the partition
                 _check_one(broker, request, topic["name"], one, seen[topic["name"], index])
                 row = _guarded(broker, topic["name"], index, list_one, request, one)
             except ApiError as error:
@@ -74,7 +74,7 @@ def _check_one(broker: Broker, request: Request, topic: str, one: dict[str, Any]
     if times > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"expected each partition once, found it {times} times")
     known = broker.topics.get(topic)
-    if known is None or one["partition_index"] not in known.partitions:  # a topic may allow more
+    if known is None or one["partition_index"] not in known.partitions:  # a topic may allow negative timestamps
         check_time(one["timestamp"], request.version)
 
 
@@ -96,7 +96,7 @@ def _list_v0(partition: Partition, broker: Broker, request: Request, one: dict[s
 def _guarded(
     broker: Broker, topic: str, index: int, work: Callable[..., dict[str, Any]], request: Request, one: dict[str, Any]
 ) -> dict[str, Any]:
-    """Do something with a partition; an error is its answer."""
+    """Call ``work`` with a partition. An error becomes its answer."""
     known = broker.topics.get(topic)
     partition = None if known is None else known.partitions.get(index)
     if partition is None:
@@ -109,7 +109,7 @@ def _guarded(
         if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
             logger.warning("%s of %s: %s", ApiKey(request.api_key).name, partition, error)
         return {"error_code": int(error.code)}
-    except Exception:  # one partition's trouble is not the others'
+    except Exception:  # a failure of one partition does not affect the others
         logger.exception("%s of %s", ApiKey(request.api_key).name, partition)
         return {"error_code": int(ErrorCode.UNKNOWN_SERVER_ERROR)}
 
@@ -119,7 +119,7 @@ def _is_long(topics: list[dict[str, Any]]) -> bool:
 
 
 def _partitions(broker: Broker, topics: list[dict[str, Any]], name: str, index: str) -> list[Partition]:
-    """Those of the partitions of a request that there are; ``name`` and ``index`` are its names for them."""
+    """The existing partitions of a request; ``name`` and ``index`` are the request's field names."""
     found = []
     for topic in topics:
         known = broker.topics.get(topic[name])
@@ -132,7 +132,7 @@ def _partitions(broker: Broker, topics: list[dict[str, Any]], name: str, index: 
 
 
 async def handle_delete_records(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Move log start offsets; the checkpoint is written before the answer, once for all of them."""
+    """Advance log start offsets. The checkpoint is written once, before the answer."""
     return await in_thread(_delete_records, broker, request)
 
 
@@ -169,7 +169,7 @@ def _delete_before(partition: Partition, broker: Broker, request: Request, one: 
 
 
 async def handle_offset_for_leader_epoch(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Where leader epochs ended."""
+    """The end offsets of leader epochs."""
     topics = request.body["topics"]
     await opened(_partitions(broker, topics, "topic", "partition"))
     return await in_thread(_end_offsets, broker, request) if _is_long(topics) else _end_offsets(broker, request)

@@ -1,4 +1,4 @@
-"""Produce: record sets go to their partitions, each with an answer of its own.
+"""Produce: append record sets to partitions, each with its own answer.
 
 Source: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords (3.9, 0.10.2); KIP-32, KIP-98, KIP-467, KIP-951.
 """
@@ -22,11 +22,11 @@ from kts.errors import CorruptRecordError, InvalidRecordError, KtsError, LogClos
 
 logger = logging.getLogger(__name__)
 
-_in_flight = InFlight()  # appends under way: the event loop must not wait for their lock
+_in_flight = InFlight()  # appends in threads; the event loop must not wait for their lock
 
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics
 TOPIC_IDS_FROM = 13
-# Kafka tells the log start offset beside all errors of a log but these.
+# Errors that Kafka answers without the log start offset.
 WITHOUT_LOG_START = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -40,12 +40,12 @@ WITHOUT_LOG_START = frozenset(
 
 
 async def handle_produce(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Append what was sent; None for acks 0.
+    """Append the records; None for acks 0.
 
     Raises
     ------
     ConnectionClose
-        Something was refused, and the client wants no answer: so that it notices.
+        Records with acks 0 were refused; closing the connection tells the client.
     """
     body = request.body
     produced, refusal = await _read_headers(body)
@@ -65,7 +65,7 @@ async def handle_produce(broker: Broker, request: Request) -> dict[str, Any] | N
     if body["acks"] != 0:
         return {"responses": responses}
     if refused:
-        raise ConnectionClose(f"acks 0 from {request.client_id} has no answer to say what was refused")
+        raise ConnectionClose(f"records of {request.client_id} with acks 0 were refused")
     return None
 
 
@@ -109,12 +109,12 @@ async def _append_one(
     records: ProducedRecords | None,
     refusal: ApiError | None,
 ) -> dict[str, Any]:
-    """Append one partition's set and say what became of it.
+    """Append the records of one partition; returns its answer.
 
     Raises
     ------
     KtsError
-        It was refused before the log was asked; ``code`` says why.
+        Refused before the append; ``code`` says why.
     """
     if refusal is not None and refusal.error != ErrorCode.INVALID_REQUIRED_ACKS:
         raise refusal
@@ -175,7 +175,7 @@ async def _append(broker: Broker, partition: Partition, produced: ProducedRecord
         raise ApiError(why_closed(broker.topics, partition), error.message) from error
     except KtsError:
         raise
-    except Exception as error:  # one partition's trouble is not the others'
+    except Exception as error:  # a failure of one partition does not affect the others
         logger.exception("appending to %s", partition)
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unforeseen: {type(error).__name__}") from error
 

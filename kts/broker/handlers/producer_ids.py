@@ -19,9 +19,9 @@ NONE = -1
 
 
 async def handle_init_producer_id(broker: Broker, request: Request) -> dict[str, Any] | None:
-    """Give a fresh id with epoch 0, also to a producer that has one: as Kafka does outside of transactions.
+    """Assign a new id with epoch 0, also to a producer that has one, as Kafka does without transactions.
 
-    Transactions are refused so that clients take it for final; else they would try until their time is over.
+    Transactions are refused with an error that clients do not retry.
     """
     body = request.body
     if body["transactional_id"] is not None:
@@ -33,7 +33,7 @@ async def handle_init_producer_id(broker: Broker, request: Request) -> dict[str,
     try:
         producer_id = ids.next() if ids.left else await in_thread(ids.next)
     except KtsError as error:
-        logger.warning("no producer id can be given: %s", error)
+        logger.warning("cannot assign a producer id: %s", error)
         return _refused(error.code)
     return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
 

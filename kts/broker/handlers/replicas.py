@@ -30,7 +30,7 @@ def _partition(topics: Topics, name: str, index: int) -> Partition | None:
 
 
 async def handle_alter_partition_reassignments(broker: Broker, request: Request) -> Answer:
-    """A partition may be assigned to this node, where it is; anything else is refused."""
+    """Accept assignments to this node, where all partitions are; refuse others."""
     return await in_thread(_alter_reassignments, broker.topics, request.body)
 
 
@@ -58,7 +58,7 @@ def _reassigned(topics: Topics, name: str, one: Answer) -> Answer:
 
 
 async def handle_list_partition_reassignments(_: Broker, __: Request) -> Answer:
-    """None is ever under way: each is done as soon as it is asked for."""
+    """There are none: a reassignment completes at once."""
     return {**DONE, "topics": []}
 
 
@@ -66,7 +66,7 @@ async def handle_list_partition_reassignments(_: Broker, __: Request) -> Answer:
 
 
 async def handle_elect_leaders(broker: Broker, request: Request) -> Answer:
-    """Not needed where the partition has its leader; what is offline gets none."""
+    """Not needed for a partition with a leader; an offline partition gets none."""
     kind = request.body["election_type"] if request.version > 0 else PREFERRED
     return await in_thread(_elect_leaders, broker.topics, request.body["topic_partitions"], kind)
 
@@ -84,7 +84,7 @@ def _elect_leaders(topics: Topics, asked: list[Answer] | None, kind: int) -> Ans
         ]
         return {"error_code": 0, "replica_election_results": _results(told)}
     found = []
-    for name in topics.names():  # of all partitions Kafka tells only what an election was needed for
+    for name in topics.names():  # Kafka answers only partitions that needed an election
         topic = topics.get(name)
         every = [(index, _elected(topics, name, index, kind)) for index in (topic.partitions if topic else ())]
         needed = [(index, row) for index, row in every if row["error_code"] != ErrorCode.ELECTION_NOT_NEEDED]

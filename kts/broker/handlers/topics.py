@@ -18,7 +18,7 @@ from kts.errors import KtsError, UnknownTopicOrPartitionError
 
 Answer = dict[str, Any]
 ZERO_ID = bytes(16)
-MAX_RECORDS = 10_000  # of a KRaft controller, for one request
+MAX_RECORDS = 10_000  # of one request to a KRaft controller
 CONTROLLERS_TOPIC = "__cluster_metadata"
 DEFAULT_MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
@@ -28,12 +28,12 @@ DEFAULT_MESSAGES = {
 
 
 def failed(error: KtsError) -> Answer:
-    """The fields of a refusal."""
+    """The answer fields for an error."""
     return refusal(ErrorCode(error.code), DEFAULT_MESSAGES.get(ErrorCode(error.code), error.message))
 
 
 def refusal(code: ErrorCode, message: str | None = None) -> Answer:
-    """The fields of a refusal that is found here."""
+    """The answer fields for an error code."""
     return {"error_code": int(code), "error_message": message or DEFAULT_MESSAGES.get(code)}
 
 
@@ -41,7 +41,7 @@ def refusal(code: ErrorCode, message: str | None = None) -> Answer:
 
 
 async def handle_create_topics(broker: Broker, request: Request) -> Answer:
-    """Make topics, each for itself; names that come twice are refused."""
+    """Create topics independently; duplicate names are refused."""
     return {"topics": await in_thread(_create_topics, broker.topics, request.body)}
 
 
@@ -74,13 +74,13 @@ def _create_topics(topics: Topics, body: Answer) -> list[Answer]:
 
 
 def _records(topics: Topics, one: Answer) -> int:
-    """What a controller would write for a topic."""
+    """The number of records that a controller would write for a topic."""
     partitions = len(one["assignments"]) or one["num_partitions"]
     return 1 + len(one["configs"]) + (partitions if partitions > 0 else topics.config.num_partitions)
 
 
 def _checked(topics: Topics, one: Answer) -> NewTopic | KtsError:
-    """What is to be made, or why it is not."""
+    """The topic to create, or why it is refused."""
     try:
         topics.check_new(one["name"])
         nulls = [config["name"] for config in one["configs"] if config["value"] is None]
@@ -96,7 +96,7 @@ def _checked(topics: Topics, one: Answer) -> NewTopic | KtsError:
 
 
 def _partitions_asked(topics: Topics, one: Answer) -> int:
-    """How many partitions, -1 for the default; replicas can be on this node alone."""
+    """The number of partitions, -1 for the default. Replicas must be on this node."""
     assigned, factor = one["assignments"], one["replication_factor"]
     if assigned:
         if factor != -1:
@@ -131,7 +131,7 @@ def _partitions_asked(topics: Topics, one: Answer) -> int:
 
 
 def check_replicas(topics: Topics, replicas: list[int]) -> None:
-    """Where a partition shall be: on this node, once."""
+    """Check an assignment: this node, once."""
     begin = "The manual partition assignment includes"
     if not replicas:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{begin} an empty replica list.")
@@ -148,7 +148,7 @@ def check_replicas(topics: Topics, replicas: list[int]) -> None:
 def _created(topics: Topics, topic: Topic, count: int) -> Answer:
     entries = topic_entries(topic.configs, topics.levels, None, synonyms=False)
     for entry in entries:
-        entry["value"] = topic.configs.get(entry["name"], entry["value"])  # as it was written
+        entry["value"] = topic.configs.get(entry["name"], entry["value"])  # as the request has it
     keys = ("name", "value", "read_only", "config_source", "is_sensitive")
     return {
         "topic_id": topic.topic_id,
@@ -226,7 +226,7 @@ def _deleted(name: str | None, topic_id: bytes, told: Answer) -> Answer:
 
 
 async def handle_create_partitions(broker: Broker, request: Request) -> Answer:
-    """Give topics more partitions."""
+    """Add partitions to topics."""
     return {"results": await in_thread(_create_partitions, broker.topics, request.body)}
 
 

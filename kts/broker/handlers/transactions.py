@@ -1,4 +1,4 @@
-"""DescribeProducers, ListTransactions, DescribeTransactions: who writes, and that nobody has transactions.
+"""DescribeProducers, ListTransactions, DescribeTransactions. There are no transactions.
 
 Source: KafkaApis, ReplicaManager.activeProducerState, TransactionCoordinator (3.9); KIP-664.
 """
@@ -19,7 +19,7 @@ from kts.errors import KtsError, LogClosedError, LogStorageError
 
 logger = logging.getLogger(__name__)
 
-# The names of a transaction's states.
+# The states of a transaction.
 STATES = frozenset(
     "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence".split()
 )
@@ -29,7 +29,7 @@ STATES = frozenset(
 
 
 async def handle_describe_producers(broker: Broker, request: Request) -> dict[str, Any]:
-    """The producers that each partition knows; a partition that is asked for twice is answered once."""
+    """The active producers of partitions. Duplicate partitions are answered once."""
     return {"topics": await in_thread(_describe, broker.topics, request.body["topics"])}
 
 
@@ -78,13 +78,13 @@ def _producers(topics: Topics, name: str, index: int) -> dict[str, Any]:
 
 
 async def handle_list_transactions(_: Broker, request: Request) -> dict[str, Any]:
-    """None; of the states to list those that there are not."""
+    """No transactions, and the filter states that do not exist."""
     unknown = dict.fromkeys(state for state in request.body["state_filters"] if state not in STATES)
     return {"error_code": 0, "unknown_state_filters": list(unknown), "transaction_states": []}
 
 
 async def handle_describe_transactions(_: Broker, request: Request) -> dict[str, Any]:
-    """There is none of the name, and no name is empty."""
+    """No transaction is found; an empty name is invalid."""
     rows = []
     for name in request.body["transactional_ids"]:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST

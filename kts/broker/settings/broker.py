@@ -1,4 +1,4 @@
-"""What a broker is set to: Kafka's names, units and defaults, as ``BrokerConfig``."""
+"""The settings of a broker: ``BrokerConfig``, with Kafka's names, units and defaults."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class BrokerSetting(NamedTuple):
     greatest: int | None = None
 
 
-# Name, type, default, least value. Not Kafka's are the defaults of `queued.max.request.bytes` (-1 there),
-# `offsets.topic.num.partitions` (50) and `group.initial.rebalance.delay.ms` (3000). The last two names are kts's own.
+# Name, type, default, least value. These defaults differ from Kafka's: `queued.max.request.bytes` (-1),
+# `offsets.topic.num.partitions` (50), `group.initial.rebalance.delay.ms` (3000). `cluster.id` and `shipped.search` are
+# kts's own settings.
 _TABLE = """\
 node.id                                          INT      1                     0
 broker.id                                        INT      -1                   -1
@@ -75,7 +76,7 @@ def _parsed(line: str) -> BrokerSetting:
 
 
 SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
-# What servers have in their properties that has no meaning here: other nodes, security, threads, cleaning, tiers.
+# Names of server properties without a meaning here: other nodes, security, threads, cleaning, tiered storage.
 _ELSEWHERE = re.compile(
     r"(advertised|alter\.config|authorizer|auto|background|broker|client|compression|confluent|connection|control|controller"
     r"|controlled|create\.topic|delegation|delete\.records|early|eligible|fetch|group|host|initial|inter|kafka|leader"
@@ -87,20 +88,20 @@ _ELSEWHERE = re.compile(
 
 
 class BrokerConfig:
-    """Settings of a broker; attributes are Kafka's names with underscores, in ms and bytes.
+    """The settings of a broker. Attributes are Kafka's names with underscores, in ms and bytes.
 
     Attributes
     ----------
     static : dict of str to str
-        What was given, by Kafka's names.
+        The given settings, by Kafka's names.
     topic_defaults : dict of str to str
-        Of that, what topics have that do not say otherwise.
+        Those of them that are defaults of topics.
     generation : str
-        Whose rules the logs follow: "0.10.2" where ``inter.broker.protocol.version`` is below 0.11, else "3.9".
+        The rules of the logs: "0.10.2" if ``inter.broker.protocol.version`` is below 0.11, else "3.9".
 
     Notes
     -----
-    Names of a server's properties that have no meaning here are passed over, unknown ones refused.
+    Server properties without a meaning here are ignored, unknown names refused.
 
     Source: KafkaConfig, ServerLogConfigs, GroupCoordinatorConfig (3.9).
     """
@@ -121,7 +122,7 @@ class BrokerConfig:
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | BrokerConfig | None = None) -> BrokerConfig:
-        """Settings by Kafka's dotted names, as text or as Python values; None is "not set".
+        """From settings by Kafka's dotted names, as text or Python values; None means "not set".
 
         Raises
         ------
@@ -149,23 +150,23 @@ class BrokerConfig:
         check_without_effect(topic_defaults)
         check_inert(static)
         check_cleaner(static, static)
-        made.log_config({})  # says what is wrong with them
+        made.log_config({})  # raises if one is wrong
         _ = made.advertised_listener
         return made
 
     @property
     def node_id_is_given(self) -> bool:
-        """Whether the node's id was chosen here, not by the directory."""
+        """Whether the node id was given, and so does not come from the directory."""
         return "node.id" in self.static or int(self.static.get("broker.id", -1)) >= 0
 
     @cached_property
     def generation(self) -> str:
-        """Whose rules the logs follow."""
+        """The rules of the logs: "0.10.2" or "3.9"."""
         return "0.10.2" if _release(self.inter_broker_protocol_version) < _release("0.11.0") else "3.9"
 
     @cached_property
     def advertised_listener(self) -> tuple[str, int] | None:
-        """Host and port that clients are told, from ``advertised.listeners``; None to tell them what they reached."""
+        """The host and port for clients from ``advertised.listeners``; None if it is not set."""
         given = self.advertised_listeners.split(",")[0].strip()
         if not given:
             return None
@@ -176,25 +177,25 @@ class BrokerConfig:
 
     @cached_property
     def implied_format(self) -> str | None:
-        """The message format that an old ``inter.broker.protocol.version`` brings with it if none is given."""
+        """The message format that an old ``inter.broker.protocol.version`` implies if none is given."""
         spoken: str = self.inter_broker_protocol_version
         given = "log.message.format.version" in self.topic_defaults
         return None if given or _release(spoken) >= _release("3.0") else spoken
 
     def log_config(self, topic: Mapping[str, str], dynamic: Mapping[str, str] | None = None) -> LogConfig:
-        """What the log of a topic with these own settings is set to.
+        """The log configuration of a topic with these own settings.
 
         Parameters
         ----------
         topic : mapping
             The topic's own settings.
         dynamic : mapping, optional
-            The broker's settings that were changed since it was made.
+            The broker settings that were changed while it ran.
 
         Raises
         ------
         ValueError
-            An unknown name or a bad value, or a message format that ``inter.broker.protocol.version`` does not know.
+            An unknown name or a bad value, or a message format newer than ``inter.broker.protocol.version``.
         """
         changed = {name: value for name, value in (dynamic or {}).items() if name in BROKER_NAMES}
         defaults = {**self.topic_defaults, **changed}
@@ -216,7 +217,7 @@ class BrokerConfig:
 
 
 def _release(version: str) -> int:
-    """Where a release stands among all that are known; those that are newer stand behind all."""
+    """The rank of a release; newer releases than the known ones rank last."""
     parts = version.strip().split("-IV")[0].split(".")
     stem = ".".join(parts[: 3 if parts[0] == "0" else 2])
     if stem in FORMAT_VERSIONS:

@@ -1,4 +1,4 @@
-"""Settings as a broker describes them: the value that holds, where it comes from, and what it would be without that.
+"""Descriptions of settings: the value in force, its source, and its synonyms.
 
 Source: ConfigHelper, DynamicBrokerConfig (3.9).
 """
@@ -26,7 +26,7 @@ from kts.broker.settings.topic import (
 
 
 class ConfigSource(IntEnum):
-    """Where a value was set."""
+    """The source of a value."""
 
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -36,14 +36,14 @@ class ConfigSource(IntEnum):
 
 
 class Levels(NamedTuple):
-    """A broker's settings, those that count most first; all by the broker's names.
+    """A broker's settings by source, in order of precedence.
 
     Attributes
     ----------
     node, cluster : mapping
-        Changed while it runs, for this node and for all.
+        Changed while it runs, for this broker and for all.
     static : mapping
-        Given when it was started.
+        Given at the start.
     """
 
     node: Mapping[str, str]
@@ -52,7 +52,7 @@ class Levels(NamedTuple):
 
 
 def levels(config: BrokerConfig, node: Mapping[str, str], cluster: Mapping[str, str], directory: str) -> Levels:
-    """The levels of a broker; its directory, and a message format that follows from its protocol, count as given."""
+    """The levels of a broker. Its directory and an implied message format count as given."""
     static = {**config.static, "log.dirs": directory}
     implied = config.implied_format
     if implied is not None:
@@ -68,13 +68,13 @@ def topic_entries(
     Parameters
     ----------
     own : mapping
-        Set for the topic.
+        The topic's own settings.
     keys : list of str, optional
-        Only these; None or an empty list is all.
+        The settings to describe; None or an empty list means all.
     synonyms : bool
-        Also say what else would have set each.
+        Include the synonyms of each.
     documentation : bool
-        Also say what each means.
+        Include the sentence about each.
     """
     shown = {**TOPIC_SETTINGS, **{name: OWN_SETTINGS[name] for name in OWN_SETTINGS if name in own}}
     wanted = shown if not keys else {name: shown[name] for name in dict.fromkeys(keys) if name in shown}
@@ -141,7 +141,7 @@ def _entry(
 ) -> dict[str, Any]:
     source = all_synonyms[0]["source"] if all_synonyms else int(ConfigSource.DEFAULT_CONFIG)
     sensitive = kind in (_UNKNOWN, ConfigType.PASSWORD)
-    if sensitive:  # what nobody knows may be a password too
+    if sensitive:  # an unknown setting may be a password
         value, all_synonyms = None, [{**one, "value": None} for one in all_synonyms]
     return {
         "name": name,
@@ -161,7 +161,7 @@ def _synonym(name: str, value: str, source: ConfigSource) -> dict[str, Any]:
 
 
 def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, Any]]:
-    """All that sets one of the names, what counts most first; what comes before the name itself is not told."""
+    """The values set for any of the names, by precedence, from the first one set for ``name`` on."""
     found = []
     ranked = (
         (of_broker.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -175,7 +175,7 @@ def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, 
     return found[first:]
 
 
-_UNKNOWN = 0  # the type of a setting that nobody knows
+_UNKNOWN = 0  # the type of an unknown setting
 _NOT_TOLD = {"producer.id.expiration.check.interval.ms"}  # internal in Kafka
 _DEFAULTS = {
     **{one.name: one.default for one in SETTINGS.values() if one.default},
@@ -196,7 +196,7 @@ def _topic_value(setting: TopicSetting, own: Mapping[str, str], of_broker: Level
 
 
 def _normal(kind: int, value: str) -> str:
-    """A value as Kafka writes it after reading it."""
+    """A value as Kafka formats it."""
     text = value.strip()
     if kind == ConfigType.BOOLEAN:
         return text.lower()
@@ -210,7 +210,7 @@ def _normal(kind: int, value: str) -> str:
 
 
 def _double(text: str) -> str:
-    """A number as Java's ``Double.toString`` writes it."""
+    """A number as Java's ``Double.toString`` formats it."""
     number = parse_double(text)
     if number is None or not math.isfinite(number):
         return text

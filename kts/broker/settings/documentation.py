@@ -1,4 +1,4 @@
-"""What the settings of topics and brokers mean here, one sentence each, for DescribeConfigs."""
+"""A sentence about each setting of topics and brokers, for DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kts.broker.settings.topic import BROKER_NAMES
 from kts.config import WITHOUT_EFFECT
 
 _TEXT = """\
-cleanup.policy: What happens to old segments: delete, by age and size; compact marks the topic, but nothing compacts it.
+cleanup.policy: What happens to old segments: delete removes them by age and size; compact keeps them uncompacted.
 compression.type: The codec in which batches are stored; producer keeps them as they were sent.
 delete.retention.ms: How long the cleaner keeps tombstones, in ms; there is no cleaner here.
 file.delete.delay.ms: How long the files of a deleted segment stay on disk, renamed, in ms.
@@ -75,7 +75,7 @@ _NO_CLEANER = "May be set; has no effect here: there is no cleaner."
 
 
 def documentation(name: str) -> str | None:
-    """What a setting means here; None for one that nobody knows."""
+    """The sentence about a setting; None if it is unknown."""
     if name in _OWN:
         return _OWN[name]
     if name in CLEANER:

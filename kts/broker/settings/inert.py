@@ -1,4 +1,4 @@
-"""Settings of Kafka 3.9's brokers that mean nothing here: taken, checked by type, told as Kafka tells them, no effect.
+"""Settings of Kafka 3.9's brokers without an effect here. Their types are checked, and they are described as in Kafka.
 
 Source: KafkaConfig and the classes that its definition is put together from, LogCleaner.validateReconfiguration (3.9).
 """
@@ -13,7 +13,7 @@ from kts.broker.settings.topic import DYNAMIC, ConfigType, parse_double
 
 
 class InertSetting(NamedTuple):
-    """A setting without effect; ``default`` is None where Kafka has none."""
+    """A setting without effect; ``default`` is None if Kafka has none."""
 
     name: str
     type: ConfigType
@@ -281,19 +281,19 @@ def _parsed(line: str) -> InertSetting:
 
 
 INERT = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
-# Those of the cleaner that may change while a broker runs.
+# Settings of the cleaner that may change while a broker runs.
 CLEANER = frozenset(name for name in INERT if name.startswith("log.cleaner.")) - {"log.cleaner.enable"}
 CHANGEABLE = DYNAMIC | CLEANER
 _THREADS, _BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 
 
 def check_inert(configs: Mapping[str, str]) -> None:
-    """Refuse values that are not of their setting's type, as Kafka does; other names are passed over.
+    """Refuse values of a wrong type, as Kafka does. Other names are ignored.
 
     Raises
     ------
     ValueError
-        The setting, what is valid, what was found.
+        Names the setting, the valid values and the value.
     """
     for name in configs.keys() & INERT.keys():
         setting, text = INERT[name], configs[name].strip()
@@ -310,12 +310,12 @@ def check_inert(configs: Mapping[str, str]) -> None:
 
 
 def check_cleaner(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Refuse a change that a real cleaner could not follow: of its threads, or of the memory that they share.
+    """Refuse changes of the cleaner's threads and memory that Kafka refuses.
 
     Raises
     ------
     ValueError
-        The setting, what is valid, what was found.
+        Names the setting, the valid values and the value.
     """
     now, wanted = (int(one.get(_THREADS) or INERT[_THREADS].default or 0) for one in (before, after))
     if not max(now // 2, 1) <= wanted <= max(now * 2, 1):

@@ -1,4 +1,4 @@
-"""The settings of topics as a broker describes and checks them: type, default, and the broker's names for the default.
+"""The settings of topics: types, defaults, and the broker settings that their defaults come from.
 
 Source: LogConfig, ServerTopicConfigSynonyms, TopicConfig (3.9).
 """
@@ -19,7 +19,7 @@ _DOUBLE = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|Infinity)", re
 
 
 class ConfigType(IntEnum):
-    """Of a value, as DescribeConfigs says it."""
+    """The type of a setting, as in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -33,14 +33,14 @@ class ConfigType(IntEnum):
 
 
 class TopicSetting(NamedTuple):
-    """A setting that a topic may have.
+    """A setting of topics.
 
     Attributes
     ----------
     synonyms : tuple of (str, int)
-        The broker's names, the one that counts most first, and how many of the topic's unit are one of theirs.
+        The broker settings for the default, by precedence, each with its unit in units of the topic setting.
     least, greatest : float, optional
-        For those that a log does not check because they have no effect on it.
+        The limits of settings that have no effect on a log and so are not checked there.
     """
 
     name: str
@@ -89,7 +89,7 @@ segment.jitter.ms                        LONG    0             log.roll.jitter.m
 segment.ms                               LONG    604800000     log.roll.ms,log.roll.hours
 unclean.leader.election.enable           BOOLEAN false         unclean.leader.election.enable
 """
-# What the proposals and Kafka 4 name besides.
+# Further settings of the proposals and of Kafka 4.
 OWN_SETTINGS = {
     "internal.segment.bytes": TopicSetting("internal.segment.bytes", ConfigType.INT, ""),
     "allow.negative.timestamps": TopicSetting("allow.negative.timestamps", ConfigType.BOOLEAN, "false"),
@@ -114,7 +114,7 @@ DYNAMIC -= {"log.message.format.version"}
 
 
 def static_defaults() -> dict[str, str]:
-    """What brokers have by default, by their names; a name whose default is none is not among them."""
+    """The broker settings' default values by name, without those that have none."""
     made = {}
     for setting in TOPIC_SETTINGS.values():
         if setting.synonyms:
@@ -124,12 +124,12 @@ def static_defaults() -> dict[str, str]:
 
 
 def check_without_effect(configs: Mapping[str, str]) -> None:
-    """Refuse bad values of the settings that a log takes no notice of.
+    """Refuse bad values of settings that have no effect on a log.
 
     Raises
     ------
     ValueError
-        The setting, what is valid, what was found.
+        Names the setting, the valid values and the value.
     """
     for name in WITHOUT_EFFECT & configs.keys():
         setting = TOPIC_SETTINGS.get(name) or BROKER_NAMES.get(name)
@@ -143,7 +143,7 @@ def check_without_effect(configs: Mapping[str, str]) -> None:
 
 
 def parse_double(text: str) -> float | None:
-    """A number as Java's ``Double`` reads it, None for anything else."""
+    """A number as Java's ``Double`` parses it; None for other text."""
     return float(text) if _DOUBLE.fullmatch(text) else None
 
 
@@ -160,14 +160,14 @@ def _check_number(setting: TopicSetting, name: str, value: str) -> None:
 
 
 def log_config(broker: Mapping[str, str], topic: Mapping[str, str], generation: str) -> LogConfig:
-    """What a topic's log is set to.
+    """The configuration of a topic's log.
 
     Parameters
     ----------
     broker : mapping
-        The broker's settings by its own names.
+        The broker's settings.
     topic : mapping
-        The topic's own.
+        The topic's own settings.
     generation : str
         "0.10.2" or "3.9".
 

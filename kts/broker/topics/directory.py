@@ -27,7 +27,7 @@ _COMPACTED = frozenset(["__consumer_offsets", "__transaction_state", "__share_gr
 
 
 def check_name(name: str) -> str:
-    """A topic's name, if Kafka allows it.
+    """The name of a topic, if it is valid.
 
     Raises
     ------
@@ -39,39 +39,39 @@ def check_name(name: str) -> str:
 
 
 def metric_name(name: str) -> str:
-    """What names have in common that differ by '.' and '_' alone: metrics could not tell them apart."""
+    """The name as metrics show it: names that differ only in '.' and '_' collide."""
     return name.replace(".", "_")
 
 
 @dataclass
 class Found:
-    """A log directory as it was found.
+    """The contents of a log directory.
 
     Attributes
     ----------
     partitions : dict of str to dict of int to (str or None)
-        Topic -> partition -> the topic id of its ``partition.metadata``.
-    doomed : list of str
-        Directories that were renamed to be deleted.
+        Topic to partition to the topic id in ``partition.metadata``.
+    deleted : list of str
+        Directories that were renamed to be removed.
     left_alone : list of (str, str)
-        Names, and why they are not served.
+        Entries that are not served, and why.
     leader_epoch : int
-        The newest that any partition knows, -1 if none does.
+        The latest leader epoch of any partition, -1 if there is none.
     """
 
     partitions: dict[str, dict[int, str | None]] = field(default_factory=dict)
-    doomed: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
     left_alone: list[tuple[str, str]] = field(default_factory=list)
     leader_epoch: int = -1
 
 
 def scan_directory(directory: str) -> Found:
-    """Look through a log directory, following no link.
+    """Read a log directory, without following links.
 
     Raises
     ------
     LogStorageError
-        A file of the directory itself is a link: writing it would change what lies elsewhere.
+        A file of the directory is a symbolic link.
     """
     found = Found()
     for entry in files.list_directory(directory):
@@ -88,7 +88,7 @@ def scan_directory(directory: str) -> Found:
         elif name.topic == CONTROLLER:
             found.left_alone.append((entry.name, "the log of a controller"))
         elif name.state == "delete":
-            found.doomed.append(entry.path)
+            found.deleted.append(entry.path)
         elif name.state:
             found.left_alone.append((entry.name, f"state {name.state}"))
         elif not whole or name.topic in (".", ".."):
@@ -110,7 +110,7 @@ def _add(found: Found, path: str, topic: str, partition: int) -> None:
 
 
 def newest_entry(path: str) -> tuple[int, bool] | None:
-    """Magic of the first entry of a partition's last segment that has one, and whether the leader stamped it.
+    """The first entry of the last segment that has one: its magic, and whether it has LogAppendTime.
 
     Raises
     ------
@@ -131,13 +131,13 @@ def newest_entry(path: str) -> tuple[int, bool] | None:
 
 
 def deleted_name(topic: str, partition: int, unique: str) -> str:
-    """The name of a partition's directory that is to be deleted, cut as Kafka cuts it."""
+    """The name of a deleted partition's directory, shortened as in Kafka."""
     behind = f"-{partition}.{unique}-delete"
     return topic[: LONGEST_NAME - len(behind)] + behind
 
 
 def delete_directory(path: str) -> list[tuple[str, str]]:
-    """Remove a partition's directory with its files; what has other directories inside is left, and said."""
+    """Remove a partition's directory with its files. One that contains directories is kept and reported."""
     for entry in files.list_directory(path):
         if entry.is_dir(follow_symlinks=False):
             return [(os.path.basename(path), f"{entry.name} inside it is a directory")]
@@ -150,19 +150,20 @@ def delete_directory(path: str) -> list[tuple[str, str]]:
 
 
 def adopted_configs(directory: str, topic: str, partitions: Iterable[int], config: BrokerConfig) -> dict[str, str]:
-    """The own settings of a topic that was found without any.
+    """Settings for a topic that was found without any.
 
     Parameters
     ----------
     directory : str
         The log directory.
     partitions : iterable of int
-        Those that lie there.
+        Its partitions in the directory.
 
     Notes
     -----
-    Kept without limits of time and size, unless the broker was given one; in the message format and with the timestamp
-    type it has, so that the broker which left it can go on with it; Kafka's own topics compacted, as Kafka makes them.
+    The topic's own settings are with the broker that left it, so no record may expire: retention is unlimited unless
+    the broker has a default. Message format and timestamp type stay as they are, so that the other broker can continue.
+    Internal topics are compacted, as Kafka creates them.
     """
     configs = {}
     if topic in _COMPACTED:
@@ -187,6 +188,6 @@ def _newest(directory: str, topic: str, partitions: Iterable[int]) -> tuple[int,
     for index in partitions:
         try:
             found.append(newest_entry(os.path.join(directory, f"{topic}-{index}")))
-        except LogStorageError:  # it is told when the partition is opened
+        except LogStorageError:  # opening the partition reports it
             continue
     return max((one for one in found if one is not None), default=None)

@@ -1,7 +1,7 @@
-"""``meta.properties`` of a log directory: which node of which cluster it belongs to, as a broker writes it.
+"""``meta.properties``: the cluster and node that a log directory belongs to.
 
-Layout: lines ``key=value`` of a Java properties file; version 1 (KRaft) has ``cluster.id``, ``node.id`` and, from 3.7
-on, ``directory.id``; version 0 (ZooKeeper) has ``broker.id`` and, from 0.10.1 on, ``cluster.id``.
+A Java properties file with lines ``key=value``. Version 1 (KRaft) has ``cluster.id``, ``node.id`` and, since 3.7,
+``directory.id``; version 0 (ZooKeeper) has ``broker.id`` and, since 0.10.1, ``cluster.id``.
 
 Source: MetaProperties, PropertiesUtils (3.9).
 """
@@ -22,14 +22,14 @@ _NODE = re.compile(r"[0-9]{1,10}")
 
 
 class MetaProperties(NamedTuple):
-    """What the file says; None for what it does not."""
+    """The contents of the file; None for missing values."""
 
     node_id: int | None
     cluster_id: str | None
 
 
 def random_id() -> str:
-    """22 characters of URL-safe base64 that begin with no dash, as Kafka's ids."""
+    """A random id as Kafka makes it: 22 characters of URL-safe base64, without a dash in front."""
     while True:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not made.startswith("-"):
@@ -42,7 +42,7 @@ def read(directory: str) -> MetaProperties | None:
     Raises
     ------
     LogStorageError
-        It is there and says nothing that can be understood.
+        The file is malformed.
     """
     path = os.path.join(directory, FILE)
     if not files.exists(path):
@@ -59,6 +59,6 @@ def read(directory: str) -> MetaProperties | None:
 
 
 def write(directory: str, node_id: int, cluster_id: str) -> None:
-    """A file as 3.7 and later write it."""
+    """Write the file as Kafka 3.7 and later do."""
     lines = [f"cluster.id={cluster_id}", f"directory.id={random_id()}", f"node.id={node_id}", "version=1"]
     files.write_atomically(os.path.join(directory, FILE), "".join(f"{line}\n" for line in ["#", *lines]).encode())

@@ -1,4 +1,4 @@
-"""A partition that a broker serves: its log, opened when it is first needed, and who waits for news of it."""
+"""A partition that the broker leads: its log, opened on first use, and the requests that wait for changes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Partition:
     index : int
     config : LogConfig
     leader_epoch : int
-        At least; it is raised above all that the log knows when that is opened.
+        The least leader epoch; opening the log raises it above the log's latest one.
     options : dict
-        What ``Log`` is opened with besides.
+        Further arguments of ``Log``.
 
     Attributes
     ----------
     on_change : set of callables
-        Called without arguments after appends, deletions of records, and when it goes, from whatever thread did it.
+        Called without arguments after appends, deletions of records and closing, in the thread that did it.
     failure : KtsError, optional
-        Why it is offline; it stays so until the next start.
+        Why the partition is offline. It stays offline until the next start.
     """
 
     def __init__(
@@ -72,23 +72,23 @@ class Partition:
 
     @property
     def is_open(self) -> bool:
-        """Whether ``log`` answers at once."""
+        """Whether ``log`` is open."""
         return self._log is not None
 
     @property
     def is_offline(self) -> bool:
-        """Whether its log failed: requests get KAFKA_STORAGE_ERROR."""
+        """Whether the log failed; requests get KAFKA_STORAGE_ERROR."""
         log = self._log
         return self.failure is not None or (log is not None and log.closed and self._gone is None)
 
     @property
     def log(self) -> Log:
-        """The log, which is opened now if nobody did: after a kill that takes as long as reading what was not flushed.
+        """The log, opened on first use. After a crash, opening reads what was not flushed.
 
         Raises
         ------
         LogStorageError
-            It is damaged, fails, or went with its topic; or no descriptor is left, which is tried again the next time.
+            The log is damaged, fails or was deleted; or no file descriptor is left, which the next call tries again.
         """
         return self._log or self._open()
 
@@ -104,7 +104,7 @@ class Partition:
                 _check_files(self.path)
                 log = Log(self.path, self.config, **self._options)
                 for found in log.recovered:
-                    if found.path.endswith(".log"):  # not what was left over of deleted segments
+                    if found.path.endswith(".log"):  # not left-overs of deleted segments
                         logger.warning("at start-up, %s", found)
                 known = log.leader_epochs
                 if known and known[-1][0] >= self.leader_epoch:
@@ -113,7 +113,7 @@ class Partition:
             except (KtsError, OSError, ValueError) as error:
                 number = getattr(error, "errno", None)
                 failure = LogStorageError(f"{type(error).__name__}: {error}", path=self.path, errno=number)
-                if number not in files.NO_DESCRIPTOR:  # that passes: the log itself may be as good as ever
+                if number not in files.NO_DESCRIPTOR:  # a lack of descriptors passes, the log may be sound
                     self.failure = failure
                 raise failure from error
             self._log = log
@@ -121,7 +121,7 @@ class Partition:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its segments; where nobody opened the log yet, those of the files.
+        """Bytes of the segments; if the log is not open, the sizes of the files.
 
         Raises
         ------
@@ -139,17 +139,17 @@ class Partition:
         return size
 
     def appends_at_once(self, size_bytes: int, timestamp_ms: int | None) -> bool:
-        """Whether a set can be appended where nothing may wait; see ``Log.appends_at_once``."""
+        """Whether an append would not block; see ``Log.appends_at_once``."""
         log = self._log
         return log is not None and log.appends_at_once(size_bytes, timestamp_ms)
 
     def append(self, records: bytes | bytearray | memoryview, *, origin: str = "client") -> Validated:
-        """Append a set as the leader; see ``Log.append``.
+        """Append records as the leader; see ``Log.append``.
 
         Raises
         ------
         LogStorageError
-            It is offline.
+            The partition is offline.
         """
         try:
             done = self.log.append(records, leader_epoch=self.leader_epoch, origin=origin)
@@ -172,12 +172,12 @@ class Partition:
             raise ApiError(error, f"expected leader epoch {self.leader_epoch}, found {known}")
 
     def changed(self) -> None:
-        """Wake up who waits for news."""
+        """Call the ``on_change`` callbacks."""
         for callback in tuple(self.on_change):
             callback()
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Follow other settings from now on."""
+        """Change the settings."""
         with self._opening:
             if self._log is not None and not self._log.closed:
                 self._log.reconfigure(config)
@@ -186,12 +186,12 @@ class Partition:
         self.changed()
 
     def close(self, why: str = "closed") -> None:
-        """Close the log, and tell who waits; a second call does nothing.
+        """Close the log and wake the requests that wait. A second call does nothing.
 
         Raises
         ------
         LogStorageError
-            Something could not be written: the next start recovers.
+            The log could not be written. The next start recovers it.
         """
         with self._opening:
             if self._gone is not None:
@@ -205,7 +205,7 @@ class Partition:
             self.changed()
 
     def abandon(self, why: str = "abandoned") -> None:
-        """Let go of it without writing, as a process does that dies, and tell who waits."""
+        """Release the log without writing, as if the process had died, and wake the requests that wait."""
         with self._opening:
             self._gone = self._gone or why
             log, self._log = self._log, None
@@ -215,7 +215,7 @@ class Partition:
 
 
 def _check_files(path: str) -> None:
-    """Links are not followed: what they lead to is not the broker's to write."""
+    """Refuse symbolic links: the broker does not write to their targets."""
     for entry in files.list_directory(path):
         if entry.is_symlink():
             raise LogStorageError("expected regular files, found a symbolic link", path=entry.path)

@@ -50,12 +50,12 @@ class Topic:
     Attributes
     ----------
     topic_id : bytes
-        16 of them.
+        16 bytes.
     partitions : dict of int to Partition
     configs : dict of str to str
-        What was set for it.
+        The settings of the topic itself, by Kafka's names.
     config : LogConfig
-        What holds for it.
+        The settings in force: its own and the broker's defaults.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Topic:
 
 
 class NewTopic(NamedTuple):
-    """A topic that is to be made; -1 partitions are ``num.partitions``."""
+    """A topic to create; -1 partitions means ``num.partitions``."""
 
     name: str
     num_partitions: int = -1
@@ -79,7 +79,7 @@ class NewTopic(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """A segment that retention took."""
+    """A segment that retention deleted."""
 
     topic: str
     partition: int
@@ -87,40 +87,39 @@ class Retained(NamedTuple):
 
 
 class Topics:
-    """All topics in a log directory, held until ``close``. A context manager.
+    """The topics of a log directory, which stays locked until ``close``. A context manager.
 
     Parameters
     ----------
     directory : path
-        The log directory, made if it is missing; a real broker's is served as it is.
+        The log directory, created if it is missing. A real broker's directory is served as it is.
     config : BrokerConfig or mapping, optional
     clock : callable, optional
-        Gives ms since the epoch; None is the wall clock.
+        Returns ms since the epoch; None means the wall clock.
 
     Attributes
     ----------
     cluster_id : str
     node_id : int
     leader_epoch : int
-        Of what is served: greater by one at each start.
+        The leader epoch of all partitions; each start increases it by one.
     changing : lock
-        Held by what reads and then changes.
+        To be held from reading a topic until it is changed.
     left_alone : list of (str, str)
-        Names in the directory that look like a partition's and are not served, and why.
-
+        Entries that look like a partition and are not served, and why.
     adopted : list of str
-        Topics that were found for the first time; what they are set to elsewhere is not known here, so they keep all.
+        Topics found for the first time. Their settings lie elsewhere, so nothing of them expires.
 
     Raises
     ------
     LogLockedError
-        A broker or another process has the directory.
+        A broker or another process uses the directory.
     LogStorageError
-        The disk fails, or files of the directory itself are links or belong to another node.
+        The disk fails, or a file of the directory is a link or belongs to another node.
 
     Notes
     -----
-    Any thread may call it. Nothing outside the directory is touched: links are not followed.
+    Thread-safe. Links are not followed, so nothing outside the directory changes.
     """
 
     # --- loading ----------------------------------------------------------------------------------
@@ -142,11 +141,11 @@ class Topics:
         self._deletions = DeletionQueue()
         self.closed = False
         files.make_directory(self.directory)
-        self._whole = WholeDirectory(self.directory)
+        self._log_directory = WholeDirectory(self.directory)
         try:
             self._load()
         except BaseException:
-            self._whole.leave()
+            self._log_directory.leave()
             raise
 
     def _load(self) -> None:
@@ -159,13 +158,13 @@ class Topics:
         self.node_id, self.cluster_id = self._identity(meta)
         if meta is None:
             meta_properties.write(self.directory, self.node_id, self.cluster_id)
-        self._whole.forget_strays()
-        for path in found.doomed:
-            self._doom(path)
+        self._log_directory.forget_strays()
+        for path in found.deleted:
+            self._delete_later(path)
         for name, entry in list(self._file.topics.items()):
             if entry.deleted:
                 for index in found.partitions.pop(name, {}):
-                    self._doom_partition(name, index)
+                    self._delete_partition(name, index)
                 del self._file.topics[name]
         self.leader_epoch = min(max(self._file.leader_epoch, found.leader_epoch) + 1, INT32_MAX)
         self._file.leader_epoch = self.leader_epoch
@@ -222,7 +221,7 @@ class Topics:
 
     def _make(self, name: str, index: int) -> None:
         files.make_directory(os.path.join(self.directory, f"{name}-{index}"))
-        self._whole.made(name, index)
+        self._log_directory.made(name, index)
         self._file.topics[name].made.add(index)
 
     def _partition(self, topic: Topic, index: int) -> Partition:
@@ -241,14 +240,14 @@ class Topics:
             options=options,
         )
 
-    def _doom_partition(self, name: str, index: int) -> None:
+    def _delete_partition(self, name: str, index: int) -> None:
         path = os.path.join(self.directory, f"{name}-{index}")
         if files.exists(path):
             target = os.path.join(self.directory, deleted_name(name, index, uuid.uuid4().hex))
             files.rename(path, target)
-            self._doom(target)
+            self._delete_later(target)
 
-    def _doom(self, path: str) -> None:
+    def _delete_later(self, path: str) -> None:
         delay = self.config.log_config({}, self.dynamic).file_delete_delay_ms
         self._deletions.add(self.clock(), delay, partial(self._delete, path))
 
@@ -261,11 +260,11 @@ class Topics:
     # --- asking -----------------------------------------------------------------------------------
 
     def get(self, name: str) -> Topic | None:
-        """A topic by its name."""
+        """The topic with a name."""
         return self._topics.get(name)
 
     def by_id(self, topic_id: bytes) -> Topic | None:
-        """A topic by its id of 16 bytes."""
+        """The topic with an id of 16 bytes."""
         return self._ids.get(bytes(topic_id))
 
     def names(self) -> list[str]:
@@ -280,17 +279,17 @@ class Topics:
 
     @staticmethod
     def is_internal(name: str) -> bool:
-        """Whether Kafka keeps its own state in a topic of this name."""
+        """Whether Kafka keeps its own state in a topic with this name."""
         return name in INTERNAL_TOPICS
 
     @property
     def dynamic(self) -> dict[str, str]:
-        """The broker's own settings that were changed since it was made."""
+        """The broker settings that were changed while it ran."""
         return {**self._file.cluster, **self._file.node}
 
     @property
     def levels(self) -> Levels:
-        """The broker's settings by where they were set."""
+        """The broker's settings by where they were set, for their description."""
         return levels(self.config, self._file.node, self._file.cluster, self.directory)
 
     # --- changing ---------------------------------------------------------------------------------
@@ -303,21 +302,21 @@ class Topics:
         *,
         validate_only: bool = False,
     ) -> Topic:
-        """Make a topic.
+        """Create a topic.
 
         Parameters
         ----------
         num_partitions : int
-            -1 is ``num.partitions``.
+            -1 means ``num.partitions``.
         configs : mapping, optional
-            Its settings by Kafka's names, as text.
+            The topic's own settings by Kafka's names, as text.
         validate_only : bool
-            Only say whether it could be made.
+            Check the request and create nothing.
 
         Raises
         ------
         InvalidTopicError
-            A name that Kafka does not allow, or that differs from another one's by '.' and '_' alone.
+            Kafka does not allow the name, or it equals another one but for '.' and '_'.
         ApiError
             TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG, POLICY_VIOLATION.
         LogStorageError
@@ -329,12 +328,12 @@ class Topics:
         return made
 
     def create_all(self, wanted: Iterable[NewTopic], *, validate_only: bool = False) -> list[Topic | KtsError]:
-        """Make topics, each for itself, and wait for the disk once for all of them.
+        """Create topics independently of one another, with one sync for all of them.
 
         Returns
         -------
         list of Topic or KtsError
-            For each what ``create`` returns or raises.
+            What ``create`` returns or raises for each.
         """
         with self.changing:
             wanted = list(wanted)
@@ -379,7 +378,7 @@ class Topics:
         return Topic(name, topic_file.id_bytes(entry.topic_id), {}, own, config), entry
 
     def _make_planned(self, planned: Mapping[str, tuple[Topic, TopicEntry]]) -> None:
-        """The file first: with it on the disk a stop leaves all of a topic, without it nothing."""
+        """Write the topic file first: after a crash there is a whole topic or none."""
         self._file.topics.update((name, entry) for name, (_, entry) in planned.items())
         self._store.write(planned)
         for topic, entry in planned.values():
@@ -392,15 +391,15 @@ class Topics:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise LogClosedError("expected topics that are served, found that they were closed", path=self.directory)
+            raise LogClosedError("the topics are closed", path=self.directory)
 
     def check_new(self, name: str, others: Mapping[str, str] | None = None) -> None:
-        """Whether a topic of this name could be made; raises what ``create`` does.
+        """Check whether a topic with this name can be created; raises what ``create`` raises.
 
         Parameters
         ----------
         others : mapping, optional
-            Names of those that are to be made with it, by what they have in common with names that are alike.
+            Names in the same request, by their metric name.
         """
         self._check_open()
         check_name(name)
@@ -413,13 +412,13 @@ class Topics:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic: {other}")
         for left, why in self.left_alone:
             if left.rpartition("-")[0] == name:
-                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{left} is there and not served: {why}")
+                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{left} exists and is not served: {why}")
 
     def _check_free(self, name: str, partitions: Iterable[int]) -> None:
-        """What came into the directory after the start is not taken for the topic's."""
+        """Refuse directories that appeared after the start."""
         for index in partitions:
             if files.exists(os.path.join(self.directory, f"{name}-{index}")):
-                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name}-{index} is there and not served")
+                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name}-{index} exists and is not served")
 
     def _undo_create(self, planned: Mapping[str, tuple[Topic, TopicEntry]]) -> None:
         for name, (_, entry) in planned.items():
@@ -427,18 +426,18 @@ class Topics:
                 with suppress(LogStorageError):
                     files.remove_directory(os.path.join(self.directory, f"{name}-{index}"))
         self._store.drop(planned)
-        with suppress(LogStorageError):  # the next change says it
+        with suppress(LogStorageError):  # the next change writes it
             self._store.write(())
 
     def check_configs(self, configs: Mapping[str, str]) -> LogConfig:
-        """What a topic with these settings is set to; raises ApiError INVALID_CONFIG."""
+        """The configuration of a topic with these settings; raises ApiError INVALID_CONFIG."""
         try:
             return self.config.log_config(configs, self.dynamic)
         except (TypeError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def _set(self, thing: TopicEntry | TopicFile, topic: str | None = None, **values: Any) -> None:
-        """Change something in the file; what could not be written is as before, or a later write would do it."""
+        """Change values in the topic file; a failed write restores them, so that no later write applies the change."""
         before = {name: getattr(thing, name) for name in values}
         vars(thing).update(values)
         try:
@@ -458,7 +457,7 @@ class Topics:
         return topic
 
     def add_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
-        """Give a topic more partitions, ``count`` in all.
+        """Increase the number of partitions to ``count``.
 
         Raises
         ------
@@ -490,12 +489,12 @@ class Topics:
             topic.partitions = {**topic.partitions, **added}
 
     def alter(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
-        """Set a topic's own settings, all of them.
+        """Replace all own settings of a topic.
 
         Raises
         ------
         UnknownTopicOrPartitionError, ApiError
-            INVALID_CONFIG: nothing has changed.
+            INVALID_CONFIG; nothing changes.
         """
         with self.changing:
             topic = self._known(name)
@@ -508,17 +507,17 @@ class Topics:
             self._reconfigure(topic, config)
 
     def alter_broker(self, configs: Mapping[str, str], *, cluster: bool, validate_only: bool = False) -> None:
-        """Set the broker's own settings that may change while it runs, all of them.
+        """Replace all broker settings that may change while it runs.
 
         Parameters
         ----------
         cluster : bool
-            Those for all brokers, which count less than those for this one.
+            The settings of all brokers; those of this one take precedence.
 
         Raises
         ------
         ApiError
-            INVALID_REQUEST, as Kafka answers: a setting that cannot change, a bad value.
+            INVALID_REQUEST, as in Kafka: a setting that cannot change, or a bad value.
         """
         with self.changing:
             fixed = sorted(set(configs) - CHANGEABLE)
@@ -549,12 +548,12 @@ class Topics:
             return
         topic.config = config
         for partition in topic.partitions.values():
-            with suppress(KtsError):  # then it is offline
+            with suppress(KtsError):  # the partition is offline then
                 if not partition.is_offline:
                     partition.reconfigure(config)
 
     def delete(self, name: str) -> None:
-        """Delete a topic: its directories are renamed at once and removed after ``log.segment.delete.delay.ms``.
+        """Delete a topic. Its directories are renamed at once and removed after ``log.segment.delete.delay.ms``.
 
         Raises
         ------
@@ -565,7 +564,7 @@ class Topics:
             raise error
 
     def delete_all(self, names: Iterable[str]) -> list[KtsError | None]:
-        """Delete topics, each for itself, and wait for the disk once for all; for each what ``delete`` raises."""
+        """Delete topics independently, with one sync for all; returns what ``delete`` raises for each."""
         with self.changing:
             errors: dict[str, KtsError | None] = {}
             chosen: dict[str, Topic] = {}
@@ -581,15 +580,15 @@ class Topics:
                 self._mark_deleted(chosen)
                 for name, topic in chosen.items():
                     try:
-                        self._take_away(topic)
-                    except LogStorageError as error:  # the next start goes on with it
+                        self._remove(topic)
+                    except LogStorageError as error:  # the next start continues
                         errors[name] = error
                 files.sync_directory(self.directory)
             except LogStorageError as error:
                 errors |= dict.fromkeys(chosen, error)
             else:
                 done = [name for name in chosen if errors[name] is None]
-                self._whole.forget({(name, index) for name in done for index in chosen[name].partitions})
+                self._log_directory.forget({(name, index) for name in done for index in chosen[name].partitions})
                 self._store.drop(done)
             return list(errors.values())
 
@@ -604,7 +603,7 @@ class Topics:
                 entry.deleted = False
             raise
 
-    def _take_away(self, topic: Topic) -> None:
+    def _remove(self, topic: Topic) -> None:
         del self._topics[topic.name]
         self._ids.pop(topic.topic_id, None)
         key = metric_name(topic.name)
@@ -612,13 +611,13 @@ class Topics:
         if not self._alike[key]:
             del self._alike[key]
         for index, partition in topic.partitions.items():
-            partition.abandon("deleted")  # nobody needs what was not written
-            self._doom_partition(topic.name, index)
+            partition.abandon("deleted")  # unwritten data is not needed any more
+            self._delete_partition(topic.name, index)
 
     # --- keeping ----------------------------------------------------------------------------------
 
-    def _each(self, partitions: Iterable[Partition], do: Callable[[Partition], object]) -> None:
-        """What the disk refuses takes one partition offline and leaves the others."""
+    def _for_each(self, partitions: Iterable[Partition], do: Callable[[Partition], object]) -> None:
+        """Call ``do`` for each partition. One that fails goes offline; the others continue."""
         for partition in partitions:
             try:
                 do(partition)
@@ -627,11 +626,11 @@ class Topics:
                     partition.failure = LogStorageError(str(error), path=partition.path)
 
     def run_retention(self) -> list[Retained]:
-        """Apply every topic's retention now; what was deleted, and by which rule.
+        """Apply the retention of all topics now. Returns what was deleted, and by which rule.
 
         Notes
         -----
-        Opens all logs. Partitions that fail are offline then.
+        Opens all logs. A partition that fails goes offline.
         """
         gone: list[Retained] = []
 
@@ -641,45 +640,45 @@ class Topics:
             if taken:
                 partition.changed()
 
-        self._each(self.partitions(), retain)
+        self._for_each(self.partitions(), retain)
         self.delete_due()
         return gone
 
     def delete_due(self) -> None:
-        """Remove the files and directories whose time has come."""
+        """Remove the files and directories whose delete delay is over."""
         with self.changing:
-            if not self.closed:  # a directory that was given back may be another's already
+            if not self.closed:  # an unlocked directory may belong to another broker by now
                 self._sweep()
-        self._each(self._written(), lambda one: one.log.delete_due_files())
+        self._for_each(self._open_partitions(), lambda one: one.log.delete_due_files())
 
     def flush_due(self) -> None:
-        """Flush the logs that were not for their topic's ``flush.ms``."""
+        """Flush the logs that were not flushed for ``flush.ms``."""
         now = self.clock()
-        self._each(self._written(), lambda one: one.log.flush_if_due(now))
+        self._for_each(self._open_partitions(), lambda one: one.log.flush_if_due(now))
 
     def checkpoint(self) -> None:
-        """Note how far the logs are flushed."""
+        """Write the recovery point checkpoint."""
         with self.checkpoints_at_once():
-            self._each(self._written(), lambda one: one.log.checkpoint())
+            self._for_each(self._open_partitions(), lambda one: one.log.checkpoint())
 
     def checkpoints_at_once(self) -> AbstractContextManager[None]:
-        """What logs note in the checkpoints meanwhile is written at the end, each file once."""
-        return self._whole.checkpoints_at_once()
+        """Collect checkpoint changes and write each file once at the end."""
+        return self._log_directory.checkpoints_at_once()
 
     def remove_expired_producers(self) -> None:
-        """Forget the producers that were silent for ``producer.id.expiration.ms``."""
-        self._each(self._written(), lambda one: one.log.remove_expired_producers())
+        """Remove producers that sent nothing for ``producer.id.expiration.ms``."""
+        self._for_each(self._open_partitions(), lambda one: one.log.remove_expired_producers())
 
-    def _written(self) -> list[Partition]:
+    def _open_partitions(self) -> list[Partition]:
         return [one for one in self.partitions() if one.is_open and not one.is_offline]
 
     def close(self) -> None:
-        """Close all logs, and give the directory back; a second call does nothing.
+        """Close all logs and unlock the directory. A second call does nothing.
 
         Raises
         ------
         LogStorageError
-            Some partition could not be written, the first of them: the next start recovers it.
+            The first partition that could not be written. The next start recovers it.
         """
         with self.changing:
             if self.closed:
@@ -702,17 +701,17 @@ class Topics:
                 except KtsError as error:
                     failures.append(error)
             finally:
-                self._whole.leave()
+                self._log_directory.leave()
             if failures:
                 raise failures[0]
 
     def abandon(self) -> None:
-        """Let go of everything without writing, as a process does that dies."""
+        """Release everything without writing, as if the process had died."""
         with self.changing:
             self.closed = True
             for partition in self.partitions():
                 partition.abandon()
-            self._whole.leave()
+            self._log_directory.leave()
 
     def __enter__(self) -> Self:
         return self

@@ -1,15 +1,15 @@
-"""The small file in which kts keeps what a log directory has no other place for: topics' settings, and the broker's.
+"""``kts-topics.json``: the settings of topics and of the broker, which have no other place in a log directory.
 
-Layout: lines of JSON; brokers leave the file alone. The first line is the whole: the broker's settings, and topics by
-name with their id, partitions and own settings. Each further line is a change: the topics that it touched, as they are
-since, and null for those that are gone. A line ends with the CRC-32C of what comes before it in the line::
+The file has lines of JSON; Kafka ignores it. The first line is a snapshot: the broker's settings, and the topics by
+name with their id, partitions and own settings. Each further line is a change: the new state of some topics, null for
+deleted ones. A line ends with the CRC-32C of the bytes before it::
 
     {"version": 1, "cluster_id": ..., "topics": {"a": {...}}, "crc32c": "1a2b3c4d"}
     {"topics": {"a": null, "b": {...}}, "crc32c": "5e6f7081"}
 
-Changes are added until they are longer than the whole, which is then replaced; a start and a clean stop leave one line.
-A last line that is not whole is of a process that died before it was synced: nobody was told of that change.
-A topic is marked before its directories go, so that a stop in between is finished at the next start.
+When the changes are longer than the snapshot, a new snapshot replaces the file; so do a start and a clean stop. A cut
+last line comes from a crash before the sync: that change was never confirmed. A topic is marked as deleted before its
+directories are renamed, so that the next start can finish what a crash interrupted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kts.errors import InvalidTopicError, LogStorageError
 from kts.segment import files
 
 FILE = "kts-topics.json"
-LEAST_CHANGES = 1 << 16  # bytes of them that are kept however small the whole is
-_SEVERAL = re.compile(rb'"crc32c": "[0-9a-f]{8}"}[^\0]')  # lines without the line feed between them: no crash did that
+LEAST_CHANGES = 1 << 16  # bytes; fewer never cause a new snapshot
+_SEVERAL = re.compile(rb'"crc32c": "[0-9a-f]{8}"}[^\0]')  # a lost line feed, which no crash causes
 _CHECKED = re.compile(rb'(.*), "crc32c": "([0-9a-f]{8})"}', re.DOTALL)
 
 log = logging.getLogger("kts.broker")
@@ -39,14 +39,14 @@ log = logging.getLogger("kts.broker")
 
 @dataclass
 class TopicEntry:
-    """A topic in the file.
+    """The entry of a topic.
 
     Attributes
     ----------
     topic_id : str
         22 characters of URL-safe base64.
     made : set of int
-        Partitions whose directories were made by kts: they get the topic's id in ``partition.metadata``.
+        Partitions whose directories kts created: ``partition.metadata`` gets the topic's id.
     """
 
     topic_id: str
@@ -58,12 +58,12 @@ class TopicEntry:
 
 @dataclass
 class TopicFile:
-    """What the file says.
+    """The contents of the file.
 
     Attributes
     ----------
     node, cluster : dict of str to str
-        Settings of this broker, and of all, that were changed while it ran.
+        Settings of this broker and of all brokers that were changed while it ran.
     """
 
     cluster_id: str = ""
@@ -74,60 +74,60 @@ class TopicFile:
 
 
 def path(directory: str) -> str:
-    """Of the file."""
+    """Path of the file in a log directory."""
     return os.path.join(directory, FILE)
 
 
 def id_bytes(topic_id: str) -> bytes:
-    """A topic id as the wire has it."""
+    """A topic id as 16 bytes."""
     return base64.urlsafe_b64decode(topic_id + "==")
 
 
 def id_text(topic_id: bytes) -> str:
-    """A topic id as files have it."""
+    """A topic id as 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def read(directory: str) -> TopicFile:
-    """What the file says, nothing if there is none.
+    """The contents of the file; empty if there is none.
 
     Raises
     ------
     LogStorageError
-        It is there, and not as kts writes it.
+        The file is damaged or was not written by kts.
     """
     return TopicStore(directory).content
 
 
 class TopicStore:
-    """The file of a log directory, which is held; a change costs what changed, however many topics there are.
+    """The file of a locked log directory. The cost of a change does not depend on the number of topics.
 
     Attributes
     ----------
     content : TopicFile
-        To be changed and then written.
+        Change it, then write it.
 
     Raises
     ------
     LogStorageError
-        The file is there, and not as kts writes it.
+        The file is damaged or was not written by kts.
     """
 
     def __init__(self, directory: str) -> None:
         self.path = path(directory)
         self.content = TopicFile()
-        self._whole_bytes = self._end = 0  # of the first line, of all; 0 has the next change replace the file
+        self._whole_bytes = self._end = 0  # of the first line, of the file; 0: the next change replaces it
         self._gone: set[str] = set()
         if not files.exists(self.path):
             return
         try:
             self._read(files.read_bytes(self.path))
         except (ValueError, TypeError, KeyError, AttributeError, InvalidTopicError) as error:
-            message = f"expected the settings of topics as kts writes them, found {type(error).__name__}: {error}"
+            message = f"expected topic settings as kts writes them, found {type(error).__name__}: {error}"
             raise LogStorageError(message, path=self.path) from error
 
     def _read(self, data: bytes) -> None:
-        if b'"crc32c"' not in data:  # as it was written before there were changes
+        if b'"crc32c"' not in data:  # written before change lines existed
             self.content = _checked(json.loads(data))
             return
         lines = data.removesuffix(b"\n").split(b"\n")
@@ -138,7 +138,7 @@ class TopicStore:
             except ValueError:
                 if number < len(lines) or _SEVERAL.search(line):
                     raise
-                log.warning("%s: the last change is cut, as by a crash; it was never confirmed: dropped", self.path)
+                log.warning("%s: dropped the last change, which a crash cut and nobody had confirmed", self.path)
                 return
             for name, one in change["topics"].items():
                 self.content.topics.pop(name, None)
@@ -146,7 +146,7 @@ class TopicStore:
                     self.content.topics[name] = _entry(name, one)
 
     def replace(self) -> None:
-        """Write the whole."""
+        """Write a snapshot."""
         content = self.content
         line = _line(
             {
@@ -164,7 +164,7 @@ class TopicStore:
         self._gone.clear()
 
     def write(self, names: Iterable[str]) -> None:
-        """Write what some topics are now, all of them or none; those that are no longer in the content are gone."""
+        """Write the new state of some topics, all or none; those missing in the content are deleted."""
         topics = self.content.topics
         changed = {name: _shown(topics[name]) if name in topics else None for name in sorted({*names, *self._gone})}
         line = _line({"topics": changed})
@@ -172,7 +172,7 @@ class TopicStore:
             self.replace()
             return
         with files.WritableFile(self.path) as file:
-            end, self._end = self._end, 0  # what fails leaves the file in doubt
+            end, self._end = self._end, 0  # after a failure the file is in doubt
             try:
                 file.write(line, end)
                 file.sync()
@@ -184,19 +184,19 @@ class TopicStore:
         self._gone.clear()
 
     def drop(self, names: Iterable[str]) -> None:
-        """Have topics that are marked as deleted gone, on the disk with the next change."""
+        """Remove topics that are marked as deleted; the next change writes it."""
         for name in names:
             if self.content.topics.pop(name, None) is not None:
                 self._gone.add(name)
 
     def settle(self) -> None:
-        """Leave one line, as for a clean stop."""
+        """Write a snapshot if there are changes, as at a clean stop."""
         if self._gone or self._end != self._whole_bytes:
             self.replace()
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """The object of a line whose checksum holds."""
+    """The object of a line, if its checksum is right."""
     found = _CHECKED.fullmatch(line)
     if found is None:
         raise ValueError("a line without a checksum")
@@ -207,7 +207,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _line(data: dict[str, Any]) -> bytes:
-    text = json.dumps(data)[:-1].encode()  # no indentation: with one it takes twenty times as long
+    text = json.dumps(data)[:-1].encode()  # indentation would take twenty times as long
     return b'%b, "crc32c": "%08x"}\n' % (text, crc32c(text))
 
 
@@ -233,5 +233,5 @@ def _texts(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _shown(entry: TopicEntry) -> dict[str, Any]:
-    """A topic as the file has it."""
+    """A topic as in the file."""
     return {**vars(entry), "made": sorted(entry.made)}
