@@ -108,7 +108,7 @@ def main() -> None:
     calls = codec_calls() if what == "calls" else directory_calls(Path(sys.argv[3]))
     for name, runs in calls.items():
         with contextlib.redirect_stderr(None):
-            loop(runs, max(loops // 20, 50))
+            loop(runs, max(loops // 4, 50))
             before = left()
             refused = loop(runs, loops)
             after = left()
