@@ -1,4 +1,4 @@
-"""What the partitions of one log directory share: its lock, the marker of a clean shutdown, the checkpoints."""
+"""A log directory that this process writes to: its lock, the marker of a clean shutdown, the checkpoints."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ CONTROLLER = "__cluster_metadata"  # the controller's own log, which it recovers
 
 _changes = threading.RLock()
 new_in_children(sys.modules[__name__], _changes=threading.RLock)
-_open: dict[tuple[int, str], _Shared] = {}  # by process and directory
+_open: dict[tuple[int, str], _State] = {}  # by process and directory
 
 
-class _Shared:
+class _State:
     """What this process knows of a log directory while it writes to partitions in it.
 
     Notes
     -----
-    A checkpoint is read once: nobody else writes it as long as the lock is held.
+    A checkpoint is read once: while the lock is held, nobody else writes it.
     """
 
     def __init__(self, path: str) -> None:
@@ -40,20 +40,20 @@ class _Shared:
         self.marker_is_gone = False
         self.opened: set[str] = set()
         self.closed_clean: set[str] = set()
-        self.is_whole = False  # held as a whole: who holds it says when checkpoints are due
-        self.collecting = 0  # how many have what changes in the checkpoints written when they are done
+        self.is_whole = False  # a LogDirectory is open: its holder decides when checkpoints are due
+        self.collecting = 0  # how many callers want the checkpoints written once, when they are done
         self.checksums = IndexChecksums(path)
-        self.forgotten: set[tuple[str, int]] = set()  # partitions that the files on the disk may still name
+        self.forgotten: set[tuple[str, int]] = set()  # partitions that the files on disk may still name
         self._offsets: dict[str, checkpoints.Offsets] = {}  # by the checkpoint's name
-        self.malformed: dict[str, str] = {}  # checkpoints that say nothing -> where a copy of them is kept
+        self.malformed: dict[str, str] = {}  # unreadable checkpoints -> where a copy of each is kept
         self._unwritten: set[str] = set()
 
     def offsets(self, file: str) -> checkpoints.Offsets:
-        """What a checkpoint says, or is to say when it is written the next time."""
+        """The offsets of a checkpoint, as they are or will be on disk."""
         if file not in self._offsets:
             path = os.path.join(self.path, file)
             found = checkpoints.read_checkpoint(path)
-            if found is None and (data := files.read_if_there(path)):  # to be replaced by the next write
+            if found is None and (data := files.read_if_there(path)):  # the next write replaces it
                 self.malformed[path] = f"{path}.aside-{time.time_ns() // 1_000_000}"
                 files.write_atomically(self.malformed[path], data)
                 self._unwritten.add(file)
@@ -61,7 +61,7 @@ class _Shared:
         return self._offsets[file]
 
     def set(self, file: str, key: tuple[str, int], offset: int | None) -> None:
-        """Change a line of a checkpoint, or take it out; what cannot be written is as before."""
+        """Change a line of a checkpoint, or remove it. If the file cannot be written, nothing changes."""
         offsets = self.offsets(file)
         before = offsets.get(key)
         if before == offset:
@@ -75,7 +75,7 @@ class _Shared:
             raise
 
     def forget(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Take partitions out of all files; these are written with the next change of others."""
+        """Remove partitions from all files; they are written with the next change."""
         for key in partitions:
             self.checksums.replace(*key, {})
             for file in CHECKPOINTS:
@@ -88,7 +88,7 @@ class _Shared:
             self.write()
 
     def write(self) -> None:
-        """Put the files that changed in place, each as a whole."""
+        """Replace each file that changed."""
         for file in sorted(self._unwritten):
             checkpoints.write_checkpoint(os.path.join(self.path, file), self._offsets[file])
             self._unwritten.discard(file)
@@ -96,7 +96,7 @@ class _Shared:
         self.forgotten.clear()
 
     def nothing_is_clean(self) -> None:
-        """What closed cleanly relied on checkpoints that were not written."""
+        """Count no partition as clean: the checkpoints that they rely on were not written."""
         self.marker = None
         self.closed_clean.clear()
 
@@ -107,14 +107,14 @@ class _Shared:
 def homes_of(partition: str, *segments: str) -> list[tuple[str, str]]:
     """The log directories whose locks a writer of a partition needs, each with the partition's directory in it.
 
-    The partition, or a file of it, may be a link: then it is also the log directory that the link leads to.
+    If the partition or one of its files is a link, the log directory that it leads to is one of them.
 
     Parameters
     ----------
     partition : str
-        Its directory, which may not be there yet.
+        Its directory, which need not exist yet.
     segments : str
-        Files of it that have names of their own.
+        Its files that have unusual names.
     """
     linked = list(segments)
     if os.path.isdir(partition):
@@ -129,12 +129,12 @@ def homes_of(partition: str, *segments: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def held(partition: str, *segments: str) -> Iterator[None]:
-    """Hold the locks of a partition, whatever links lead to it; lock files that were not there are removed.
+    """Hold the locks of a partition, whatever links lead to it. Lock files that did not exist before are removed.
 
     Raises
     ------
     LogLockedError
-        A broker or another program has one of the log directories.
+        A broker or another program holds one of the log directories.
     """
     with ExitStack() as stack:
         for home, owner in homes_of(os.path.abspath(partition), *map(os.path.abspath, segments)):
@@ -146,8 +146,8 @@ def held(partition: str, *segments: str) -> Iterator[None]:
         yield
 
 
-class WholeDirectory:
-    """A log directory that is held as long as its partitions are served, whichever of them are open.
+class LogDirectory:
+    """A log directory that is held as a whole while its partitions are served, open or not.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class WholeDirectory:
     Raises
     ------
     LogLockedError
-        A broker or another process has it, or this process already.
+        A broker or another process holds it, or this process already does.
     """
 
     def __init__(self, path: str) -> None:
@@ -167,7 +167,7 @@ class WholeDirectory:
         with _changes:
             self._lock: FileLock | None = FileLock(os.path.join(path, LOCK), real)
             try:
-                shared = _open.get(self._key) or _Shared(path)
+                shared = _open.get(self._key) or _State(path)
             except BaseException:
                 self._lock.release()
                 raise
@@ -176,19 +176,19 @@ class WholeDirectory:
             shared.is_whole = True
 
     def made(self, topic: str, partition: int) -> None:
-        """A partition's directory was made just now: it needs no recovery though nobody opens it."""
+        """A partition's directory was created: it needs no recovery even if nobody opens it."""
         with _changes:
             shared = _open[self._key]
-            if (topic, partition) in shared.forgotten:  # a crash must not leave it the offsets of one before
+            if (topic, partition) in shared.forgotten:  # after a crash it must not inherit old offsets
                 shared.write()
             shared.closed_clean.add(f"{topic}-{partition}")
 
     @contextmanager
     def checkpoints_at_once(self) -> Iterator[None]:
-        """What logs write to the checkpoints meanwhile goes to the disk at the end: each file once, not once a log."""
+        """Write each checkpoint once, at the end of the block, instead of once for each log."""
         with _changes:
             shared = _open[self._key]
-            shared.collecting += 1  # of several threads, each writes what all have so far
+            shared.collecting += 1  # each of several threads writes what all have so far
         try:
             yield
         finally:
@@ -201,12 +201,12 @@ class WholeDirectory:
                     raise
 
     def forget(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Take partitions out of all checkpoints; on the disk with the next change, or when one is made again."""
+        """Remove partitions from all checkpoints; written with the next change, or when one is created again."""
         with _changes:
             _open[self._key].forget(partitions)
 
     def forget_strays(self) -> None:
-        """Take out the partitions that have no directory: a process that deleted them died before it wrote that."""
+        """Remove the partitions that have no directory: the process that deleted them died before it wrote that."""
         with _changes:
             shared = _open[self._key]
             there = {entry.name for entry in files.list_directory(self.path)}
@@ -214,7 +214,7 @@ class WholeDirectory:
             shared.forget([(topic, index) for topic, index in known if f"{topic}-{index}" not in there])
 
     def leave(self) -> None:
-        """Give it back; a second call does nothing. The marker of a clean stop is written if all partitions are."""
+        """Release it; a second call does nothing. Writes the marker of a clean shutdown if all partitions are clean."""
         with _changes:
             lock, self._lock = self._lock, None
             if lock is None:
@@ -227,8 +227,8 @@ class WholeDirectory:
                 lock.release()
 
 
-class LogDirectory:
-    """A partition's part in its log directory; taken when the log is opened, given back when it is closed.
+class PartitionEntry:
+    """A partition's entry in its log directory: made when its log opens, given back when it closes.
 
     Parameters
     ----------
@@ -240,17 +240,17 @@ class LogDirectory:
     Attributes
     ----------
     clean : bool
-        Whether the partition was closed cleanly: by this process, or by the one before, which left the marker.
+        The partition was closed cleanly: by this process, or by one before that left the marker.
 
     Raises
     ------
     LogLockedError
-        A broker or another process has the directory, or this process the partition.
+        A broker or another process holds the directory, or this process holds the partition.
 
     Notes
     -----
-    The marker goes as soon as a partition is opened. The last one to close writes it again, with the bytes it had, if
-    every partition in the directory is known to be clean.
+    The marker is removed when the first partition opens. The last one that closes writes it again, with the same bytes,
+    if every partition in the directory is known to be clean.
 
     Source: LogManager, CleanShutdownFileHandler.
     """
@@ -267,7 +267,7 @@ class LogDirectory:
             try:
                 for home, owner in homes_of(os.path.join(path, name)):
                     self._locks.append(FileLock(os.path.join(home, LOCK), owner))
-                shared = _open.get(self._key) or _Shared(path)
+                shared = _open.get(self._key) or _State(path)
                 self.clean = shared.is_clean(name)
                 if not shared.marker_is_gone:
                     files.remove(os.path.join(path, CLEAN_SHUTDOWN), missing_ok=True)
@@ -283,19 +283,19 @@ class LogDirectory:
             shared.closed_clean.discard(name)
 
     def leave(self, *, clean: bool) -> None:
-        """Give the lock back; a second call does nothing.
+        """Release the lock; a second call does nothing.
 
         Parameters
         ----------
         clean : bool
-            All of the partition's files are whole and on disk.
+            All files of the partition are whole and on disk.
         """
         with _changes:
             shared = _open.get(self._key)
             if not self._locks:
                 return
             try:
-                if shared is None or not self._counted:  # a second try, after Ctrl-C in the first
+                if shared is None or not self._counted:  # a second attempt, after Ctrl-C in the first
                     return
                 self._counted = False
                 shared.members -= 1
@@ -312,11 +312,11 @@ class LogDirectory:
 
     @property
     def is_held_as_a_whole(self) -> bool:
-        """Whether a ``WholeDirectory`` is held: it checkpoints all partitions at once."""
+        """Whether a ``LogDirectory`` is open, whose holder checkpoints all partitions at once."""
         return _open[self._key].is_whole
 
     def checkpoint(self, file: str) -> int | None:
-        """The partition's offset in a checkpoint file, None if it has none."""
+        """The partition's offset in a checkpoint, None if it has none."""
         with _changes:
             return _open[self._key].offsets(file).get((self.topic, self.partition))
 
@@ -326,14 +326,14 @@ class LogDirectory:
             return _open[self._key].checksums.of(self.topic, self.partition)
 
     def write_index_checksums(self, segments: Mapping[int, Sealed]) -> None:
-        """Replace the partition's lines of that."""
+        """Replace the partition's index checksums."""
         with _changes:
             shared = _open[self._key]
             shared.checksums.replace(self.topic, self.partition, segments)
             shared.write_unless_collecting()
 
     def malformed(self) -> dict[str, str]:
-        """Checkpoints of the log directory that say nothing, and where a copy of each is kept."""
+        """The unreadable checkpoints of the log directory, and where a copy of each is kept."""
         with _changes:
             shared = _open[self._key]
             for file in CHECKPOINTS:
@@ -341,7 +341,7 @@ class LogDirectory:
             return dict(shared.malformed)
 
     def write_checkpoint(self, file: str, offset: int | None) -> None:
-        """Replace the partition's line in a checkpoint file, or take it out; the lines of others stay."""
+        """Replace the partition's line in a checkpoint, or remove it; the lines of others stay."""
         with _changes:
             _open[self._key].set(file, (self.topic, self.partition), offset)
 
@@ -354,7 +354,7 @@ def _put(offsets: checkpoints.Offsets, key: tuple[str, int], offset: int | None)
 
 
 def _leave(key: tuple[int, str], path: str, *, clean: bool) -> None:
-    """Nobody may be left: then the process has the directory no more, and says so if all of it is whole."""
+    """If no member is left, forget the directory; write the marker if every partition in it is clean."""
     shared = _open[key]
     if shared.members == 0:
         del _open[key]

@@ -32,7 +32,7 @@ from kts.errors import (
 )
 from kts.log import policies, view
 from kts.log.deletions import DeletionQueue
-from kts.log.directory import RECOVERY_POINTS, LogDirectory
+from kts.log.directory import RECOVERY_POINTS, PartitionEntry
 from kts.log.epochs import LeaderEpochs
 from kts.log.listeners import Listener
 from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
@@ -185,13 +185,13 @@ class Log:
         if None not in (known, topic_id) and known != topic_id:
             raise InvalidRequestError(f"topic_id: expected {known}, as partition.metadata has it, found {topic_id}")
         self.topic_id = known or topic_id
-        self._directory = LogDirectory(*os.path.split(self.path), self.topic, self.partition)
+        self._entry = PartitionEntry(*os.path.split(self.path), self.topic, self.partition)
         self.closed = False
         try:
             self._start(high_watermark, log_start_offset, recovery_point, wanted)
         except BaseException:
             self.closed = True
-            self._directory.leave(clean=False)
+            self._entry.leave(clean=False)
             raise
 
     # --- open -------------------------------------------------------------------------------------
@@ -204,13 +204,13 @@ class Log:
         proposals: tuple[Any, ...],
     ) -> None:
         now = self._clock()
-        self.clean_start = self._directory.clean
+        self.clean_start = self._entry.clean
         log_start_offset = self._given_or_checkpointed(log_start_offset, LOG_START_OFFSETS)
         recovery_point = self._given_or_checkpointed(recovery_point, RECOVERY_POINTS)
         self._high_watermark = None
         self.recovered = self._load(now, self.clean_start, log_start_offset, recovery_point)
-        for checkpoint, kept in self._directory.malformed().items():
-            self.recovered.append(Recovered(checkpoint, 0, 0, "malformed: nothing of it is believed", 0, kept))
+        for checkpoint, kept in self._entry.malformed().items():
+            self.recovered.append(Recovered(checkpoint, 0, 0, "malformed: ignored", 0, kept))
         if self.topic_id is not None and checkpoints.read_topic_id(self.path) is None:
             checkpoints.write_topic_id(self.path, self.topic_id)
         self._high_watermark = None if high_watermark is None else min(max(high_watermark, self._log_start), self._end)
@@ -229,7 +229,7 @@ class Log:
             self._proposals.opened()
 
     def _given_or_checkpointed(self, given: int | None, checkpoint: str) -> int:
-        known = self._directory.checkpoint(checkpoint) if given is None else given
+        known = self._entry.checkpoint(checkpoint) if given is None else given
         return max(known or 0, 0)
 
     def _load(self, now_ms: int, clean: bool, log_start_offset: int, recovery_point: int) -> list[Recovered]:
@@ -243,7 +243,7 @@ class Log:
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             producer_expiration_ms=self._producer_expiration_ms,
-            sealed={} if self.shipped else self._directory.index_checksums(),
+            sealed={} if self.shipped else self._entry.index_checksums(),
         )
         loaded.load()
         self._doubted = [one for one in loaded.segments if one.doubted is not None]
@@ -744,7 +744,7 @@ class Log:
     def _lower_recovery_point(self, offset: int) -> None:
         if offset < self.recovery_point:
             self.recovery_point = offset
-            self._directory.write_checkpoint(RECOVERY_POINTS, offset)
+            self._entry.write_checkpoint(RECOVERY_POINTS, offset)
 
     def _after_truncation(self, now_ms: int) -> None:
         if self._high_watermark is not None:
@@ -1012,15 +1012,15 @@ class Log:
             self._last_flush = now_ms
             for listener in self._listeners:
                 listener.flushed()
-        if not self._directory.is_held_as_a_whole and is_over(self._last_checkpoint, CHECKPOINT_INTERVAL_MS, now_ms):
+        if not self._entry.is_held_as_a_whole and is_over(self._last_checkpoint, CHECKPOINT_INTERVAL_MS, now_ms):
             self._checkpoint(now_ms)
 
     def _checkpoint(self, now_ms: int) -> None:
         seen = self._view
-        self._directory.write_checkpoint(RECOVERY_POINTS, self.recovery_point)
-        self._directory.write_checkpoint(HIGH_WATERMARKS, self.high_watermark)
+        self._entry.write_checkpoint(RECOVERY_POINTS, self.recovery_point)
+        self._entry.write_checkpoint(HIGH_WATERMARKS, self.high_watermark)
         moved = seen.log_start_offset > seen.bases[0]
-        self._directory.write_checkpoint(LOG_START_OFFSETS, seen.log_start_offset if moved else None)
+        self._entry.write_checkpoint(LOG_START_OFFSETS, seen.log_start_offset if moved else None)
         self._last_checkpoint = now_ms
 
     # --- close ------------------------------------------------------------------------------------
@@ -1043,7 +1043,7 @@ class Log:
                 self._write_all()
                 for listener in self._listeners:
                     listener.closed()
-                self._directory.leave(clean=True)
+                self._entry.leave(clean=True)
                 self.closed = True
 
     def _write_all(self) -> None:
@@ -1060,7 +1060,7 @@ class Log:
         files.sync_directory(self.path)
         self.recovery_point = self._end
         self._checkpoint(self._clock())
-        self._directory.write_index_checksums(sealed)
+        self._entry.write_index_checksums(sealed)
 
     def abandon(self) -> None:
         """Release everything and write nothing, as a process does that dies. The next start recovers the log."""
@@ -1076,7 +1076,7 @@ class Log:
                 with suppress(LogStorageError):
                     listener.closed()
             with suppress(LogStorageError):
-                self._directory.leave(clean=False)
+                self._entry.leave(clean=False)
 
     @contextmanager
     def _close_if_in_doubt(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from kts.codec.columns import decode
 from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.errors import LogStorageError
-from kts.log.directory import RECOVERY_POINTS, LogDirectory
+from kts.log.directory import RECOVERY_POINTS, PartitionEntry
 from kts.log.log import Log
 from kts.segment import files
 from kts.segment.names import LOG_START_OFFSETS, parse_directory_name
@@ -228,13 +228,13 @@ def truncate_in_place(
     if parsed is None or parsed.state:
         raise ValueError(f"path: expected a directory called <topic>-<partition>, found {name!r}")
     topic, partition = parsed.topic, parsed.partition
-    with _held(LogDirectory(parent, f"{name} is truncated", topic, partition)):
+    with _held(PartitionEntry(parent, f"{name} is truncated", topic, partition)):
         with Log(path, config, create=False, clock=clock) as log:
             if opened is not None:
                 opened(log)
         plan = plan_truncation(PartitionLog(path, topic, partition), to_offset)
         if plan.cuts:
-            directory = LogDirectory(parent, name, topic, partition)
+            directory = PartitionEntry(parent, name, topic, partition)
             try:
                 _cut(directory, path, plan)
             finally:
@@ -244,7 +244,7 @@ def truncate_in_place(
 
 
 @contextmanager
-def _held(directory: LogDirectory) -> Iterator[None]:
+def _held(directory: PartitionEntry) -> Iterator[None]:
     """Hold the lock of a log directory; its clean shutdown marker stays, for the other partitions, if all goes well."""
     clean = False
     try:
@@ -254,7 +254,7 @@ def _held(directory: LogDirectory) -> Iterator[None]:
         directory.leave(clean=clean)
 
 
-def _cut(directory: LogDirectory, path: str, plan: TruncationPlan) -> None:
+def _cut(directory: PartitionEntry, path: str, plan: TruncationPlan) -> None:
     end = plan.next_offset
     directory.write_checkpoint(RECOVERY_POINTS, min(directory.checkpoint(RECOVERY_POINTS) or 0, end))
     if (directory.checkpoint(LOG_START_OFFSETS) or 0) > end:

@@ -33,7 +33,7 @@ from kts.broker.topics.topic_file import TopicEntry, TopicFile
 from kts.config import LogConfig
 from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageError, UnknownTopicOrPartitionError
 from kts.log.deletions import DeletionQueue
-from kts.log.directory import WholeDirectory
+from kts.log.directory import LogDirectory
 from kts.log.log import Deleted, wall_clock
 from kts.segment import files
 from kts.segment.locks import new_in_children
@@ -141,7 +141,7 @@ class Topics:
         self._deletions = DeletionQueue()
         self.closed = False
         files.make_directory(self.directory)
-        self._log_directory = WholeDirectory(self.directory)
+        self._log_directory = LogDirectory(self.directory)
         try:
             self._load()
         except BaseException:
