@@ -245,8 +245,10 @@ class LogLoader:
                 self._recover_segment(segment, why)
 
     def _make_indexes(self, base_offset: int) -> None:
-        """Put both indexes of a log in place, each in one step: nobody could tell from true ones those of which a crash
-        left no entries, and the next start-up recovers no segment below the recovery point."""
+        """Create both indexes of a log, each in one step.
+
+        An index emptied by a crash looks valid, and the next start recovers no segment below the recovery point.
+        """
         config, stem = self.config, os.path.join(self.path, f"{base_offset:020d}")
         rules = Rules(
             config.index_interval_bytes,
@@ -262,14 +264,14 @@ class LogLoader:
         files.write_atomically(f"{stem}.timeindex", rebuilt.time_index)
 
     def _repair(self) -> None:
-        """Rebuild indexes that changed since they were closed, or whose end the log contradicts."""
+        """Rebuild indexes that changed since they were closed, or that end with what the log contradicts."""
         for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
             if segment.doubted is None:
                 continue
             done = segment.repair(segment.remade(), None if following is None else following.base_offset)
             if done is not None:
                 self.recovered.append(done)
-            elif segment is self.segments[-1]:  # times that are appended must not contradict what is wrong
+            elif segment is self.segments[-1]:  # new times must not contradict the wrong ones
                 segment.time_index.cut(0)
 
     def _first_to_recover(self, bases: list[int]) -> int:
@@ -315,7 +317,7 @@ class LogLoader:
                 continue
 
             def drop_later(position: int, number: int = number, segment: LogSegment = segment) -> None:
-                """Before the cut: a stop in between leaves the cut to be found, and no hole."""
+                """Runs before the cut: a stop in between leaves no hole, and the next start finds the cut again."""
                 later = self.segments[number + 1 :]
                 del self.segments[number + 1 :]
                 self._take_out(later, f"behind a cut of segment {segment.base_offset}")
@@ -325,7 +327,7 @@ class LogLoader:
                 return
 
     def _check_tail(self, active: LogSegment) -> None:
-        """Recover the active segment if its tail is damaged: what is appended behind that could never be read."""
+        """Recover the active segment if its tail is damaged: nobody could read what is appended behind the damage."""
         why = active.tail_fault()
         if why is not None:
             self._recover_segment(active, why)
@@ -333,10 +335,10 @@ class LogLoader:
     def _recover_segment(
         self, segment: LogSegment, why: str | None, before_cut: Callable[[int], None] | None = None
     ) -> bool:
-        """Rebuild a segment; True if it lost bytes. ``why`` is None where an unclean stop is the only reason.
+        """Rebuild a segment; True if it lost bytes. ``why`` is None if an unclean stop is the only reason.
 
-        Without ``before_cut`` its bytes were on the disk when the log was stopped or flushed, so that what is cut is no
-        torn write, and may hold sound batches: it is kept aside.
+        Without ``before_cut`` the bytes were on disk when the log was stopped or flushed. What is cut then is no torn
+        write and may contain sound batches, so it is kept aside.
         """
         aside: list[str] = []
 
@@ -380,7 +382,7 @@ class LogLoader:
         return done.bytes_cut > 0
 
     def _keep_aside(self, segment: LogSegment, position: int) -> list[str]:
-        """Copy the bytes from a position on, unless all are zeros, to a file that brokers ignore; its path, if any."""
+        """Copy the bytes from a position on, unless all are zeros, to a file that brokers ignore. Its path, if any."""
         path = f"{segment.path}.{position}{self._suffix_aside()}"
         with files.File(segment.path) as log:
             size = log.size()
@@ -431,7 +433,7 @@ class LogLoader:
             files.sync_directory(self.path)
 
     def _suffix_aside(self) -> str:
-        """A suffix that no file has: after the clock was put back, an earlier start may have used this time."""
+        """A suffix that no file has. If the clock was put back, an earlier start may have used this time."""
         names = [entry.name for entry in files.list_directory(self.path)]
         now_ms = self.now_ms
         while any(name.endswith(f".aside-{now_ms}") for name in names):
@@ -442,9 +444,9 @@ class LogLoader:
         start = self.log_start_offset
         if not self.segments or self.segments[-1].next_offset() >= start:
             return
-        if self.clean and not self.shipped:  # a stop wrote the log before it wrote the offset
+        if self.clean and not self.shipped:  # the last stop wrote the log, but not the offset
             end, first = self.segments[-1].next_offset(), self.segments[0].base_offset
-            why = f"the log start offset {start} lies behind the log's end {end}: taken for {first}"
+            why = f"the log start offset {start} lies behind the log end offset {end}: set to {first}"
             self.recovered.append(Recovered(self.segments[0].path, 0, 0, why, 0))
             self.log_start_offset = first
             return
@@ -456,7 +458,7 @@ class LogLoader:
     # --- leader epochs and producers --------------------------------------------------------------
 
     def _check_epochs(self) -> None:
-        """Drop the epochs outside of the log, after the batches had their say."""
+        """Correct the epochs by the batches, and drop those outside of the log."""
         if not self.shipped and self.epochs.kept:
             self._confirm_epochs()
         # Kafka forgets the epoch of a log that is empty at its second start.
@@ -480,9 +482,9 @@ class LogLoader:
             epochs.replace(found + [one for one in behind if not found or one[0] > found[-1][0]])
 
     def _is_start(self, epoch: int, start: int, end: int) -> bool:
-        """Whether batches from an offset on, up to another, have an epoch, and the batch before has an earlier one.
+        """Whether an epoch begins at an offset: the batches up to ``end`` have it, the one before has an earlier one.
 
-        The first one known may have begun before: it is moved with the log start offset.
+        The first known epoch may have begun earlier: it moves with the log start offset.
         """
         found = self._epoch_at(start)
         if found is not None and found[0] < end and found[1] not in (-1, epoch):
@@ -497,7 +499,7 @@ class LogLoader:
         for segment in self.segments[max(first, 0) :]:
             try:
                 found = segment.translate_offset(offset)
-            except CorruptRecordError:  # whoever reads it gets the error
+            except CorruptRecordError:  # the next read raises it
                 return None
             if found is not None:
                 entry = read_header(segment.log_file().read(found.position, HEADER_BYTES))

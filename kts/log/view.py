@@ -1,4 +1,4 @@
-"""What readers of a written log see: whole published batches, and the answers to searches by timestamp."""
+"""What readers see of a log that is written to: whole published batches, and the answers to searches by timestamp."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kts.segment.search import Cost, first_match
 
 
 class Fetched(NamedTuple):
-    """Bytes of a log as they lie, from the entry that holds an offset on."""
+    """Bytes of a log, from the entry that holds an offset on."""
 
     records: bytes
     first_entry_incomplete: bool  # not even the first entry is whole
@@ -27,7 +27,7 @@ class Fetched(NamedTuple):
 
 
 class Sliced(NamedTuple):
-    """What ``Fetched`` is, as a range of the file."""
+    """The same as ``Fetched``, as a range of the file."""
 
     records: FileRange
     first_entry_incomplete: bool
@@ -36,7 +36,7 @@ class Sliced(NamedTuple):
 
 
 class View(NamedTuple):
-    """A log as it was published: readers take one and look at nothing else."""
+    """A log as it was published. A reader takes one view and looks at nothing else."""
 
     segments: tuple[LogSegment, ...]
     bases: tuple[int, ...]
@@ -78,7 +78,7 @@ def read(view: View, offset: int, max_bytes: int, min_one_message: bool, bound: 
 
 
 def slice_of(view: View, offset: int, max_bytes: int, min_one_message: bool, bound: int) -> Sliced:
-    """What ``read`` reads, as a range of the file."""
+    """The same as ``read``, as a range of the file."""
     for segment, limit in _candidates(view, offset, bound):
         found = segment.slice(offset, max_bytes, max_position=limit, min_one_message=min_one_message)
         if found is not None:
@@ -101,14 +101,14 @@ def _candidates(view: View, offset: int, bound: int) -> Iterator[tuple[LogSegmen
 
 
 def offset_for_timestamp(view: View, target: int) -> TimestampOffset | None:
-    """The first record at or after a time; goes on to later segments where one has none."""
+    """The first record at or after a time, in whichever segment it is."""
     first = sum(base <= view.log_start_offset for base in view.bases[1:])
     segments = view.segments[first:]
     return _published(view, first_match(segments, segments[0].query(target, view.log_start_offset), Cost()))
 
 
 def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> TimestampOffset | None:
-    """The answer of a broker: from the first segment alone whose largest timestamp reaches the time.
+    """A broker's answer: it searches only the first segment whose largest timestamp reaches the time.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> Timesta
 
 
 def shipped_max_timestamp(view: View) -> TimestampOffset | None:
-    """The answer of a broker: from the segment whose indexes know of the greatest one, the log start offset unseen."""
+    """A broker's answer: from the segment whose indexes have the greatest timestamp, below the log start offset too."""
     segment = max(view.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp_ms)
     largest, place = segment.max_timestamp_so_far
     start = segment.offset_index.lookup(place)[1]
@@ -134,7 +134,7 @@ def shipped_max_timestamp(view: View) -> TimestampOffset | None:
                 return None
             data = segment.log_file().read(entry.position, entry.size)
             offsets, timestamps = decoded_as_shipped(data, segment.generation)
-            hits = timestamps == largest  # a record, not the header that may say otherwise
+            hits = timestamps == largest  # of a record: the header may be wrong
             return TimestampOffset(largest, int(offsets[hits.argmax()])) if hits.any() else None
     return None
 
@@ -168,14 +168,14 @@ def segment_max_timestamp(
 ) -> TimestampOffset | None:
     """The greatest timestamp of a segment's records from an offset on, and the first record that has it.
 
-    What lies behind the end is not published yet, though the segment knows its timestamps. Where times before 1970 are
-    allowed, -1 is none: it is the answer only if there is no time at all.
+    Records behind the end are not published yet, though the segment knows their timestamps. If times before 1970 are
+    allowed, -1 means no time: it is the answer only if no record has a time.
     """
     end = segment.size if end_position is None else end_position
     largest, place = segment.max_timestamp_so_far
     if _is_time(segment, largest) and starting_offset <= place < end_offset:
         found = _greatest(segment, starting_offset, segment.start_of(place), end)
-        # 0.10.2 indexed times that no record of magic 0 has.
+        # 0.10.2 indexed times for magic 0, whose records have none.
         if found is not None and found.timestamp_ms >= largest:
             return found
     return _greatest(segment, starting_offset, segment.start_of(starting_offset), end)
@@ -188,9 +188,9 @@ def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -
     for batches in Slices(segment.log_file(), start, end):
         times = batches.column("maxTimestamp")
         if negative:
-            times = np.where(times == NO_TIMESTAMP, NO_TIMESTAMP - 1, times)  # it may hide times, all of them earlier
+            times = np.where(times == NO_TIMESTAMP, NO_TIMESTAMP - 1, times)  # it may hide earlier times
         else:
-            times = np.maximum(times, NO_TIMESTAMP)  # with the setting on, earlier times hid it
+            times = np.maximum(times, NO_TIMESTAMP)  # earlier times may have hidden it while the setting was on
         while True:
             row = int(times.argmax())
             if best is not None and times[row] <= best.timestamp_ms:
@@ -214,7 +214,7 @@ def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -
 
 
 def _is_time(segment: LogSegment, timestamp_ms: int) -> bool:
-    """True for what a segment's index can say of the greatest timestamp; else its records have to be read."""
+    """Whether an index can tell this greatest timestamp; if not, the records must be read."""
     return timestamp_ms >= 0 or (segment.config.allow_negative_timestamps and timestamp_ms != NO_TIMESTAMP)
 
 
