@@ -9,14 +9,16 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
-from kts.arguments import INT64_MAX
+from kts.arguments import INT64_MAX, INT64_MIN
 from kts.codec.columns import decode, scan_batches
+from kts.codec.layout import HEADER_BYTES, read_header
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
@@ -44,7 +46,7 @@ LISTED = 20  # findings of one kind in one file; the rest is counted
 DEEP_COLUMNS = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
 SEGMENT_OFFSETS = 2**31  # a segment holds offsets below its base offset plus this
 NO_NEXT = INT64_MAX
-NO_TIME = -(2**63)  # below all times
+NO_TIME = INT64_MIN  # below all times
 NEGATIVE = "is negative, and such are never indexed"  # what an index's own check says of times before 1970
 
 
@@ -823,7 +825,8 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
 
 
 def _magic(segment: Segment) -> int:
-    header = b""
-    with unless_deleted(segment.path), files.File(segment.path) as file:
-        header = file.read(0, 17)
-    return header[16] if len(header) == 17 else -1
+    """The magic of the first entry; -1 if there is none that can be read."""
+    first = None
+    with suppress(CorruptRecordError), unless_deleted(segment.path), files.File(segment.path) as file:
+        first = read_header(file.read(0, HEADER_BYTES))
+    return -1 if first is None else first.magic

@@ -1,4 +1,4 @@
-"""Record sets that sit in a binary column, decoded inside Spark: as an array of structs, or as flat rows."""
+"""Decodes record sets in a binary column inside Spark, to an array of structs or to flat rows."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def decode_udf(
     timestamp_overflow: str = "error",
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Callable[[Any], Column]:
-    """A function of a binary column that holds record sets, giving an array of their records.
+    """Return a function that decodes a binary column of record sets to arrays of records.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def decode_udf(
     verify_crc : bool
         Check CRCs.
     timestamp_overflow : str
-        What becomes of a timestamp beyond Spark's range: ``error``, ``null`` or ``clamp``.
+        For a timestamp beyond Spark's range: ``error``, ``null`` or ``clamp``.
     max_decompressed_bytes : int
         Bound for the decompressed size of one record batch.
 
@@ -200,14 +200,14 @@ def decode_in_arrow(
     timestamp_overflow: str = "error",
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> DataFrame:
-    """Flat rows from a binary column that holds record sets, through Spark's ``mapInArrow``.
+    """Decode a binary column of record sets to flat rows, through Spark's ``mapInArrow``.
 
     Parameters
     ----------
     df : pyspark.sql.DataFrame
         The table with the record sets.
     column : str
-        The binary column; rows where it is null give nothing.
+        The binary column; null gives no rows.
     keep : list of str
         Columns of ``df`` to repeat in front of each record.
     columns, verify_crc, timestamp_overflow, max_decompressed_bytes
@@ -221,7 +221,7 @@ def decode_in_arrow(
     Raises
     ------
     ValueError
-        Naming the column that is missing, not binary, or there twice.
+        A column that is missing, not binary, or named twice.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The options of ``spark.read.format("kts")``: their names, their defaults, and what they may hold."""
+"""The options of ``spark.read.format("kts")``: names, defaults and checks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN
+from kts.dataset.options import BATCH_BYTES, ISOLATIONS
 from kts.model import EARLIEST, LATEST
-from kts.spark.values import PartitionValues, Values, integer, wrong
+
+PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
 MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 KNOWN = (
     "path",
@@ -56,7 +59,7 @@ class Bound:
     """One end of the range to read.
 
     ``kind`` is ``earliest``, ``latest``, ``timestamp`` (one for all partitions), ``timestamps`` or ``offsets`` (one for
-    each); ``option`` is the name of the option that said so, for messages.
+    each); ``option`` is the option that says so, for messages.
     """
 
     kind: str
@@ -97,12 +100,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Parameters
     ----------
     given : mapping of str to str
-        As Spark hands them over; names in any case.
+        As Spark gives them; names in any case.
 
     Raises
     ------
     ValueError
-        Naming the option, what it may hold and what it held.
+        The option, what is valid and what was found.
     """
     raw = {name.lower(): str(value) for name, value in given.items()}
     _refuse_unknown(given)
@@ -122,12 +125,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
         max_records=read.positive("maxRecordsPerPartition"),
         strict_time_range=read.boolean("strictTimeRange", False),
         verify_crc=read.boolean("verifyCrc", True),
-        isolation=read.choice("isolation", ("read_uncommitted", "read_committed")),
+        isolation=read.choice("isolation", ISOLATIONS),
         include_control=read.boolean("includeControl", False),
         granularity=read.choice("granularity", ("record", "batch")),
         timestamp_overflow=read.choice("timestampOverflow", ("error", "null", "clamp")),
         log_start_offset=_log_start_offset(read),
-        batch_bytes=read.size("maxBatchBytes", 4 << 20, MAX_BATCH_BYTES),
+        batch_bytes=read.size("maxBatchBytes", BATCH_BYTES, MAX_BATCH_BYTES),
         max_decompressed_bytes=read.size("maxDecompressedBytes", DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX),
     )
     _refuse_contradictions(options)
@@ -146,7 +149,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
             shown = network.get(low, name)
             instead = "use isolation" if low == "kafka.isolation.level" else "leave it out"
             raise ValueError(
-                f"option {shown} is for talking to a broker, and kts reads Kafka's files without one: {instead} and "
+                f"option {shown} is for clients of a broker, and kts reads Kafka's files without one: {instead} and "
                 'give the log directory, as in .load("/var/lib/kafka/data")'
             )
         if low in stream:
@@ -275,3 +278,113 @@ def _refuse_contradictions(options: Options) -> None:
             "option strictTimeRange needs a time: give startingTimestamp, endingTimestamp, startingOffsetsByTimestamp "
             "or endingOffsetsByTimestamp"
         )
+
+
+# --- values, which Spark hands over as strings ----------------------------------------------------
+
+
+class Values:
+    """Typed access to option values by name, in any case; every error names the option."""
+
+    def __init__(self, raw: Mapping[str, str]) -> None:
+        self._raw = raw
+
+    def text(self, name: str) -> str | None:
+        value = self._raw.get(name.lower())
+        return None if value is None else value.strip()
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise wrong(name, "true or false", text)
+        return text.lower() == "true"
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        text = self.text(name)
+        if text is None:
+            return allowed[0]
+        if text.lower() not in allowed:
+            raise wrong(name, " or ".join(allowed), text)
+        return text.lower()
+
+    def positive(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        number = integer(text)
+        if number is None or number < 1:
+            raise wrong(name, "a whole number above 0", text)
+        return number
+
+    def size(self, name: str, default: int, limit: int) -> int:
+        text = self.text(name)
+        if text is None:
+            return default
+        match = re.fullmatch(r"(\d{1,15})\s*([kmg]?)b?", text.lower())
+        number = int(match[1]) * _SIZE_UNITS[match[2]] if match else 0
+        if not 1 <= number <= limit:
+            raise wrong(name, f"a size in bytes from 1 to {limit}, such as 4194304 or 4m", text)
+        return number
+
+    def milliseconds(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        number = integer(text)
+        if number is None:
+            raise wrong(name, "milliseconds since 1970 as a whole number, such as 1704067200000", text)
+        return number
+
+    def numbers(self, name: str, shape: str, lowest: int = INT64_MIN) -> PartitionValues | None:
+        """JSON ``{"topic": {"0": number}}``."""
+        text = self.text(name)
+        if text is None:
+            return None
+        result: PartitionValues = {}
+        for topic, numbers in self._json_object(name, text, shape).items():
+            if not isinstance(numbers, dict):
+                raise wrong(name, shape, text)
+            for partition, number in numbers.items():
+                index = integer(partition)
+                if index is None or index < 0 or type(number) is not int or not lowest <= number <= INT64_MAX:
+                    raise wrong(name, shape, f"{partition!r}: {number!r} under {topic!r}")
+                result.setdefault(topic, {})[index] = number
+        return result
+
+    def partitions(self, name: str) -> dict[str, tuple[int, ...]] | None:
+        """JSON ``{"topic": [0, 1]}``."""
+        text = self.text(name)
+        if text is None:
+            return None
+        shape = 'JSON such as {"orders": [0, 1]}'
+        result = {}
+        for topic, indexes in self._json_object(name, text, shape).items():
+            if not isinstance(indexes, list) or not all(type(i) is int and i >= 0 for i in indexes):
+                raise wrong(name, shape, f"{indexes!r} under {topic!r}")
+            result[topic] = tuple(sorted(set(indexes)))
+        return result
+
+    @staticmethod
+    def _json_object(name: str, text: str, shape: str) -> dict[str, object]:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise wrong(name, shape, text) from error
+        if not isinstance(value, dict) or not value:
+            raise wrong(name, shape, text)
+        return value
+
+
+def wrong(name: str, expected: str, found: str) -> ValueError:
+    """An error about the value of an option."""
+    if not found:
+        return ValueError(f"option {name} is empty: expected {expected}")
+    return ValueError(f"option {name}: expected {expected}, found {found!r}")
+
+
+def integer(text: str) -> int | None:
+    """The 64-bit whole number that ``text`` spells, else None."""
+    number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
+    return number if number is not None and INT64_MIN <= number <= INT64_MAX else None

@@ -1,4 +1,4 @@
-"""From options to tasks: which partitions, which offsets of each, and how the bytes are shared out."""
+"""Plans the tasks of a read: which partitions, which offsets of each, and how bytes are shared among tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from kts.segment.rereading import settled
 from kts.spark.options import Bound, Options
 
 TASK_BYTES = 64 << 20
-FILE_BYTES = 256 << 10  # what opening a file costs, in bytes that are read in the same time
-SHARED_FROM = 200  # partitions: with twice as many a task reads two of them
+FILE_BYTES = 256 << 10  # the cost of opening a file, in bytes that are read in the same time
+SHARED_FROM = 200  # partitions: with twice as many, a task reads two of them
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def plan_tasks(options: Options) -> list[Task]:
     FileNotFoundError
         The driver finds nothing at a path.
     UnknownTopicOrPartitionError
-        A topic or partition that was asked for by name is not there.
+        A topic or partition that an option names does not exist.
     OffsetOutOfRangeError
-        The log does not hold the start or end that was asked for.
+        The log does not hold the start or end of the range.
     """
     logs = select_logs(options)
     _check_named(options.start, logs)
@@ -62,7 +62,7 @@ def plan_tasks(options: Options) -> list[Task]:
 
 
 def select_logs(options: Options) -> list[PartitionLog]:
-    """The partitions that a read is about, in order; errors as for ``plan_tasks``."""
+    """The partitions of a read, in order; errors as for ``plan_tasks``."""
     return _select(_open(options), options)
 
 
@@ -195,7 +195,7 @@ def _within(bound: Bound, name: TopicPartition, first: int, last: int, options: 
 
 
 def _parts(one: _OffsetRange, total: int, options: Options) -> int:
-    """Into how many ranges of offsets to cut one, as Spark's Kafka source counts them."""
+    """The number of parts to cut a range into, as Spark's Kafka source counts them."""
     size = one.end_offset - one.start_offset
     parts = 1
     if options.min_partitions is not None:
@@ -206,14 +206,14 @@ def _parts(one: _OffsetRange, total: int, options: Options) -> int:
 
 
 def _ranges(one: _OffsetRange, parts: int) -> list[tuple[int, int]]:
-    """The offsets of a range in so many parts."""
+    """Cut a range of offsets into so many parts."""
     size = one.end_offset - one.start_offset
     edges = [one.start_offset + size * part // parts for part in range(parts + 1)]
     return list(zip(edges, edges[1:], strict=False))
 
 
 def _tasks(ranges: Sequence[_OffsetRange], options: Options) -> Iterator[Task]:
-    """The tasks of all ranges; partitions share one only where they are many, and nothing says how many tasks to make.
+    """The tasks of all ranges. Partitions share a task only if they are many and no option asks for a number of tasks.
 
     Each segment range costs its bytes and what it takes to open its files.
     """

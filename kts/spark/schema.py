@@ -1,4 +1,4 @@
-"""Which columns a read has, their Spark types, and Arrow batches brought to exactly those types."""
+"""The columns of a read, their Spark types, and Arrow batches cast to exactly those types."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def ddl(names: tuple[str, ...], types: dict[str, str]) -> str:
 
 
 def default_columns(options: Options) -> tuple[str, ...]:
-    """Columns of a read without a schema of the user's."""
+    """Columns of a read without a user's schema."""
     if options.granularity == "batch":
         return ("topic", "partition", "segment", *BATCH_COLUMNS)
     return SCAN_COLUMNS if options.include_headers else SCAN_COLUMNS[:-1]
 
 
 def default_schema(options: Options) -> str:
-    """Schema of a read without one of the user's, as Spark's schema string."""
+    """Schema of a read without a user's schema, as Spark's schema string."""
     return ddl(default_columns(options), BATCH_TYPES if options.granularity == "batch" else RECORD_TYPES)
 
 
@@ -93,7 +93,7 @@ def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        Naming the column that does not exist, is there twice, has another type, or may be null where it must not.
+        A column that does not exist, is named twice, has another type, or may be null and is declared NOT NULL.
     """
     batches = options.granularity == "batch"
     types = BATCH_TYPES if batches else RECORD_TYPES
@@ -125,7 +125,7 @@ def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark demands of batches for this schema, to the letter."""
+    """The Arrow schema that Spark demands of batches for this schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     # pyspark 4.0 and 4.1 have no time zone argument: there timestamps are in UTC anyway.
@@ -155,7 +155,7 @@ def to_micros(column: pa.Array, name: str, policy: str) -> pa.Array:
     name : str
         Its name, for the error.
     policy : str
-        What becomes of a value that does not fit: ``error``, ``null``, or ``clamp`` to the 64-bit extreme.
+        For a value that does not fit: ``error``, ``null``, or ``clamp`` to the 64-bit extreme.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Objects that travel from the driver to executors, and what a worker says that has no kts or another version of it."""
+"""Sends objects from the driver to executors; a worker without kts, or with another version, says what to do."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 def _make_loader() -> Callable[[str, bytes], Any]:
     def load(version: str, payload: bytes) -> Any:
-        # Runs in workers that may lack kts. A function made inside a function is pickled by value, so it arrives there
-        # whole; for that it uses nothing of this module.
+        # Runs in workers that may lack kts. A function made inside a function is pickled by value, so it arrives whole;
+        # therefore it uses nothing of this module.
         import pickle
         import socket
         import sys
@@ -45,7 +45,7 @@ _load = _make_loader()
 
 
 def kts_version() -> str:
-    """Version of the installed wheel; ``unknown`` where kts runs from a source tree without one."""
+    """Version of the installed wheel; ``unknown`` if kts runs from a source tree."""
     try:
         return version("kts")
     except PackageNotFoundError:
@@ -53,5 +53,5 @@ def kts_version() -> str:
 
 
 def ship(thing: object) -> tuple[Any, ...]:
-    """What ``__reduce__`` of an object returns whose arrival without kts shall end in an explanation."""
+    """The result of ``__reduce__`` for an object whose arrival must explain a missing kts."""
     return _load, (kts_version(), pickle.dumps((type(thing), thing.__dict__)))

@@ -1,4 +1,4 @@
-"""The reader behind ``format("kts")``: planned on the driver, read by one Python worker a task."""
+"""The reader behind ``format("kts")``: the driver plans, one Python worker reads each task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class KtsPartition(InputPartition):
-    """The work of one Spark task: byte ranges of segments of one partition."""
+    """The work of one Spark task."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(None)
@@ -38,11 +38,11 @@ class KtsReader(DataSourceReader):
     options : dict of str to str
         As the user gave them.
     schema : pyspark.sql.types.StructType
-        The columns to build: those of the user's schema, else of ``default_schema``.
+        The columns to build: the user's schema, else ``default_schema``.
 
     Notes
     -----
-    There is no ``pushFilters``: Spark keeps the pushed plan with the DataFrame and gives wrong rows to its next query.
+    There is no ``pushFilters``: Spark keeps the pushed plan with the DataFrame, so the next query gets wrong rows.
     """
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:

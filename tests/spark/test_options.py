@@ -179,7 +179,7 @@ def test_unknown_options_are_refused_with_the_nearest_known_one() -> None:
     ],
 )
 def test_options_for_a_broker_are_refused_as_such(name: str) -> None:
-    assert f"option {name} is for talking to a broker" in refusal(**{name: "x"})
+    assert f"option {name} is for clients of a broker" in refusal(**{name: "x"})
 
 
 def test_the_other_name_of_isolation_is_pointed_out() -> None:
