@@ -31,6 +31,7 @@ __all__ = [
     "SMALLEST_ENTRY_BYTES",
     "Entries",
     "Entry",
+    "claimed_size",
     "read_header",
     "same_message_header",
 ]
@@ -45,3 +46,9 @@ def same_message_header(one: bytes | memoryview, other: bytes | memoryview) -> b
     """Whether two messages have the same offset, magic, attributes, timestamp and key length."""
     end = _VALUE.get(one[_MAGIC], len(one))
     return one[: _CRC - 4] == other[: _CRC - 4] and one[_MAGIC:end] == other[_MAGIC:end]
+
+
+def claimed_size(data: bytes | memoryview, at: int = 0) -> int | None:
+    """Bytes of an entry by its size field alone, which may be damaged; None where the field is cut."""
+    size = data[at + 8 : at + OVERHEAD_BYTES]
+    return int.from_bytes(size, "big", signed=True) + OVERHEAD_BYTES if len(size) == 4 else None

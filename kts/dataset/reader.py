@@ -14,8 +14,9 @@ from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
+from kts.segment.entries import at
 from kts.segment.rereading import Reread, warn
-from kts.segment.segment import Segment, at, rebase
+from kts.segment.segment import Segment, rebase
 
 MOST_WAITING = 64  # small batches that wait to be put together
 TimeRange = tuple[int | None, int | None]

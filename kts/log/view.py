@@ -129,7 +129,7 @@ def shipped_max_timestamp(view: View) -> TimestampOffset | None:
     largest, place = segment.max_timestamp_so_far
     start = segment.offset_index.lookup(place)[1]
     for entry in shallow_entries(segment.log_file(), start, segment.size, segment.generation, segment.path):
-        if entry.max_timestamp_ms == largest:
+        if entry.max_timestamp == largest:
             if entry.magic == 0:
                 return None
             data = segment.log_file().read(entry.position, entry.size)

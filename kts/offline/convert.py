@@ -21,11 +21,11 @@ from kts.log.directory import CLEAN_SHUTDOWN, LOCK
 from kts.offline.verify import CHECKPOINTS
 from kts.segment import files, names
 from kts.segment.damage import next_sound_entry
-from kts.segment.entries import Batches, Slices
+from kts.segment.entries import Batches, Slices, at
 from kts.segment.locks import FileLock
 from kts.segment.rebuild import Rules, rebuild
 from kts.segment.rereading import unless_deleted
-from kts.segment.segment import Segment, at
+from kts.segment.segment import Segment
 from kts.segment.snapshots import snapshot_bytes
 
 # Files of a log directory that hold for the converted partitions too. The .lock belongs to a process.

@@ -25,9 +25,10 @@ from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.log.directory import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kts.segment import checkpoints, files, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
+from kts.segment.entries import at
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.rereading import unless_deleted
-from kts.segment.segment import Segment, at, bools, int64
+from kts.segment.segment import Segment, bools, int64
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 
 if TYPE_CHECKING:

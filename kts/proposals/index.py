@@ -28,7 +28,8 @@ from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Start, find
 from kts.proposals.modes import Appended, Mode
 from kts.proposals.shallow import Shallow, shallow_entries
 from kts.segment import files
-from kts.segment.segment import Segment, at
+from kts.segment.entries import at
+from kts.segment.segment import Segment
 
 GREATEST = INT64_MAX
 SEAL_MS = 3652 * 86_400_000

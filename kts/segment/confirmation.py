@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kts._codec import crc32, crc32c
 from kts.codec.columns import valid_bytes
+from kts.codec.layout import Entries, read_header
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
-from kts.segment.entries import FIRST_READ_BYTES, OVERHEAD_BYTES, SMALLEST_SIZE, V2_HEADER_BYTES, Slices, decoded
+from kts.segment.entries import FIRST_READ_BYTES, Slices, decoded
 
 HEADER_BYTES = 64  # of an entry that is larger than a read, no more is looked at
 
@@ -97,24 +97,21 @@ def entry_at(file: files.File, size: int, position: int, data: bytes = b"") -> P
     """
     data = data or file.read(position, min(FIRST_READ_BYTES, size - position))
     count = _size_of(data)
-    if not count or position + count > size or len(data) < 17:
+    if not count or position + count > size:
         return None
     if count > len(data):
         data += file.read(position + len(data), count - len(data))
-    entry = memoryview(data)[:count]
-    magic = entry[16]
-    if len(entry) < count or magic > 2 or (magic == 2 and count < V2_HEADER_BYTES):
+    found = Entries(memoryview(data)[:count], verify_crc=True, until_damage=True)
+    if len(found) != 1 or not found.all_sound:
         return None
-    stored = int.from_bytes(entry[17:21] if magic == 2 else entry[12:16], "big")
-    if stored != (crc32c(entry[21:]) if magic == 2 else crc32(entry[16:])):
-        return None
-    first = int.from_bytes(entry[:8], "big", signed=True)
-    if magic < 2 and entry[17] & 7:  # a wrapper shows the offset of its last message
+    entry = found[0]
+    first = entry.base_offset
+    if first < 0 and entry.codec:  # a wrapper, whose header states its last offset only
         try:
-            offsets, _ = decoded(entry)
+            offsets, _ = decoded(data[:count])
         except CorruptRecordError:
             return None
-        first = int(offsets[0]) if len(offsets) else first
+        first = int(offsets[0]) if len(offsets) else entry.last_offset
     return Place(position, count, first)
 
 
@@ -180,5 +177,8 @@ def confirmed_time(
 
 def _size_of(data: bytes) -> int:
     """Bytes of the entry with this front; 0 if it can be none."""
-    size = int.from_bytes(data[8:12], "big", signed=True)
-    return OVERHEAD_BYTES + size if len(data) >= OVERHEAD_BYTES and size >= SMALLEST_SIZE else 0
+    try:
+        entry = read_header(data)
+    except CorruptRecordError:
+        return 0
+    return 0 if entry is None else entry.size

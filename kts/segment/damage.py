@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.codec.columns import decode, scan_batches
+from kts.codec.layout import OVERHEAD_BYTES, claimed_size
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment import files
-from kts.segment.entries import OVERHEAD_BYTES, SMALLEST_SIZE
+from kts.segment.entries import SMALLEST_SIZE
 from kts.segment.segment import Segment, bools
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ class _Look:
     def size_at(self, position: int, end: int | None = None) -> int | None:
         """Bytes of the entry that starts there by its size field, or None if it cannot be one."""
         header = self.file.read(position, OVERHEAD_BYTES)
-        if len(header) < OVERHEAD_BYTES:
-            return None
-        size = int.from_bytes(header[8:12], "big", signed=True) + OVERHEAD_BYTES
+        size = claimed_size(header) or 0
         fits = size >= SMALLEST_ENTRY and position + size <= (self.end if end is None else end)
         return size if fits else None
 

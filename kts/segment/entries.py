@@ -5,13 +5,13 @@ A shallow entry is a plain message, a wrapper message or a v2 batch, as it lies 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kts.codec.columns import BATCH_COLUMNS, decode, scan_batches
+from kts.codec.layout import OVERHEAD_BYTES, Entries, Entry, claimed_size, read_header
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-OVERHEAD_BYTES = 12
 SMALLEST_SIZE = 14
 V2_HEADER_BYTES = 61
 FIRST_READ_BYTES = 2**13
@@ -35,41 +34,16 @@ _DTYPES: dict[str, type[np.generic]] = {
     "magic": np.int8,
     "codec": np.int8,
 }
-_HEADER_BYTES = 43
-_LEGACY = struct.Struct(">qi4xbbq")  # offset, size, magic, attributes, timestamp
-_V2 = struct.Struct(">qi4xb4xhi8xq")  # base offset, size, magic, attributes, last offset delta, max timestamp
 
 
-class ShallowEntry(NamedTuple):
-    """What an entry's header says."""
-
-    position: int
-    size: int  # with the 12 bytes in front
-    magic: int
-    last_offset: int
-    max_timestamp_ms: int
-    attributes: int
-
-    @property
-    def is_plain(self) -> bool:
-        """True for a message of magic 0 or 1 that is not compressed: its header says all."""
-        return self.magic < 2 and not self.attributes & 7
-
-
-def header(data: bytes | bytearray | memoryview, at: int = 0, position: int = 0) -> ShallowEntry:
-    """The entry whose header starts at a place in some bytes, at least 26 of them and for v2 43."""
-    offset, size, magic, attributes, timestamp = _LEGACY.unpack_from(data, at)
-    if magic == 2:
-        base, size, _, attributes, delta, timestamp = _V2.unpack_from(data, at)
-        offset = base + delta
-    elif magic == 0:
-        timestamp = NO_TIMESTAMP
-    return ShallowEntry(position, size + OVERHEAD_BYTES, magic, offset, timestamp, attributes)
+def is_plain(entry: Entry) -> bool:
+    """True for a message of magic 0 or 1 that is not compressed: its header says all."""
+    return entry.magic < 2 and not entry.codec
 
 
 def shallow_entries(
     file: files.File, start: int, end: int, generation: str = "3.9", path: str | None = None
-) -> Iterator[ShallowEntry]:
+) -> Iterator[Entry]:
     """Entries from a position on, from their headers alone.
 
     Parameters
@@ -77,56 +51,52 @@ def shallow_entries(
     start : int
         Where an entry begins.
     end : int
-        Bytes behind it do not exist.
+        The end of the published bytes.
     generation : str
         How many bytes must be left for an entry to be looked at: 13 ("0.10.2") or 18 ("3.9").
 
     Raises
     ------
     CorruptRecordError
-        A size is less than the smallest, or the magic is none.
+        A size is below the smallest one, or the magic is unknown.
 
     Notes
     -----
     An entry that reaches past the end is left out, as Kafka does. Source: FileLogInputStream.
     """
-    least = OVERHEAD_BYTES if generation == "0.10.2" else 17
+    least = OVERHEAD_BYTES if generation == "0.10.2" else OVERHEAD_BYTES + 5
     position, want = start, FIRST_READ_BYTES
-    data, begin = b"", start
     while position + least < end:
-        at = position - begin
-        if at < 0 or at + _HEADER_BYTES > len(data):
-            begin, at = position, 0
-            data = file.read(begin, min(want, end - begin))
-            want = min(2 * want, LAST_READ_BYTES)
-            if len(data) < 26:
-                _check_size(data, path, position)
+        asked = min(want, end - position)
+        data = file.read(position, asked)
+        want = min(2 * want, LAST_READ_BYTES)
+        found = Entries(data, start=position, until_damage=True)
+        yield from found
+        if found.error is not None:
+            if found.end + least >= end:
                 return
-        _check_size(data[at : at + OVERHEAD_BYTES], path, position)
-        size = int.from_bytes(data[at + 8 : at + 12], "big") + OVERHEAD_BYTES
-        if position + size > end:
-            return
-        magic = data[at + 16]
-        if magic > 2 or (magic == 2 and size < V2_HEADER_BYTES):
-            raise CorruptRecordError(_not_an_entry(magic, size), path=path, position=position)
-        entry = header(data, at, position)
-        yield entry
-        position += size
-        if size > LAST_READ_BYTES // 4:
-            want = FIRST_READ_BYTES
+            size = claimed_size(data, found.end - position)
+            if size is not None and size >= OVERHEAD_BYTES + SMALLEST_SIZE and found.end + size > end:
+                return  # Kafka looks at the magic of whole entries only
+            raise at(found.error, path)
+        if position + asked >= end or len(data) < asked:
+            return  # what is left is cut
+        entry = read_header(data, found.end - position, start=position)
+        position = found.end
+        if entry is not None:  # its end lies beyond what was read
+            if entry.end > end:
+                return
+            yield entry
+            position = entry.end
+            if entry.size > LAST_READ_BYTES // 4:
+                want = FIRST_READ_BYTES
 
 
-def _check_size(data: bytes, path: str | None, position: int) -> None:
-    size = int.from_bytes(data[8:12], "big", signed=True)
-    if len(data) >= OVERHEAD_BYTES and size < SMALLEST_SIZE:
-        message = f"expected an entry of at least {SMALLEST_SIZE} bytes, found the size {size}"
-        raise CorruptRecordError(message, path=path, position=position)
-
-
-def _not_an_entry(magic: int, size: int) -> str:
-    if magic > 2:
-        return f"expected magic 0, 1 or 2, found {magic}"
-    return f"expected a batch of at least {V2_HEADER_BYTES} bytes, found {size}"
+def at(error: CorruptRecordError, path: str | None, start: int = 0) -> CorruptRecordError:
+    """The same error with its path, and with its position in the file."""
+    error.path = path
+    error.position = start + (error.position or 0)
+    return error
 
 
 class Batches:
@@ -233,7 +203,7 @@ class Slices:
     def _make_room(self, data: memoryview) -> None:
         """For an entry that is larger than the slice, or say that its end is missing."""
         left = self.end - self.position
-        size = int.from_bytes(data[8:12], "big") + OVERHEAD_BYTES if len(data) >= OVERHEAD_BYTES else OVERHEAD_BYTES
+        size = claimed_size(data) or OVERHEAD_BYTES
         if size > left or len(data) < min(len(self._memory), left):
             self.reason = f"an entry of {size} bytes is cut, {min(left, len(data))} bytes are left"
         else:
@@ -259,8 +229,8 @@ def decoded_as_shipped(
     entry: bytes | memoryview, generation: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The same without a look at CRCs; 0.10.2 takes inner offsets as they are where the wrapper's lies below them."""
-    head = header(entry)
-    if generation != "0.10.2" or head.magic != 1 or head.is_plain:
+    head = read_header(entry)
+    if generation != "0.10.2" or head is None or head.magic != 1 or is_plain(head):
         return decoded(entry, verify_crc=False)
     offsets, timestamps = decoded(bytes(8) + bytes(entry[8:]), verify_crc=False)
     base = head.last_offset - int(offsets[-1]) if len(offsets) else 0

@@ -12,19 +12,70 @@ from __future__ import annotations
 
 import errno
 import struct
+from bisect import bisect_right
 from contextlib import suppress
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from kts.arguments import INT32_MAX
+from kts.codec.layout import SMALLEST_ENTRY_BYTES
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, LogStorageError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 GREATEST_RELATIVE_OFFSET = INT32_MAX
 NOTHING = -(2**63) - 1  # earlier than every timestamp
 _BLOCK_BYTES = 4096
+
+
+class IndexSpacing:
+    """Where index entries go: at the first entry of the log that is further than an interval from the last indexed one.
+
+    Parameters
+    ----------
+    interval : int
+        ``index.interval.bytes``.
+    position : int
+        The position to count from: 0, or the size of the log when it was opened.
+    """
+
+    __slots__ = ("interval", "position")
+
+    def __init__(self, interval: int, position: int = 0) -> None:
+        self.interval = interval
+        self.position = position
+
+    def is_due(self, position: int) -> bool:
+        """Whether the entry of the log at a position gets an index entry; if it gets one, set ``position`` to it."""
+        return position - self.position > self.interval
+
+    def choose(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Which of many entries of the log, in order, get index entries; moves ``position`` on."""
+        interval, count = self.interval, len(positions)
+        if int(sizes[:-1].min(initial=INT32_MAX)) > interval:  # all but those near the last indexed one
+            first = int(np.searchsorted(positions, self.position + interval, "right"))
+            chosen = np.arange(first, count)
+        else:
+            places = memoryview(positions.data)
+            most = interval // SMALLEST_ENTRY_BYTES + 2
+            found: list[int] = []
+            row, step = bisect_right(places, self.position + interval), 1
+            while row < count:
+                found.append(row)
+                end = places[row] + interval
+                if row + step < count and places[row + step - 1] <= end < places[row + step]:
+                    row += step  # entries of one size are as far apart as the two before
+                else:
+                    following = bisect_right(places, end, row + 1, min(row + most, count))
+                    row, step = following, following - row
+            chosen = np.array(found, np.int64)
+        if len(chosen):
+            self.position = int(positions[chosen[-1]])
+        return chosen
 
 
 class IndexFile:

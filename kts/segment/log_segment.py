@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts.arguments import INT64_MAX
-from kts.codec.layout import Entries
+from kts.codec.layout import Entries, Entry
 from kts.codec.refusals import as_shipped
 from kts.config import LogConfig
 from kts.errors import (
@@ -30,15 +30,15 @@ from kts.segment import files
 from kts.segment.confirmation import confirmed_place, confirmed_time, entry_at
 from kts.segment.entries import (
     FIRST_READ_BYTES,
-    ShallowEntry,
     Slices,
     decoded,
     decoded_as_shipped,
     greatest_timestamp,
+    is_plain,
     shallow_entries,
 )
 from kts.segment.files import FileRange
-from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, OffsetIndexFile, TimeIndexFile
+from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, IndexSpacing, OffsetIndexFile, TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.rebuild import Rebuilt, Recovered, Rules, Visit, rebuild
@@ -125,7 +125,6 @@ class LogSegment:
         self._allow_negative = self.config.allow_negative_timestamps
         self._least = NOTHING if self._allow_negative else NO_TIMESTAMP
         self._batches_are_indexed = self.generation != "0.10.2"
-        self._interval = self.config.index_interval_bytes
         rules: dict[str, Any] = {"generation": self.generation, "shipped": shipped}
         most = self.config.segment_index_bytes
         index, time_index = f"{stem}.index{suffix}", f"{stem}.timeindex{suffix}"
@@ -147,7 +146,7 @@ class LogSegment:
         self._largest, self._offset_of_largest = self._last_time_entry()
         self._claimed = not (shipped or self.is_new)  # that is what an index says that the log did not confirm yet
         self._rolling_base: int | None = None
-        self._since_last_entry = 0
+        self._spacing = IndexSpacing(self.config.index_interval_bytes, self.size)
         self.loaded_bytes = self.size  # of them the indexes know by the entries that lay there
         self.sealed: Sealed | None = None
         self.doubted: str | None = None  # what of the indexes the log does not confirm
@@ -204,7 +203,7 @@ class LogSegment:
         """What a rebuild of its indexes depends on."""
         limited = self.shipped and not self._batches_are_indexed
         return Rules(
-            self._interval,
+            self._spacing.interval,
             self.config.segment_index_bytes,
             self.generation,
             self.shipped,
@@ -285,7 +284,7 @@ class LogSegment:
             message = f"expected an offset from {self.base_offset} to {most}, found {largest_offset}"
             raise InvalidOffsetError(message, path=self.path, offset=largest_offset)
         position = self.size
-        before = self._largest, self._offset_of_largest, self._since_last_entry, self._rolling_base
+        before = self._largest, self._offset_of_largest, self._spacing.position, self._rolling_base
         marks = self.offset_index.entries, self.time_index.entries
         self._log_dirty = True
         try:
@@ -299,14 +298,14 @@ class LogSegment:
             if self.shipped and isinstance(error, (IndexFullError, InvalidOffsetError)):
                 self.size = position + count
                 raise
-            self._largest, self._offset_of_largest, self._since_last_entry, self._rolling_base = before
+            self._largest, self._offset_of_largest, self._spacing.position, self._rolling_base = before
             self._put_back(position, *marks)
             raise
 
     @property
     def entry_is_due(self) -> bool:
         """Whether the next set gets an index entry, if it is appended here."""
-        return self._since_last_entry > self._interval
+        return self._spacing.is_due(self.size)
 
     def _index_set(
         self, count: int, position: int, first_offset: int, timestamp_ms: int, timestamp_offset: int
@@ -316,9 +315,8 @@ class LogSegment:
             self._rolling_base = timestamp_ms
         if timestamp_ms > self._largest and (timestamp_ms != NO_TIMESTAMP or not self._allow_negative):
             self._largest, self._offset_of_largest = timestamp_ms, timestamp_offset
-        if self._since_last_entry > self._interval:
+        if self._spacing.is_due(position):
             self._add_entry(first_offset, position)
-        self._since_last_entry += count
 
     def _index_batches(self, records: bytes | bytearray | memoryview, entries: Entries, timestamp_ms: int) -> None:
         """3.9: an index entry for each batch that passes the interval, with its last offset."""
@@ -332,9 +330,8 @@ class LogSegment:
                 self._rolling_base = largest
             if largest > self._largest and (largest != NO_TIMESTAMP or not self._allow_negative):
                 self._largest, self._offset_of_largest = largest, last_offset
-            if self._since_last_entry > self._interval:
+            if self._spacing.is_due(position):
                 self._add_entry(last_offset, position)
-            self._since_last_entry += size
             position += size
 
     def _add_entry(self, offset: int, position: int) -> None:
@@ -344,7 +341,7 @@ class LogSegment:
             return  # it stops growing; the log rolls before
         self.offset_index.append(offset, position)
         self.time_index.maybe_append(self._largest, self._offset_of_largest)
-        self._since_last_entry = 0
+        self._spacing.position = position
 
     def _put_back(self, size: int, entries: int, time_entries: int) -> None:
         """Make files as they were before a failed append."""
@@ -443,7 +440,7 @@ class LogSegment:
         if place is None:
             return False
         found = next(shallow_entries(self.log_file(), place, self.size, self.generation, self.path), None)
-        return found is not None and found.max_timestamp_ms == time
+        return found is not None and found.max_timestamp == time
 
     def _is_as_sealed(self, index: OffsetIndexFile | TimeIndexFile) -> bool:
         """Whether an index is, as a whole, what it was when it was closed; looked at once."""
@@ -461,7 +458,7 @@ class LogSegment:
 
     # --- read -------------------------------------------------------------------------------------
 
-    def translate_offset(self, offset: int, start_position: int = 0) -> ShallowEntry | None:
+    def translate_offset(self, offset: int, start_position: int = 0) -> Entry | None:
         """The first entry that reaches an offset, None if none does; not looked for before ``start_position``."""
         start = max(self.start_of(offset), start_position)
         for entry in shallow_entries(self.log_file(), start, self.size, self.generation, self.path):
@@ -702,10 +699,10 @@ class LogSegment:
         lowest, log = query.first_offset, self.log_file()
         position = self.start_of(lowest) if query.reads_all else self._start_of_time(query.timestamp_ms, lowest)
         for entry in shallow_entries(log, position, self.size, self.generation, self.path):
-            if not query.may_match(entry.max_timestamp_ms):
+            if not query.may_match(entry.max_timestamp):
                 continue
-            if self.shipped and entry.is_plain:  # its header says all; damage after the header is not looked at
-                offsets, timestamps = np.array([entry.last_offset]), np.array([entry.max_timestamp_ms])
+            if self.shipped and is_plain(entry):  # its header says all; damage after the header is not looked at
+                offsets, timestamps = np.array([entry.last_offset]), np.array([entry.max_timestamp])
             elif entry.last_offset < lowest and not self.shipped:
                 continue
             else:
@@ -783,7 +780,7 @@ class LogSegment:
         if self.size == 0:
             self.created_ms = now_ms
             self._rolling_base = None
-        self._since_last_entry = 0
+        self._spacing.position = self.size
         self.loaded_bytes, self.sealed = min(self.loaded_bytes, self.size), None
         if self._largest >= 0 or self._allow_negative:
             self._load_largest(self.time_index.entries - 1 if self.shipped else self._last_believed())
@@ -846,7 +843,7 @@ class LogSegment:
             if rebuilt.error is not None:
                 return
             if rebuilt.valid_bytes < self.size:
-                self.size = rebuilt.valid_bytes
+                self.size = self._spacing.position = rebuilt.valid_bytes
                 self._take_back(self.size)
                 log.truncate(rebuilt.valid_bytes)
             self.offset_index.trim()
@@ -940,9 +937,9 @@ class LogSegment:
 
     def _first_timestamp(self) -> int | None:
         entry = next(shallow_entries(self.log_file(), 0, self.size, self.generation, self.path), None)
-        if entry is not None and self._allow_negative and entry.max_timestamp_ms == NO_TIMESTAMP:
+        if entry is not None and self._allow_negative and entry.max_timestamp == NO_TIMESTAMP:
             return self._hidden_timestamp(self.log_file().read(0, entry.size))
-        return None if entry is None else entry.max_timestamp_ms
+        return None if entry is None else entry.max_timestamp
 
     def _hidden_timestamp(self, entry: bytes | bytearray | memoryview) -> int:
         found = greatest_timestamp(decoded(bytes(entry), verify_crc=False)[1])

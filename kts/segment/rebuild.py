@@ -6,18 +6,16 @@ entries.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kts.arguments import INT32_MAX
 from kts.errors import CorruptRecordError, IndexFullError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
 from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, greatest_timestamp
-from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING
+from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, IndexSpacing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -156,7 +154,7 @@ class IndexEntries:
     def __init__(self, file: files.File, base_offset: int, rules: Rules, path: str | None) -> None:
         self.file, self.base_offset, self.rules, self.path = file, base_offset, rules, path
         self.first_offsets = rules.generation == "0.10.2"
-        self.last_entry_position = 0
+        self.spacing = IndexSpacing(rules.index_interval_bytes)
         self.time, self.time_offset = (NOTHING if rules.allow_negative else NO_TIMESTAMP), base_offset
         self.offset_parts: list[bytes] = []
         self.time_parts: list[bytes] = []
@@ -166,30 +164,6 @@ class IndexEntries:
         self.last_time_offset = base_offset
         self.most = rules.segment_index_bytes // 8
         self.most_times = rules.segment_index_bytes // 12 - 1
-
-    def spaced(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Rows that get an index entry: each lies more than the interval behind the one before."""
-        interval, count = self.rules.index_interval_bytes, len(rows.position)
-        if int(rows.size[:-1].min(initial=INT32_MAX)) > interval:  # all but those near the last entry
-            first = int(np.searchsorted(rows.position, self.last_entry_position + interval, "right"))
-            chosen = np.arange(first, count)
-        else:
-            places = memoryview(rows.position.data)
-            most = interval // 26 + 2  # no entry is smaller
-            found: list[int] = []
-            row, step = bisect_right(places, self.last_entry_position + interval), 1
-            while row < count:
-                found.append(row)
-                end = places[row] + interval
-                if row + step < count and places[row + step - 1] <= end < places[row + step]:
-                    row += step  # entries of one size are as far apart as the two before
-                else:
-                    following = bisect_right(places, end, row + 1, min(row + most, count))
-                    row, step = following, following - row
-            chosen = np.array(found, np.int64)
-        if len(chosen):
-            self.last_entry_position = int(rows.position[chosen[-1]])
-        return chosen
 
     def quick(
         self,
@@ -447,7 +421,7 @@ class _Rebuild(IndexEntries):
 
     def index(self, rows: Rows) -> None:
         """Choose the index entries among some entries of the log, and take over what these say."""
-        chosen = self.spaced(rows)
+        chosen = self.spacing.choose(rows.position, rows.size)
         times, untimed = rows.time, 0
         if self.rules.allow_negative:
             timed = times != NO_TIMESTAMP

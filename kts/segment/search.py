@@ -25,7 +25,8 @@ from kts.errors import CorruptRecordError, KtsError
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment import files
 from kts.segment.damage import header_scan
-from kts.segment.segment import Closed, Lookups, Segment, at, closed_times, int64
+from kts.segment.entries import at
+from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ import numpy as np
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX
 from kts.codec.columns import decode, scan_batches, valid_bytes
+from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, read_header
 from kts.errors import CorruptRecordError
 from kts.segment import files
 from kts.segment.confirmation import Place, confirmed_place, confirmed_time
-from kts.segment.entries import FIRST_READ_BYTES, OVERHEAD_BYTES, SLICE_BYTES, SMALLEST_SIZE, Batches, Slices
+from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
 from kts.segment.index_checksums import Sealed
 from kts.segment.names import parse_file_name, partition_of_file
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-_HEADER = struct.Struct(">qi4xb")  # offset, size, (epoch or CRC), magic
 SMALL_BYTES = 2**14  # a whole log of this size is read as fast as the ends of its indexes and its own
 GROUP = 256  # small logs that are read together, at most
 EVERYTHING = INT64_MAX
@@ -197,13 +196,16 @@ def segment_of_file(path: str) -> Segment:
 def _first_offset(path: str) -> int:
     lone = Segment(path, "", 0, 0, indexed=False)
     for _, data in lone.slices(slice_bytes=2**16):
-        if len(data) < _HEADER.size + 8:
-            return 0
-        offset, size, magic = _HEADER.unpack_from(data)
-        if magic == 2 or (magic in (0, 1) and not data[17] & 7):
-            return max(int(offset), 0)
         try:
-            offsets = decode(data[: size + OVERHEAD_BYTES], ["offset", "headers"])
+            entry = read_header(data)
+        except CorruptRecordError:
+            return 0
+        if entry is None:
+            return 0
+        if entry.magic == 2 or not entry.codec:
+            return max(entry.base_offset, 0)
+        try:
+            offsets = decode(data[: entry.size], ["offset", "headers"])
         except CorruptRecordError:
             return 0
         return int(offsets.column(0)[0].as_py()) if offsets.num_rows else 0
@@ -224,15 +226,12 @@ def whole_entries(data: bytes | memoryview) -> tuple[int, int]:
     """
     try:
         position = valid_bytes(data)
+        entry = read_header(data, position)
     except CorruptRecordError as error:
         return error.position or 0, 0
-    header = data[position : position + 17]
-    if len(header) < OVERHEAD_BYTES:
-        return position, OVERHEAD_BYTES
-    size = int.from_bytes(header[8:12], "big", signed=True)
-    if size < SMALLEST_SIZE or (len(header) == 17 and header[16] > 2):
-        return position, 0
-    return position, size + OVERHEAD_BYTES
+    if entry is not None:
+        return position, entry.size
+    return position, SMALLEST_ENTRY_BYTES if len(data) - position < SMALLEST_ENTRY_BYTES else HEADER_BYTES
 
 
 def batches_of(segment: Segment, slices: Iterator[tuple[int, memoryview]]) -> Iterator[pa.RecordBatch]:
@@ -281,13 +280,6 @@ def rebase(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
     import pyarrow.compute as pc
 
     return batch.set_column(index, "position", pc.add(batch.column(index), start))
-
-
-def at(error: CorruptRecordError, path: str, start: int) -> CorruptRecordError:
-    """The same error with its path, and with its position in the file."""
-    error.path = path
-    error.position = start + (error.position or 0)
-    return error
 
 
 # --- the indexes of one segment -------------------------------------------------------------------

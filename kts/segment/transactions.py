@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kts.codec.columns import decode
+from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import files
 from kts.segment.damage import header_scan
-from kts.segment.entries import OVERHEAD_BYTES, V2_HEADER_BYTES, header, shallow_entries
+from kts.segment.entries import at, shallow_entries
 from kts.segment.names import parse_file_name
 from kts.segment.producers import AbortedBatch
-from kts.segment.segment import Segment, at
+from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 TXN_ENTRY = struct.Struct(">hqqqq")
 ABORT, COMMIT = 0, 1
-_TRANSACTIONAL, _CONTROL = 16, 32
 
 
 class AbortedTransaction(NamedTuple):
@@ -135,40 +135,37 @@ def are_confirmed(
             begin = _entry_at(log, size, first, start_of(first)) if first >= base_offset else None
         except CorruptRecordError:
             return False
-        if end is None or not _is_of(end, producer, last, _CONTROL) or _kind(end) != ABORT:
+        if end is None or not _is_of(end, producer, last, True) or _kind(log, end) != ABORT:
             return False
-        if first >= base_offset:
-            if begin is None or not _is_of(begin, producer, None, 0):
-                return False
-            if int.from_bytes(begin[:8], "big", signed=True) != first:
-                return False
+        if first < base_offset:
+            continue
+        if begin is None or not _is_of(begin, producer, None, False) or begin.base_offset != first:
+            return False
     return True
 
 
-def _entry_at(log: files.File, size: int, offset: int, start: int) -> bytes | None:
+def _entry_at(log: files.File, size: int, offset: int, start: int) -> Entry | None:
     """The first entry that reaches an offset."""
     for entry in shallow_entries(log, start, size):
         if entry.last_offset >= offset:
-            return log.read(entry.position, entry.size)
+            return entry
     return None
 
 
-def _is_of(batch: bytes, producer: int, last_offset: int | None, control: int) -> bool:
-    """Whether it is a batch of a transaction of a producer, with a last offset, and a marker or not."""
-    found = header(batch) if len(batch) >= V2_HEADER_BYTES else None
+def _is_of(entry: Entry, producer: int, last_offset: int | None, control: bool) -> bool:
+    """True for a transactional batch of a producer with this last offset that is, or is not, a control batch."""
     return (
-        found is not None
-        and found.magic == 2
-        and found.attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL | control
-        and last_offset in (None, found.last_offset)
-        and int.from_bytes(batch[43:51], "big") == producer
+        entry.transactional
+        and entry.control == control
+        and last_offset in (None, entry.last_offset)
+        and entry.producer_id == producer
     )
 
 
-def _kind(batch: bytes) -> int:
+def _kind(log: files.File, batch: Entry) -> int:
     """Of a marker; -1 for what is none."""
     try:
-        [key] = decode(batch, ["key"]).column(0).to_pylist()
+        [key] = decode(log.read(batch.position, batch.size), ["key"]).column(0).to_pylist()
     except (CorruptRecordError, ValueError):
         return -1
     return key[3] if key is not None and len(key) >= 4 and key[2] == 0 else -1
@@ -282,8 +279,8 @@ def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> l
 def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker]:
     """The transaction markers of the control batch at a position."""
     with files.File(segment.path) as file:
-        size = int.from_bytes(file.read(position + 8, 4), "big") + OVERHEAD_BYTES
-    return marker_at(segment, position, size, producer_id)
+        entry = read_header(file.read(position, HEADER_BYTES), start=position)
+    return [] if entry is None else marker_at(segment, position, entry.size, producer_id)
 
 
 def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
