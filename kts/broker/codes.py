@@ -1,4 +1,4 @@
-"""Kafka's numbers on the wire: API keys, error codes, and the error that carries any of the codes.
+"""Kafka's numbers on the wire: API keys and error codes; the error with any code, and the answer fields of errors.
 
 Source: Errors, ApiKeys (4.3).
 """
@@ -210,3 +210,20 @@ def _rebuild(cls: type[ApiError], error: ErrorCode, message: str, state: dict[st
     rebuilt = cls(error, message)
     rebuilt.__dict__.update(state)
     return rebuilt
+
+
+DEFAULT_MESSAGES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+    ErrorCode.TOPIC_DELETION_DISABLED: "Topic deletion is disabled.",
+}
+
+
+def failed(error: KtsError) -> dict[str, Any]:
+    """The answer fields for an error."""
+    return refusal(ErrorCode(error.code), DEFAULT_MESSAGES.get(ErrorCode(error.code), error.message))
+
+
+def refusal(code: ErrorCode, message: str | None = None) -> dict[str, Any]:
+    """The answer fields for an error code."""
+    return {"error_code": int(code), "error_message": message or DEFAULT_MESSAGES.get(code)}

@@ -13,9 +13,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kts.broker.wire.cursor import Cursor
 from kts.broker.wire.messages import fields_of
-from kts.broker.wire.reading import struct_reader
+from kts.broker.wire.reading import Cursor, struct_reader
 from kts.broker.wire.writing import REFUSED, Output, refused, struct_writer
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
 

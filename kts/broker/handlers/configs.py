@@ -11,8 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.handlers.topics import failed
+from kts.broker.codes import ApiError, ApiKey, ErrorCode, failed
 from kts.broker.request import Request
 from kts.broker.settings.describe import Levels, broker_entries, topic_entries
 from kts.broker.settings.topic import BROKER_NAMES, TOPIC_SETTINGS, ConfigType

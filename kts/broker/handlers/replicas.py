@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.handlers.topics import check_replicas, failed, refusal
+from kts.broker.codes import ApiError, ApiKey, ErrorCode, failed, refusal
+from kts.broker.handlers.topics import check_replicas
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics

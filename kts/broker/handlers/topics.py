@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.codes import ApiError, ApiKey, ErrorCode, failed, refusal
 from kts.broker.request import Request
 from kts.broker.settings.describe import topic_entries
 from kts.broker.threads import in_thread
@@ -20,21 +20,6 @@ Answer = dict[str, Any]
 ZERO_ID = bytes(16)
 MAX_RECORDS = 10_000  # of one request to a KRaft controller
 CONTROLLERS_TOPIC = "__cluster_metadata"
-DEFAULT_MESSAGES = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
-    ErrorCode.TOPIC_DELETION_DISABLED: "Topic deletion is disabled.",
-}
-
-
-def failed(error: KtsError) -> Answer:
-    """The answer fields for an error."""
-    return refusal(ErrorCode(error.code), DEFAULT_MESSAGES.get(ErrorCode(error.code), error.message))
-
-
-def refusal(code: ErrorCode, message: str | None = None) -> Answer:
-    """The answer fields for an error code."""
-    return {"error_code": int(code), "error_message": message or DEFAULT_MESSAGES.get(code)}
 
 
 # --- CreateTopics -----------------------------------------------------------------------------------

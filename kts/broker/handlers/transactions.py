@@ -9,9 +9,8 @@ import logging
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.codes import ApiKey, ErrorCode, failed, refusal
 from kts.broker.fetching import why_closed
-from kts.broker.handlers.topics import failed, refusal
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics

@@ -44,7 +44,7 @@ def metric_name(name: str) -> str:
 
 
 @dataclass
-class Found:
+class DirectoryScan:
     """The contents of a log directory.
 
     Attributes
@@ -65,7 +65,7 @@ class Found:
     leader_epoch: int = -1
 
 
-def scan_directory(directory: str) -> Found:
+def scan_directory(directory: str) -> DirectoryScan:
     """Read a log directory, without following links.
 
     Raises
@@ -73,7 +73,7 @@ def scan_directory(directory: str) -> Found:
     LogStorageError
         A file of the directory is a symbolic link.
     """
-    found = Found()
+    found = DirectoryScan()
     for entry in files.list_directory(directory):
         name = parse_directory_name(entry.name)
         if name is None:
@@ -98,7 +98,7 @@ def scan_directory(directory: str) -> Found:
     return found
 
 
-def _add(found: Found, path: str, topic: str, partition: int) -> None:
+def _add(found: DirectoryScan, path: str, topic: str, partition: int) -> None:
     try:
         topic_id = checkpoints.read_topic_id(path)
         epochs = checkpoints.read_leader_epochs(os.path.join(path, LEADER_EPOCHS)) or []

@@ -20,7 +20,7 @@ from kts.broker.settings.inert import CHANGEABLE, check_cleaner, check_inert
 from kts.broker.settings.topic import check_without_effect
 from kts.broker.topics import meta_properties, topic_file
 from kts.broker.topics.directory import (
-    Found,
+    DirectoryScan,
     adopted_configs,
     check_name,
     delete_directory,
@@ -187,7 +187,7 @@ class Topics:
             node = meta.node_id
         return node, wanted or known or meta_properties.random_id()
 
-    def _add_found(self, name: str, found: Found, blocked: set[str]) -> None:
+    def _add_found(self, name: str, found: DirectoryScan, blocked: set[str]) -> None:
         entry = self._file.topics.get(name)
         indexes = found.partitions.get(name, {})
         if entry is None:

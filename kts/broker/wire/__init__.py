@@ -1,11 +1,11 @@
-"""Requests and responses as frames: a size, a header, a body by the table of ``messages``.
+"""Requests and responses as frames: a size, a header, and a body as in the tables of ``messages``.
 
 ::
 
     size int32 | api_key int16 | api_version int16 | correlation_id int32 | client_id string | tagged fields | body
     size int32 | correlation_id int32 | tagged fields | body
 
-Tagged fields are there in flexible versions only, and never in a response to API_VERSIONS.
+Only flexible versions have tagged fields, and the response header of API_VERSIONS never has them.
 
 Source: RequestHeader, ResponseHeader, ApiMessageType, RequestContext.
 """
@@ -18,14 +18,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kts.broker.codes import ApiKey
-from kts.broker.wire.cursor import Cursor
 from kts.broker.wire.messages import MESSAGES, Field, Message
-from kts.broker.wire.reading import Read, struct_reader
+from kts.broker.wire.reading import Cursor, Read, struct_reader
 from kts.broker.wire.writing import REFUSED, Output, Write, refused, struct_writer
 from kts.errors import InvalidRequestError, UnsupportedVersionError
 from kts.segment.files import FileRange
 
-MAX_REQUEST_ELEMENTS = 200_000  # of arrays and tagged fields: else 16 MB of bytes become GBs of objects
+MAX_REQUEST_ELEMENTS = 200_000  # of arrays and tagged fields; more would turn 16 MB of bytes into GBs of objects
 MAX_RESPONSE_ELEMENTS = 10_000_000
 _HEADER = struct.Struct(">hhi")
 _SIZE = struct.Struct(">i")
@@ -39,7 +38,7 @@ Chunk = bytes | memoryview | FileRange
 
 
 class RequestHeader(NamedTuple):
-    """What is before the body of each request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -53,7 +52,7 @@ SERVED: dict[ApiKey, tuple[int, int]] = {
 
 
 def versions(api_key: int) -> tuple[int, int]:
-    """The oldest and the newest served version.
+    """The oldest and newest served version of an API.
 
     Raises
     ------
@@ -93,24 +92,24 @@ def _writers(api_key: int, api_version: int) -> tuple[str, bool, Write, Write]:
 
 
 def _explained(cursor: Cursor, error: InvalidRequestError, what: str) -> InvalidRequestError:
-    """The same error with the field's path in its message."""
+    """The error with the path of the field in its message."""
     where = ".".join(reversed(cursor.trail)).replace(".[", "[")
     text = f"{what}: {where}: {error.message}" if where else f"{what}: {error.message}"
     return InvalidRequestError(text, position=error.position)
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """The header alone, also of a version that is not served.
+    """Decode the header of a request, which may have an unsupported version.
 
     Parameters
     ----------
     frame : memoryview
-        What follows the size.
+        The bytes after the size.
 
     Raises
     ------
     InvalidRequestError
-        The bytes are no header.
+        The header is malformed.
     """
     cursor = Cursor(memoryview(frame), MAX_REQUEST_ELEMENTS)
     try:
@@ -129,22 +128,22 @@ def _decode_header(cursor: Cursor) -> RequestHeader:
 def decode_request(
     frame: memoryview, *, max_elements: int = MAX_REQUEST_ELEMENTS
 ) -> tuple[RequestHeader, dict[str, Any]]:
-    """A request, without its size. Bytes behind the body are ignored, as Kafka ignores them.
+    """Decode a request without its size. Bytes after the body are ignored, as in Kafka.
 
     Parameters
     ----------
     max_elements : int
-        Of arrays and tagged fields, all together; more are refused.
+        The largest number of array elements and tagged fields in total.
 
     Returns
     -------
     tuple
-        The header, and the body with every field of the table; ``records`` are views of the frame.
+        The header, and the body with every field of the table. ``records`` are views of the frame.
 
     Raises
     ------
     InvalidRequestError
-        The bytes are not what header and table promise: where, what was expected and what was found.
+        The request is malformed; the message has the position, what was expected and what was found.
     UnsupportedVersionError
         The API or its version is not served.
     """
@@ -163,12 +162,12 @@ def decode_request(
 def decode_response(
     api_key: int, api_version: int, frame: memoryview, *, max_elements: int = MAX_RESPONSE_ELEMENTS
 ) -> tuple[int, dict[str, Any]]:
-    """The correlation id and the body of a response, without its size.
+    """Decode a response without its size: the correlation id and the body.
 
     Raises
     ------
     InvalidRequestError
-        The bytes are not what the table promises.
+        The response is malformed.
     UnsupportedVersionError
         The API or its version is not known.
     """
@@ -186,12 +185,12 @@ def decode_response(
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, body: Mapping[str, Any]) -> list[Chunk]:
-    """A response as chunks to send one after the other, the size first.
+    """Encode a response as chunks to send in order, beginning with the size.
 
     Raises
     ------
     InvalidRequestError
-        The body does not fit the layout: the field and the value.
+        The body does not match the layout; the message has the field and the value.
     UnsupportedVersionError
         The API or its version is not known.
     """
@@ -206,12 +205,12 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, body: M
 def encode_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
 ) -> bytes:
-    """A request with its size.
+    """Encode a request with its size.
 
     Raises
     ------
     InvalidRequestError
-        The body does not fit the layout: the field and the value.
+        The body does not match the layout; the message has the field and the value.
     UnsupportedVersionError
         The API or its version is not known.
     """

@@ -1,8 +1,8 @@
-"""The table of all messages on the wire, read from text: a line a field; nothing else knows a layout.
+"""The layouts of all messages on the wire, parsed from tables with a line per field.
 
 A message starts with ``API first-last flexible first+`` (or ``none``), and has a ``request`` and a ``response``. A
 field is ``name type versions``, then where they apply ``null versions``, ``= default`` and ``tag number``, in this
-order; deeper indented lines are the fields of the struct above. Types are
+order; more indented lines are the fields of the struct above. Types are
 ``bool int8 int16 uint16 int32 int64 uuid string bytes``
 and ``records``; ``{}`` is a struct, ``[]`` an array of structs, ``[]int32`` an array of what follows. Strings, bytes,
 records and arrays have a compact length in flexible versions, and each struct ends there with its tagged fields
@@ -31,8 +31,8 @@ _LINE = re.compile(
 class Field(NamedTuple):
     """One field of a message.
 
-    ``type`` is a primitive's name, ``{}`` for a struct, or the element's type for an array; ``default`` stands for the
-    field in versions that lack it, and for a key that the caller leaves out.
+    ``type`` is the name of a primitive, ``{}`` for a struct, or the type of the elements of an array. ``default`` is
+    the value in versions without the field, and of a key that the caller leaves out.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Field(NamedTuple):
 
 
 class Message(NamedTuple):
-    """An API: its versions, from which one on it is flexible, and the fields of both directions."""
+    """An API: its versions, its flexible versions, and the fields of its request and response."""
 
     api_key: ApiKey
     versions: range
@@ -59,7 +59,7 @@ class Message(NamedTuple):
 
 
 def _versions(text: str, last: int) -> range:
-    """``3`` is one version, ``3-5`` three of them, ``3+`` all from there on."""
+    """Parse versions: ``3``, ``3-5``, or ``3+`` for all from 3 on."""
     low, _, high = text.partition("-")
     if text.endswith("+"):
         return range(int(text[:-1]), last + 1)
@@ -79,7 +79,7 @@ def _default(type_: str, is_array: bool, text: str | None, fields: tuple[Field, 
 
 
 def _fields(lines: list[str], indent: int, last: int) -> Iterator[Field]:
-    """Takes from the front of ``lines`` what is indented by ``indent`` or deeper."""
+    """Parse and remove the leading lines that are indented by at least ``indent``."""
     while lines:
         found = _LINE.fullmatch(lines[0])
         if found is None or len(found["indent"]) < indent:
@@ -101,7 +101,8 @@ def _fields(lines: list[str], indent: int, last: int) -> Iterator[Field]:
 
 
 def fields_of(text: str, last: int) -> tuple[Field, ...]:
-    """The fields of a struct that is no message, as records of internal topics are; ``last`` is its newest version."""
+    """The fields of a struct that is not a message, such as a record of an internal topic; ``last`` is its newest
+    version."""
     lines = text.strip("\n").split("\n")
     found = tuple(_fields(lines, 4, last))
     if lines:

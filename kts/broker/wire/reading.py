@@ -1,7 +1,8 @@
-"""Bytes to dicts: the readers of one version of one message, made once from its fields.
+"""From bytes to dicts: readers of one version of one message, built once from its fields.
 
-Every struct becomes a dict with all fields of the table, those that the version lacks with their defaults. ``records``
-stay views of the frame.
+Every struct becomes a dict with all fields of the table; fields that the version lacks have their defaults. ``records``
+are views of the frame. Every length and count is checked against the bytes left before anything is allocated, and one
+budget bounds all elements of arrays and all tagged fields of a frame.
 
 Source: the readers that Kafka generates (MessageDataGenerator), ByteBufferAccessor, ByteUtils.
 """
@@ -10,11 +11,67 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from kts.broker.wire.cursor import Cursor, read_uvarint
 from kts.broker.wire.messages import Field
 from kts.errors import InvalidRequestError
+
+
+class Cursor:
+    """A position in a frame, with the bounds checks.
+
+    Parameters
+    ----------
+    frame : memoryview
+        What follows the size.
+    budget : int
+        The largest number of array elements and tagged fields in total.
+    """
+
+    __slots__ = ("budget", "buffer", "end", "position", "trail")
+
+    def __init__(self, frame: memoryview, budget: int) -> None:
+        self.buffer = frame
+        self.position = 0
+        self.end = len(frame)
+        self.budget = budget
+        self.trail: list[str] = []  # the fields around an error, the innermost first
+
+    def need(self, count: int, what: str) -> None:
+        """Raise unless ``count`` bytes are left."""
+        if count > self.end - self.position:
+            self.fail(f"{count} bytes for {what}", f"{self.end - self.position} left")
+
+    def fail(self, expected: str, found: str) -> NoReturn:
+        raise InvalidRequestError(f"expected {expected}, found {found}", position=self.position)
+
+    def charge(self, count: int, least: int, what: str) -> None:
+        """Raise unless ``count`` elements of at least ``least`` bytes fit into the bytes left and the budget."""
+        if count * least > self.end - self.position:
+            self.fail(f"at least {count * least} bytes for {count} {what}", f"{self.end - self.position} left")
+        self.budget -= count
+        if self.budget < 0:
+            self.fail(f"at most {self.budget + count} more {what}", f"{count}")
+
+
+def read_uvarint(cursor: Cursor) -> int:
+    """Read an unsigned varint of at most 32 bits."""
+    value = shift = 0
+    while True:
+        if cursor.position >= cursor.end:
+            cursor.fail("another byte of a varint", "the end")
+        byte = cursor.buffer[cursor.position]
+        cursor.position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            cursor.fail("a varint of at most 5 bytes", "a longer one")
+    if value > 0xFFFFFFFF:
+        cursor.fail("a varint of at most 32 bits", f"{value}")
+    return value
+
 
 Read = Callable[[Cursor], Any]
 Step = Callable[[Cursor, dict[str, Any]], None]
@@ -23,7 +80,7 @@ _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 def _read_compact_length(cursor: Cursor) -> int:
-    """The length plus one; 0 is null, -1 here."""
+    """Read a compact length, which is stored plus one; null is -1."""
     position = cursor.position
     if position < cursor.end and (byte := cursor.buffer[position]) < 0x80:
         cursor.position = position + 1
@@ -46,7 +103,7 @@ def _read_int32(cursor: Cursor) -> int:
 
 
 def _sized(type_: str, read_length: Read, nullable: bool) -> Read:
-    """A string, bytes or records behind its length; any negative one is null, as it is for Kafka."""
+    """Reader of a string, bytes or records after its length; any negative length is null, as in Kafka."""
 
     def read(cursor: Cursor) -> Any:
         length = read_length(cursor)
@@ -112,7 +169,7 @@ def _fixed_elements(type_: str) -> Callable[[Cursor, int], list[Any]]:
 
 
 def _run(fields: Sequence[Field]) -> Step:
-    """Neighbours of fixed size, read at once."""
+    """Reader of adjacent fields of fixed size, in one step."""
     names = [field.name for field in fields]
     layout = struct.Struct(">" + "".join(FIXED[field.type] for field in fields))
     size, unpack = layout.size, layout.unpack_from
@@ -128,7 +185,7 @@ def _run(fields: Sequence[Field]) -> Step:
 
 
 def _short_run(cursor: Cursor, fields: Sequence[Field]) -> None:
-    """Says which of the fields is cut."""
+    """Raise an error that names the cut field."""
     for field in fields:
         size = struct.calcsize(">" + FIXED[field.type])
         if size > cursor.end - cursor.position:
@@ -149,7 +206,7 @@ def _field(name: str, read: Read) -> Step:
 
 
 def _tagged(steps: dict[int, Step]) -> Step:
-    """The tagged fields; those that this version does not know are skipped. Order and repetition are free."""
+    """Reader of tagged fields. Unknown ones are skipped; any order and repetition is allowed."""
 
     def step(cursor: Cursor, found: dict[str, Any]) -> None:
         count = _read_compact_length(cursor) + 1
@@ -170,7 +227,7 @@ def _tagged(steps: dict[int, Step]) -> Step:
 
 
 def _reader(field: Field, version: int, flexible: bool) -> tuple[Read, int]:
-    """What reads a field, and the fewest bytes it takes."""
+    """The reader of a field, and its least size in bytes."""
     read_long = _read_compact_length if flexible else _read_int32
     nullable = version in field.null
     if field.is_array:
@@ -198,7 +255,7 @@ def _reader(field: Field, version: int, flexible: bool) -> tuple[Read, int]:
 
 
 def fresh(field: Field) -> Any:
-    """The field's default, a new one where it could be changed."""
+    """The field's default; a new object if it is mutable."""
     if isinstance(field.default, list):
         return []
     if isinstance(field.default, dict):
@@ -207,7 +264,7 @@ def fresh(field: Field) -> Any:
 
 
 def struct_reader(fields: Sequence[Field], version: int, flexible: bool) -> tuple[Read, int]:
-    """What reads a struct into a dict that has every field of the table, and the fewest bytes it takes.
+    """The reader of a struct into a dict with every field of the table, and its least size in bytes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Dicts to bytes: the writers of one version of one message, made once from its fields.
+"""From dicts to bytes: writers of one version of one message, built once from its fields.
 
 A key that the dict lacks is written with its default; what the version lacks is left out; tagged fields are written
 only if they differ from their default. Records are not copied: they stay chunks of their own between the bytes around
@@ -17,14 +17,14 @@ from kts.broker.wire.messages import Field
 from kts.broker.wire.reading import FIXED
 from kts.errors import InvalidRequestError
 
-SMALL = 1024  # bytes that are cheaper copied than sent as a chunk of their own
+SMALL = 1024  # smaller parts are copied, larger ones are chunks
 REFUSED = (AttributeError, KeyError, OverflowError, TypeError, ValueError, struct.error)
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 
 
 class Output:
-    """What is written: chunks, and the bytes that follow them."""
+    """The output: finished chunks, and a buffer for the bytes after them."""
 
     __slots__ = ("buffer", "chunks", "trail")
 
@@ -34,7 +34,7 @@ class Output:
         self.trail: list[str] = []  # the fields around an error, the innermost first
 
     def append(self, data: Any) -> None:
-        """Bytes, a view or a file range, copied only if small."""
+        """Append bytes, a view or a file range; only small ones are copied."""
         if len(data) <= SMALL and isinstance(data, bytes | bytearray | memoryview):
             self.buffer += data
         elif len(data):
@@ -42,7 +42,7 @@ class Output:
             self.chunks.append(data)
 
     def flush(self) -> list[Any]:
-        """The chunks, with all bytes in them."""
+        """The chunks, with the bytes of the buffer."""
         if self.buffer:
             self.chunks.append(bytes(self.buffer))
             self.buffer.clear()
@@ -98,7 +98,7 @@ def _array(pack_length: Callable[[int], bytes], nullable: bool, write: Write) ->
         output.buffer += pack_length(len(values))
         index = -1
         try:
-            for index, value in enumerate(values):  # noqa: B007 - an error says which
+            for index, value in enumerate(values):  # noqa: B007 - for the error message
                 write(output, value)
         except REFUSED:
             output.trail.append(f"[{index}]")
@@ -108,7 +108,7 @@ def _array(pack_length: Callable[[int], bytes], nullable: bool, write: Write) ->
 
 
 def _run(fields: Sequence[Field]) -> Step:
-    """Neighbours of fixed size, written at once."""
+    """Writer of adjacent fields of fixed size, in one step."""
     named = [(field.name, field.default) for field in fields]
     layout = struct.Struct(">" + "".join(FIXED[field.type] for field in fields))
     uuids = [field.name for field in fields if field.type == "uuid"]
@@ -144,7 +144,7 @@ def _field(field: Field, write: Write) -> Step:
 
 
 def _filled(field: Field, value: Any) -> Any:
-    """A struct with its defaults where it has nothing, to compare with the default."""
+    """A struct completed with its defaults, to compare it with the default."""
     if isinstance(value, Mapping) and isinstance(field.default, dict):
         return field.default | {key: value[key] for key in field.default if key in value}
     return value
@@ -195,7 +195,7 @@ def _writer(field: Field, version: int, flexible: bool) -> Write:
 
 
 def struct_writer(fields: Sequence[Field], version: int, flexible: bool) -> Write:
-    """What writes a dict as a struct.
+    """The writer of a dict as a struct.
 
     Parameters
     ----------
