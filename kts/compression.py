@@ -1,6 +1,6 @@
-"""Kafka's codec numbers and the library behind each; compression for the encoder.
+"""Kafka's codecs: their numbers, their libraries, and compression for the encoder.
 
-Decompression is bounded and framed in ``_codec``, which asks here for the libraries' objects.
+``_codec`` decompresses within bounds and reads the frames; it gets the libraries' decompressors from here.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
-XERIAL_CHUNK_BYTES = 32 * 1024  # snappy-java's block size, as Kafka uses it since 0.11
-GZIP_OS = 9  # where a member names the operating system: 255, unknown, as Java since 16
+XERIAL_CHUNK_BYTES = 32 * 1024  # snappy-java's block size in Kafka since 0.11
+GZIP_OS = 9  # position of the operating system in a member: 255, unknown, as in Java since 16
 LZ4_FRAME_HEAD = b"\x04\x22\x4d\x18\x60\x40"  # version 1, independent blocks of at most 64 KiB, nothing else
 LZ4_BLOCK_BYTES = 64 * 1024
-LZ4_STORED = 1 << 31  # set in the size of a block that would not become smaller
-LZ4_HIGH_LEVEL = 3  # from here on the library compresses in another way
+LZ4_STORED = 1 << 31  # flag in the size of a block that is stored uncompressed
+LZ4_HIGH_LEVEL = 3  # from this level on the library uses another algorithm
 
 Compress = Callable[[bytes | memoryview], bytes]
 
@@ -33,7 +33,7 @@ def codec_id(name: str, magic: int = 2) -> int:
     UnsupportedCompressionTypeError
         zstd below magic 2 (KIP-110).
     ValueError
-        Not a codec's name.
+        Not the name of a codec.
     """
     if name not in CODEC_NAMES:
         raise ValueError(f"compression: expected one of {', '.join(CODEC_NAMES)}, found {name!r}")
@@ -44,19 +44,19 @@ def codec_id(name: str, magic: int = 2) -> int:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether a library's error means that; each has its own way to say so (lz4, zstandard; cramjam panics)."""
+    """Whether a library ran out of memory. lz4 and zstandard say so in words alone, and cramjam panics."""
     return isinstance(error, MemoryError) or type(error).__name__ == "PanicException" or "llocation" in str(error)
 
 
 def deflate_decompressor() -> Any:
-    """A new bounded decompressor of one deflate stream, without gzip's header and trailer (``isal``)."""
+    """A new decompressor of one deflate stream without gzip's header and trailer (``isal``)."""
     from isal import isal_zlib
 
     return isal_zlib.decompressobj(-15)
 
 
 def snappy_block_decompressor() -> Callable[..., int]:
-    """A function (source, destination) that fills the destination with one raw snappy block (``cramjam``)."""
+    """A function (source, destination) that decompresses one raw snappy block (``cramjam``)."""
     import cramjam
 
     return cramjam.snappy.decompress_raw_into
@@ -70,7 +70,7 @@ def lz4_frame_decompressor() -> Callable[..., tuple[bytes, int, bool]]:
 
 
 def zstd_reader() -> Callable[[Any], Any]:
-    """A function (source) that opens a stream over all zstd frames of the source, with one kept context."""
+    """A function (source) that opens a stream over all zstd frames of the source; it reuses one context."""
     import zstandard
 
     context = zstandard.ZstdDecompressor()
@@ -89,14 +89,14 @@ def compressor(codec: int, magic: int, level: int | None) -> Compress:
     codec : int
         1 gzip, 2 snappy, 3 lz4, 4 zstd.
     magic : int
-        lz4 below magic 1 carries the broken header checksum that old clients ask for (KAFKA-3160).
+        lz4 in magic 0 has the wrong header checksum that old clients expect (KAFKA-3160).
     level : int or None
-        The library's level; None is Kafka's default. snappy has none.
+        The library's level; None is Kafka's default. snappy has no levels.
 
     Raises
     ------
     ValueError
-        A level that the codec does not have.
+        The codec does not have this level.
     """
     if codec == GZIP:
         return _gzip(level)
@@ -142,10 +142,10 @@ def _snappy(data: bytes | memoryview) -> bytes:
 
 
 def _lz4(magic: int, level: int | None) -> Compress:
-    """Frames of independent blocks of 64 KiB, put together here: one library call a block costs less than a frame's."""
+    """Frames of independent 64 KiB blocks. One library call per block is faster than one per frame."""
     number = _level(level, 0, 0, 16, "lz4")
     block_of = _lz4_high_block(number) if number >= LZ4_HIGH_LEVEL else _lz4_block()
-    # FLG 60, BD 40: the checksum byte is 82, or 1a where the frame's magic number is hashed with them (KAFKA-3160).
+    # FLG 60, BD 40: the checksum is 82, or 1a if the frame's magic number is hashed with them (KAFKA-3160).
     head = LZ4_FRAME_HEAD + (b"\x82" if magic else b"\x1a")
 
     def compress(data: bytes | memoryview) -> bytes:
@@ -164,7 +164,7 @@ def _lz4(magic: int, level: int | None) -> Compress:
 
 
 def _lz4_block() -> Compress:
-    """Arrow's lz4 gives the bytes that Kafka's lz4-java gives; the package lz4 finds other matches."""
+    """Arrow's lz4 gives the same bytes as Kafka's lz4-java; the package lz4 does not."""
     import pyarrow as pa
 
     return partial(pa.Codec("lz4_raw").compress, asbytes=True)
@@ -176,7 +176,7 @@ def _lz4_high_block(level: int) -> Compress:
     def compress(plain: bytes | memoryview) -> bytes:
         try:
             block: bytes = lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)
-        except lz4.block.LZ4BlockError:  # it has room for whatever comes out: only memory can be missing
+        except lz4.block.LZ4BlockError:  # its output always fits, so memory ran out
             raise MemoryError() from None
         return block
 
@@ -192,7 +192,7 @@ def _zstd(level: int | None) -> Compress:
     def compress(data: bytes | memoryview) -> bytes:
         try:
             frame = context.compressobj()
-            # Java flushes its stream before it closes it: a last block of no bytes, and no size in front.
+            # Java flushes its stream before it closes it: this adds an empty last block and leaves out the size.
             parts = frame.compress(data), frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), frame.flush()
         except zstandard.ZstdError as error:
             if out_of_memory(error):

@@ -1,4 +1,4 @@
-"""Topic and broker configuration: Kafka's names, units, defaults and limits, as ``LogConfig``."""
+"""Topic and broker settings by Kafka's names, with its units, defaults and limits: ``LogConfig``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPRESSION_TYPES = ("producer", "uncompressed", *CODEC_NAMES[1:])
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
 
-# Every message format version, oldest first: its name, the highest internal version ("-IV") of it, its magic.
+# Every message format version, oldest first: its name, its highest internal version ("-IV"), its magic.
 _FORMATS = {name: (-1, 0) for name in ("0.8.0", "0.8.1", "0.8.2", "0.9.0")}
 _FORMATS |= {"0.10.0": (1, 1), "0.10.1": (2, 1), "0.10.2": (0, 1)}
 _NEWER = "0.11.0:2 1.0:0 1.1:0 2.0:1 2.1:2 2.2:1 2.3:1 2.4:1 2.5:0 2.6:0 2.7:2 2.8:1 "
@@ -32,7 +32,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class _Limits(NamedTuple):
-    """Least value in 0.10.2 and in 3.9, greatest value."""
+    """Least value in 0.10.2, least value in 3.9, greatest value."""
 
     least_0_10: int = 0
     least: int = 0
@@ -62,15 +62,15 @@ _BOOLEANS = ("preallocate", "message_downconversion_enable", "allow_negative_tim
 
 
 class _Other(NamedTuple):
-    """Another name of a setting: a broker's, or the one of KIP-32."""
+    """Another name of a setting: the broker's, or KIP-32's."""
 
     field: str
     limits: _Limits = _Limits()
     unit_ms: int = 1
-    unlimited: bool = False  # every negative number means -1
+    unlimited: bool = False  # any negative number means -1
 
 
-# In Kafka's order of precedence; a topic's own name comes before all of them.
+# In Kafka's order of precedence, after the topic's own names.
 _OTHER_NAMES = {
     "max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
     "internal.segment.bytes": _Other("segment_bytes", _INTEGERS["segment_bytes"]),
@@ -98,7 +98,7 @@ for _name in (
     _OTHER_NAMES["log." + _name.replace("_", ".")] = _Other(_name, _INTEGERS.get(_name, _Limits()))
 
 
-# Settings of topics that a log does not ask for which is not cleaned, replicated or tiered.
+# Topic settings for cleaning, replication, tiers and codec levels: accepted, without effect.
 WITHOUT_EFFECT = frozenset(
     "min.compaction.lag.ms min.cleanable.dirty.ratio unclean.leader.election.enable compression.gzip.level "
     "compression.lz4.level compression.zstd.level leader.replication.throttled.replicas remote.log.copy.disable "
@@ -110,23 +110,23 @@ WITHOUT_EFFECT = frozenset(
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What a topic is set to; fields are Kafka's topic settings with underscores, in ms and bytes.
+    """The settings of a topic. Fields are Kafka's names with underscores, in ms and bytes.
 
     Attributes
     ----------
     generation : str
-        "0.10.2" or "3.9", whose limits and defaults hold; by default that of the message format.
+        "0.10.2" or "3.9": whose limits and defaults apply; by default that of the message format.
     max_message_bytes : int
-        -1 stands for the generation's default: 1000012 or 1048588.
+        -1 is the generation's default: 1000012 or 1048588.
     message_timestamp_before_max_ms, message_timestamp_after_max_ms : int
-        Take the value of ``message_timestamp_difference_max_ms`` while they are 2^63-1 (KIP-937).
+        If 2^63-1, the value of ``message_timestamp_difference_max_ms`` is used (KIP-937).
     allow_negative_timestamps : bool
-        Not Kafka's: times before 1970 as KIP-228 proposed them.
+        Not a Kafka setting: accept timestamps before 1970, as KIP-228 proposed.
 
     Raises
     ------
     TypeError, ValueError
-        The setting, what is valid, what was found.
+        A wrong value: the error names the setting, what is valid and what was found.
 
     Notes
     -----
@@ -180,22 +180,27 @@ class LogConfig:
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | LogConfig | None = None, *, generation: str | None = None) -> LogConfig:
-        """Settings by Kafka's dotted names, a topic's or a broker's.
+        """Make a LogConfig from Kafka's dotted names, a topic's or a broker's.
 
         Parameters
         ----------
         config : mapping, LogConfig or None
-            Values as text or as Python values; None is "not set". A topic's name beats a broker's, and ms beat minutes,
-            which beat hours. ``max.message.time.difference.ms`` is KIP-32's name of the difference limit,
-            ``internal.segment.bytes`` that of Kafka 4 for small segments. What brokers have for cleaning, replication,
-            tiers and codec levels is passed over.
+            Values as text or as Python values; None is "not set". A topic's name takes precedence over a broker's, ms
+            over minutes, minutes over hours. ``max.message.time.difference.ms`` is KIP-32's name of the difference
+            limit, ``internal.segment.bytes`` is Kafka 4's name for small segments. Settings for cleaning, replication,
+            tiers and codec levels are ignored.
         generation : str, optional
             "0.10.2" or "3.9"; None is that of ``message.format.version``.
 
         Raises
         ------
         TypeError, ValueError
-            An unknown name (with the nearest known one) or a bad value.
+            An unknown name (the error gives the nearest known one); a wrong value.
+
+        Examples
+        --------
+        >>> LogConfig.of({"log.retention.hours": 1}).retention_ms
+        3600000
         """
         if generation is not None:
             choice("generation", generation, GENERATIONS)
@@ -226,7 +231,7 @@ class LogConfig:
 
     @cached_property
     def prepared(self) -> dict[Any, Any]:
-        """What others compute once from this configuration, by their own keys; it is not pickled or copied."""
+        """What others compute once from these settings, by their own keys. Not pickled or copied."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -244,17 +249,17 @@ class LogConfig:
 
     @cached_property
     def deletes(self) -> bool:
-        """Whether the policy contains ``delete``, so that time and size limits hold."""
+        """Whether the policy contains ``delete``, so that retention limits apply."""
         return "delete" in self.cleanup_policy.split(",")
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """``segment.ms``; where the topic is compacted, 3.9 rolls by ``max.compaction.lag.ms`` if that is less."""
+        """``segment.ms``; in a compacted topic, 3.9 uses ``max.compaction.lag.ms`` if that is less."""
         by_lag = self.compacted and self.generation != "0.10.2"
         return min(self.segment_ms, self.max_compaction_lag_ms) if by_lag else self.segment_ms
 
     def to_properties(self) -> dict[str, str]:
-        """All settings by their dotted names as text, as ``of`` takes them."""
+        """All settings as text by their dotted names, as ``of`` takes them."""
         values = {name: getattr(self, field) for name, field in _TOPIC_NAMES.items()}
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
 
@@ -282,7 +287,7 @@ def _text(key: str, value: Any) -> str:
 
 
 def _magic(version: str, generation: str) -> int:
-    """Magic of a message format version (its first two parts count, three below 1.0)."""
+    """Magic of a message format version; its first two parts count, below 1.0 the first three."""
     parts = version.split(".")
     stem, _, internal = ".".join(parts[: 3 if parts[0] == "0" else 2]).partition("-IV")
     highest, magic = _FORMATS.get(stem, (-1, 9))
@@ -293,7 +298,7 @@ def _magic(version: str, generation: str) -> int:
 
 
 def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | None) -> Any:
-    """A value as its field has it; ``key`` is what it was called."""
+    """A value as the field takes it; ``key`` is the name that the caller used."""
     if name in _INTEGERS and limits is not None:
         return _integer(key, value, limits.least_0_10 if generation == "0.10.2" else limits.least, limits.greatest)
     if name in _BOOLEANS:

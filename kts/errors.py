@@ -1,4 +1,4 @@
-"""Every error that kts raises, with Kafka's error code where Kafka has one."""
+"""All errors that kts raises, with Kafka's error codes, and the reasons for which bytes are refused."""
 
 from __future__ import annotations
 
@@ -104,33 +104,33 @@ class CorruptRecordError(KtsError):
 
 
 class DecompressionLimitError(CorruptRecordError):
-    """Decompressing would pass the bound; the message names the setting."""
+    """Decompressed data would exceed the bound; the message names the setting."""
 
 
 class CorruptIndexError(KtsError):
-    """An index file contradicts itself or its log. No wire code: the index is rebuilt."""
+    """An index file contradicts itself or its log. It has no wire code: the index is rebuilt."""
 
 
 class InvalidOffsetError(KtsError):
-    """An offset is not in order, or does not fit into its segment. No wire code."""
+    """An offset is out of order, or does not fit its segment. It has no wire code."""
 
 
 class IndexFullError(KtsError):
-    """An index has no slot left; the log rolls before that. No wire code."""
+    """An index is full; the log rolls before that. It has no wire code."""
 
 
 # --- refused by policy ----------------------------------------------------------------------------
 
 
 class InvalidRecordError(KtsError):
-    """Well formed, but refused; ``record_errors`` lists (index, reason) (INVALID_RECORD)."""
+    """Well formed but refused by policy (INVALID_RECORD); ``record_errors`` lists (index, reason)."""
 
     code = 87
     record_errors: tuple[tuple[int, str], ...] = ()
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A timestamp is out of the accepted range, or of a type the sender may not set."""
+    """A timestamp is out of the accepted range, or of a type that a producer may not set."""
 
     code = 32
 
@@ -154,25 +154,25 @@ class OffsetOutOfRangeError(KtsError):
 
 
 class UnsupportedCompressionTypeError(KtsError):
-    """The codec is unknown, or not allowed for this magic."""
+    """The codec is unknown, or not allowed in this magic."""
 
     code = 76
 
 
 class UnsupportedForMessageFormatError(KtsError):
-    """The magic cannot carry what was asked for (headers, transactions, timestamps)."""
+    """The magic does not support what was asked for (headers, transactions, timestamps)."""
 
     code = 43
 
 
 class OutOfOrderSequenceError(KtsError):
-    """A producer's batch does not go on where its last one ended (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+    """A producer's batch does not continue its last sequence (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
 
     code = 45
 
 
 class InvalidProducerEpochError(KtsError):
-    """A producer's epoch is older than the newest one the log knows."""
+    """A producer's epoch is older than the log's newest epoch of that producer."""
 
     code = 47
 
@@ -184,12 +184,12 @@ class InvalidTxnStateError(KtsError):
 
 
 class TransactionCoordinatorFencedError(KtsError):
-    """A transaction marker of a coordinator that was replaced."""
+    """A transaction marker from a coordinator that was replaced."""
 
     code = 52
 
 
-# --- asked of something that cannot answer --------------------------------------------------------
+# --- refused requests -----------------------------------------------------------------------------
 
 
 class UnknownTopicOrPartitionError(KtsError):
@@ -217,7 +217,7 @@ class UnsupportedVersionError(KtsError):
 
 
 class NotLeaderError(KtsError):
-    """This node does not lead the partition."""
+    """This node is not the partition's leader."""
 
     code = 6
 
@@ -226,14 +226,14 @@ class NotLeaderError(KtsError):
 
 
 class LogStorageError(KtsError):
-    """Reading or writing a log failed; ``errno`` is the operating system's (KAFKA_STORAGE_ERROR)."""
+    """Reading or writing a log failed (KAFKA_STORAGE_ERROR); ``errno`` is the operating system's."""
 
     code = 56
     errno: int | None = None
 
 
 class LogClosedError(KtsError):
-    """The log was closed."""
+    """The log is closed."""
 
 
 class LogLockedError(KtsError):
@@ -244,14 +244,14 @@ class LogLockedError(KtsError):
 
 
 class Raises(NamedTuple):
-    """The error for one reason, by release; what is None is as above it.
+    """The errors for one reason. None in ``kafka_0_10`` stands for ``kafka``, in the others for ``error``.
 
     Attributes
     ----------
     error, error_0_10 : type
         What kts raises by the rules of 3.9 and of 0.10.2.
     kafka, kafka_0_10 : type, optional
-        What Kafka 3.9.2 and 0.10.2.2 answer; KtsError stands for UNKNOWN_SERVER_ERROR (-1).
+        What Kafka 3.9.2 and 0.10.2.2 answer; KtsError is UNKNOWN_SERVER_ERROR (-1).
     """
 
     error: type[KtsError]
@@ -267,7 +267,7 @@ class Raises(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """What an error says, and which error it is: when bytes are read, and when a set is appended."""
+    """The words of an error, its class when bytes are read, and its class when a set is appended."""
 
     words: str
     read: Raises | None
@@ -279,7 +279,7 @@ _INVALID = Raises(InvalidRecordError)
 _UNKNOWN = Raises(KtsError)
 _UNSUPPORTED = Raises(UnsupportedForMessageFormatError)
 _TIMESTAMP = Raises(InvalidTimestampError)
-_READ_UNKNOWN = Raises(CorruptRecordError, kafka=KtsError)  # what Java's buffers and streams throw
+_READ_UNKNOWN = Raises(CorruptRecordError, kafka=KtsError)  # exceptions of Java's buffers and streams
 _READ_UNKNOWN_0_10 = Raises(CorruptRecordError, kafka_0_10=KtsError)
 _READ_UNKNOWN_3_9 = Raises(CorruptRecordError, kafka=KtsError, kafka_0_10=CorruptRecordError)
 _NO_INNER = Raises(InvalidRecordError, error_0_10=CorruptRecordError, kafka_0_10=KtsError)

@@ -1,4 +1,4 @@
-"""The small values that every layer speaks: partitions, offsets with times, Kafka's special numbers."""
+"""Values that all rooms share: partitions, timestamps with offsets, Kafka's special numbers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class TopicPartition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp in ms since the epoch and the offset that belongs to it."""
+    """A timestamp in ms since the epoch, and its offset."""
 
     timestamp_ms: int
     offset: int
 
 
 class MaxTimestamp(NamedTuple):
-    """The greatest timestamp of a buffer, the record that reached it first, and its shallow entry's offset."""
+    """The greatest timestamp, the offset of the first record that has it, and the shallow offset of its entry."""
 
     timestamp_ms: int
     offset: int

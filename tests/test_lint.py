@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import graphlib
+import importlib
 import inspect
 import re
 import shutil
@@ -320,3 +322,11 @@ def test_every_public_name_is_there_and_documented() -> None:
         value = getattr(kts, name)
         if callable(value):
             assert (inspect.getdoc(value) or "").strip(), f"kts.{name} has no docstring"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if ">>> " in path.read_text(encoding="utf-8")], ids=module_name
+)
+def test_the_examples_of_docstrings_run(path: Path) -> None:
+    found = doctest.testmod(importlib.import_module(module_name(path)))
+    assert found.attempted and not found.failed

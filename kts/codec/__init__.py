@@ -1,1 +1,1 @@
-"""Kafka's bytes and columns: layout, compression, encoding, conversion between formats, validation."""
+"""Kafka's bytes and Arrow columns: layout, decoding, encoding, conversion, validation."""

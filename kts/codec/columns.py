@@ -1,4 +1,4 @@
-"""Record columns: their names, order and Arrow types, and buffers decoded into them."""
+"""Decoding: the names, order and Arrow types of record columns, and buffers decoded into them."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ BATCH_COLUMNS = (
 
 
 def check_columns(columns: Sequence[str] | None, default: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Validate a caller's column list.
+    """Check a list of column names.
 
     Returns
     -------
     tuple of str
-        ``default`` for None, else the names as asked.
+        ``default`` for None, else the names in the order given.
 
     Raises
     ------
     TypeError, ValueError
-        Not a sequence of str; an unknown or a repeated name.
+        Not a list of str; an unknown or repeated name.
     """
     if columns is None:
         return default
@@ -90,7 +90,7 @@ def check_columns(columns: Sequence[str] | None, default: tuple[str, ...], known
 
 @lru_cache(maxsize=256)
 def record_schema(names: tuple[str, ...], views: bool) -> pa.Schema:
-    """Arrow schema of decoded records with the given columns (``topic`` and ``partition`` included)."""
+    """Arrow schema of decoded records with these columns; ``topic`` and ``partition`` are known too."""
     import pyarrow as pa
 
     binary = pa.binary_view() if views else pa.binary()
@@ -125,7 +125,7 @@ def record_schema(names: tuple[str, ...], views: bool) -> pa.Schema:
 
 @lru_cache(maxsize=1)
 def batch_schema() -> pa.Schema:
-    """Arrow schema of a header scan (``kts.scan_batches``)."""
+    """Arrow schema of ``kts.scan_batches``."""
     import pyarrow as pa
 
     time = pa.timestamp("ms", tz="UTC")
@@ -173,16 +173,16 @@ def decode(
     verify_crc: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> pa.RecordBatch:
-    """Decode a buffer of message sets and record batches, of all magics mixed.
+    """Decode message sets and record batches; the magics may be mixed.
 
     Parameters
     ----------
     buf : buffer
-        Any contiguous buffer; empty gives 0 rows. A cut tail is left out.
+        Any contiguous buffer. An empty one gives 0 rows. A cut tail is left out.
     columns : list of str, optional
-        Names of ``ALL_COLUMNS``; None is the first six.
+        Names of ``kts.ALL_COLUMNS``; None is the first six.
     views : bool
-        Keys and values as ``binary_view`` into ``buf``, which is then kept alive, instead of copied ``binary``.
+        Give keys and values as ``binary_view`` into ``buf``, which is kept alive, instead of copies as ``binary``.
     verify_crc : bool
         Check the CRC of every batch, message and inner message.
     max_decompressed_bytes : int
@@ -191,15 +191,22 @@ def decode(
     Returns
     -------
     pyarrow.RecordBatch
-        One row a record, control records included.
+        One row per record, control records included.
 
     Raises
     ------
     CorruptRecordError
-        Any damage, with position, offset and record index where known; DecompressionLimitError for the bound. What
-        lies in a record behind the last field that ``columns`` needs is not looked at, but for its CRC.
+        Any damage, with position, offset and record index where known. DecompressionLimitError: a batch exceeds
+        ``max_decompressed_bytes``. Fields behind the last one that ``columns`` needs are covered by the CRC only.
     TypeError, ValueError
-        A wrong argument, named; a column that would pass Arrow's 2 GiB.
+        A wrong argument; a column that would exceed Arrow's 2 GiB.
+
+    Examples
+    --------
+    >>> import kts
+    >>> data = kts.encode({"timestamp": [1000], "key": [b"k"], "value": [b"v"]})
+    >>> kts.decode(data, ["offset", "value"]).to_pylist()
+    [{'offset': 0, 'value': b'v'}]
 
     Notes
     -----
@@ -219,24 +226,24 @@ def iter_decode(
     verify_crc: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a large buffer in pieces of whole batches, about ``slice_bytes`` of input each.
+    """Decode a large buffer in slices of whole batches, each about ``slice_bytes`` of input.
 
     Parameters
     ----------
     slice_bytes : int
-        Input bytes a piece, at least one batch.
+        Input bytes per slice; a slice has at least one batch.
     buf, columns, views, verify_crc, max_decompressed_bytes
         As in :func:`decode`.
 
     Returns
     -------
     iterator of pyarrow.RecordBatch
-        Never empty ones. A piece's memory is used again once it is dropped.
+        Batches with at least one row. The memory of a batch is reused after it is dropped.
 
     Raises
     ------
     CorruptRecordError
-        After the whole batches before the damage were given; as in :func:`decode`.
+        As in :func:`decode`, after the batches in front of the damage.
     """
     integer("slice_bytes", slice_bytes, 1, LARGEST_SLICE)
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
@@ -245,7 +252,7 @@ def iter_decode(
 
 
 class _Pieces:
-    """A decoder's pieces. Not a generator: the decoder itself says so when two threads are in it at once."""
+    """The slices of a decoder. Not a generator, so that the decoder itself reports use by two threads at once."""
 
     def __init__(self, decoder: _codec.Decoder, schema: pa.Schema, slice_bytes: int) -> None:
         self._decoder = decoder
@@ -266,7 +273,7 @@ class _Pieces:
 
 
 def scan_batches(buf: Any) -> pa.RecordBatch:
-    """One row a batch or outermost message, from headers and CRCs alone.
+    """List batches and outermost messages, one row each, from headers and CRCs alone.
 
     Returns
     -------
@@ -276,14 +283,14 @@ def scan_batches(buf: Any) -> pa.RecordBatch:
     Raises
     ------
     CorruptRecordError
-        An impossible size or magic; a wrong CRC only gives ``crcOk`` false.
+        An impossible size or magic. A wrong CRC only sets ``crcOk`` to false.
     """
     schema = batch_schema()
     return _import(_codec.scan(buf), schema)
 
 
 def valid_bytes(buf: Any) -> int:
-    """Length of the whole entries at the front of a buffer, by their sizes (MemoryRecords.validBytes).
+    """Bytes of the whole entries at the start of a buffer, by their sizes (MemoryRecords.validBytes).
 
     Raises
     ------
@@ -296,12 +303,12 @@ def valid_bytes(buf: Any) -> int:
 def max_timestamp(
     buf: Any, *, verify_crc: bool = True, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> MaxTimestamp:
-    """The greatest timestamp of a buffer and the first record that reaches it; control records count.
+    """Find the greatest timestamp and the first record that has it; control records count.
 
     Returns
     -------
     MaxTimestamp
-        (-1, -1, -1) if no record has a timestamp. Comparison starts at -1, as in Kafka, so earlier times never count.
+        (-1, -1, -1) if no record has a timestamp. As in Kafka, timestamps below -1 never count.
 
     Raises
     ------

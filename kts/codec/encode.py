@@ -1,4 +1,4 @@
-"""Columns to Kafka's bytes: ``kts.encode``."""
+"""Encoding: Arrow columns to record batches and messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
-# what a batch says of itself, as the encoder takes it, but for the base sequence
+# A batch header as the encoder takes it, without the base sequence.
 HEAD = (
     "attributes",
     "baseOffset",
@@ -32,7 +32,7 @@ HEAD = (
     "producerEpoch",
 )
 
-# and how wide those are that are narrower than the column may be
+# Bits of the fields that are narrower than their columns.
 BITS = {"attributes": 16, "lastOffsetDelta": 32, "partitionLeaderEpoch": 32, "producerEpoch": 16, "sequence": 32}
 
 
@@ -59,8 +59,8 @@ def encode(
     Parameters
     ----------
     batch : RecordBatch, Table or dict of arrays
-        Some of ``timestamp`` (timestamp or int64 ms), ``key``, ``value``, ``headers``, ``offset``. Absent or null keys
-        and values are null, timestamps -1. An ``offset`` column must rise strictly; gaps are kept.
+        Some of ``timestamp`` (timestamp or int64 ms), ``key``, ``value``, ``headers``, ``offset``. Absent columns are
+        null, absent timestamps -1. Offsets must rise strictly; gaps are kept.
     magic : int
         0, 1 or 2. Magic 0 carries no timestamps.
     compression : str
@@ -68,17 +68,17 @@ def encode(
     level : int, optional
         Of the codec; None is Kafka's default.
     timestamp_type : str
-        CreateTime or LogAppendTime. Under the latter ``log_append_time_ms`` is the time of every batch or wrapper (of
-        every message where there is none); the records' own times come from ``createTimestamp``, else ``timestamp``.
+        CreateTime or LogAppendTime. With LogAppendTime, ``log_append_time_ms`` is the timestamp of every batch, wrapper
+        or uncompressed message; the records' own timestamps come from ``createTimestamp``, else ``timestamp``.
     base_offset : int
-        Offset of the first row, where there is no ``offset`` column.
+        Offset of the first row if there is no ``offset`` column.
     batch_bytes : int
-        Most uncompressed bytes of a batch or wrapper; a single record may pass it.
+        Limit of the uncompressed bytes of a batch or wrapper; a single record may exceed it.
     producer_id, producer_epoch, base_sequence, partition_leader_epoch, transactional, control
-        Magic 2 only; sequences go on from batch to batch.
+        Magic 2 only. Sequences continue from batch to batch.
     preserve_batches : bool
-        Write the batches the rows were decoded from; needs all of ``ALL_COLUMNS``, and takes magic, codec and all else
-        from them. Batches without records left no row and are not written.
+        Write the batches that the rows were decoded from. Needs all of ``kts.ALL_COLUMNS``, which give magic, codec and
+        everything else. Batches without records have no row and are not written.
 
     Returns
     -------
@@ -91,7 +91,14 @@ def encode(
     UnsupportedCompressionTypeError
         zstd below magic 2.
     TypeError, ValueError
-        A wrong argument or column, named.
+        A wrong argument or column.
+
+    Examples
+    --------
+    >>> import kts
+    >>> data = kts.encode({"timestamp": [1000, 1001], "value": [b"a", b"b"]}, compression="zstd")
+    >>> kts.scan_batches(data)["count"].to_pylist()
+    [2]
 
     Notes
     -----
@@ -151,7 +158,7 @@ def encode(
 
 
 def _columns(batch: Any) -> dict[str, pa.Array]:
-    """The columns as single Arrow arrays of one length."""
+    """The columns as Arrow arrays of the same length."""
     import pyarrow as pa
 
     if isinstance(batch, Mapping):
@@ -186,7 +193,7 @@ def _array(name: str, values: Any) -> pa.Array:
 
 
 def _check_dicts(rows: Any) -> None:
-    """Headers given as dicts have the two fields; Arrow would leave out others without a word."""
+    """Refuse headers with other fields: Arrow would leave them out silently."""
     for row in rows:
         for header in row or ():
             if isinstance(header, dict) and set(header) != {"key", "value"}:
@@ -194,7 +201,7 @@ def _check_dicts(rows: Any) -> None:
 
 
 class Rows:
-    """The columns of a batch as the encoder takes them; keeps the arrays whose addresses it hands out."""
+    """The columns as the encoder takes them. Keeps alive the arrays whose addresses it passes on."""
 
     def __init__(self, columns: dict[str, pa.Array], base_offset: int, own_times: bool, own_batches: bool) -> None:
         self.columns = columns
@@ -267,7 +274,7 @@ class Rows:
             return None
         kind = array.type
         if pa.types.is_map(kind):
-            array = array.take(np.arange(len(array)))  # from_arrays takes no slices
+            array = array.take(np.arange(len(array)))  # from_arrays does not take slices
             entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
             array = pa.ListArray.from_arrays(array.offsets, entries, mask=array.is_null())
         entry = getattr(array.type, "value_type", kind)
@@ -278,7 +285,7 @@ class Rows:
             array = array.cast(record_schema(("headers",), False).field(0).type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(f"batch: column 'headers': expected {_wanted('headers')}: {error}") from error
-        # a null list may span entries: rebuilt without them, offsets are all there is to know
+        # A null list may span entries; filling it drops them, and then the offsets alone say which entries count.
         if array.null_count:
             array = array.fill_null(_instead_of_null("headers"))
         entries = array.values
@@ -299,7 +306,7 @@ class Rows:
 
 
 def int64s(array: pa.Array, name: str) -> npt.NDArray[np.int64]:
-    """A column as an int64 NumPy array; timestamps in ms, nulls as -1; ``name`` is for the error."""
+    """A column as an int64 array: timestamps in ms, nulls as -1. ``name`` is for the error."""
     import pyarrow as pa
 
     if not (pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type) or pa.types.is_null(array.type)):
@@ -314,13 +321,13 @@ def int64s(array: pa.Array, name: str) -> npt.NDArray[np.int64]:
         array = array.fill_null(_instead_of_null("offset"))
     if not len(array):
         return np.empty(0, dtype=np.int64)
-    # pyarrow's to_numpy ends the process where memory is short; reading the buffer is all there is to do
+    # pyarrow's to_numpy ends the process if memory is short, so the buffer is read directly.
     return np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
 
 
 @cache
 def _instead_of_null(name: str) -> Any:
-    """The Arrow scalar, made once: pyarrow ends the process where it makes one and memory is short."""
+    """The Arrow scalar, made once: pyarrow ends the process if it makes one while memory is short."""
     import pyarrow as pa
 
     return pa.scalar([] if name == "headers" else -1, record_schema((name,), False).field(0).type)
@@ -338,7 +345,7 @@ def _fits(name: str, values: npt.NDArray[np.int64], bits: int) -> None:
 
 
 def _preserved(rows: Rows, level: int | None) -> bytes:
-    """The batches that the rows came from: neighbours with the same position and the same header."""
+    """Write the batches that the rows came from: adjacent rows with the same position and header."""
     missing = [name for name in ALL_COLUMNS if name not in rows.columns]
     if missing:
         raise ValueError(f"preserve_batches: needs all columns of kts.ALL_COLUMNS, {missing[0]!r} is missing")
@@ -362,7 +369,7 @@ def _preserved(rows: Rows, level: int | None) -> bytes:
         )
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], rows.count)
-    mixed = np.zeros(rows.count, dtype=bool)  # another magic than the row before, inside a batch
+    mixed = np.zeros(rows.count, dtype=bool)  # not the magic of the row before it, inside a batch
     mixed[1:] = (data["magic"][1:] != data["magic"][:-1]) & ~begins[1:]
     mixes = np.flatnonzero(mixed)
     if mixes.size:
@@ -370,7 +377,7 @@ def _preserved(rows: Rows, level: int | None) -> bytes:
         last = int(ends[np.searchsorted(ends, mixes[0], "right")])
         raise ValueError(
             f"preserve_batches: rows {first} to {last - 1} came from one wrapper with messages of several magics, "
-            "which is read but not written; encode them without preserve_batches"
+            "which kts reads but does not write; encode them without preserve_batches"
         )
     compressors: dict[tuple[int, int], Compress] = {}
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
