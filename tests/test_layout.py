@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import random
 
 import numpy as np
@@ -112,7 +111,3 @@ def test_what_cannot_be_asked_is_refused() -> None:
         layout.Entry()
     with pytest.raises(ValueError, match="at: expected 0 to 3"):
         read_header(b"abc", 4)
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(layout).failed == 0
