@@ -8,6 +8,7 @@ import pytest
 from log_records import NOW, Clock, bases, batch, names, offsets, opened
 
 import kts
+from kts.segment.index_checksums import FILE
 
 HOUR = 3_600_000
 
@@ -272,3 +273,29 @@ def test_a_full_index_rolls_even_where_an_index_is_too_small_for_anything(tmp_pa
             assert log.roll() == number + 1
         assert offsets(log) == list(range(4))
         assert log.roll() == 4
+
+
+def test_a_truncation_that_meets_a_wrong_index_entry_rebuilds_the_indexes_before_an_append(tmp_path: Path) -> None:
+    settings = {"segment_bytes": 10_000, "index_interval_bytes": 1}
+    for folder in ("sound", "damaged"):
+        (tmp_path / folder).mkdir()
+        with opened(tmp_path / folder, **settings) as log:
+            for number in range(12):
+                log.append(batch(NOW + number))
+    (tmp_path / "damaged" / FILE).unlink()  # the checksums would tell at the start
+    path = tmp_path / "damaged/t-0" / f"{0:020d}.index"
+    index = bytearray(path.read_bytes())
+    index[8 * 5 + 7] ^= 1  # its position
+    path.write_bytes(index)
+    with opened(tmp_path / "damaged", **settings) as log:
+        assert not log.recovered
+        with pytest.warns(UserWarning, match="does not confirm entry 5 of the offset index: indexes rebuilt"):
+            assert log.truncate_to(7)
+        assert [one.path for one in log.recovered] == [str(path.with_suffix(".log"))]
+        log.append(batch(NOW + 50))
+    with opened(tmp_path / "sound", **settings) as log:
+        log.truncate_to(7)
+        log.append(batch(NOW + 50))
+    for suffix in (".log", ".index", ".timeindex"):
+        damaged, sound = (tmp_path / folder / "t-0" / path.with_suffix(suffix).name for folder in ("damaged", "sound"))
+        assert damaged.read_bytes() == sound.read_bytes()
