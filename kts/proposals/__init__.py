@@ -1,4 +1,4 @@
-"""The proposals' own rules, to be compared with what shipped; a log without ``proposals`` passes through none of them.
+"""Rules of the proposals that Kafka does not ship today, to be compared with what it ships.
 
 - ``wall-clock``: roll by the age of the segment (KIP-33, "currently"; shipped in 0.10.0).
 - ``largest-timestamp``: roll by the age of the largest timestamp ever seen (KIP-32 changes 7.3, KIP-33).
@@ -33,7 +33,7 @@ MODES: dict[str, Callable[[bool], Mode]] = {
 
 
 def made(wanted: Sequence[str | Mode], log: PartitionLog, *, allow_negative: bool = False) -> Proposals | None:
-    """The proposals that a log is to follow, or None where it follows none.
+    """The proposals that a log follows; None if there are none.
 
     Parameters
     ----------

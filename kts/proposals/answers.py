@@ -35,7 +35,7 @@ class Cost(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where reading begins: at the shallow entry that holds an offset; what is before it is older than the target."""
+    """Where reading begins: at the shallow entry that holds an offset. All before it is older than the target."""
 
     base_offset: int  # of the segment
     offset: int
@@ -68,12 +68,12 @@ class Answer(NamedTuple):
 
 
 class Lookup(Protocol):
-    """One row of the table."""
+    """A way to find a record by its time."""
 
     name: str
 
     def cost(self, log: PartitionLog) -> Cost:
-        """What it needs, of memory and on disk."""
+        """What it needs in memory and on disk."""
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target."""

@@ -1,4 +1,4 @@
-"""LogAppendTime that never goes back, whoever leads and whatever the clock says."""
+"""LogAppendTime that never goes back, whichever replica leads and whatever its clock says."""
 
 from __future__ import annotations
 

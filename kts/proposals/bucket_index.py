@@ -22,7 +22,7 @@ MINUTE_MS = 60_000  # the granularity that the KIP recommends
 
 @dataclass
 class Bucketed:
-    """What is known of one segment."""
+    """The entries of one segment, and its largest timestamp."""
 
     entries: IndexEntries
     largest: tuple[int, int] | None = None  # timestamp, and the first entry that has it
@@ -30,7 +30,7 @@ class Bucketed:
 
 
 class BucketIndex:
-    """The rule alone: which entries a log gets, and where a search begins. No files.
+    """The rule without files: which entries a log gets, and where a search begins.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ class BucketIndex:
         self._segments[entries.base_offset] = Bucketed(entries, largest)
 
     def remove(self, base_offset: int) -> None:
-        """The segment is gone, and its index with it."""
+        """The segment was deleted, with its index."""
         self._segments.pop(base_offset, None)
 
     def add(self, base_offset: int, shallow: Shallow) -> None:
-        """Look at what was appended to the last segment."""
+        """Add the entries for what was appended to the last segment."""
         segment = self._segments[base_offset]
         if len(shallow.last_offsets):
             segment.last_offset = int(shallow.last_offsets[-1])
@@ -99,8 +99,8 @@ class BucketIndex:
             segment.largest = int(timestamps[top]), int(offsets[top])
 
     def _known(self) -> int | None:
-        """What a new bucket must be above: the last entry, and the bucket of the largest timestamp (after a removal
-        of the oldest segments, an entry for it may be gone)."""
+        """The last bucket of the log: of the last entry, or of the largest timestamp, whose entry retention may have
+        deleted. Only later buckets get an entry."""
         last, largest = self.last_entry(), self.largest
         known = [] if last is None else [last[0]]
         if largest is not None:
@@ -115,7 +115,7 @@ class BucketIndex:
         return None
 
     def close(self, base_offset: int, modified_ms: int) -> None:
-        """The last segment's closing entry, where it gets one.
+        """Close the last segment: it may get a closing entry.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class BucketIndex:
             segment.entries.extend([closing[0]], [closing[1]])
 
     def starts(self, target_ms: int) -> Iterator[Start]:
-        """What to read for a time, segment by segment from where it begins; nothing where nothing can be that young.
+        """Where to begin to read for a time, segment by segment; nothing if no record can be that late.
 
         Notes
         -----

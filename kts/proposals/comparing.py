@@ -1,4 +1,4 @@
-"""The ways to find a record by its time, side by side over any log that can be read; nothing is written."""
+"""The ways to find a record by its time, side by side, over any log that can be read. Nothing is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kts.segment.search import Explanation, explained
 
 
 def time_index_cost(log: PartitionLog) -> Cost:
-    """Of all ``.timeindex`` files; the preallocated part of the active one counts as bytes, not as entries."""
+    """The cost of all ``.timeindex`` files. The preallocated part of the active one counts as bytes, not as entries."""
     paths = [path for segment in log.segments if (path := segment.time_index_path) is not None]
     entries = sum(len(segment.time_index()) for segment in log.segments)
     return Cost(entries, sum(map(files.size_of, paths)), entries * ENTRY_BYTES)
@@ -59,7 +59,7 @@ class OneSegment:
 
 
 def as_answer(story: Explanation) -> Answer:
-    """How the search went, as the other lookups tell it; the start is that in the last segment that was read."""
+    """A search as an ``Answer``. Its start is the one in the last segment that was read."""
     start = None
     if story.segment_base_offset is not None:
         entry = story.time_index_entry
@@ -76,7 +76,7 @@ def as_answer(story: Explanation) -> Answer:
 
 
 class Built:
-    """An index as its rule would have made it for a log, in memory only.
+    """An index in memory, as its rule would have built it for a log.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Built:
                 rule.close(segment.base_offset, segment.modified_ms)
 
     def cost(self, log: PartitionLog) -> Cost:
-        """What it would need: a file's bytes are those of its entries."""
+        """What it would need. A file would have the bytes of its entries."""
         entries = sum(map(len, self._rule.segments.values()))
         return Cost(entries, entries * ENTRY_BYTES, entries * ENTRY_BYTES)
 
@@ -108,7 +108,7 @@ class Built:
 
 
 def lookups(log: PartitionLog, *, interval_ms: int = MINUTE_MS, allow_negative: bool = False) -> list[Lookup]:
-    """Every row of the table for a log: the shipped search, KIP-33's over the same index, and its two other indexes.
+    """Every lookup for a log: the shipped search, KIP-33's search over the same index, and KIP-33's two other indexes.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ GREATEST_RELATIVE_OFFSET = INT32_MAX
 
 
 class IndexEntries:
-    """(timestamp, offset) pairs of one segment, in the order in which they were added."""
+    """(timestamp, offset) entries of one segment, in the order in which they were added."""
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -78,7 +78,7 @@ class IndexEntries:
         return changed
 
     def to_bytes(self, first: int = 0) -> bytes:
-        """The entries from the first-th on, as they lie in a file."""
+        """The bytes of a file with the entries from number ``first`` on."""
         table = np.empty(len(self) - first, LAYOUT)
         table["timestamp"] = self.timestamps[first:]
         table["offset"] = np.array(self.offsets[first:], np.int64) - self.base_offset
@@ -102,7 +102,7 @@ class IndexEntries:
 
 
 class Rule(Protocol):
-    """What a log gets in its index, and where a search begins."""
+    """Which entries a log gets, and where a search begins."""
 
     chained: bool
     allow_negative: bool
@@ -228,7 +228,7 @@ class IndexMode(Mode):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Keep a disk's error from the log, which is not concerned."""
+        """Keep an error of the disk away from the log, which does not depend on this file."""
         try:
             yield
         except LogStorageError as error:
@@ -237,7 +237,7 @@ class IndexMode(Mode):
     # --- files ----------------------------------------------------------------------------------------
 
     def _load(self, segment: Segment) -> bool:
-        """A closed segment's entries from its file, if that can be believed."""
+        """Load a closed segment's entries from its file; False if the file cannot be trusted."""
         path = self.path(segment.base_offset)
         if not files.exists(path) or files.modified_ms(path) != segment.modified_ms - SEAL_MS:
             return False
@@ -248,7 +248,7 @@ class IndexMode(Mode):
         index = segment.closed_time_index()
         if len(index):
             self.rule.load(entries, index.lookup(GREATEST))
-        return len(index) > 0  # else only the log itself says whether anything in it has a timestamp
+        return len(index) > 0  # else only the log tells whether a record has a timestamp
 
     def _begin(self, base_offset: int) -> None:
         self.rule.create(base_offset)

@@ -1,4 +1,4 @@
-"""KIP-33's rejected form: for each segment a map from the minute to the first offset in it, and a copy of it on disk.
+"""KIP-33's rejected form: each segment has a map from a minute to the first offset in it, and a copy of it on disk.
 
 Unlike an index it is not in the order of time: a late message makes an entry for its own, earlier minute. So the map
 knows the first offset of every minute, and where minutes after the target's come first, nothing need be read but one
@@ -19,7 +19,7 @@ MINUTE_MS = 60_000
 
 
 class MinuteMap:
-    """The rule alone: ``Map[TopicPartitionSegment, Map[TimestampByMinute, Offset]]`` of one partition. No files.
+    """The rule without files: ``Map[TopicPartitionSegment, Map[TimestampByMinute, Offset]]`` of one partition.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class MinuteMap:
         self._minutes[entries.base_offset] = set(entries.timestamps)
 
     def remove(self, base_offset: int) -> None:
-        """The segment is gone, and its key in the map with it."""
+        """The segment was deleted: so is its key in the map."""
         self.segments.pop(base_offset, None)
         self._minutes.pop(base_offset, None)
 
@@ -63,10 +63,10 @@ class MinuteMap:
         known.update(m for _, m in fresh)
 
     def close(self, base_offset: int, modified_ms: int) -> None:
-        """Nothing: a map has no closing entry."""
+        """A map has no closing entry."""
 
     def starts(self, target_ms: int) -> Iterator[Start]:
-        """What to read for a time: in each segment from the first entry of the target's minute or a later one.
+        """Where to begin to read for a time: in each segment, at the first entry of the target's minute or a later one.
 
         Notes
         -----

@@ -1,4 +1,4 @@
-"""What a log tells the proposals that it was asked to follow; the shipped path passes through none of it."""
+"""The proposals that a log follows, as one listener of the log. A log without proposals runs none of this code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Appended(NamedTuple):
 
 
 class Mode:
-    """One proposal's rule in a log. Every method but the name may be left as it is: it does nothing."""
+    """One proposal's rule in a log. Every method may be left out: it does nothing."""
 
     name = ""
 
@@ -26,7 +26,7 @@ class Mode:
         """The log was opened; its files are as start-up left them."""
 
     def append_time(self, now_ms: int) -> int:
-        """What a leader stamps under LogAppendTime when its clock says ``now_ms``."""
+        """The time that a leader stamps under LogAppendTime when its clock says ``now_ms``."""
         return now_ms
 
     def appended(self, appended: Appended) -> None:
@@ -36,7 +36,7 @@ class Mode:
         """A segment was closed, and a new one begins."""
 
     def truncated(self, log: PartitionLog) -> None:
-        """Everything from some offset on is gone, whole segments too; the last one left is active again."""
+        """The log ends earlier. Whole segments may be gone; the last one left is active again."""
 
     def removed(self, base_offset: int) -> None:
         """The oldest segment was deleted."""
@@ -52,7 +52,7 @@ class RollingMode(Mode):
     """A mode that decides when the active segment is rolled by time."""
 
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        """Why it is to be rolled now; None if it is not."""
+        """Why to roll now; None: do not roll."""
         raise TypeError(f"{type(self).__name__} has no rule")
 
 

@@ -1,4 +1,4 @@
-"""When the proposals would roll the active segment: three rules in place of the shipped one, each on its own.
+"""When the proposals would roll the active segment: three rules, each in place of the shipped one.
 
 The shipped rule compares the timestamps of messages with each other. These compare one time with the clock, so that
 they can also be asked when nothing is appended.
@@ -31,7 +31,7 @@ class WallClock(RollingMode):
     name = "wall-clock"
 
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        """Why the active segment is to be rolled now; None if it is not.
+        """Why to roll the active segment now; None: do not roll.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class LargestTimestamp(RollingMode):
         if found is not None and not (self.allow_negative and found.timestamp_ms < 0):
             self.observe(np.array([found.timestamp_ms]))
             return
-        for segment in log.segments if found is not None else []:  # -1 is greater, as a number, than earlier times
+        for segment in log.segments if found is not None else []:  # as a number, -1 is greater than earlier times
             for _, data in segment.slices():
                 self.observe(shallow_entries(data, segment.base_offset, allow_negative=True).timestamps)
 
@@ -92,7 +92,7 @@ class LargestTimestamp(RollingMode):
         self.observe(appended.shallow.timestamps)
 
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        """Why the active segment is to be rolled now, before the next append; arguments as of ``WallClock.due``."""
+        """Why to roll the active segment before the next append; arguments as of ``WallClock.due``."""
         if self.largest_ms is None:
             return WallClock().due(now_ms, created_ms, limit_ms)
         if now_ms > self.largest_ms + limit_ms:
@@ -147,7 +147,7 @@ class EarliestTimestamp(RollingMode):
         self.earliest_ms = None
 
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        """Why the active segment is to be rolled now, before the next append; arguments as of ``WallClock.due``."""
+        """Why to roll the active segment before the next append; arguments as of ``WallClock.due``."""
         if self.earliest_ms is None:
             return WallClock().due(now_ms, created_ms, limit_ms)
         if now_ms > self.earliest_ms + limit_ms:

@@ -59,11 +59,11 @@ def record_timestamps(records: bytes | memoryview) -> npt.NDArray[np.int64]:
 
 
 def with_a_time(timestamps: npt.NDArray[np.int64], allow_negative: bool) -> npt.NDArray[np.bool_]:
-    """Which of them are times: all but -1, or from 0 on while negative ones are not allowed (KIP-228)."""
+    """Which numbers are times: all but -1 if negative times are allowed (KIP-228), else those from 0 on."""
     return timestamps != NO_TIMESTAMP if allow_negative else timestamps >= 0
 
 
 def floored(timestamps: npt.NDArray[np.int64], step_ms: int) -> npt.NDArray[np.int64]:
-    """Each time rounded down to a multiple of the step; where 64 bits hold no such multiple, the smallest number."""
+    """Round each time down to a multiple of the step. The smallest 64-bit number stands for what does not fit."""
     smallest = -((2**63) // step_ms) * step_ms
     return np.where(timestamps < smallest, INT64_MIN, np.maximum(timestamps, smallest) // step_ms * step_ms)
