@@ -77,6 +77,7 @@ def test_random_batches_decode_as_the_reference_says(seed: int, part: int) -> No
     assert len(counts) == 13, counts  # magic 0 and 1 with four codecs, magic 2 with five
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("magic", "codec"), [(m, c) for m in range(3) for c in range(5) if c < 4 or m == 2])
 def test_large_batches_decode_as_the_reference_says(seed: int, magic: int, codec: int) -> None:
     data = generate.large_entry(random.Random(seed), magic, codec) * 2

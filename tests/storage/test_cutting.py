@@ -94,7 +94,7 @@ def test_a_crash_at_any_operation_leaves_a_whole_log(magic: int, tmp_path: Path,
     for number, op in enumerate([None, *system.trace]):
         if op is not None:
             disk.step(op)
-        for state in disk.states(rng, count=scaled(2, 6)):
+        for state in disk.states(rng, count=scaled(3, 6)):
             if state.digest() in seen:
                 continue
             seen.add(state.digest())
@@ -103,7 +103,7 @@ def test_a_crash_at_any_operation_leaves_a_whole_log(magic: int, tmp_path: Path,
                 root = os.path.join(folder, "root")
                 write_tree(root, state.tree)
                 outcomes.add(len(check_found(root, may_be, magic, (number, op and op.call, state.label))))
-    assert outcomes == set(map(len, may_be)) and states > 50
+    assert outcomes == set(map(len, may_be)) and states > scaled(40, 50)
     print(f"{states} states after {len(system.trace)} operations")
 
 
