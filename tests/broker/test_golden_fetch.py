@@ -13,6 +13,8 @@ import kts
 from kts.broker.broker import Broker
 from kts.broker.downconversion import PSEUDO_ENTRY
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_900_000_000_000
 PARTS = 3  # about so many fetches take a larger log
 VERSIONS = (0, 2, 3, 4, 13)

@@ -18,6 +18,8 @@ from support import golden, golden_partitions
 import kts
 from kts.cli.picture import MAX_BOXES, MAX_MARKS, Picture, edge_notes, gather, segment_label, thinned
 
+pytestmark = pytest.mark.slow
+
 ORDERS = golden("demo", "orders")
 NOW = 1_795_000_000_000  # 2026-11-18
 DAY = 86_400_000

@@ -25,6 +25,8 @@ from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.cli.serve import command
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = [shlex.split(line)[1:] for line in re.findall(r"^  (kts .*)$", command.epilog or "", re.MULTILINE)]
 
 

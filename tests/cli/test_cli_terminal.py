@@ -15,6 +15,8 @@ from cli_runs import on_a_terminal, process, run
 import kts
 from kts.cli.output import harmless
 
+pytestmark = pytest.mark.slow
+
 STEERING = [chr(code) for code in (*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
 EVIL = "a" + "".join(STEERING) + "z"
 ALLOWED = {"\n", "\r"}  # ours: the lines, which a terminal's driver ends with both

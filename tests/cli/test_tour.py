@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import jvm
+import pytest
 from support import data_root
+
+pytestmark = pytest.mark.slow
 
 TOUR = Path(__file__).parent.parent.parent / "examples" / "tour.py"
 DEMO = data_root() / "golden" / "demo"

@@ -26,6 +26,8 @@ from kts.offline.verify import verify
 from kts.segment import segment as segment_module
 from kts.segment.index_checksums import IndexChecksums, Sealed
 
+pytestmark = pytest.mark.slow
+
 ENTRY = {".index": 8, ".timeindex": 12}
 ORDERS = ("rising", "near", "wild", "equal", "few", "mostly none", "falling")
 Row = tuple[int, int]
