@@ -1,6 +1,6 @@
 """The pytest fixtures ``kts_broker`` and ``kts_broker_factory``: a Kafka broker inside the test process.
 
-It stands outside of the package, so that pytest loads it for nothing where no test asks for a broker.
+It lies outside the package, so that pytest does not import kts unless a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ OPTION = "kts_broker_config"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The setting for all brokers of a project."""
-    parser.addini(OPTION, "settings of every kts_broker, a line each: name=value", type="linelist", default=[])
+    """Add the ini option with settings for all brokers of a project."""
+    parser.addini(OPTION, "settings of every kts_broker, one name=value per line", type="linelist", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, for --strict-markers and --markers."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(config={{name: value}}, topics={{name: partitions}}, time=ms or datetime, directory=path): "
-        "how the fixture kts_broker is made",
+        "configures the fixture kts_broker",
     )
 
 
@@ -44,9 +44,9 @@ def settings(config: pytest.Config) -> dict[str, str]:
 
 @pytest.fixture
 def kts_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., KtsBroker]]:
-    """Makes running Kafka brokers, as many as asked for; takes what kts.testing.KtsBroker takes, and topics.
+    """Creates running Kafka brokers. Takes the arguments of kts.testing.KtsBroker, and topics.
 
-    All are closed after the test, and their directories removed but for those that the test chose.
+    All are closed after the test. Directories that the test did not choose are removed.
     """
     from contextlib import ExitStack
 
@@ -69,9 +69,9 @@ def kts_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[...,
 
 @pytest.fixture
 def kts_broker(request: pytest.FixtureRequest, kts_broker_factory: Callable[..., KtsBroker]) -> KtsBroker:
-    """A running Kafka broker on loopback, empty, gone after the test; see kts.testing.KtsBroker.
+    """A running Kafka broker on loopback, empty, closed after the test; see kts.testing.KtsBroker.
 
-    ``@pytest.mark.kts_broker(config=..., topics=..., time=...)`` on a test, class or module says how it is made.
+    ``@pytest.mark.kts_broker(config=..., topics=..., time=...)`` on a test, class or module configures it.
     """
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers(MARKER))):

@@ -134,7 +134,7 @@ class PipelineQueue:
         self._running = False
 
     async def wait(self) -> None:
-        """Wait for the caller's turn: the next round of the event loop if nobody else waits."""
+        """Wait for the caller's turn: the next round of the event loop if no other connection waits."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._queue.append(turn)

@@ -165,5 +165,5 @@ def test_it_follows_live_through_a_restart_of_the_leader(
     assert commands.ended() == 130
     assert log_bytes(files(copy)) == log_bytes(leader.files("t"))
     said = commands.said().splitlines()
-    assert any("goes on at offset" in line for line in said)
+    assert any("continues at offset" in line for line in said)
     assert said[-1].startswith("t-0: offsets 0 to ")

@@ -194,7 +194,7 @@ class Fetcher:
                 self._trouble(follower, InvalidRequestError(f"Fetch from {leader}: no answer for {follower}"))
             elif self._goes_well(follower, partial(follower.take, answer)) and follower in self.troubles:
                 del self.troubles[follower]
-                self._tell(f"{follower}: goes on at offset {follower.log.log_end_offset}")
+                self._tell(f"{follower}: continues at offset {follower.log.log_end_offset}")
             appended += follower.copied_bytes - before
         return appended
 

@@ -270,7 +270,7 @@ class Coordinator:
             if asked.may_skip_assignment:
                 leads = group.leader_id == member_id
                 return group.joined(member_id)._replace(skip_assignment=leads)
-            # an older client must not believe that it leads: nobody would get its assignments
+            # an older client must not believe that it leads: its assignments would be ignored
             return group.joined(member_id, as_leader=False, leader_id=old_leader_id)
         return None
 

@@ -21,7 +21,7 @@ from kts.broker.groups.records import Committed, subscribed_topics
 from kts.errors import KtsError
 
 Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the preferred first
-MEMBER_BYTES = 2000  # what a member costs besides what it sends
+MEMBER_BYTES = 2000  # estimated memory besides what the member sends
 CONSUMER = "consumer"  # the protocol type of consumer groups
 GROUP_BYTES, PENDING_BYTES, OFFSET_BYTES = 2000, 1500, 500  # estimated memory besides texts
 

@@ -16,7 +16,7 @@ flush.ms: A log that was written to is flushed to disk after this many ms.
 index.interval.bytes: At most one index entry is written for this many bytes of records.
 max.compaction.lag.ms: A compacted topic rolls its active segment after this many ms at the latest.
 max.message.bytes: The largest batch that is accepted, measured as it is stored.
-message.downconversion.enable: Has no effect here: old consumers always get records in a format that they know.
+message.downconversion.enable: Whether records are converted for old consumers, which otherwise get an error.
 message.format.version: The release whose message format the topic is stored in; those before 0.11 are old.
 message.timestamp.after.max.ms: How far a record's CreateTime may lie ahead of the broker's clock, in ms.
 message.timestamp.before.max.ms: How far a record's CreateTime may lie behind the broker's clock, in ms.
@@ -28,7 +28,7 @@ retention.bytes: The oldest segments of a partition larger than this are deleted
 retention.ms: Segments whose newest record is older than this, in ms, are deleted; -1 is no limit.
 segment.bytes: A segment that would grow beyond this size is rolled.
 segment.index.bytes: The size of a segment's index files; a full index rolls the segment.
-segment.jitter.ms: The most, in ms, that is randomly subtracted from segment.ms, so that not all logs roll at once.
+segment.jitter.ms: The largest random reduction of segment.ms, in ms, so that logs do not roll all at once.
 segment.ms: A segment is rolled when its records span this many ms.
 internal.segment.bytes: Kafka 4's name of segment.bytes for sizes that are only for tests.
 allow.negative.timestamps: Whether timestamps before 1970 are allowed, as KIP-228 proposed; kts's own.
@@ -46,7 +46,7 @@ max.connections: How many connections may be open at a time.
 max.connections.per.ip: How many connections may come from one address.
 connections.max.idle.ms: A connection without requests is closed after this many ms.
 queued.max.request.bytes: How many bytes all unfinished requests may hold together; -1 is no limit.
-request.timeout.ms: How long half a request, or an answer that nobody reads, is kept, in ms.
+request.timeout.ms: How long an incomplete request, or an answer that the client does not read, is kept, in ms.
 fetch.max.bytes: The most that one Fetch response holds, unless its first batch is larger.
 log.retention.check.interval.ms: How often the broker looks for segments to delete, in ms.
 log.flush.scheduler.interval.ms: The default of flush.ms where log.flush.interval.ms is not set.

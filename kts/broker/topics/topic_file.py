@@ -138,7 +138,7 @@ class TopicStore:
             except ValueError:
                 if number < len(lines) or _SEVERAL.search(line):
                     raise
-                log.warning("%s: dropped the last change, which a crash cut and nobody had confirmed", self.path)
+                log.warning("%s: dropped the last change: a crash cut it before it was confirmed", self.path)
                 return
             for name, one in change["topics"].items():
                 self.content.topics.pop(name, None)
