@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from glob import glob
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -50,24 +51,23 @@ class BuildExtensions(build_ext):
         super().build_extensions()
 
 
-HEADERS = [f"kts/{name}.h" for name in ("_crc", "_records", "_refusals", "_slab")]
-HEADERS += [f"kts/_append{part}.h" for part in ("", "_records", "_messages", "_writer", "_set")]
+NATIVE = sorted(glob("kts/native/*.c"))
+HEADERS = sorted(glob("kts/native/*.h"))
 
 
 # Not abi3 (one wheel for all Pythons): against the limited API of 3.11 a single index lookup costs 1.2 to 1.3 times as
 # much (decoding of 100 B records 1.0, of one-record buffers 1.03, encoding 1.02), and 5 % is what it may cost.
-def extension(name: str, *, depends: list[str]) -> Extension:
-    return Extension(
-        f"kts.{name}", sources=[f"kts/{name}.pyx"], depends=depends, include_dirs=["kts"], define_macros=macros
-    )
+def extension(name: str, sources: list[str]) -> Extension:
+    files = [f"kts/{name}.pyx", *sources]
+    return Extension(f"kts.{name}", files, depends=HEADERS, include_dirs=["kts/native"], define_macros=macros)
 
 
 setup(
     cmdclass={"build_ext": BuildExtensions},
     ext_modules=cythonize(
         [
-            extension("_codec", depends=HEADERS),
-            extension("_timeindex", depends=[]),
+            extension("_codec", NATIVE),
+            extension("_timeindex", []),
         ],
         compiler_directives=directives,
         emit_linenums=True,  # what the compiler, the sanitizers and a profile say is said of our lines

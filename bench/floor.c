@@ -1,5 +1,5 @@
 /* The least that a reader has to do with uncompressed bytes: CRCs, and one copy of everything. */
-#include "../kts/_crc.h"
+#include "../kts/native/crc.c"
 
 void floor_init(void) {
     kts_crc_init();

@@ -37,7 +37,7 @@ def built(source: Path, into: Path, kind: str) -> tuple[Path, list[str]]:
     command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", into, source]
     said = run(*command, cwd=into, env=os.environ | WARNINGS)
     [result] = into.glob("*.tar.gz" if kind == "sdist" else "*.whl")
-    return result, re.findall(r"^\S*?(_\w+\.(?:pyx|h):\d+).* warning: (.*)", said, re.MULTILINE)
+    return result, re.findall(r"^\S*?((?:_\w+\.pyx|native/\w+\.[ch]):\d+).* warning: (.*)", said, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +98,10 @@ def test_the_wheel_has_both_packages_the_extensions_and_their_stubs(wheel: Path)
 def test_the_sdist_carries_sources_stubs_and_tests_but_nothing_generated(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"kts/_codec.pyx", "kts/_codec.pyi", "kts/_timeindex.pyx", "kts/_crc.h", "LICENSE", "README.md"} <= names
+    assert {"kts/_codec.pyx", "kts/_codec.pyi", "kts/_codec.pxd", "kts/_timeindex.pyx", "LICENSE", "README.md"} <= names
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "kts/native").glob("*.[ch]")} <= names
     assert {"Makefile", "tests/conftest.py", "tests/data/README.md", "tests/java/pom.xml", "bench/__main__.py"} <= names
-    assert not [name for name in names if re.fullmatch(r"kts/.*\.c|.*\.so|build/.*|.*\.pyc", name)]
+    assert not [name for name in names if re.fullmatch(r"kts/[^/]*\.c|.*\.so|build/.*|.*\.pyc", name)]
 
 
 def test_the_sdist_builds_without_a_warning_of_our_lines(from_sdist: tuple[Path, list[str]]) -> None:
@@ -110,7 +111,7 @@ def test_the_sdist_builds_without_a_warning_of_our_lines(from_sdist: tuple[Path,
 def test_the_repository_builds_the_same_wheel_and_its_warnings_are_seen(
     source: Path, sdist: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    with (source / "kts/_slab.h").open("a", encoding="utf-8") as header:
+    with (source / "kts/native/platform.h").open("a", encoding="utf-8") as header:
         header.write("#ifndef KTS_PLANTED\n#define KTS_PLANTED\n")  # the header is read twice
         header.write("static int kts_planted(unsigned a, int b) { return a < b; }\n#endif\n")
     with (source / "kts/_timeindex.pyx").open("a", encoding="utf-8") as module:
@@ -121,7 +122,7 @@ def test_the_repository_builds_the_same_wheel_and_its_warnings_are_seen(
     assert again.name == wheel.name
     assert members(again) == members(wheel)
     assert texts(again) == texts(wheel)
-    assert {place.split(":")[0] for place, _ in warnings} == {"_slab.h", "_timeindex.pyx"}
+    assert {place.split(":")[0] for place, _ in warnings} == {"native/platform.h", "_timeindex.pyx"}
 
 
 def test_the_wheel_installs_without_a_compiler_reads_a_log_and_brings_its_fixtures(wheel: Path, tmp_path: Path) -> None:

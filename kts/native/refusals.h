@@ -78,8 +78,6 @@
 enum kts_reason { KTS_FINE, KTS_REASONS(KTS_REASON) KTS_NO_MEMORY, KTS_COLUMN_FULL };
 #undef KTS_REASON
 
-#define KTS_REASON(name) #name,
-static const char *const kts_reasons[] = {"FINE", KTS_REASONS(KTS_REASON) 0};
-#undef KTS_REASON
+extern const char *const kts_reasons[]; /* their names */
 
 #endif

@@ -1,0 +1,298 @@
+/* The memory of columns: taken, grown, used again; and its description to Arrow. */
+#include "columns.h"
+
+#include <stdlib.h>
+
+/* Buffers have at least so many bytes, and so many sets of them are kept to be used again; where a fuzzer watches, they
+ * are as large as asked for and are given back, so that it sees every byte too far. */
+#if defined(KTS_FUZZ)
+enum { LEAST_BYTES = 1, SPARES = 0 };
+#else
+enum { LEAST_BYTES = 4096, SPARES = 4 };
+#endif
+enum { SPARE_BYTES = 25165824 }; /* larger slabs are given back at once */
+
+static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1};
+
+/* Dropped slabs, to be used again: freshly faulted pages cost as much as decoding into them. */
+static void *spare[SPARES + 1];
+
+int kts_grow(struct kts_buf *b, int64_t need) {
+    int64_t cap;
+    void *p;
+    if (need <= b->cap)
+        return KTS_OK;
+    cap = SPARES ? b->cap + (b->cap >> 1) : need;
+    if (cap < need)
+        cap = need;
+    if (cap < LEAST_BYTES)
+        cap = LEAST_BYTES;
+    p = realloc(b->p, (size_t)cap);
+    if (p == NULL)
+        return KTS_FAILED;
+    b->p = p;
+    b->cap = cap;
+    return KTS_OK;
+}
+
+/* --- slabs ----------------------------------------------------------------------------------------------- */
+
+/* Counts what a buffer holds, or (`held` NULL) frees it. */
+static void release_buf(struct kts_buf *b, int64_t *held) {
+    if (held == NULL)
+        free(b->p);
+    else
+        *held += b->cap;
+}
+
+static void release_text(struct kts_text *t, int64_t *held) {
+    release_buf(&t->offsets, held);
+    release_buf(&t->data, held);
+    release_buf(&t->valid, held);
+}
+
+static void release_bufs(struct kts_slab *s, int64_t *held) {
+    for (int i = 0; i < KTS_COLUMNS; i++) {
+        release_buf(&s->fixed[i], held);
+        release_buf(&s->bits[i], held);
+    }
+    release_text(&s->key, held);
+    release_text(&s->value, held);
+    release_text(&s->header_key, held);
+    release_text(&s->header_value, held);
+    release_buf(&s->header_offsets, held);
+    release_buf(&s->header_valid, held);
+    release_buf(&s->kept, held);
+    release_buf(&s->bases, held);
+    release_buf(&s->sizes, held);
+    release_buf(&s->pointers, held);
+}
+
+struct kts_slab *kts_slab_take(void) {
+    struct kts_slab *s = NULL;
+    for (int i = 0; i < SPARES && s == NULL; i++)
+        s = kts_swap(&spare[i], NULL);
+    if (s == NULL)
+        s = calloc(1, sizeof(struct kts_slab));
+    if (s == NULL)
+        return NULL;
+    s->refs = 1;
+    s->rows = 0;
+    s->key.rows = s->key.size = s->key.nulls = 0;
+    s->value.rows = s->value.size = s->value.nulls = 0;
+    s->header_key.rows = s->header_key.size = s->header_key.nulls = 0;
+    s->header_value.rows = s->header_value.size = s->header_value.nulls = 0;
+    s->header_nulls = 0;
+    s->row_room = s->key_room = s->value_room = 0;
+    s->n_kept = 0;
+    return s;
+}
+
+void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *)) {
+    int64_t held = 0;
+    if (kts_add(&s->refs, -1) != 0)
+        return;
+    if (s->n_kept)
+        drop_kept(s);
+    release_bufs(s, &held);
+    if (held <= SPARE_BYTES)
+        for (int i = 0; i < SPARES; i++)
+            if (kts_offer(&spare[i], s))
+                return;
+    release_bufs(s, NULL);
+    free(s);
+}
+
+void kts_set_mark(struct kts_slab *s) {
+    s->mark.rows = s->rows;
+    s->mark.key_size = s->key.size;
+    s->mark.key_nulls = s->key.nulls;
+    s->mark.value_size = s->value.size;
+    s->mark.value_nulls = s->value.nulls;
+    s->mark.headers = s->header_key.rows;
+    s->mark.header_nulls = s->header_nulls;
+    s->mark.header_key_size = s->header_key.size;
+    s->mark.header_value_size = s->header_value.size;
+    s->mark.header_value_nulls = s->header_value.nulls;
+}
+
+void kts_take_back(struct kts_slab *s) {
+    s->rows = s->key.rows = s->value.rows = s->mark.rows;
+    s->key.size = s->mark.key_size;
+    s->key.nulls = s->mark.key_nulls;
+    s->value.size = s->mark.value_size;
+    s->value.nulls = s->mark.value_nulls;
+    s->header_key.rows = s->header_value.rows = s->mark.headers;
+    s->header_nulls = s->mark.header_nulls;
+    s->header_key.size = s->mark.header_key_size;
+    s->header_value.size = s->mark.header_value_size;
+    s->header_value.nulls = s->mark.header_value_nulls;
+}
+
+/* --- room ------------------------------------------------------------------------------------------------ */
+
+int kts_text_room(struct kts_text *t, int64_t rows, int64_t size, int views) {
+    int64_t old;
+    if (views) {
+        if (kts_grow(&t->offsets, (t->rows + rows) * 16))
+            return KTS_ROOM_MEMORY;
+    } else {
+        if (t->size + size > INT32_MAX)
+            return KTS_ROOM_FULL;
+        if (kts_grow(&t->offsets, (t->rows + rows + 1) * 4) || kts_grow(&t->data, t->size + size + KTS_SLACK))
+            return KTS_ROOM_MEMORY;
+        if (t->rows == 0)
+            kts_offsets(&t->offsets)[0] = 0;
+    }
+    old = t->valid.cap;
+    if (kts_grow(&t->valid, (t->rows + rows + 8) >> 3))
+        return KTS_ROOM_MEMORY;
+    if (t->nulls)
+        memset(t->valid.p + old, 0xFF, (size_t)(t->valid.cap - old));
+    return KTS_ROOM;
+}
+
+int kts_row_room(struct kts_slab *s, uint32_t want, int views, int64_t rows, int64_t size) {
+    int64_t old;
+    int status;
+    for (int i = 0; i < KTS_COLUMNS; i++)
+        if (widths[i] && want >> i & 1 && kts_grow(&s->fixed[i], (s->rows + rows) * widths[i]))
+            return KTS_ROOM_MEMORY;
+    if (want >> KTS_C_KEY & 1 && (status = kts_text_room(&s->key, rows, size, views)))
+        return status;
+    if (want >> KTS_C_VALUE & 1 && (status = kts_text_room(&s->value, rows, size, views)))
+        return status;
+    if (want >> KTS_C_HEADERS & 1) {
+        old = s->header_valid.cap;
+        if (kts_grow(&s->header_offsets, (s->rows + rows + 1) * 4) || kts_grow(&s->header_valid, (s->rows + rows + 8) >> 3))
+            return KTS_ROOM_MEMORY;
+        if (s->rows == 0) {
+            kts_offsets(&s->header_offsets)[0] = 0;
+            old = 0;
+        }
+        memset(s->header_valid.p + old, 0, (size_t)(s->header_valid.cap - old));
+    }
+    s->row_room = s->rows + rows;
+    s->key_room = s->key.size + size;
+    s->value_room = s->value.size + size;
+    return KTS_ROOM;
+}
+
+/* --- to Arrow -------------------------------------------------------------------------------------------- */
+
+static const uint8_t nothing[64]; /* where an array without rows points: Arrow wants an address */
+
+static const void *address(const struct kts_buf *b) { return b->p != NULL ? b->p : nothing; }
+
+/* Bitmap of a column of bytes 0 and 1 into `bits`; how many are 0, or -1 without memory. */
+static int64_t pack(struct kts_slab *s, int column) {
+    int64_t zeros = 0, i;
+    const uint8_t *p = s->fixed[column].p;
+    struct kts_buf *bits = &s->bits[column];
+    if (kts_grow(bits, (s->rows + 8) >> 3))
+        return -1;
+    memset(bits->p, 0, (size_t)((s->rows + 8) >> 3));
+    for (i = 0; i < s->rows; i++) {
+        bits->p[i >> 3] |= (uint8_t)(p[i] << (i & 7));
+        zeros += 1 - p[i];
+    }
+    return zeros;
+}
+
+struct exported { /* what is described so far */
+    struct kts_slab *s;
+    int used;         /* nodes */
+    const void **at;  /* next place for the address of a buffer */
+    void (*release)(struct ArrowArray *);
+};
+
+static struct ArrowArray *node(struct exported *x, int64_t rows, int64_t nulls, int buffers) {
+    struct ArrowArray *a = &x->s->nodes[x->used];
+    x->s->kids[x->used] = a;
+    x->used += 1;
+    memset(a, 0, sizeof(*a));
+    a->length = rows;
+    a->null_count = nulls;
+    a->n_buffers = buffers;
+    a->buffers = x->at;
+    x->at += buffers;
+    a->buffers[0] = NULL;
+    a->release = x->release;
+    a->private_data = x->s;
+    return a;
+}
+
+static void text_node(struct exported *x, struct kts_text *t, int views) {
+    struct kts_slab *s = x->s;
+    struct ArrowArray *a = node(x, t->rows, t->nulls, views ? 3 + s->n_kept : 3);
+    a->buffers[0] = t->nulls ? t->valid.p : NULL;
+    a->buffers[1] = t->rows ? address(&t->offsets) : nothing;
+    if (!views) {
+        a->buffers[2] = address(&t->data);
+    } else {
+        for (int i = 0; i < s->n_kept; i++)
+            a->buffers[2 + i] = ((void **)(void *)s->bases.p)[i];
+        a->buffers[2 + s->n_kept] = address(&s->sizes);
+    }
+}
+
+/* One child of the row that is no byte string: KTS_OK, or KTS_FAILED without memory. */
+static int column_node(struct exported *x, int column, uint32_t nullable, int64_t nulls) {
+    struct kts_slab *s = x->s;
+    struct ArrowArray *a = node(x, s->rows, 0, 2);
+    if (column == KTS_C_HEADERS) {
+        a->null_count = s->header_nulls;
+        a->buffers[0] = address(&s->header_valid);
+        a->buffers[1] = s->rows ? address(&s->header_offsets) : nothing;
+    } else if (column == KTS_C_TRANSACTIONAL || column == KTS_C_CONTROL || column == KTS_C_CRC_OK) {
+        if (pack(s, column) < 0)
+            return KTS_FAILED;
+        a->buffers[1] = address(&s->bits[column]);
+    } else {
+        a->buffers[1] = address(&s->fixed[column]);
+        if (nullable >> column & 1) {
+            a->null_count = nulls;
+            a->buffers[0] = address(&s->bits[KTS_C_IS_BATCH]);
+        }
+    }
+    return KTS_OK;
+}
+
+struct ArrowArray *kts_export(struct kts_slab *s, const uint8_t *ids, int n, int views, uint32_t nullable,
+                              void (*release)(struct ArrowArray *)) {
+    struct exported x = {s, 0, NULL, release};
+    struct ArrowArray *a;
+    int64_t nulls = 0;
+    int i, direct;
+    if (kts_grow(&s->pointers, (int64_t)sizeof(void *) * (4 * KTS_COLUMNS + 3 + 2 * s->n_kept)))
+        return NULL;
+    x.at = (const void **)(void *)s->pointers.p;
+    if (nullable && (nulls = pack(s, KTS_C_IS_BATCH)) < 0)
+        return NULL;
+    a = node(&x, s->rows, 0, 1);
+    /* children of the row first: their addresses must follow one another */
+    direct = x.used;
+    a->n_children = n;
+    a->children = &s->kids[direct];
+    for (i = 0; i < n; i++) {
+        if (ids[i] == KTS_C_KEY)
+            text_node(&x, &s->key, views);
+        else if (ids[i] == KTS_C_VALUE)
+            text_node(&x, &s->value, views);
+        else if (column_node(&x, ids[i], nullable, nulls))
+            return NULL;
+    }
+    for (i = 0; i < n; i++) {
+        if (ids[i] != KTS_C_HEADERS)
+            continue;
+        s->nodes[direct + i].n_children = 1;
+        s->nodes[direct + i].children = &s->kids[x.used];
+        a = node(&x, s->header_key.rows, 0, 1);
+        a->n_children = 2;
+        a->children = &s->kids[x.used];
+        text_node(&x, &s->header_key, 0);
+        text_node(&x, &s->header_value, 0);
+    }
+    s->refs = x.used;
+    return &s->nodes[0];
+}

@@ -1,0 +1,207 @@
+/* Columns being filled: the memory of one piece, which Arrow gets as it is. */
+#ifndef KTS_COLUMNS_H
+#define KTS_COLUMNS_H
+
+#include "platform.h"
+#include "status.h"
+
+struct ArrowArray { /* Arrow's C data interface, its published layout */
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+
+struct kts_buf {
+    uint8_t *p;
+    int64_t cap;
+};
+
+struct kts_text { /* a column of byte strings */
+    struct kts_buf offsets; /* or 16-byte views */
+    struct kts_buf data;
+    struct kts_buf valid; /* bitmap, written from the first null on */
+    int64_t rows;
+    int64_t size;
+    int64_t nulls;
+};
+
+enum kts_column { /* positions in kts.ALL_COLUMNS, then four of our own */
+    KTS_C_OFFSET,
+    KTS_C_TIMESTAMP,
+    KTS_C_TYPE,
+    KTS_C_KEY,
+    KTS_C_VALUE,
+    KTS_C_HEADERS,
+    KTS_C_MAGIC,
+    KTS_C_CODEC,
+    KTS_C_PRODUCER,
+    KTS_C_PRODUCER_EPOCH,
+    KTS_C_SEQUENCE,
+    KTS_C_LEADER_EPOCH,
+    KTS_C_TRANSACTIONAL,
+    KTS_C_CONTROL,
+    KTS_C_POSITION,
+    KTS_C_CREATE_TIME,
+    KTS_C_BASE_OFFSET,
+    KTS_C_LAST_DELTA,
+    KTS_C_ATTRIBUTES,
+    KTS_C_BASE_TIME,
+    KTS_C_MAX_TIME,
+    KTS_C_IS_BATCH,
+    KTS_C_SHALLOW,
+    KTS_C_SIZE,
+    KTS_C_CRC_OK,
+    KTS_COLUMNS
+};
+
+/* What kts_fill_entry writes for messages, too. */
+#define KTS_SHARED                                                                                                      \
+    (1u << KTS_C_CODEC | 1u << KTS_C_PRODUCER | 1u << KTS_C_PRODUCER_EPOCH | 1u << KTS_C_LEADER_EPOCH |                 \
+     1u << KTS_C_TRANSACTIONAL | 1u << KTS_C_CONTROL | 1u << KTS_C_POSITION | 1u << KTS_C_BASE_OFFSET |                 \
+     1u << KTS_C_LAST_DELTA | 1u << KTS_C_ATTRIBUTES | 1u << KTS_C_BASE_TIME | 1u << KTS_C_MAX_TIME |                   \
+     1u << KTS_C_IS_BATCH | 1u << KTS_C_SHALLOW)
+
+enum { KTS_NODES = 32 };
+
+struct kts_mark { /* where an entry began, to take its rows back */
+    int64_t rows;
+    int64_t key_size, key_nulls, value_size, value_nulls;
+    int64_t headers, header_nulls, header_key_size, header_value_size, header_value_nulls;
+};
+
+struct kts_slab { /* the memory of one piece */
+    int refs;
+    int64_t rows;
+    struct kts_buf fixed[KTS_COLUMNS];
+    struct kts_buf bits[KTS_COLUMNS];
+    struct kts_text key;
+    struct kts_text value;
+    struct kts_text header_key;
+    struct kts_text header_value;
+    struct kts_buf header_offsets;
+    struct kts_buf header_valid;
+    int64_t header_nulls;
+    int64_t row_room; /* rows, and sizes of key and value, up to which there is room */
+    int64_t key_room;
+    int64_t value_room;
+    struct kts_mark mark;
+    struct kts_buf kept;  /* what the views point into: objects of the surface, */
+    struct kts_buf bases; /* their addresses */
+    struct kts_buf sizes; /* and sizes, as Arrow's variadic buffers */
+    int n_kept;
+    struct ArrowArray nodes[KTS_NODES];
+    struct ArrowArray *kids[KTS_NODES];
+    struct kts_buf pointers; /* every array's buffers */
+};
+
+enum kts_room { KTS_ROOM = 0, KTS_ROOM_FULL, KTS_ROOM_MEMORY }; /* a column passes 2 GiB; there is no memory */
+
+int kts_grow(struct kts_buf *b, int64_t need); /* KTS_OK, or KTS_FAILED without memory */
+struct kts_slab *kts_slab_take(void);
+void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *));
+void kts_set_mark(struct kts_slab *s);
+void kts_take_back(struct kts_slab *s); /* forgets the rows of the entry that turned out damaged */
+
+/* Room for so many more strings of so many bytes in all. */
+int kts_text_room(struct kts_text *t, int64_t rows, int64_t size, int views);
+/* Room for so many more rows of the columns `want`, with `size` bytes of keys and of values. */
+int kts_row_room(struct kts_slab *s, uint32_t want, int views, int64_t rows, int64_t size);
+
+/* Describes the slab's rows to Arrow, as a struct of n columns; NULL without memory. The array then holds the slab, and
+ * `release` is called for each of its nodes. */
+struct ArrowArray *kts_export(struct kts_slab *s, const uint8_t *ids, int n, int views, uint32_t nullable,
+                              void (*release)(struct ArrowArray *));
+
+static inline void kts_fill8(uint8_t *p, int64_t first, int64_t last, uint8_t v) {
+    memset(p + first, v, (size_t)(last - first));
+}
+static inline void kts_fill16(uint8_t *p, int64_t first, int64_t last, int16_t v) {
+    for (int64_t i = first; i < last; i++)
+        ((int16_t *)(void *)p)[i] = v;
+}
+static inline void kts_fill32(uint8_t *p, int64_t first, int64_t last, int32_t v) {
+    for (int64_t i = first; i < last; i++)
+        ((int32_t *)(void *)p)[i] = v;
+}
+static inline void kts_fill64(uint8_t *p, int64_t first, int64_t last, int64_t v) {
+    for (int64_t i = first; i < last; i++)
+        ((int64_t *)(void *)p)[i] = v;
+}
+
+static inline int64_t *kts_longs(struct kts_slab *s, int column) { return (int64_t *)(void *)s->fixed[column].p; }
+static inline int32_t *kts_ints(struct kts_slab *s, int column) { return (int32_t *)(void *)s->fixed[column].p; }
+static inline int32_t *kts_offsets(struct kts_buf *b) { return (int32_t *)(void *)b->p; }
+
+/* --- byte strings, one at a time: every record's --------------------------------------------------------- */
+
+static inline void kts_text_null(struct kts_text *t, int64_t row) {
+    if (t->nulls == 0)
+        memset(t->valid.p, 0xFF, (size_t)t->valid.cap);
+    t->nulls += 1;
+    t->valid.p[row >> 3] &= (uint8_t) ~(1u << (row & 7));
+}
+
+/* String `row`: n bytes at p (n < 0: null); up to `end` memory may be read. */
+static inline void kts_text_put(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *end) {
+    if (KTS_LIKELY(n >= 0)) {
+        kts_copy(t->data.p + t->size, p, n, end);
+        t->size += n;
+    } else {
+        kts_text_null(t, row);
+    }
+    kts_offsets(&t->offsets)[row + 1] = (int32_t)t->size;
+}
+
+/* View `row`: up to 12 bytes inline and zeros behind them, else prefix, buffer number and offset from `base`. */
+static inline void kts_view_put(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *base,
+                                int32_t buffer) {
+    uint8_t *v = t->offsets.p + 16 * row;
+    int32_t words[4] = {n < 0 ? 0 : (int32_t)n, 0, 0, 0};
+    if (n > 12) {
+        memcpy(words + 1, p, 4);
+        words[2] = buffer;
+        words[3] = (int32_t)(p - base);
+    } else if (n >= 0) {
+        memcpy(words + 1, p, (size_t)n);
+    } else {
+        kts_text_null(t, row);
+    }
+    memcpy(v, words, 16);
+}
+
+/* The same where KTS_SLACK bytes at p can be read. */
+static inline void kts_view_put_wide(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *base,
+                                     int32_t buffer) {
+    uint8_t *v = t->offsets.p + 16 * row;
+    uint64_t low, high = 0;
+    uint32_t word;
+    if (KTS_LIKELY(n >= 0)) {
+        memcpy(&word, p, 4);
+        low = (uint32_t)n | (uint64_t)word << 32;
+        if (n > 12) {
+            high = (uint32_t)buffer | (uint64_t)(uint32_t)(p - base) << 32;
+        } else {
+            memcpy(&high, p + 4, 8);
+            if (n <= 4) {
+                high = 0;
+                low &= ~0ull >> (8 * (4 - n)); /* the length and n bytes */
+            } else {
+                high &= ~0ull >> (8 * (12 - n));
+            }
+        }
+    } else {
+        low = 0;
+        kts_text_null(t, row);
+    }
+    memcpy(v, &low, 8);
+    memcpy(v + 8, &high, 8);
+}
+
+#endif

@@ -1,0 +1,146 @@
+/* The one walk over entries: their sizes, their headers, the body of a message, and what is wrong with them. */
+#ifndef KTS_ENTRIES_H
+#define KTS_ENTRIES_H
+
+#include "crc.h"
+#include "format.h"
+#include "refusals.h"
+#include "status.h"
+
+struct kts_error { /* why bytes cannot be read */
+    int reason; /* enum kts_reason */
+    int64_t position; /* of the entry */
+    int64_t offset;
+    int64_t record; /* -1 where no record is meant */
+    int64_t count;  /* records declared, -1 unknown */
+    int64_t a;      /* the numbers in the reason's words */
+    int64_t b;
+};
+
+static inline int kts_fail(struct kts_error *err, int reason, int64_t a, int64_t b) {
+    err->reason = reason;
+    err->a = a;
+    err->b = b;
+    return KTS_FAILED;
+}
+
+struct kts_entry { /* the header of an entry */
+    const uint8_t *p; /* first byte */
+    int64_t position; /* of p in the source */
+    int64_t size;     /* with the 12 bytes of overhead */
+    int magic;
+    int codec;
+    int16_t attributes;
+    int64_t offset; /* base offset of a batch, offset of a message */
+    int32_t last_offset_delta;
+    int64_t base_timestamp; /* of a batch; the timestamp of a message */
+    int64_t max_timestamp;  /* of a batch; the timestamp of a message, -1 in magic 0 */
+    int32_t leader_epoch;
+    int64_t producer_id;
+    int16_t producer_epoch;
+    int32_t base_sequence;
+    int32_t count;          /* -1 for messages */
+    const uint8_t *payload; /* records of a batch, value of a message (NULL: null) */
+    int64_t payload_size;
+    const uint8_t *key; /* of a message */
+    int64_t key_size;   /* -1: null */
+    int crc_ok;         /* -1: not verified */
+};
+
+enum kts_generation { KTS_GENERATION_0_10, KTS_GENERATION_3_9 };
+
+/* The size, with its 12 bytes, of the entry at p: KTS_OK, KTS_END where less is left (a size that is known is set all the
+ * same), or KTS_FAILED and the reason (ByteBufferLogInputStream). 0.10.2 does not look at the magic. */
+static inline int kts_entry_size(const uint8_t *p, int64_t left, int generation, int64_t *size, struct kts_error *err) {
+    int32_t stated;
+    if (left < KTS_OVERHEAD)
+        return KTS_END;
+    stated = kts_i32(p + KTS_SIZE_AT);
+    if (stated < KTS_V0_LEAST)
+        return kts_fail(err, KTS_BAD_SIZE, stated, 0);
+    if (generation == KTS_GENERATION_3_9) {
+        if (left <= KTS_MAGIC_AT)
+            return KTS_END;
+        if (p[KTS_MAGIC_AT] > 2)
+            return kts_fail(err, KTS_BAD_MAGIC, (int8_t)p[KTS_MAGIC_AT], 2);
+    }
+    if (stated > KTS_LARGEST_ENTRY)
+        return kts_fail(err, KTS_SIZE_OVERFLOW, stated, 0);
+    *size = (int64_t)stated + KTS_OVERHEAD;
+    return left >= *size ? KTS_OK : KTS_END;
+}
+
+/* The header of the entry at `position`: KTS_OK whether or not the entry is whole, KTS_END where the header is cut. */
+int kts_read_header(const uint8_t *data, int64_t size, int64_t position, struct kts_entry *e, struct kts_error *err);
+
+/* The same of a whole entry; one that is cut is the end. Reads no CRC and no body. */
+int kts_next_entry(const uint8_t *data, int64_t size, int64_t position, struct kts_entry *e, struct kts_error *err);
+
+/* The header of a batch, or of a message, at e->p, which has e->size bytes. */
+void kts_batch_header(struct kts_entry *e);
+static inline void kts_message_header(struct kts_entry *e) {
+    e->attributes = (int8_t)e->p[KTS_MESSAGE_ATTRIBUTES_AT];
+    e->codec = e->attributes & KTS_CODEC_MASK;
+    e->max_timestamp = e->magic ? kts_i64(e->p + KTS_MESSAGE_TIME_AT) : -1;
+    e->base_timestamp = e->max_timestamp;
+    e->leader_epoch = -1;
+    e->last_offset_delta = 0;
+    e->producer_id = -1;
+    e->producer_epoch = -1;
+    e->base_sequence = -1;
+    e->count = -1;
+}
+
+/* Key and value of a message, which must fill it exactly: KTS_OK or KTS_FAILED; the places are set where only bytes
+ * behind the value are wrong (KTS_MESSAGE_REST). `key_at` is the place of the key's length. */
+static inline int kts_message_body(const uint8_t *key_at, const uint8_t *end, struct kts_entry *e, struct kts_error *err) {
+    const uint8_t *p = key_at + 4;
+    int64_t left = end - key_at - 8; /* without both length fields */
+    int32_t n;
+    if (left < 0)
+        return kts_fail(err, KTS_MESSAGE_KEY, 0, left);
+    n = kts_i32(key_at);
+    if (n > left)
+        return kts_fail(err, KTS_MESSAGE_KEY, n, left);
+    e->key = p;
+    e->key_size = n >= 0 ? n : -1;
+    if (n > 0) {
+        p += n;
+        left -= n;
+    }
+    n = kts_i32(p);
+    p += 4;
+    if (n > left)
+        return kts_fail(err, KTS_MESSAGE_VALUE, n, left);
+    e->payload = n >= 0 ? p : NULL;
+    e->payload_size = n >= 0 ? n : 0;
+    return left == e->payload_size ? KTS_OK : kts_fail(err, KTS_MESSAGE_REST, n, left - e->payload_size);
+}
+
+/* The size, with its 12 bytes, of the inner message at p: KTS_OK, KTS_END where less is left, KTS_FAILED where it is too
+ * small; `stated` is what stands there. */
+static inline int kts_inner_size(const uint8_t *p, int64_t left, int64_t *size, int32_t *stated) {
+    if (left < KTS_OVERHEAD)
+        return KTS_END;
+    *stated = kts_i32(p + KTS_SIZE_AT);
+    if (*stated < KTS_V0_LEAST)
+        return KTS_FAILED;
+    *size = (int64_t)*stated + KTS_OVERHEAD;
+    return *size > left ? KTS_END : KTS_OK;
+}
+
+/* Whether the stored CRC is the computed one; err->a and err->b tell both. */
+static inline int kts_crc_ok(const struct kts_entry *e, struct kts_error *err) {
+    err->a = kts_stored_crc(e->p, e->magic == 2);
+    err->b = kts_entry_crc(e->p, e->size, e->magic == 2);
+    return err->a == err->b;
+}
+
+static inline int64_t kts_last_offset(const struct kts_entry *e) { return kts_plus(e->offset, e->last_offset_delta); }
+
+/* -1, or the timestamp type: magic 0 has none. */
+static inline int32_t kts_type_of(const struct kts_entry *e) {
+    return e->magic ? (e->attributes & KTS_LOG_APPEND_TIME) != 0 : -1;
+}
+
+#endif
