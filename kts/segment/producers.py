@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kts.arguments import INT32_MAX
@@ -26,32 +26,6 @@ _MARKER = struct.Struct(">hi")  # value of a marker: version, coordinator epoch
 
 
 # --- one producer ---------------------------------------------------------------------------------
-
-
-class Batch(NamedTuple):
-    """The fields of a batch header of magic 2 that concern producers."""
-
-    base_offset: int
-    last_offset: int
-    max_timestamp_ms: int
-    producer_id: int
-    epoch: int
-    base_sequence: int
-    attributes: int
-    position: int
-    end: int
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of its last record; 0 follows 2^31-1."""
-        if self.base_sequence < 0:
-            return -1
-        return (self.base_sequence + self.last_offset - self.base_offset) & GREATEST_SEQUENCE
-
-    def written(self) -> Sent:
-        """What is remembered of it."""
-        delta = self.last_offset - self.base_offset
-        return Sent(self.last_sequence, self.last_offset, delta, self.max_timestamp_ms)
 
 
 class Sent(NamedTuple):
@@ -109,44 +83,47 @@ class Producer:
 
     def without_batches(self) -> Producer:
         """A copy that collects what a set adds."""
-        return replace(self, batches=())
+        return Producer(self.producer_id, self.epoch, (), self.timestamp_ms, self.coordinator_epoch, self.first_offset)
 
     def begin(self, epoch: int) -> None:
         """Another epoch has no batches yet."""
         if epoch != self.epoch:
             self.epoch, self.batches = epoch, ()
 
-    def add(self, sent: Sent) -> None:
+    def add(self, batch: Entry) -> None:
         """It wrote a batch."""
-        self.batches = (*self.batches, sent)[-KEPT_BATCHES:]
-        self.timestamp_ms = sent.timestamp_ms
+        last, largest = batch.last_offset, batch.max_timestamp
+        self.batches = (*self.batches, Sent(last_sequence(batch), last, last - batch.base_offset, largest))[
+            -KEPT_BATCHES:
+        ]
+        self.timestamp_ms = largest
 
     def behind(self, earlier: Producer) -> None:
         """What was known before comes in front of what this one collected."""
         if earlier.epoch == self.epoch:
             self.batches = (*earlier.batches, *self.batches)[-KEPT_BATCHES:]
 
-    def duplicate_of(self, batch: Batch) -> Sent | None:
+    def duplicate_of(self, batch: Entry) -> Sent | None:
         """The batch of the same epoch and sequences that it wrote already; None if there is none."""
-        if batch.epoch != self.epoch:
+        if batch.producer_epoch != self.epoch:
             return None
-        wanted = batch.base_sequence, batch.last_sequence
-        return next((one for one in self.batches if (one.first_sequence, one.last_sequence) == wanted), None)
+        first, last = batch.base_sequence, last_sequence(batch)
+        return next((one for one in self.batches if one.last_sequence == last and one.first_sequence == first), None)
 
 
-def check_epoch(updated: Producer, batch: Batch) -> None:
+def check_epoch(updated: Producer, batch: Entry) -> None:
     """Refuse a batch of an epoch that is over.
 
     Raises
     ------
     InvalidProducerEpochError
     """
-    if batch.epoch < updated.epoch:
-        message = f"producer {batch.producer_id}: expected epoch {updated.epoch} or later, found {batch.epoch}"
+    if batch.producer_epoch < updated.epoch:
+        message = f"producer {batch.producer_id}: expected epoch {updated.epoch} or later, found {batch.producer_epoch}"
         raise InvalidProducerEpochError(message, offset=batch.base_offset)
 
 
-def check_sequence(current: Producer, updated: Producer, batch: Batch) -> None:
+def check_sequence(current: Producer, updated: Producer, batch: Entry) -> None:
     """Refuse a batch that does not follow the producer's last one.
 
     Parameters
@@ -165,22 +142,23 @@ def check_sequence(current: Producer, updated: Producer, batch: Batch) -> None:
     Source: ProducerAppendInfo.checkSequence (3.9).
     """
     found = batch.base_sequence
-    if batch.epoch != updated.epoch:
+    if batch.producer_epoch != updated.epoch:
         if found != 0 and updated.epoch != -1:
-            message = f"producer {batch.producer_id}: expected sequence 0 in the new epoch {batch.epoch}, found {found}"
+            epoch = batch.producer_epoch
+            message = f"producer {batch.producer_id}: expected sequence 0 in the new epoch {epoch}, found {found}"
             raise OutOfOrderSequenceError(message, offset=batch.base_offset)
         return
     if updated.batches:
         last = updated.last.last_sequence
     else:
-        last = current.last.last_sequence if batch.epoch == current.epoch else -1
+        last = current.last.last_sequence if batch.producer_epoch == current.epoch else -1
     if current.epoch != -1 and found != last + 1 and not (found == 0 and last == GREATEST_SEQUENCE):
         expected = (last + 1) & GREATEST_SEQUENCE
         message = f"producer {batch.producer_id}: expected sequence {expected}, found {found}"
         raise OutOfOrderSequenceError(message, offset=batch.base_offset)
 
 
-def check_transaction(updated: Producer, batch: Batch) -> None:
+def check_transaction(updated: Producer, batch: Entry) -> None:
     """Refuse a batch outside of the transaction that the producer has open.
 
     Raises
@@ -192,21 +170,11 @@ def check_transaction(updated: Producer, batch: Batch) -> None:
         raise InvalidTxnStateError(message, offset=batch.base_offset)
 
 
-def batches_of_producers(entries: Iterable[Entry]) -> Iterator[Batch]:
-    """The record batches among some entries that name a producer."""
-    for one in entries:
-        if one.producer_id >= 0:
-            yield Batch(
-                one.base_offset,
-                one.last_offset,
-                one.max_timestamp,
-                one.producer_id,
-                one.producer_epoch,
-                one.base_sequence,
-                one.attributes,
-                one.position,
-                one.end,
-            )
+def last_sequence(batch: Entry) -> int:
+    """Sequence of the last record of a batch; 0 follows 2^31-1."""
+    if batch.base_sequence < 0:
+        return -1
+    return (batch.base_sequence + batch.last_offset - batch.base_offset) & GREATEST_SEQUENCE
 
 
 # --- all producers of a log -----------------------------------------------------------------------
@@ -300,10 +268,12 @@ class Producers:
         OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
         """
         found: Update | None = None
-        for batch in batches_of_producers(Entries(records, until_damage=True) if entries is None else entries):
+        for batch in Entries(records, until_damage=True) if entries is None else entries:
+            number = batch.producer_id
+            if number < 0:
+                continue
             if found is None:
                 found = Update({}, [], [])
-            number = batch.producer_id
             current = self.known.get(number) or Producer(number)
             if origin == "client" and (duplicate := current.duplicate_of(batch)) is not None:
                 return duplicate
@@ -319,8 +289,8 @@ class Producers:
                 check_epoch(updated, batch)
             if origin == "client":
                 check_sequence(current, updated, batch)
-            updated.begin(batch.epoch)
-            updated.add(batch.written())
+            updated.begin(batch.producer_epoch)
+            updated.add(batch)
             if origin != "replication":
                 check_transaction(updated, batch)
             if batch.attributes & TRANSACTIONAL and updated.first_offset < 0:
@@ -399,7 +369,7 @@ class Producers:
         return sorted(self.known.values(), key=bucket)
 
 
-def _end_transaction(found: Update, updated: Producer, batch: Batch, marker: tuple[int, int, int], origin: str) -> None:
+def _end_transaction(found: Update, updated: Producer, batch: Entry, marker: tuple[int, int, int], origin: str) -> None:
     kind, coordinator, timestamp_ms = marker
     if origin != "replication":
         check_epoch(updated, batch)
@@ -408,7 +378,7 @@ def _end_transaction(found: Update, updated: Producer, batch: Batch, marker: tup
             raise TransactionCoordinatorFencedError(f"{message}, found {coordinator}", offset=batch.base_offset)
     if updated.first_offset >= 0:
         found.completed.append(_Completed(batch.producer_id, updated.first_offset, batch.base_offset, kind == 0))
-    updated.begin(batch.epoch)
+    updated.begin(batch.producer_epoch)
     updated.timestamp_ms, updated.coordinator_epoch, updated.first_offset = timestamp_ms, coordinator, -1
 
 
