@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment import files
@@ -73,16 +73,16 @@ def settled(read: Callable[[], Result]) -> Result:
     -----
     Damage is believed once it is found twice at the same place; a deleted file, if it is still there.
     """
-    before = ""
+    before: dict[str, Any] | None = None  # the error of the attempt before
     for _ in range(ATTEMPTS):
         try:
             return read()
         except CorruptRecordError as error:
-            if before == str(error):
+            if vars(error) == before:
                 raise
-            before = str(error)
+            before = vars(error)
         except LogStorageError as error:
-            if error.errno != errno.ENOENT or error.path is None or files.exists(error.path) or before == str(error):
+            if error.errno != errno.ENOENT or error.path is None or files.exists(error.path) or vars(error) == before:
                 raise
-            before = str(error)
+            before = vars(error)
     return read()
