@@ -153,8 +153,6 @@ FORMATS = {
     "kts/testing/records.py": "murmur2 of a key",
 }
 LAYOUT = "kts/codec/layout.py"
-# Files that still read entry headers themselves; take a file out once it uses kts.codec.layout.
-STILL_READ_HEADERS = ("kts/segment/damage.py", "kts/segment/log_segment.py")
 HEADER_POSITIONS = {12, 16, 17, 18, 21, 22, 23, 26, 27, 35, 43, 51, 53, 57, 61}
 READS_BYTES = {"unpack", "unpack_from", "iter_unpack", "pack", "pack_into", "from_bytes", "Struct"}
 
@@ -193,14 +191,14 @@ def test_header_reads_are_seen() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_only_the_layout_knows_byte_positions_of_an_entry(path: Path) -> None:
     name = path.relative_to(ROOT).as_posix()
-    if name == LAYOUT or name in STILL_READ_HEADERS:
+    if name == LAYOUT:
         return
     lines = header_reads(path.read_text(encoding="utf-8"), owns_format=name in FORMATS)
     assert not lines, f"{name}: lines {lines} read bytes; use kts.codec.layout, or list the format in FORMATS"
 
 
 def test_the_lists_of_formats_name_files_that_exist() -> None:
-    assert [name for name in (*FORMATS, *STILL_READ_HEADERS, LAYOUT) if not (ROOT / name).exists()] == []
+    assert [name for name in (*FORMATS, LAYOUT) if not (ROOT / name).exists()] == []
 
 
 WORD_TESTS = {"startswith", "endswith", "find", "match", "search", "fullmatch", "partition", "split", "replace"}

@@ -22,7 +22,14 @@ with an impossible size or magic and keeps the ``error`` instead of raising it; 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from .._codec import ENTRY_FIELDS, Entries, Entry, read_header
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
     "ENTRY_FIELDS",
@@ -31,6 +38,7 @@ __all__ = [
     "SMALLEST_ENTRY_BYTES",
     "Entries",
     "Entry",
+    "candidates",
     "claimed_size",
     "read_header",
     "same_message_header",
@@ -52,3 +60,18 @@ def claimed_size(data: bytes | memoryview, at: int = 0) -> int | None:
     """Bytes of an entry by its size field alone, which may be damaged; None where the field is cut."""
     size = data[at + 8 : at + OVERHEAD_BYTES]
     return int.from_bytes(size, "big", signed=True) + OVERHEAD_BYTES if len(size) == 4 else None
+
+
+def candidates(data: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where in some bytes an entry could begin, by its magic and the signs of its numbers; its size and its offset."""
+    count = max(len(data) - SMALLEST_ENTRY_BYTES + 1, 0)
+    raw = np.frombuffer(data, np.uint8)
+    likely = (raw[_MAGIC : _MAGIC + count] <= 2) & (raw[:count] < 128) & (raw[8 : 8 + count] < 128)
+    likely &= (raw[8 : 8 + count] | raw[9 : 9 + count] | raw[10 : 10 + count] | raw[11 : 11 + count]) != 0
+    at = np.flatnonzero(likely)
+    sizes, offsets = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    for i in range(4):
+        sizes = sizes << 8 | raw[at + 8 + i]
+    for i in range(8):
+        offsets = offsets << 8 | raw[at + i]
+    return at, sizes + OVERHEAD_BYTES, offsets

@@ -13,7 +13,7 @@ from kts.dataset.options import ScanOptions
 from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import transactions
-from kts.segment.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
+from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at
 from kts.segment.rereading import Reread, warn
 from kts.segment.segment import Segment, rebase
@@ -69,7 +69,7 @@ class RangeReader:
         self.constants: dict[str, pa.Array] = {}
         self.warned = False
         self.left_out = False
-        self.effort = Effort()
+        self.budget = SearchBudget()
         self.open_producers: set[int] = set()
         self.markers: transactions.Markers | None = None
         self.reread = Reread(self.part.path)
@@ -251,7 +251,7 @@ class RangeReader:
         if position >= size or self.reread.again or size < end or (size > end and self.part.closed == 1):
             return self.part.end_position
         end = min(end, size)
-        behind = next_sound_entry(self.segment, position, end, self.reached, self.effort)
+        behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
         if behind is None and not self.part.closed:
             return self.part.end_position
         what = "an entry reaches past the end of its closed segment"
@@ -266,7 +266,7 @@ class RangeReader:
         """Where reading goes on behind damage; warns."""
         self.left_out = True
         end = min(end, self.segment.size_bytes)
-        behind = next_sound_entry(self.segment, position, end, self.reached, self.effort)
+        behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
         stop = end if behind is None else behind
         warn(f"{self.part.path}: {stop - position} bytes at position {position} are damaged and left out: {why}")
         return self.part.end_position if behind is None else behind

@@ -24,7 +24,7 @@ from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.log.directory import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kts.segment import checkpoints, files, names, transactions
-from kts.segment.damage import AFTER_DAMAGE_BYTES, Effort, next_sound_entry
+from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.rereading import unless_deleted
@@ -365,7 +365,7 @@ class _LogCheck:
     def walk(self, progress: Progress | None) -> Iterator[Violation | _Headers]:
         """All headers of the segment and what is wrong with them; goes on behind damage."""
         segment = self.segment
-        start, first_bytes, effort = 0, None, Effort()
+        start, first_bytes, budget = 0, None, SearchBudget()
         while True:
             try:
                 for slice_start, data in segment.slices(start, first_bytes=first_bytes):
@@ -388,13 +388,13 @@ class _LogCheck:
                     yield Violation(segment.path, start, None, "zero-tail", f"{zeros} zero bytes behind the last batch")
                     return
                 yield Violation(segment.path, start, error.offset, "batch", error.message)
-                behind = next_sound_entry(segment, start, segment.size_bytes, self.reached, effort)
+                behind = next_sound_entry(segment, start, segment.size_bytes, self.reached, budget)
             else:
                 size = segment.size_bytes
                 if start >= size:
                     return
                 self.damaged = True
-                behind = next_sound_entry(segment, start, size, self.reached, effort)
+                behind = next_sound_entry(segment, start, size, self.reached, budget)
                 message = f"{size - start} bytes behind the last whole batch: it was cut, or its size is wrong"
                 yield Violation(segment.path, start, None, "cut-tail" if behind is None else "batch", message)
             if behind is None:

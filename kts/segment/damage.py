@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.codec.columns import decode, scan_batches
-from kts.codec.layout import OVERHEAD_BYTES, claimed_size
+from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment import files
 from kts.segment.entries import SMALLEST_SIZE
@@ -25,7 +25,7 @@ SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
 _SPAN = 2**31  # offsets of one segment
 
 
-class Effort:
+class SearchBudget:
     """Work that looking for sound entries may cost: in all a few times the bytes of the file.
 
     Notes
@@ -47,7 +47,7 @@ class Effort:
 
 
 def next_sound_entry(
-    segment: Segment, position: int, end: int, expected_offset: int, effort: Effort | None = None
+    segment: Segment, position: int, end: int, expected_offset: int, budget: SearchBudget | None = None
 ) -> int | None:
     """Where the first sound entry behind damage starts, or None if there is none.
 
@@ -59,7 +59,7 @@ def next_sound_entry(
         Where the bytes end.
     expected_offset : int
         No entry below this offset is believed.
-    effort : Effort, optional
+    budget : SearchBudget, optional
         The same one for all searches in a file.
 
     Notes
@@ -69,12 +69,12 @@ def next_sound_entry(
     can follow, and its CRC is right. Costs O(n) for n bytes.
     """
     with files.File(segment.path) as file:
-        look = _Look(file, min(end, file.size()), expected_offset, Effort() if effort is None else effort)
+        look = _Look(file, min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
         size = look.size_at(position)
         if size is not None:
             follower = position + size
             if follower == look.end or look.is_sound(follower):
-                inside = look.chain(position + 1, follower) if look.effort.allows(position, size) else None
+                inside = look.chain(position + 1, follower) if look.budget.allows(position, size) else None
                 return inside if inside is not None else None if follower == look.end else follower
         return next(look.sound_entries(position + 1, look.end), None)
 
@@ -82,11 +82,11 @@ def next_sound_entry(
 class _Look:
     """A file, and what makes an entry in it believable."""
 
-    def __init__(self, file: files.File, end: int, expected_offset: int, effort: Effort) -> None:
+    def __init__(self, file: files.File, end: int, expected_offset: int, budget: SearchBudget) -> None:
         self.file = file
         self.end = end
         self.expected_offset = expected_offset
-        self.effort = effort
+        self.budget = budget
 
     def size_at(self, position: int, end: int | None = None) -> int | None:
         """Bytes of the entry that starts there by its size field, or None if it cannot be one."""
@@ -97,7 +97,7 @@ class _Look:
 
     def is_sound(self, position: int, end: int | None = None) -> bool:
         size = self.size_at(position, end)
-        if size is None or not self.effort.allows(position, size):
+        if size is None or not self.budget.allows(position, size):
             return False
         try:
             found = scan_batches(self.file.read(position, size))
@@ -121,19 +121,8 @@ class _Look:
 
     def candidates(self, data: bytes, start: int, end: int) -> list[int]:
         """Positions in a window whose offset, size and magic could begin an entry."""
-        count = len(data) - SMALLEST_ENTRY + 1
-        if count <= 0:
-            return []
-        raw = np.frombuffer(data, np.uint8)
-        likely = (raw[16 : 16 + count] <= 2) & (raw[:count] < 128) & (raw[8 : 8 + count] < 128)
-        likely &= (raw[8 : 8 + count] | raw[9 : 9 + count] | raw[10 : 10 + count] | raw[11 : 11 + count]) != 0
-        at = np.flatnonzero(likely)
-        sizes, offsets = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
-        for i in range(4):
-            sizes = sizes << 8 | raw[at + 8 + i]
-        for i in range(8):
-            offsets = offsets << 8 | raw[at + i]
-        fits = (sizes >= SMALLEST_SIZE) & (start + at + OVERHEAD_BYTES + sizes <= end)
+        at, sizes, offsets = candidates(data)
+        fits = (sizes >= SMALLEST_ENTRY) & (start + at + sizes <= end)
         fits &= (offsets >= self.expected_offset) & (offsets - self.expected_offset < _SPAN)
         found: list[int] = (start + at[fits]).tolist()
         return found
@@ -163,7 +152,7 @@ def header_scan(
 
     With ``skip_damage`` it goes on behind bytes that are no batch, else it raises there.
     """
-    effort = Effort()
+    budget = SearchBudget()
     while True:
         try:
             for batch in segment.batches(start, None, first_bytes, file):
@@ -177,7 +166,7 @@ def header_scan(
         except CorruptRecordError as error:
             if not skip_damage:
                 raise
-            behind = next_sound_entry(segment, error.position or start, segment.size_bytes, expected_offset, effort)
+            behind = next_sound_entry(segment, error.position or start, segment.size_bytes, expected_offset, budget)
             if behind is None:
                 return
             start, first_bytes = behind, AFTER_DAMAGE_BYTES

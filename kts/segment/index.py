@@ -192,6 +192,10 @@ class IndexFile:
         """All entries as they lie in the file."""
         return self._open().read(0, self.size_bytes)
 
+    def own_entries(self) -> bytes:
+        """The entries that this process wrote."""
+        return self.read()[self.entry_bytes * self.own_from :]
+
     def _read_entry(self, slot: int) -> bytes:
         found = self._open().read(slot * self.entry_bytes, self.entry_bytes)
         if len(found) < self.entry_bytes:
@@ -413,7 +417,7 @@ class OffsetIndexFile(IndexFile):
             return self.base_offset, 0
         return self.base_offset + relative, position
 
-    def find(self, offset: int) -> tuple[int, int, int]:
+    def lookup_slot(self, offset: int) -> tuple[int, int, int]:
         """Slot, offset and position of the greatest entry at or below an offset; slot -1 if there is none."""
         slot, found = self._slot(self._field, 0, offset - self.base_offset)
         if slot < 0:
@@ -555,7 +559,7 @@ class TimeIndexFile(IndexFile):
         timestamp, relative = self._signed.unpack(found)
         return timestamp, self.base_offset + relative
 
-    def find(self, timestamp_ms: int) -> tuple[int, int, int]:
+    def lookup_slot(self, timestamp_ms: int) -> tuple[int, int, int]:
         """Slot, timestamp and offset of the latest entry at or before a time; slot -1 if there is none."""
         slot, found = self._slot(self._time, 0, timestamp_ms)
         if slot < 0:
@@ -567,6 +571,12 @@ class TimeIndexFile(IndexFile):
         """(timestamp, offset) of an entry."""
         timestamp, relative = self._signed.unpack(self._read_entry(slot))
         return timestamp, self.base_offset + relative
+
+    def own_entries_after(self, timestamp_ms: int) -> bytes:
+        """The entries that this process wrote, from the first one on that is later than a time."""
+        own = self.own_entries()
+        later = np.frombuffer(own, [("time", ">i8"), ("offset", ">i4")])["time"] > timestamp_ms
+        return own[12 * int(later.argmax()) :] if later.any() else b""
 
     @property
     def last_entry(self) -> tuple[int, int]:

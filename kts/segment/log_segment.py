@@ -362,7 +362,7 @@ class LogSegment:
     def start_of(self, offset: int) -> int:
         """Where to begin to look for an offset: an entry of the log that nothing before it reaches."""
         index = self.offset_index
-        slot, found, position = index.find(offset)
+        slot, found, position = index.lookup_slot(offset)
         if slot < 0:
             if index.entries and self.doubted is None and not index.trusts(0) and not self._is_as_sealed(index):
                 self._check_first(index)
@@ -402,7 +402,7 @@ class LogSegment:
     def _start_of_time(self, timestamp_ms: int, lowest: int) -> int:
         """Where to begin to look for a time at an offset or behind it."""
         index = self.time_index
-        slot, time, offset = index.find(timestamp_ms)
+        slot, time, offset = index.lookup_slot(timestamp_ms)
         step = 1
         while slot >= 0:
             position = self._place_of_time(slot, time, offset, lowest) if time <= timestamp_ms else None
@@ -903,10 +903,8 @@ class LogSegment:
             lost = Lookups(Segment(self.path, "", 0, self.base_offset)).lost_end(following)
             if lost is not None:
                 return Recovered(self.path, self.size, 0, lost.message, remade.batches)
-        own, own_times = index.read()[8 * index.own_from :], times.read()[12 * times.own_from :]
-        index.replace(remade.offset_index + own)
-        while own_times and int.from_bytes(own_times[:8], "big", signed=True) <= remade.largest_timestamp_ms:
-            own_times = own_times[12:]
+        own_times = times.own_entries_after(remade.largest_timestamp_ms)
+        index.replace(remade.offset_index + index.own_entries())
         times.replace(remade.time_index + own_times)
         time, offset = remade.largest_timestamp_ms, remade.offset_of_largest
         if time == NO_TIMESTAMP:

@@ -134,10 +134,10 @@ class Snapshots:
         self.offsets: list[int] = [] if offsets is None else offsets
         self._last = 0
         if offsets is None and kept:
-            self.find()
+            self.list_files()
 
-    def find(self) -> None:
-        """See which snapshots there are."""
+    def list_files(self) -> None:
+        """List the snapshots of the directory."""
         names = (parse_file_name(entry.name) for entry in files.list_directory(self.directory))
         self.offsets = sorted(
             name.base_offset for name in names if name and name.suffix == ".snapshot" and not name.transition
