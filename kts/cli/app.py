@@ -1,4 +1,4 @@
-"""The group of commands, and what every failure means for the exit code."""
+"""The group of commands, and the exit code of every failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 class WithoutPandas(MetaPathFinder):
-    """Spare each command the import of pandas, which pyarrow does where it is installed: longer than all the rest."""
+    """Keeps pyarrow from importing pandas, which takes longer than everything else a command imports."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         if fullname == "pandas":
@@ -61,7 +61,7 @@ class Commands(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
         if args is None:  # in a process of our own
             sys.meta_path.insert(0, WithoutPandas())
-            if sys.stdout is None:  # closed by the caller (>&-): what is printed goes nowhere, as asked
+            if sys.stdout is None:  # closed by the caller (>&-)
                 sys.stdout = TextIOWrapper(BufferedWriter(FileIO(os.devnull, "w")))
             for stream in (sys.stdout, sys.stderr):
                 if isinstance(stream, TextIOWrapper):  # a terminal may not know every character of a topic's data
@@ -69,7 +69,7 @@ class Commands(click.Group):
             sys.stdout, sys.stderr = (stream and shielded(stream) for stream in (sys.stdout, sys.stderr))
         try:
             return super().main(args, *rest, **named)
-        except BrokenPipeError:  # stderr's reader left before click could say what is wrong
+        except BrokenPipeError:  # stderr was closed before click could print the error
             raise SystemExit(WRONG_USE) from None
 
     def make_context(self, *args: Any, **named: Any) -> click.Context:
@@ -103,7 +103,7 @@ class Commands(click.Group):
 
 
 def failed(error: OSError) -> int:
-    """The exit code of an operating system error: none where the reader of a pipe has what it wanted."""
+    """The exit code of an operating system error; a closed pipe is none."""
     return FINE if isinstance(error, BrokenPipeError) else say(spelled(error), UNREADABLE)
 
 
@@ -116,7 +116,7 @@ def spelled(error: OSError) -> str:
 
 @contextmanager
 def told_warnings() -> Iterator[None]:
-    """Let the library's warnings (what was left out, and why) reach stderr as plain lines."""
+    """Print the library's warnings as plain lines on stderr."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
         note(f"kts: warning: {message}")
@@ -131,7 +131,7 @@ def told_warnings() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end through the clean-up, and before and after as the script ``kts`` has it."""
+    """Make Ctrl-C end through the clean-up; before and after, the script ``kts`` handles it."""
     before = signal.getsignal(signal.SIGINT)
     ours = getattr(before, "__module__", None) == "kts_command"
     if ours:
@@ -145,7 +145,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """End through the clean-up on SIGTERM too."""
+    """Make SIGTERM end through the clean-up too."""
 
     def stop(number: int, frame: object) -> None:
         raise SystemExit(TERMINATED)
@@ -178,6 +178,6 @@ Exit codes:
 def cli() -> None:
     """Kafka log directories as tables, by time, without a broker.
 
-    A PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside, and
-    several may be given. Only append, follow and what is given --in-place change anything there.
+    A PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside; more
+    than one may be given. Only append, serve, follow and --in-place change files there.
     """

@@ -1,4 +1,4 @@
-"""``kts append``: lines of JSON become record batches at the end of a partition."""
+"""``kts append``: appends lines of JSON to a partition, as record batches."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ Examples:
 A line, as kts dump --format jsonl prints it; every field may be left out:
   {"timestamp":1756720800000,"key":"b3JkZXI=","value":"MTA=","headers":[["source","dGlsbA=="]]}
 
-The timestamp is in ms since 1970; without one it is now, and -1 is none. Topic, partition and offset are not looked at
-unless --check is given; what else dump can print is left alone. Unknown fields are refused. A bad line ends the
-command: nothing of its batch is appended, the batches before it are. In the log directory around the partition, .lock,
-the checkpoints and the clean-shutdown marker are kept as a broker keeps them.
+The timestamp is in ms since 1970; without one it is now, and -1 is none. Topic, partition and offset are ignored unless
+--check is given, and so are the other fields that dump prints. Unknown fields are refused. A bad line ends the command:
+its batch is not appended, the batches before it are. In the log directory, .lock, the checkpoints and the
+clean-shutdown marker are kept as a broker keeps them.
 """
 
 
 @click.command("append", short_help="Append records from JSON lines, with chosen timestamps.", epilog=EPILOG)
 @directory_argument
-@click.option("--jsonl", is_flag=True, help="The input is JSON lines, as it always is.")
-@click.option("-i", "--input", "source", type=click.File("rb"), default="-", help="Read here instead of stdin.")
+@click.option("--jsonl", is_flag=True, help="The input is JSON lines. This is the default.")
+@click.option("-i", "--input", "source", type=click.File("rb"), default="-", help="Read this file instead of stdin.")
 @click.option("--keys", type=click.Choice(ENCODINGS), default="base64", help="How keys are written. Default base64.")
-@click.option("--values", type=click.Choice(ENCODINGS), default="base64", help="How values are. Default base64.")
+@click.option(
+    "--values", type=click.Choice(ENCODINGS), default="base64", help="How values are written. Default base64."
+)
 @click.option(
     "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Codec of the batches. Default none."
 )
@@ -53,8 +55,10 @@ the checkpoints and the clean-shutdown marker are kept as a broker keeps them.
 @click.option(
     "--batch-bytes", type=click.IntRange(1, 2**30), default=16384, help="About so many bytes a batch. Default 16384."
 )
-@click.option("--create", is_flag=True, help="Make the partition directory if it is missing.")
-@click.option("--check", is_flag=True, help="Refuse a line whose topic, partition or offset is not what it gets.")
+@click.option("--create", is_flag=True, help="Create the partition directory if it is missing.")
+@click.option(
+    "--check", is_flag=True, help="Refuse a line whose topic, partition or offset is not the one that it gets."
+)
 @click.option("--now", metavar="TIME", help="The time of lines without one, and the log's clock. Default: the clock.")
 @config_option
 @json_option
@@ -75,9 +79,8 @@ def command(
 ) -> int:
     """Append the records of JSON lines to a partition, as a broker without replicas would.
 
-    The log is opened as a broker does at start-up: locked, and recovered where it was not closed cleanly. Offsets count
-    on from its end. Its message format stays what it is (3.9 for a new one), unless --config message.format.version
-    says otherwise.
+    The log is opened as a broker opens it: locked, and recovered if it was not closed cleanly. Offsets continue from
+    its end. Its message format stays as it is (3.9 for a new log), unless --config message.format.version is given.
     """
     from .text import BadLineError, pieces_of_lines, records_of
 
@@ -105,17 +108,17 @@ def command(
                 appender.finish()
         except (BadLineError, RefusedError) as error:
             code = say(f"{error}; {appender.so_far()}", UNREADABLE)
-        except (KeyboardInterrupt, SystemExit):  # so that one can go on where it was stopped
+        except (KeyboardInterrupt, SystemExit):  # so that the user can continue from there
             note(f"stopped: {appender.so_far()}")
             raise
-        if not log.closed:  # as it is after a disk's error
+        if not log.closed:  # a disk error closes it
             log.flush()
         report(log, appender, as_json, code)
     return code
 
 
 class RefusedError(ValueError):
-    """The log takes a batch not, and of which lines it is."""
+    """The log refused a batch; these are its input lines."""
 
 
 class Appender:
@@ -135,7 +138,7 @@ class Appender:
         self._last_line = 0
 
     def add(self, records: Any) -> None:
-        """Append those that fill batches; the rest waits for more."""
+        """Append the records that fill batches; the rest waits for more."""
         import pyarrow as pa
 
         if self._waiting is not None and self._waiting.num_rows:
@@ -148,7 +151,7 @@ class Appender:
         self._waiting = None
 
     def finish(self) -> None:
-        """Append what waits."""
+        """Append the records that wait."""
         if self._waiting is not None and self._waiting.num_rows:
             self._append(self._waiting)
         self._waiting = None
@@ -213,7 +216,7 @@ class Appender:
 
 
 def cuts(records: Any, most: int, most_bytes: int) -> Iterator[tuple[int, int, bool]]:
-    """Where batches begin and end, and whether each is full; only the last one may not be."""
+    """Start and end of each batch, and whether it is full; only the last one may not be."""
     import pyarrow.compute as pc
 
     sizes = np.full(records.num_rows, RECORD_OVERHEAD_BYTES, np.int64)

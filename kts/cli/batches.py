@@ -1,4 +1,4 @@
-"""``kts batches``: the headers of record batches and messages, one a row."""
+"""``kts batches``: lists the headers of record batches and messages, one a row."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ Examples:
   kts batches DIR/orders-0 --limit 10
   kts batches DIR/orders-0/00000000000000000000.log --json
 
-Offsets and counts that a compressed v0 or v1 wrapper message does not carry in its header are null.
+Offsets and counts that the header of a compressed v0 or v1 wrapper message does not carry are null.
 """
 
 
 @click.command("batches", short_help="Batch headers: offsets, times, codecs, sizes, CRCs.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most so many. Default {TABLE_ROWS:,} without --json.")
+@click.option(
+    "--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS:,} without --json."
+)
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -38,9 +40,9 @@ def command(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """List record batches and outermost messages from their headers alone, nothing decompressed.
+    """List record batches and outermost messages by their headers; nothing is decompressed.
 
-    The CRC of each is checked; a wrong one is shown and does not stop the list.
+    Each CRC is checked. A wrong one is shown and does not end the list.
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
     left = limit if limit is not None or as_json else TABLE_ROWS + 1

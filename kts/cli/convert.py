@@ -1,4 +1,4 @@
-"""``kts convert``: partitions in another message format, written beside the ones that are read."""
+"""``kts convert``: writes partitions in another message format to a new directory."""
 
 from __future__ import annotations
 
@@ -24,22 +24,26 @@ Examples:
 
 \b
 To get rid of messages of magic 0 and 1 before an upgrade to Kafka 4: stop the broker, convert each of its log
-directories to magic 2, check the result (kts verify --deep), and put it in the old one's place. Offsets, timestamps,
-keys, values, codecs and file times stay; the indexes are made anew. SRC is never changed.
+directories to magic 2, check the result (kts verify --deep), and replace the old directory by it. Offsets, timestamps,
+keys, values, codecs and file times stay; the indexes are rebuilt. SRC is never changed.
 
 \b
-Below magic 2 there is no place for control batches and transactions (refused), for zstd (name another codec) and for
-record headers (refused, or left out with --drop-headers). Magic 0 has no timestamps.
+Below magic 2 there are no control batches and transactions (refused), no zstd (choose another codec) and no record
+headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
 """
 
 
 @click.command("convert", short_help="Write partitions in another message format.", epilog=EPILOG)
 @click.argument("src", metavar="SRC")
 @filter_options
-@click.option("--to-magic", type=click.Choice(["0", "1", "2"]), required=True, help="The message format wanted.")
-@click.option("--out", metavar="DIR", required=True, help="A directory that is missing or empty; appears when whole.")
-@click.option("--compression", type=click.Choice(CODEC_NAMES), help="Another codec for all. Default: as it is.")
-@click.option("--level", type=int, help="Of the codec.")
+@click.option("--to-magic", type=click.Choice(["0", "1", "2"]), required=True, help="The message format to convert to.")
+@click.option(
+    "--out", metavar="DIR", required=True, help="A missing or empty directory; it appears when it is complete."
+)
+@click.option(
+    "--compression", type=click.Choice(CODEC_NAMES), help="Use this codec for all batches. Default: each keeps its own."
+)
+@click.option("--level", type=int, help="Compression level of the codec.")
 @click.option(
     "--batch-bytes",
     type=click.IntRange(min=1, max=INT32_MAX),
@@ -47,8 +51,8 @@ record headers (refused, or left out with --drop-headers). Magic 0 has no timest
     show_default=True,
     help="About how many bytes of uncompressed messages become one batch.",
 )
-@click.option("--drop-headers", is_flag=True, help="Leave record headers out where magic 0 and 1 have none.")
-@click.option("--allow-negative-timestamps", is_flag=True, help="Convert times before 1970, which Kafka refuses.")
+@click.option("--drop-headers", is_flag=True, help="Drop record headers, which magic 0 and 1 do not have.")
+@click.option("--allow-negative-timestamps", is_flag=True, help="Keep times before 1970, which Kafka refuses.")
 @index_options
 @json_option
 def command(
@@ -103,7 +107,7 @@ def command(
 
 
 def check_codec(magic: int, compression: str | None, level: int | None) -> None:
-    """Refuse a codec or a level that there is not, before anything is read."""
+    """Refuse an unknown codec or level before anything is read."""
     from kts.compression import codec_id, compressor
     from kts.errors import UnsupportedCompressionTypeError
 
@@ -143,7 +147,7 @@ class Report:
             note(f"{segment.path}: left out {counted(segment.left_out, 'byte')} of a cut tail at position {where}")
 
     def end(self, partitions: int) -> None:
-        """All of it, now that it is there under its name."""
+        """All of it, now that the directory has its name."""
         for one in self.segments:
             if self.as_json:
                 print_json(

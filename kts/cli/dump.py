@@ -1,4 +1,4 @@
-"""``kts dump``: records as lines, tables and columnar files."""
+"""``kts dump``: writes records as tables, lines and columnar files."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ JSON lines: topic, partition, offset, timestamp (ms; -1 is none), timestampType,
 otherwise), headers as [[name, base64 or null], ...].
 
 A spreadsheet runs a CSV cell that begins with = + - @, a tab or a carriage return as a formula. --disarm writes a ' in
-front of such text, which is then no longer exactly what the record has. On a terminal control characters of the data
-are shown as \\u001b and the like, in every format; files and pipes get the bytes as they are.
+front of such text, which then differs from the record. On a terminal, control characters are shown as \\u001b and the
+like, in every format; files and pipes get the bytes unchanged.
 """
 
 
 @click.command("dump", short_help="Records as a table, JSON lines, CSV, Parquet or Arrow.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("--from", "start", metavar="TIME", help="Begin at the first record whose time is this or later.")
-@click.option("--to", "end", metavar="TIME", help="End before the first record whose time is this or later.")
+@click.option("--from", "start", metavar="TIME", help="Start at the first record with this time or later.")
+@click.option("--to", "end", metavar="TIME", help="End before the first record with this time or later.")
 @click.option("--strict", is_flag=True, help="Exactly the records whose own time is in the range, late ones too.")
 @click.option(
-    "--offsets", metavar="A:B", help="From offset A up to, not with, B; either may be left out, B be high_watermark."
+    "--offsets", metavar="A:B", help="From offset A up to, without, B. Either may be left out; B may be high_watermark."
 )
 @time_options
 @click.option("--keys", type=click.Choice(ENCODINGS), help="How keys are written in text. Default base64.")
@@ -73,14 +73,14 @@ are shown as \\u001b and the like, in every format; files and pipes get the byte
     default="read_uncommitted",
     help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
 )
-@click.option("--include-control", is_flag=True, help="Also transaction markers and other control records.")
+@click.option("--include-control", is_flag=True, help="Include transaction markers and other control records.")
 @click.option(
     "--on-error",
     type=click.Choice(["raise", "skip"]),
     default="raise",
     help="At damage: stop, or leave it out and warn. Default raise.",
 )
-@click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most so many. Default {TABLE_ROWS} for a table.")
+@click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS} for a table.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by -o, else table or, in a pipe, jsonl.")
 @click.option("--disarm", is_flag=True, help="CSV: ' before cells that begin with = + - @, a tab or CR (see below).")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout; appears only when complete.")
@@ -109,25 +109,25 @@ def command(
 ) -> None:
     """Print or convert the records of partitions, segments or whole log directories.
 
-    A range of times is the one Spark's Kafka source takes: from the first record at or after --from to the first at or
-    after --to, found through the time index. When the log is out of order, records in between may be older or newer
-    than that, and later ones may belong in it; --strict reads on to the end and takes exactly those in the range.
+    A range of times means what it means in Spark's Kafka source: from the first record at or after --from to the first
+    at or after --to, found through the time index. If the log is out of order, records in between may lie outside of
+    the range, and later ones inside; --strict reads to the end and takes exactly the records in the range.
 
     Kafka's internal topics are left out of a log directory unless --topic names them.
     """
     if offsets is not None and (start is not None or end is not None):
-        raise click.UsageError("--offsets and --from/--to are two ways to say the same: give one of them")
+        raise click.UsageError("--offsets and --from/--to exclude each other: give one of them")
     if strict and start is None and end is None:
         raise click.UsageError("--strict needs --from or --to")
     if as_json and kind not in (None, "jsonl"):
-        raise click.UsageError(f"--json means --format jsonl, and --format {kind} was given too")
+        raise click.UsageError(f"--json means --format jsonl; leave out --format {kind}")
     kind = kind or ("jsonl" if as_json else default_format(output))
     if disarm and kind != "csv":
-        raise click.UsageError(f"--disarm is about CSV, and the format is {kind}")
+        raise click.UsageError(f"--disarm is for CSV, and the format is {kind}")
     if kind in ("parquet", "arrow"):
         refuse_terminal(output, f"--format {kind}")
     if kind == "table" and output not in (None, "-"):
-        raise click.UsageError("--format table is for reading here; for a file use jsonl, csv, parquet or arrow")
+        raise click.UsageError("--format table is for the terminal; for a file use jsonl, csv, parquet or arrow")
     first, behind = offset_range(offsets)
     given: dict[str, Any] = {
         "starting_timestamp": resolve(start, "--from", unit, now),
@@ -151,7 +151,7 @@ def command(
 
 
 def default_format(output: str | None) -> str:
-    """What the file's name says, else a table for eyes and JSON lines for pipes."""
+    """By the file's name; else a table on a terminal, JSON lines in a pipe."""
     if output not in (None, "-"):
         suffix = os.path.splitext(str(output))[1].lower()
         if suffix not in SUFFIXES:
@@ -163,7 +163,7 @@ def default_format(output: str | None) -> str:
 
 
 def offset_range(text: str | None) -> tuple[int | None, int | str | None]:
-    """``a:b`` as two offsets; None where a side is left out."""
+    """``a:b`` as two offsets; None for a side that is left out."""
     if text is None:
         return None, None
     before, colon, after = text.partition(":")
@@ -191,7 +191,7 @@ def check_scan(given: dict[str, Any]) -> None:
 
 
 def wanted_columns(text: str | None, kind: str) -> list[str]:
-    """The columns asked for, or those that a format has by default."""
+    """The columns that were asked for, or the format's default."""
     from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
 
     default = SCAN_COLUMNS if kind in ("parquet", "arrow") else JSONL_COLUMNS
@@ -250,7 +250,7 @@ def write_records(
 
 
 def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
-    """How many records the progress bar waits for, where offsets tell; None for a range or damage."""
+    """The number of records for the progress bar, if offsets tell; None for a range or damage."""
     if any(given[name] is not None for name in RANGE):
         return None
     try:
@@ -326,7 +326,7 @@ def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
 
 
 def shown_bytes(value: bytes | None, encoding: str | None) -> str:
-    """A key or value in a table cell: as asked, else text where it is text; long ones are cut."""
+    """A key or value in a table cell: as asked, else as text if it is text; long ones are cut."""
     if value is None:
         return "null"
     if encoding == "hex":
@@ -343,5 +343,5 @@ def shown_bytes(value: bytes | None, encoding: str | None) -> str:
 
 
 def shown(text: str) -> str:
-    """Text for a terminal: what would steer it is escaped."""
+    """Text with control characters escaped."""
     return text if text.isprintable() else repr(text)[1:-1]

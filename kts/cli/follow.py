@@ -1,4 +1,4 @@
-"""``kts follow``: a live copy of a topic's partitions, from any Kafka."""
+"""``kts follow``: keeps a live copy of a topic's partitions, from any Kafka."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ Examples:
   kts follow --from localhost:9092 --topic orders --topic returns --once --config retention.ms=-1 DIR
 
 \b
-DIR is a log directory: orders-0, orders-1 ... are made in it, or gone on with. Offsets, times, leader epochs and bytes
-are the leader's; so are the segments, where its settings are taken (Kafka 0.11 and later tell them) and unchanged.
-Without --once it goes on until it is stopped: Ctrl-C closes the copy cleanly, and after a kill the next run goes on
-where the whole batches end. What the leader does not have any more is cut off, as in a replica; that, and whatever
-else is not plain copying, is said on stderr.
+DIR is a log directory: orders-0, orders-1 ... are created in it, or continued. Offsets, times, leader epochs and bytes
+are the leader's. So are the segments, if its settings are known (from Kafka 0.11 on) and unchanged. Without --once the
+command runs until it is stopped: Ctrl-C closes the copy cleanly, and after a kill the next run continues behind the
+last whole batch. What the leader no longer has is truncated, as in a replica. That, and all else that is not plain
+copying, is reported on stderr.
 """
 
 
 @click.command("follow", short_help="Copy a topic from a broker, live, batch for batch.", epilog=EPILOG)
 @click.argument("directory", metavar="DIR")
 @click.option("--from", "leader", metavar="HOST:PORT", required=True, help="A broker of the cluster; more with commas.")
-@click.option("--topic", "topics", metavar="NAME", multiple=True, required=True, help="What to copy; repeatable.")
+@click.option("--topic", "topics", metavar="NAME", multiple=True, required=True, help="The topic to copy; repeatable.")
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
-@click.option("--once", is_flag=True, help="End when everything up to the high watermark is there.")
+@click.option("--once", is_flag=True, help="End when everything up to the high watermark is copied.")
 @click.option(
     "--patience",
     metavar="SECONDS",
     type=click.FloatRange(0),
-    help="How long to try a leader that is away. Default 30 with --once, else for ever.",
+    help="How long to retry an unavailable leader. Default 30 with --once, else forever.",
 )
-@click.option("--no-retention", is_flag=True, help="Leave old segments, also those that the leader has deleted.")
+@click.option("--no-retention", is_flag=True, help="Keep old segments, even those that the leader has deleted.")
 @config_option
 @json_option
 def command(
@@ -69,9 +69,9 @@ def command(
 ) -> int:
     """Copy partitions of a topic from their leaders, kts or Apache Kafka from 0.9 on, as a replica does.
 
-    All partitions of the topic are copied, or those that --partition names. The leader's topic settings decide over
-    segment size, format and retention; --config overrides them. Kafka 0.9 and 0.10 do not tell them: the copy deletes
-    nothing then, unless --config says so.
+    Copies all partitions of the topic, or those that --partition names. The leader's topic settings decide segment
+    size, format and retention; --config overrides them. Kafka 0.9 and 0.10 do not tell their settings: then the copy
+    deletes nothing, unless --config says so.
     """
     from kts.broker.following.client import Client
     from kts.broker.following.fetcher import Fetcher
@@ -114,7 +114,7 @@ def command(
 
 
 def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop) -> None:
-    """Go on until there is nothing left to do."""
+    """Copy until there is nothing left to do."""
     refreshed = time.monotonic()
     with progress("copied", None) as advance:
         while not done(fetcher, once) and stop.code is None:
@@ -126,17 +126,17 @@ def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop
 
 
 def find(copy: TopicCopy, client: Client) -> None:
-    """What there is to copy; wrong settings are wrong use."""
+    """Find out what there is to copy; wrong settings are wrong use."""
     try:
         copy.find()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--config'") from error
     if client.any_broker().is_0_9:
-        note(f"{client.any_broker()} answers as Kafka 0.9 does, and is taken for one")
+        note(f"{client.any_broker()} answers as Kafka 0.9 does, and is treated as Kafka 0.9")
 
 
 def patiently(ask: Callable[[], None], patience_s: float | None, stop: Stop) -> None:
-    """Ask a leader that may be away for a while."""
+    """Ask a leader, and again while it is unavailable."""
     from kts.broker.codes import ApiError
     from kts.broker.following.fetcher import PASSING
 
@@ -158,13 +158,13 @@ def patiently(ask: Callable[[], None], patience_s: float | None, stop: Stop) -> 
 
 
 def done(fetcher: Fetcher, once: bool) -> bool:
-    """Whether nothing is left to do."""
+    """True if nothing is left to do."""
     going = [each for each in fetcher.followers if each not in fetcher.failed]
     return not going or (once and all(each.caught_up for each in going))
 
 
 def report(follower: Follower, as_json: bool) -> None:
-    """What there is now, and what of it is new."""
+    """Report what the copy has, and what of it is new."""
     log = follower.log
     if as_json:
         print_json(
@@ -191,17 +191,17 @@ def report(follower: Follower, as_json: bool) -> None:
 
 
 class Stop:
-    """Keeps the signal until all is whole; a second one interrupts at once.
+    """Holds a signal back until the log is whole; a second one interrupts at once.
 
     Parameters
     ----------
     interruptible : callable
-        Whether nothing is lost if the signal interrupts what is done right now.
+        Returns True if nothing is lost when the signal interrupts now.
 
     Attributes
     ----------
     code : int or None
-        The exit code that the signal asks for; None until it came.
+        The exit code of the signal; None until one came.
     """
 
     def __init__(self, interruptible: Callable[[], bool]) -> None:
@@ -216,7 +216,7 @@ class Stop:
 
     @contextmanager
     def instead_of_interrupting(self) -> Iterator[None]:
-        """Take both signals while in here."""
+        """Handle both signals in this block."""
         before: dict[int, Any] = {}
         try:
             for number in (int(signal.SIGINT), int(signal.SIGTERM)):
@@ -230,7 +230,7 @@ class Stop:
                 signal.signal(number, handler)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, but not through a signal."""
+        """Sleep; a signal ends it."""
         until = time.monotonic() + seconds
         while self.code is None and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))

@@ -36,7 +36,7 @@ def filter_options(function: Any) -> Any:
 
 
 def index_options(function: Any) -> Any:
-    """The two topic settings that decide what the indexes hold, for commands that make them."""
+    """The two topic settings that decide what indexes hold, for commands that write them."""
     interval = click.option(
         "--index-interval-bytes",
         type=click.IntRange(min=0),
@@ -72,7 +72,7 @@ def open_logs(
     FileNotFoundError
         No such path.
     UnknownTopicOrPartitionError
-        A filter that nothing passes.
+        No partition matches a filter.
     """
     import kts
     from kts.segment.names import INTERNAL_TOPICS
@@ -96,13 +96,13 @@ def open_logs(
         wanted = [log for log in wanted if log.topic not in INTERNAL_TOPICS or log.path in paths or log.lone]
     if not wanted:
         if topics or partitions:
-            raise UnknownTopicOrPartitionError(f"no partition passes --topic and --partition under {', '.join(paths)}")
+            raise UnknownTopicOrPartitionError(f"no partition matches --topic and --partition under {', '.join(paths)}")
         raise UnknownTopicOrPartitionError(f"no partition directories (such as orders-0) in {', '.join(paths)}")
     return sorted(wanted, key=lambda log: (log.topic, log.partition))
 
 
 def log_bytes(logs: Iterable[PartitionLog]) -> int:
-    """Length of all ``.log`` files, as far as they are there."""
+    """The length of all ``.log`` files."""
     from kts.segment.rereading import settled
 
     def bytes_of(log: PartitionLog) -> int:
@@ -132,7 +132,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 
 def make_config(settings: Sequence[str], directory: str) -> LogConfig:
-    """The topic's settings; the message format is that of what lies there, unless it is set."""
+    """The topic's settings; the message format is that of the partition, unless it is set."""
     from kts.config import LogConfig
 
     parsed = parse_settings(settings)
@@ -147,7 +147,7 @@ def make_config(settings: Sequence[str], directory: str) -> LogConfig:
 
 
 def newest_magic(directory: str) -> int | None:
-    """The magic of the last segment's first batch; None where there is no batch."""
+    """The magic of the last segment's first batch; None if there is no batch."""
     if not os.path.isdir(directory):
         return None
     for segment in reversed(partition(directory).segments):
@@ -174,7 +174,7 @@ def writable_log(
     Raises
     ------
     LogLockedError
-        A broker or another program has it, and what to do about that.
+        A broker or another program holds it; the error says what to do.
     """
     from kts.log.log import Log
 
@@ -190,7 +190,7 @@ def writable_log(
 
 @contextmanager
 def advice_on_locks() -> Iterator[None]:
-    """Let an error about a lock say what to do, and one about a directory's name be wrong use."""
+    """Make an error about a lock say what to do, and a wrong directory name wrong use."""
     try:
         yield
     except LogLockedError as error:
@@ -201,6 +201,6 @@ def advice_on_locks() -> Iterator[None]:
 
 
 def say_what_was_recovered(log: Log) -> None:
-    """What start-up cut, removed or rebuilt."""
+    """Report what recovery cut, removed or rebuilt."""
     for found in log.recovered:
         note(f"at start-up, {found}")

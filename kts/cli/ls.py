@@ -1,4 +1,4 @@
-"""``kts ls``: which topics, partitions and segments are there."""
+"""``kts ls``: lists topics, partitions and segments."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Examples:
   kts ls DIR --topic orders --segments
   kts ls DIR --json
 
-Times are those that indexes and batch headers name: from the first batch of the first segment to the greatest one of
-all. "end" is the end of the files, one behind the last offset; a running broker's high watermark may be lower.
+Times come from indexes and batch headers: that of the first batch, and the greatest of all. "end" is the log end
+offset, one behind the last offset; a running broker's high watermark may be lower.
 """
 
 
@@ -87,7 +87,7 @@ def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
 
 
 def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
-    """The segments of a partition for ``--json``; none of one that has none yet, as a new topic's."""
+    """The segments of a partition for ``--json``; a new topic's partition may have none."""
     log = log.listed()
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset] * bool(segments)
@@ -110,7 +110,7 @@ def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
 
 
 def first_time(segment: Segment) -> int | None:
-    """The time of a segment's first batch with one, as far as its first bytes tell."""
+    """The time of the first batch that has one, among the first bytes of a segment."""
     import kts
 
     for headers in segment.batches(0, None, 1 << 16):
@@ -123,7 +123,7 @@ def first_time(segment: Segment) -> int | None:
 
 
 def greatest_times(log: PartitionLog) -> list[int | None]:
-    """The greatest time of each segment: what its time index was closed with, as far as its log confirms it."""
+    """The greatest time of each segment: the last time index entry, if the log confirms it, else from the log."""
     import kts
     from kts.segment.segment import closed_times
 

@@ -1,4 +1,4 @@
-"""``kts offset-for``: where a time begins, and why there."""
+"""``kts offset-for``: finds the first offset at or after a time, and explains it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Examples:
   kts offset-for DIR --topic orders --time 2026-09-01T10:00 --json
   kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain
 
-The answer is the first record whose timestamp is that time or later, as a consumer's offsetsForTimes gives it; control
-records count. Records behind it may be older when the log is out of order: --explain counts them.
+The answer is the first record with that timestamp or a later one, as a consumer's offsetsForTimes gives it; control
+records count. If the log is out of order, later records may be older: --explain counts them.
 
 Times: {SPELLINGS}.
 """
@@ -33,9 +33,11 @@ Times: {SPELLINGS}.
 @click.command("offset-for", short_help="The first offset at or after a time, and why.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("--time", "when", metavar="TIME", required=True, help="What to look for.")
+@click.option("--time", "when", metavar="TIME", required=True, help="The time to look for.")
 @time_options
-@click.option("--explain", is_flag=True, help="Which segment, index entry and bytes led there. Reads to the log's end.")
+@click.option(
+    "--explain", is_flag=True, help="Show the segment, index entry and bytes that led there. Reads to the log's end."
+)
 @click.option(
     "--shipped-search", is_flag=True, help="Search as brokers do: in one segment, by its file time if need be."
 )
@@ -53,7 +55,7 @@ def command(
 ) -> None:
     """Find the first record at or after a time, in each partition."""
     if explain and shipped_search:
-        raise click.UsageError("--explain tells about the default search; leave out --shipped-search")
+        raise click.UsageError("--explain is for the default search; leave out --shipped-search")
     target = resolve(when, "--time", unit, now)
     if target is None:
         raise click.UsageError("--time is missing")
@@ -78,7 +80,7 @@ def command(
 
 
 def as_object(log: PartitionLog, target: int, answer: Any) -> dict[str, Any]:
-    """An answer for ``--json``; offset and timestamp are null when nothing is that young."""
+    """An answer for ``--json``; offset and timestamp are null if no record is at or after the time."""
     return {
         "topic": log.topic,
         "partition": log.partition,
@@ -108,7 +110,7 @@ def told(log: PartitionLog, story: Explanation) -> Iterator[str]:
 
 
 def steps_of(story: Explanation) -> Iterator[str]:
-    """What was looked at, in order."""
+    """The steps of the search, in order."""
     if story.segments_skipped:
         which = "segment ends" if story.segments_skipped == 1 else "segments end"
         yield f"{story.segments_skipped} {which} before that time: not searched"

@@ -52,12 +52,12 @@ LEAST_SHOWN = 12  # of a column that is cut
 
 @contextmanager
 def sink(path: str | None) -> Iterator[BinaryIO]:
-    """A binary file to write to: stdout for None and ``-``, else a neighbour of ``path`` that is renamed at the end.
+    """A binary file to write to: stdout for None and ``-``, else a file beside ``path`` that is renamed at the end.
 
     Notes
     -----
-    After any error, Ctrl-C included, ``path`` is as it was before and the neighbour is gone. A device or a named pipe
-    cannot be renamed over and is written directly.
+    After any error, Ctrl-C included, ``path`` is unchanged and the file beside it is removed. A device or a named pipe
+    cannot be replaced and is written directly.
     """
     if path is None or path == "-":
         yield cast(BinaryIO, sys.stdout.buffer)
@@ -87,7 +87,7 @@ def sink(path: str | None) -> Iterator[BinaryIO]:
 
 
 def refuse_input(path: str | None, logs: Iterable[PartitionLog]) -> None:
-    """Keep ``-o`` out of what is read: a partition's directory, or the very segment files that were named."""
+    """Refuse an ``-o`` among the input: in a partition's directory, or one of the segment files that were named."""
     if path is None or path == "-":
         return
     target = os.path.realpath(path)
@@ -98,7 +98,7 @@ def refuse_input(path: str | None, logs: Iterable[PartitionLog]) -> None:
             inside = os.path.dirname(target) == os.path.realpath(log.path)
         if inside:
             raise click.BadParameter(
-                f"{path} is among the files of {log.topic}-{log.partition}, where nothing is written; name another",
+                f"{path} is among the files of {log.topic}-{log.partition}, which are only read; name another",
                 param_hint="'-o'",
             )
 
@@ -117,14 +117,14 @@ def print_json(value: Any) -> None:
 def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = (), shrink: Sequence[int] = ()
 ) -> None:
-    """A table: with a line below bold names on a terminal, aligned plain columns in a pipe.
+    """Print a table: bold names over a line on a terminal, plain aligned columns in a pipe.
 
     Parameters
     ----------
     right : sequence of int
-        The columns that are numbers.
+        Columns to align right: numbers.
     shrink : sequence of int
-        Those that may be cut where the terminal is too narrow; all others are always whole.
+        Columns that may be cut if the terminal is too narrow.
     """
     terminal = sys.stdout.isatty()
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
@@ -176,8 +176,7 @@ def cut_to(cell: str, width: int) -> str:
 
 
 def note(message: str) -> None:
-    """A remark about the output, on stderr: it never gets between a pipe and its data. The work goes on if nobody
-    reads there any more."""
+    """A line on stderr, so that it does not mix with the data in a pipe. The command goes on if stderr is closed."""
     with suppress(BrokenPipeError):
         click.echo(in_options(message), err=True)
 
@@ -210,7 +209,7 @@ def say(message: str, code: int) -> int:
 
 
 def remark(message: str) -> None:
-    """What only somebody who watches wants to know: on a terminal, never in a pipe."""
+    """A line on stderr if that is a terminal."""
     if sys.stderr.isatty():
         note(message)
 
@@ -219,7 +218,7 @@ def remark(message: str) -> None:
 def progress(
     what: str, total: int | None, *, quiet: bool = False, sizes: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr when that is a terminal; gives the function that moves it on.
+    """Show a bar on stderr if that is a terminal; yields the function that advances it.
 
     Parameters
     ----------
@@ -265,8 +264,8 @@ def show_bytes(size: int) -> str:
 # --- what a terminal may be sent ---------------------------------------------------------------
 
 
-# Control characters (also those of U+0080 to U+009F, which are escape sequences in one character), and what turns the
-# direction of the text around it.
+# Control characters, also U+0080 to U+009F, which are escape sequences in one character, and marks that change the
+# direction of text.
 _STEERING = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -276,7 +275,7 @@ def harmless(text: str, kept: str = "\n") -> str:
 
 
 class _Bytes(RawIOBase):
-    """What ``buffer`` is of a shielded stream."""
+    """The ``buffer`` of a shielded stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -295,7 +294,7 @@ class _Bytes(RawIOBase):
 
 
 class Shielded:
-    """A terminal's text stream to which anything may be written; ``unshielded`` is for our own bars and bold names."""
+    """A terminal's stream that escapes control characters; ``unshielded`` is for our own bars and bold names."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unshielded = stream
@@ -309,7 +308,7 @@ class Shielded:
 
 
 def shielded(stream: TextIO) -> TextIO:
-    """A terminal's stream shielded, any other as it is: in files and pipes bytes stay bytes."""
+    """Shield a terminal's stream; files and pipes get the bytes unchanged."""
     return cast(TextIO, Shielded(stream)) if stream.isatty() else stream
 
 
@@ -332,7 +331,7 @@ class NotTextError(ValueError):
 
 @contextmanager
 def naming_the_record(batch: Any) -> Iterator[None]:
-    """Let "not UTF-8" errors say which record it is, and what to type instead."""
+    """Make "not UTF-8" errors name the record and the option to use instead."""
     try:
         yield
     except NotTextError as error:

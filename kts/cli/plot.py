@@ -1,4 +1,4 @@
-"""``kts plot``: a picture of a partition's timestamps."""
+"""``kts plot``: draws a partition's timestamps."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ Examples:
   kts plot DIR/orders-0 -o orders-0.png
   kts plot DIR --topic orders -o orders.html
 
-Each batch is a box: the offsets and times that its header names. One colour a segment; diamonds are the entries of the
-time index; crosses are batches that begin before a time already reached (out of order); triangles reach beyond now.
-Times far outside the rest are arrows at the edge instead of squashing it. The drawing libraries are an extra: {INSTALL}
+Each batch is a box: the offsets and times in its header. Each segment has a colour. Diamonds are entries of the time
+index, crosses are batches that start before a time already reached (out of order), triangles are batches in the future.
+Times far outside the rest are arrows at the edge. The drawing libraries are an extra: {INSTALL}
 """
 
 
 @click.command("plot", short_help="A picture of the timestamps: PNG, SVG or HTML.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("-o", "--output", metavar="FILE", required=True, help="Write here: .png, .svg or .html (interactive).")
+@click.option(
+    "-o", "--output", metavar="FILE", required=True, help="The file to write: .png, .svg or .html (interactive)."
+)
 @click.option("--format", "kind", type=click.Choice(KINDS), help="Default: by the suffix of -o.")
-@click.option("--now", metavar="TIME", help="What lies behind it is in the future. Default: the clock.")
+@click.option("--now", metavar="TIME", help="Later times are in the future. Default: the clock.")
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -43,7 +45,7 @@ def command(
     now: str | None,
     as_json: bool,
 ) -> None:
-    """Draw timestamps over offsets from batch headers and time indexes, a panel a partition."""
+    """Draw timestamps over offsets, from batch headers and time indexes: one panel for each partition."""
     kind = kind or os.path.splitext(output)[1].lower().lstrip(".")
     if kind not in KINDS:
         raise click.UsageError(f"-o {output}: expected a name that ends in .png, .svg or .html, or --format")

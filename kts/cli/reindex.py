@@ -21,26 +21,28 @@ Examples:
   kts reindex DIR --out new
   kts reindex DIR/orders-0 --dry-run --json
 
-Without --out and --in-place nothing is written; exit code 1 if an index is missing, empty or contradicts its log.
-Indexes that are sound but other ones (a broker enters sets as they came, a rebuild cannot see them) are left alone
-unless --all is given. With the broker stopped, kts reindex DIR --in-place puts the new files in the old ones' places.
+Without --out and --in-place nothing is written; the exit code is 1 if an index is missing, empty or contradicts its
+log. An index that is sound but differs from a rebuilt one stays unless --all is given: a broker writes an entry for a
+set of batches, and a rebuild cannot see the sets. With the broker stopped, kts reindex DIR --in-place replaces files.
 """
 STATES = {
     "equal": "as it would be rebuilt",
     "missing": "missing",
     "empty": "empty, the log has timestamps",
     "differs": "contradicts the log",
-    "sound": "sound, a rebuild is another one",
+    "sound": "sound, differs from a rebuilt one",
 }
 
 
-@click.command("reindex", short_help="Make .index, .timeindex and .txnindex anew from the logs.", epilog=EPILOG)
+@click.command("reindex", short_help="Rebuild .index, .timeindex and .txnindex from the logs.", epilog=EPILOG)
 @paths_argument
 @filter_options
 @click.option("--dry-run", is_flag=True, help="Say what would change. This is the default.")
 @click.option("--out", metavar="DIR", help="Write all rebuilt files into this directory.")
 @click.option("--in-place", is_flag=True, help="Replace what is missing, empty or wrong, each file in one step.")
-@click.option("--all", "everything", is_flag=True, help="With --in-place: also replace what is sound but another one.")
+@click.option(
+    "--all", "everything", is_flag=True, help="With --in-place: also replace indexes that are sound but differ."
+)
 @index_options
 @click.option(
     "--generation",
@@ -63,7 +65,7 @@ def command(
     allow_negative_timestamps: bool,
     as_json: bool,
 ) -> int:
-    """Rebuild the indexes of closed and last segments from their logs, also those that never had a time index."""
+    """Rebuild the indexes of all segments from their logs, also of segments that never had a time index."""
     from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
     from kts.segment.rebuild import Rules
 
@@ -100,7 +102,7 @@ def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
         inside = os.path.dirname(log.path) if log.lone else log.path
         targets = {os.path.realpath(out), os.path.realpath(target_directory(out, log))}
         if os.path.realpath(inside) in targets:
-            message = f"{out} is where the logs are; name another, or use --in-place"
+            message = f"{out} is where the logs are; name another directory, or use --in-place"
             raise click.BadParameter(message, param_hint="--out")
 
 
@@ -110,7 +112,7 @@ def target_directory(out: str, log: PartitionLog) -> str:
 
 
 def locked_target(out: str | None, log: PartitionLog) -> AbstractContextManager[None]:
-    """Where ``--out`` is a partition with a log of its own, nobody else writes to that meanwhile."""
+    """Lock ``--out`` if it is a partition with a log of its own."""
     from kts.log.directory import held
 
     target = None if out is None else target_directory(out, log)
@@ -121,7 +123,7 @@ def locked_target(out: str | None, log: PartitionLog) -> AbstractContextManager[
 def write(
     log: PartitionLog, segment: SegmentFinding, out: str | None, in_place: bool, everything: bool
 ) -> list[IndexFinding]:
-    """Write the files of a segment that are to be written; returns those."""
+    """Write the files of a segment that the options ask for; returns them."""
     from kts.offline.reindex import EQUAL, replace, write_aside
     from kts.segment.files import make_directory
 
@@ -140,7 +142,7 @@ def write(
 
 
 class Report:
-    """What is printed, all of it at the end: a reader who leaves early does not end the work."""
+    """Collects what is printed at the end, so that a closed pipe does not end the work."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json

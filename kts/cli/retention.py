@@ -1,4 +1,4 @@
-"""``kts retention``: which segments would be deleted, when, and what keeps them."""
+"""``kts retention``: shows which segments would be deleted, when, and what keeps them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Examples:
   kts retention DIR/orders-0 --retention-ms -1 --retention-bytes 1000000
   kts retention DIR --topic orders --log-start-offset 500 --partition 0 --json
 
-Nothing is deleted: this reads only. A segment goes when its largest timestamp, or its file's modification time where no
-record has one, is more than retention.ms ago, and all before it go too: one timestamp from the future keeps everything
-behind it. All records count as replicated; an empty active segment stays.
+Nothing is deleted. A segment is deleted when its largest timestamp (its file's modification time if no record has one)
+is more than retention.ms ago and all segments before it are deleted too: one timestamp from the future keeps all later
+segments. All records count as replicated; an empty active segment stays.
 """
 
 
@@ -59,10 +59,15 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--retention-bytes", metavar="BYTES", type=int, default=-1, help="retention.bytes; -1, the default: none."
 )
-@click.option("--log-start-offset", metavar="N", type=click.IntRange(min=0), help="As if it were there; one partition.")
+@click.option(
+    "--log-start-offset", metavar="N", type=click.IntRange(min=0), help="Assume this log start offset; one partition."
+)
 @click.option("--cleanup-policy", default="delete", help="delete, compact or both, with a comma. Default delete.")
 @click.option(
-    "--generation", type=click.Choice(["0.10.2", "3.9"]), default="3.9", help="Whose order of rules. Default 3.9."
+    "--generation",
+    type=click.Choice(["0.10.2", "3.9"]),
+    default="3.9",
+    help="Apply the rules in the order of this version. Default 3.9.",
 )
 @json_option
 def command(
@@ -94,7 +99,7 @@ def command(
     policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
-        raise click.UsageError(f"--log-start-offset is of one partition, found {len(logs)}")
+        raise click.UsageError(f"--log-start-offset needs one partition, found {len(logs)}")
     rows, code = [], 0
     for log in logs:
         try:

@@ -1,4 +1,4 @@
-"""``kts serve``: a log directory behind a socket, for Kafka's clients."""
+"""``kts serve``: serves a log directory to Kafka's clients."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .output import FINE, UNREADABLE, counted, note, print_json, remark, say
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
 
-FEW_DESCRIPTORS = 256  # that fewer are enough is not to be expected
-SWITCH_S = 0.001  # how long a thread that computes may make the one that answers wait
+FEW_DESCRIPTORS = 256  # fewer are hardly enough
+SWITCH_S = 0.001  # how long a computing thread may delay the answering one
 
 EPILOG = """\b
 Examples:
@@ -29,7 +29,7 @@ Examples:
 
 \b
 DIR is a new or empty directory, one that kts served before, or Kafka's own log directory (its broker stopped). The
-address it listens on is the one line on stdout. SIGTERM and Ctrl-C answer what is in work and close the logs cleanly.
+only line on stdout is the address. SIGTERM and Ctrl-C finish the requests at hand and close the logs cleanly.
 """
 
 
@@ -41,7 +41,7 @@ address it listens on is the one line on stdout. SIGTERM and Ctrl-C answer what 
 @click.option(
     "--config", "settings", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
-@click.option("--insecure", is_flag=True, help="Allow an address that other machines reach: there is no password.")
+@click.option("--insecure", is_flag=True, help="Allow an address that other machines can reach, without a password.")
 @json_option
 def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bool, as_json: bool) -> int:
     """Serve the topics of a log directory: a broker of one, for tests, replicas and migration.
@@ -76,7 +76,7 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
 
 
 def tell_what_was_found(broker: Broker) -> None:
-    """What there is too little of; what is in the directory and not served as it was."""
+    """Report limits of the machine, and directories that are not served or were adopted."""
     from kts.segment import files
     from kts.server.server import most_connections
 
@@ -115,7 +115,7 @@ def serve(broker: Broker, host: str, port: int, insecure: bool, as_json: bool) -
             remark("Ctrl-C stops it")
             await stop.wait()
             remark("closing the logs")
-        await asyncio.to_thread(broker.close)  # as long as a second signal only asks for what is being done
+        await asyncio.to_thread(broker.close)  # a second signal changes nothing
 
     sys.setswitchinterval(SWITCH_S)
     try:

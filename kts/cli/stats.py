@@ -1,4 +1,4 @@
-"""``kts stats``: how much lies in each hour, from batch headers alone."""
+"""``kts stats``: counts records and bytes per hour, from batch headers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Examples:
   kts stats DIR --by 1d --per topic
   kts stats DIR --by 15m --json
 
-Nothing is decompressed and no record is read. A batch counts where its greatest timestamp lies, with all its records
-and bytes. Headers of compressed v0 and v1 wrapper messages do not say how many messages are inside: those are counted
-by their offsets, which is exact until the log is compacted and never too low; such numbers are shown with "<=" and
-have "countIsExact": false. Control batches count as bytes, not as records.
+Nothing is decompressed. A batch counts at its greatest timestamp, with all its records and bytes. The header of a
+compressed v0 or v1 wrapper message does not say how many messages are inside: they are counted by offsets, which is
+exact until the log is compacted and never too low. Such numbers have "<=" and "countIsExact": false. Control batches
+count as bytes, not as records.
 """
 
 
@@ -46,7 +46,12 @@ class Row:
 @paths_argument
 @filter_options
 @click.option("--by", metavar="LENGTH", default="1h", callback=length_callback, help="15m, 1h, 1d, ... Default 1h.")
-@click.option("--per", type=click.Choice(["all", "topic", "partition"]), default="all", help="What is added up.")
+@click.option(
+    "--per",
+    type=click.Choice(["all", "topic", "partition"]),
+    default="all",
+    help="Count all together, per topic or per partition.",
+)
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -58,7 +63,7 @@ def command(
 ) -> None:
     """Count records and bytes per hour, or any other length of time, with a bar a row.
 
-    Hours begin where UTC hours do. Batches without a timestamp have a row of their own.
+    Hours start at UTC hours. Batches without a timestamp have a row of their own.
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
     groups: dict[str, dict[int | None, Row]] = {}

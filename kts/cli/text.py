@@ -28,7 +28,7 @@ _PAD = ord("=")
 
 
 def spelled(column: Any, spell: Callable[[Any], str]) -> Any:
-    """A column with few different values as strings, each value spelled once."""
+    """A column with few different values as strings; each value is converted once."""
     coded = column.dictionary_encode(null_encoding="encode")
     return pa.array(map(spell, coded.dictionary.to_pylist()), pa.string()).take(coded.indices)
 
@@ -240,7 +240,7 @@ def json_lines(batch: Any, *, keys: str = "base64", values: str = "base64") -> m
 
 
 def _folded(parts: list[Any]) -> list[Any]:
-    """The same parts with neighbouring constants made one."""
+    """Join neighbouring constants."""
     folded: list[Any] = []
     for part in parts:
         if isinstance(part, str) and folded and isinstance(folded[-1], str):
@@ -251,7 +251,7 @@ def _folded(parts: list[Any]) -> list[Any]:
 
 
 def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
-    """What stands before a column's text, the text (one string if all rows agree), and what stands after it."""
+    """The text before a column, its text (one string if all rows agree), and the text after it."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.int64())

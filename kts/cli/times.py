@@ -1,4 +1,4 @@
-"""Times and lengths of time as people type them, turned into Kafka's milliseconds, and back into text."""
+"""Converts times and lengths of time between text and Kafka's milliseconds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None)
 
     Notes
     -----
-    What is finer than a millisecond rounds up: exact for "at or after" and for "before", as records hold whole ones.
+    Fractions of a millisecond round up: exact for "at or after" and for "before", as records have whole milliseconds.
     """
     text = text.strip()
     if _INTEGER.fullmatch(text):
@@ -114,7 +114,7 @@ def _from_integer(number: int, unit: str | None) -> int:
 
 
 def _day(number: int) -> str | None:
-    """The day that eight digits spell in ISO 8601's basic form, of the centuries that Kafka's data is from."""
+    """The day that eight digits spell in ISO 8601's basic form, from 1900 to 2199; else None."""
     try:
         day = date.fromisoformat(str(number)) if 1900_01_01 <= number <= 2199_12_31 else None
     except ValueError:
@@ -170,7 +170,7 @@ def length_callback(ctx: click.Context, param: click.Parameter, value: str | Non
 
 
 def resolve(text: str | None, option: str, unit: str | None, now: str | None) -> int | None:
-    """``parse_time`` for an option's text, with errors that name the option."""
+    """``parse_time`` for an option; errors name the option, and later ones give the text back."""
     if text is None:
         return None
     try:
@@ -186,7 +186,7 @@ def resolve(text: str | None, option: str, unit: str | None, now: str | None) ->
 
 
 def time_options(function: Any) -> Any:
-    """The options that say how times are read, for every command that takes one."""
+    """``--unit`` and ``--now``, for every command that takes a time."""
     now = click.option("--now", metavar="TIME", help="The time that -1h counts from; default: the clock.")
     function = now(function)
     return click.option(

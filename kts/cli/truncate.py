@@ -1,4 +1,4 @@
-"""``kts truncate``: cut the end of a partition off, or say what that would take away."""
+"""``kts truncate``: cuts off the end of a partition, or shows what that would remove."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ keep them.
 def command(directory: str, to_offset: int, in_place: bool, settings: tuple[str, ...], as_json: bool) -> None:
     """Remove the records of a partition from an offset on, as a follower does after a change of leaders.
 
-    With --in-place the log is opened as a broker does at start-up: locked, and recovered if it was not closed cleanly.
-    The segment that is cut gets a shorter copy in its place, in one step: whatever stops the command, a whole log is
-    there. Run it as the user that the broker runs as, since it makes files.
+    With --in-place the log is opened as a broker opens it: locked, and recovered if it was not closed cleanly. A
+    shorter copy replaces the segment that is cut, in one step: if anything stops the command, the log is whole. Run it
+    as the broker's user, because it creates files.
     """
     from kts.offline.truncate import plan_truncation
 

@@ -1,4 +1,4 @@
-"""``kts verify``: CRCs, offsets, and both indexes against the log."""
+"""``kts verify``: checks CRCs, offsets, and both indexes against the log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
     from kts.offline.verify import Violation
 
-# What a check takes, roughly: files are opened, bytes are read. A process must be worth its start, and so must a piece
-# that is handed to it.
+# Rough costs of a check: opening files, reading bytes. A process must be worth its start, and so must a piece of work
+# that is sent to it.
 SEGMENT_SECONDS, RATE, DEEP_RATE = 2e-4, 1e9, 1e8
 PROCESS_SECONDS, PIECE_SECONDS = 1.5, 0.2
 
@@ -40,7 +40,7 @@ violation, and a last one that sums up.
 @paths_argument
 @filter_options
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="At most so many processes at a time. Default 1.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Use up to this many processes. Default 1.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Times before 1970 count; only -1 is none.")
 @json_option
 def command(
@@ -100,7 +100,7 @@ def amount_of(log: PartitionLog) -> Amount:
 def pieces_of(
     logs: Sequence[PartitionLog], amounts: Sequence[Amount], deep: bool
 ) -> list[tuple[list[PartitionLog], int]]:
-    """Neighbouring partitions together until they are worth handing out, each piece with its bytes."""
+    """Groups of neighbouring partitions, each large enough to send to a process, with its bytes."""
     pieces: list[tuple[list[PartitionLog], int]] = []
     members: list[PartitionLog] = []
     size, seconds = 0, 0.0
@@ -115,7 +115,7 @@ def pieces_of(
 
 
 def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Violation]:
-    """Check what lies in log directories next to the partitions: the checkpoint files."""
+    """Check the checkpoint files of log directories."""
     from kts.offline.verify import verify_checkpoints
 
     partitions = {log.path for log in logs}
@@ -127,7 +127,7 @@ def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Viola
 def in_turn(
     logs: Sequence[PartitionLog], how: tuple[bool, bool], advance: Callable[[int], None]
 ) -> Iterator[Violation]:
-    """Check the partitions one after the other; of segments that were given by name each by itself."""
+    """Check partitions one after the other; segments that were given by name are checked one by one."""
     from kts.dataset.partition import PartitionLog
     from kts.offline.verify import verify_partition
 
@@ -145,7 +145,7 @@ def at_once(
     workers: int,
     advance: Callable[[int], None],
 ) -> Iterator[Violation]:
-    """Check several pieces at a time, each in a process; the order of the findings stays."""
+    """Check several pieces at a time, each in a process; findings keep their order."""
     context = multiprocessing.get_context("spawn")
     with deaf_to_interrupts():
         pool = context.Pool(workers)
@@ -158,7 +158,7 @@ def at_once(
 
 @contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """Processes started here ignore Ctrl-C, which goes to all of a terminal's; the parent hears it and ends them."""
+    """Processes that start here ignore Ctrl-C, which a terminal sends to all; the parent ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
