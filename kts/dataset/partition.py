@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class PartitionLog:
     """One partition, read-only: its segments, offsets, searches and scans.
 
-    Get one from ``kts.open``. Nothing is kept open and no size is remembered: a log that a broker appends to is seen as
-    it is at each call. The end of the files is not the high watermark then; see ``high_watermark``.
+    ``kts.open`` makes one. No file stays open and no size is remembered: each call sees the log as it is then, even if
+    a broker appends to it. The end of the files is not the high watermark; see ``high_watermark``.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class PartitionLog:
         self.close()
 
     def close(self) -> None:
-        """Refuse further calls; no file is open between calls anyway."""
+        """Refuse further calls; no file is open between calls."""
         self._closed = True
 
     @property
     def lone(self) -> bool:
-        """True if this is made of segment files given by name, not of a directory."""
+        """True if it consists of segment files given by name, not of a directory."""
         return self._segment_paths is not None
 
     @property
     def segments(self) -> list[Segment]:
-        """The live segments by base offset, as they are now.
+        """The live segments of this moment, by base offset.
 
-        A ``.log.swap`` counts where its ``.log`` is gone: a broker would finish the swap at its next start. Files that
-        end in ``.deleted`` or ``.cleaned`` do not count.
+        A ``.log.swap`` counts if its ``.log`` is gone: a broker finishes the swap at its next start. Files that end in
+        ``.deleted`` or ``.cleaned`` do not count.
         """
         if self._closed:
             raise LogClosedError("expected an open log, found a closed one", path=self.path)
@@ -90,9 +90,9 @@ class PartitionLog:
         return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
 
     def listed(self) -> PartitionLog:
-        """The same partition with the segments that are there now, for a call that asks for them more than once.
+        """The same partition with the segments of this moment, for code that asks for them more than once.
 
-        A writer may delete them meanwhile: for use inside of ``settled``, or with ``unless_deleted`` around each.
+        A writer may delete them meanwhile: use it inside ``settled``, or with ``unless_deleted`` around each segment.
         """
         return _Listed(self)
 
@@ -154,20 +154,20 @@ class PartitionLog:
         t_ms : int
             Any 64-bit number of ms; compared as a number, so that a target below 0 finds records without a timestamp.
         shipped_search : bool
-            Search as brokers do: only in the first segment whose largest timestamp reaches ``t_ms``, which is the
-            file's modification time where a segment has no timestamp. Answers then depend on file times.
+            Search as brokers do: only in the first segment whose largest timestamp reaches ``t_ms``. A segment without
+            timestamps counts with its file's modification time, so answers depend on file times.
 
         Notes
         -----
-        Control records count. The default goes on to later segments. Indexes are used where they are sound; without
-        them the log is read, and the answer is the same.
+        Control records count. The default goes on to later segments. Sound indexes are used; without them the log is
+        read, and the answer is the same.
 
         Source: LogSegment.findOffsetByTimestamp, KIP-79.
         """
         return settled(lambda: search.offset_for_timestamp(self.listed(), t_ms, shipped_search=shipped_search))
 
     def explain_offset_for_timestamp(self, t_ms: int) -> search.Explanation:
-        """How the answer of ``offset_for_timestamp`` was found, and which later records are older."""
+        """Explain how ``offset_for_timestamp`` finds its answer, and which later records are older."""
         return settled(lambda: search.explain_offset_for_timestamp(self.listed(), t_ms))
 
     def max_timestamp(self) -> TimestampOffset | None:
@@ -249,8 +249,8 @@ class _Listed(PartitionLog):
 class LogDirs(Mapping[TopicPartition, PartitionLog]):
     """The partitions of one or several log directories, by (topic, partition).
 
-    Directories on their way out or in (``-delete``, ``-future``, ``-stray``) are left out; ``kts.open`` takes their
-    path, if that is what you want. Internal topics and ``__cluster_metadata`` are partitions as others.
+    Directories that a broker deletes or moves (``-delete``, ``-future``, ``-stray``) are left out; ``kts.open`` takes
+    their own path. Internal topics and ``__cluster_metadata`` are included.
 
     Raises
     ------

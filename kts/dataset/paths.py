@@ -29,13 +29,13 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
     path : path or list of paths
         A partition directory, a segment file under any name, a log directory, or a list of them (always ``LogDirs``).
     log_start_offset : int or mapping, optional
-        Where Kafka keeps the log start offset outside the directory and you know it: an int for one partition, else
+        The log start offset, if you know a later one than the files tell: an int for one partition, else
         {topic: {partition: offset}} or {(topic, partition): offset}.
 
     Raises
     ------
     FileNotFoundError
-        Nothing lies there.
+        The path does not exist.
     InvalidRequestError
         The same partition lies in two of the directories.
     """
@@ -164,14 +164,14 @@ def scan(
         ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,
         timestamp, timestampType, headers.
     strict_time_range : bool
-        Exactly the records with start <= timestamp < end, late ones too: everything behind the start is read.
+        Exactly the records with start <= timestamp < end, late ones too; everything behind the start is read.
     isolation : str
         ``read_committed`` leaves out aborted transactions, and ends at the first one that is still open.
     include_control : bool
         Control records too.
     on_error : str
-        ``raise``, or ``skip``: leave out what is damaged and say so with ``warnings``: file, position and bytes. What
-        lies in a record behind the last field that ``columns`` needs is not looked at, but for its CRC.
+        ``raise``, or ``skip``: leave out damaged bytes and warn with file, position and number of bytes. Fields of a
+        record behind the last one that ``columns`` needs are checked by the CRC only.
     verify_crc : bool
         False skips CRCs only.
     log_start_offset : int or mapping, optional
@@ -226,12 +226,12 @@ def select(
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     log_start_offset: LogStartOffsets = None,
 ) -> list[PartitionLog]:
-    """The partitions of a path that are meant, by topic and partition.
+    """Select the partitions of a path by topic and partition.
 
     Raises
     ------
     UnknownTopicOrPartitionError
-        A topic or partition that is named and not there.
+        A named topic or partition does not exist.
     """
     names = _topics(topics)
     wanted = _partitions(partitions)
