@@ -174,7 +174,6 @@ def segment(path: Path, magic: int, on: bool, *sets: tuple[int, ...]) -> tuple[L
             done.last_offset,
             done.max_timestamp_ms,
             done.offset_of_max_timestamp,
-            done.entries,
         )
         offset = done.next_offset
     return made, given
