@@ -10,7 +10,8 @@ from appending import NOW, START, append, column, produced, refusal, times, topi
 from generate import Rec, message
 
 import kts
-from kts import _codec
+from kts import _codec, errors
+from kts.broker.codes import ErrorCode
 from kts.errors import REASONS
 
 N = NOW
@@ -321,6 +322,13 @@ def test_every_reason_of_the_compiled_core_has_its_words_and_errors() -> None:
     for name, reason in REASONS.items():
         assert reason.words, name
         assert reason.read or reason.append, name
+
+
+def test_every_code_of_an_error_is_one_of_kafkas() -> None:
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, kts.KtsError)]
+    names = {one.__name__: ErrorCode(one.code).name for one in classes if one.code != -1}
+    assert names["CorruptRecordError"] == "CORRUPT_MESSAGE"
+    assert len(names) == len(set(names.values())) + 1  # DecompressionLimitError is damage too
 
 
 def test_wrong_arguments_are_named() -> None:
