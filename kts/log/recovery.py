@@ -444,7 +444,9 @@ class LogLoader:
         start = self.log_start_offset
         if not self.segments or self.segments[-1].next_offset() >= start:
             return
-        if self.clean and not self.shipped:  # the last stop wrote the log, but not the offset
+        # A clean stop leaves no start behind the end, but for a truncation inside a batch that lies across the start:
+        # then the recovery point reaches the start as well, and what is left of the log was deleted.
+        if self.clean and not self.shipped and start > self.recovery_point:
             end, first = self.segments[-1].next_offset(), self.segments[0].base_offset
             why = f"the log start offset {start} lies behind the log end offset {end}: set to {first}"
             self.recovered.append(Recovered(self.segments[0].path, 0, 0, why, 0))

@@ -183,3 +183,19 @@ def test_producers_and_aborted_transactions_are_recovered_from_the_batches(tmp_p
         assert log.last_stable_offset == log.log_end_offset == 58
     for path in [*theirs.glob("*.txnindex"), *theirs.glob("*58.snapshot"), *theirs.glob("*7.snapshot")]:
         assert (tmp_path / partition / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_what_was_deleted_stays_deleted_when_a_truncation_splits_the_batch_across_the_start(tmp_path: Path) -> None:
+    """The batch goes as a whole, and the log ends below its start, as in Kafka. Older records do not come back."""
+    path = tmp_path / "t-0"
+    five = kts.encode({"timestamp": [1_700_000_000_000] * 5, "value": [b"v"] * 5})
+    with kts.Log(path) as log:
+        log.append(five)
+        log.append(five)
+        log.advance_log_start_offset(7)
+        log.truncate_to(8)
+    with kts.Log(path) as log:
+        assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+        assert any("ends below the log start offset 7" in str(one.reason) for one in log.recovered)
+        assert log.append(five).first_offset == 7
+        assert kts.decode(log.read(7, 10_000).records, ["offset"]).column(0).to_pylist() == [7, 8, 9, 10, 11]
