@@ -14,60 +14,29 @@ preallocated length, with zeros behind the last entry.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.long cimport PyLong_CheckExact
-from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 
 import operator
 
 import numpy as np
 
+cdef extern from "format.h" nogil:
+    int32_t kts_i32(const uint8_t *p)
+    int64_t kts_i64(const uint8_t *p)
+    int64_t kts_plus(int64_t a, int64_t b)
+    void kts_prefetch(const uint8_t *p)
+
 cdef extern from *:
     """
-    #include <stdint.h>
-    /* Byte by byte, so that it holds for any alignment and byte order; compilers make one load and a swap of it. */
-    static inline int32_t kts_be32(const uint8_t *p) {
-        return (int32_t)(((uint32_t)p[0] << 24) | ((uint32_t)p[1] << 16) | ((uint32_t)p[2] << 8) | p[3]);
-    }
-    static inline int64_t kts_be64(const uint8_t *p) {
-        return (int64_t)(((uint64_t)p[0] << 56) | ((uint64_t)p[1] << 48) | ((uint64_t)p[2] << 40)
-            | ((uint64_t)p[3] << 32) | ((uint64_t)p[4] << 24) | ((uint64_t)p[5] << 16) | ((uint64_t)p[6] << 8) | p[7]);
-    }
-    static inline int64_t kts_plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
     static inline double kts_distance(int64_t a, int64_t b) { return (double)((uint64_t)b - (uint64_t)a); }
     static inline int64_t kts_pick(int yes, int64_t a, int64_t b) { return yes ? a : b; }
     static inline const uint8_t *kts_pick_entry(int yes, const uint8_t *a, const uint8_t *b) { return yes ? a : b; }
-    #if defined(__GNUC__) || defined(__clang__)
-    #define kts_prefetch(p) __builtin_prefetch(p)
-    #else
-    #define kts_prefetch(p) ((void)(p))
-    #endif
 
-    /* (a, b) as a tuple. A lookup is so short that a third of it went into making and freeing its answer: where the
-       interpreter's lock guards *kept, the last answer is filled again once nobody else holds it, as zip() does, and
-       its integers are freed first, so that the new ones get their warm memory. From 3.14 on a tuple remembers its
-       hash, so there each answer is a new one. */
-    static PyObject *kts_pair(PyObject **kept, int64_t a, int64_t b) {
-        PyObject *pair = *kept, *first, *second;
-    #if defined(Py_GIL_DISABLED) || defined(Py_LIMITED_API) || defined(PYPY_VERSION) || PY_VERSION_HEX >= 0x030E0000
-        pair = PyTuple_New(2);
-        if (pair == NULL) return NULL;
-    #else
-        if (pair != NULL && Py_REFCNT(pair) == 1) {
-            first = PyTuple_GET_ITEM(pair, 0);
-            second = PyTuple_GET_ITEM(pair, 1);
-            PyTuple_SET_ITEM(pair, 0, NULL);
-            PyTuple_SET_ITEM(pair, 1, NULL);
-            Py_XDECREF(second);
-            Py_XDECREF(first);
-        } else {
-            pair = PyTuple_New(2);
-            if (pair == NULL) return NULL;
-            PyObject_GC_UnTrack(pair);  /* two integers make no cycle, and nobody may find a half filled tuple */
-            Py_XDECREF(*kept);
-            *kept = pair;
-        }
-        Py_INCREF(pair);
-    #endif
+    /* (a, b) as a tuple that the garbage collector need not look at: two integers make no cycle. */
+    static PyObject *kts_pair(int64_t a, int64_t b) {
+        PyObject *pair = PyTuple_New(2), *first, *second;
+        if (pair == NULL)
+            return NULL;
         first = PyLong_FromLongLong(a);
         second = first == NULL ? NULL : PyLong_FromLongLong(b);
         if (second == NULL) {
@@ -75,23 +44,19 @@ cdef extern from *:
             Py_DECREF(pair);
             return NULL;
         }
+        PyObject_GC_UnTrack(pair);
         PyTuple_SET_ITEM(pair, 0, first);
         PyTuple_SET_ITEM(pair, 1, second);
         return pair;
     }
     """
-    int32_t kts_be32(const uint8_t *p) noexcept nogil
-    int64_t kts_be64(const uint8_t *p) noexcept nogil
-    int64_t kts_plus(int64_t a, int64_t b) noexcept nogil
     double kts_distance(int64_t a, int64_t b) noexcept nogil
     int64_t kts_pick(bint yes, int64_t a, int64_t b) noexcept nogil
     const uint8_t *kts_pick_entry(bint yes, const uint8_t *a, const uint8_t *b) noexcept nogil
-    void kts_prefetch(const uint8_t *p) noexcept nogil
-    object kts_pair(PyObject **kept, int64_t a, int64_t b)
+    object kts_pair(int64_t a, int64_t b)
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int *overflow) except? -1
-    void Py_CLEAR(PyObject *o)
 
 cdef enum:
     LANES = 16  # searches in flight at once: as many cache misses as a core can have open
@@ -143,12 +108,12 @@ cdef object int64_queries(object values, str name):
 
 cdef inline int64_t key_at(const uint8_t *data, int64_t slot, int stride) noexcept nogil:
     if stride == 12:
-        return kts_be64(data + slot * 12)
-    return kts_be32(data + slot * 8)
+        return kts_i64(data + slot * 12)
+    return kts_i32(data + slot * 8)
 
 
 cdef inline int64_t value_at(const uint8_t *data, int64_t slot, int stride) noexcept nogil:
-    return kts_be32(data + slot * stride + stride - 4)
+    return kts_i32(data + slot * stride + stride - 4)
 
 
 cdef int64_t without_zero_tail(const uint8_t *data, int64_t slots, int stride) noexcept nogil:
@@ -372,10 +337,8 @@ cdef class _Index:
     cdef bint held
     cdef const uint8_t *data
     cdef int64_t entries_count, slots, base
-    cdef PyObject *kept  # the last lookup's answer, for kts_pair
 
     def __dealloc__(self):
-        Py_CLEAR(self.kept)
         if self.held:
             PyBuffer_Release(&self.view)
 
@@ -459,7 +422,7 @@ cdef class TimeIndex(_Index):
         cdef const uint8_t *entry = search(self.data, self.entries_count, target, 12)
         if entry == NULL:
             return (-1, self.base)
-        return kts_pair(&self.kept, key_at(entry, 0, 12), kts_plus(self.base, value_at(entry, 0, 12)))
+        return kts_pair(key_at(entry, 0, 12), kts_plus(self.base, value_at(entry, 0, 12)))
 
     def slot(self, timestamp_ms, /):
         """Number of the entry that ``lookup`` finds; -1 below all."""
@@ -470,7 +433,7 @@ cdef class TimeIndex(_Index):
     def entry(self, slot, /):
         """The entry of a number, as (timestamp_ms, offset)."""
         cdef int64_t number = self.slot_argument(slot)
-        return kts_pair(&self.kept, key_at(self.data, number, 12), kts_plus(self.base, value_at(self.data, number, 12)))
+        return kts_pair(key_at(self.data, number, 12), kts_plus(self.base, value_at(self.data, number, 12)))
 
     def lookup_many(self, timestamps_ms, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: timestamps and offsets. Sorted queries are faster."""
@@ -562,7 +525,7 @@ cdef class OffsetIndex(_Index):
         entry = search(self.data, self.entries_count, target - self.base, 8)
         if entry == NULL:
             return (self.base, 0)
-        return kts_pair(&self.kept, kts_plus(self.base, key_at(entry, 0, 8)), value_at(entry, 0, 8))
+        return kts_pair(kts_plus(self.base, key_at(entry, 0, 8)), value_at(entry, 0, 8))
 
     def slot(self, offset, /):
         """Number of the entry that ``lookup`` finds; -1 below all."""
@@ -575,7 +538,7 @@ cdef class OffsetIndex(_Index):
     def entry(self, slot, /):
         """The entry of a number, as (offset, position)."""
         cdef int64_t number = self.slot_argument(slot)
-        return kts_pair(&self.kept, kts_plus(self.base, key_at(self.data, number, 8)), value_at(self.data, number, 8))
+        return kts_pair(kts_plus(self.base, key_at(self.data, number, 8)), value_at(self.data, number, 8))
 
     def lookup_many(self, offsets, /):
         """As ``lookup`` for an int64 array, in two int64 arrays: offsets and positions. Sorted queries are faster."""
