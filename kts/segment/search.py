@@ -14,7 +14,8 @@ such times, unless negative timestamps are allowed (KIP-228), so the records are
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -126,7 +127,9 @@ class Cost:
 class SearchedSegment(Protocol):
     """What a search asks of a segment."""
 
-    path: str
+    @property
+    def path(self) -> str:
+        """The ``.log`` file."""
 
     def reaches(self, query: Query) -> bool:
         """False if no record of the segment can match."""
@@ -189,10 +192,8 @@ class SegmentSearch:
     Parameters
     ----------
     segment : Segment
-    closed : Closed, optional
-        What is known of it, if another segment follows.
     following : int, optional
-        The base offset of the segment that follows.
+        The base offset of the segment that follows, to check the end if nothing was read yet.
     active : bool
         True for the last segment.
     start_offset : int, optional
@@ -202,28 +203,27 @@ class SegmentSearch:
     """
 
     segment: Segment
-    closed: Closed | None = None
     following: int | None = None
     active: bool = False
     start_offset: int | None = None
     skip_damage: bool = False
     verify_crc: bool = True
-    indexes: Lookups = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.path = self.segment.path
-        self.indexes = Lookups(self.segment)
+    @property
+    def path(self) -> str:
+        """The ``.log`` file."""
+        return self.segment.path
+
+    @cached_property
+    def indexes(self) -> Lookups:
+        """Read only if the segment is."""
+        return Lookups(self.segment)
 
     def reaches(self, query: Query) -> bool:
-        """False if its time index says that all its records are earlier."""
+        """As brokers count; a closed segment whose index rules it out does not come here."""
         if query.one_segment:
             return largest_ms(self.segment, self.active)[0] >= query.timestamp_ms
-        if self.closed is None:
-            return True
-        if self.closed.lost is not None and not self.skip_damage:
-            raise self.closed.lost
-        greatest = self.closed.greatest_timestamp_ms
-        return greatest is None or greatest >= query.timestamp_ms
+        return True
 
     def matching_entries(self, query: Query, cost: Cost) -> Iterator[Records]:
         """The records of the entries whose headers allow a match, and of damaged ones, which raises."""
@@ -265,7 +265,7 @@ class SegmentSearch:
 
     def check_end(self) -> None:
         """Raise if its indexes know offsets that its log does not have any more."""
-        if self.following is not None and self.closed is None and not self.skip_damage:
+        if self.following is not None and not self.skip_damage:
             lost = self.indexes.lost_end(self.following)
             if lost is not None:
                 raise lost
@@ -275,26 +275,29 @@ def search(
     log: Partition, query: Query, cost: Cost, skip_damage: bool = False, verify_crc: bool = True
 ) -> TimestampOffset | None:
     """Search the segments of a partition directory."""
-    return first_match(_segments(log, query, skip_damage, verify_crc), query, cost)
+    return first_match(_segments(log, query, cost, skip_damage, verify_crc), query, cost)
 
 
-def _segments(log: Partition, query: Query, skip_damage: bool, verify_crc: bool) -> Iterator[SegmentSearch]:
+def _segments(log: Partition, query: Query, cost: Cost, skip_damage: bool, verify_crc: bool) -> Iterator[SegmentSearch]:
+    """The segments that can match by their closed time indexes."""
     segments = log.segments
     known: Iterator[Closed] = iter(())
     if not query.one_segment:
         segments = _counted(segments, query.first_offset)
         if not query.reads_all:
             known = closed_times(segments, log.sealed_indexes)
-    bases: list[int | None] = [segment.base_offset for segment in segments[1:]]
-    for segment, following in zip(segments, [*bases, None], strict=False):
-        yield SegmentSearch(
-            segment,
-            next(known, None),
-            following,
-            active=following is None,
-            skip_damage=skip_damage,
-            verify_crc=verify_crc,
-        )
+    last = len(segments) - 1
+    for number, segment in enumerate(segments):
+        closed = next(known, None)
+        if closed is not None:
+            greatest, _, lost = closed
+            if lost is not None and not skip_damage:
+                raise lost
+            if greatest is not None and greatest < query.timestamp_ms:
+                cost.segments_skipped += 1
+                continue
+        following = None if closed is not None or number == last else segments[number + 1].base_offset
+        yield SegmentSearch(segment, following, number == last, None, skip_damage, verify_crc)
 
 
 def _counted(segments: list[Segment], log_start_offset: int) -> list[Segment]:
