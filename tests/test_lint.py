@@ -316,3 +316,12 @@ def test_the_examples_of_docstrings_run(path: Path) -> None:
     found = doctest.testmod(importlib.import_module(module_name(path)))
     assert found.attempted
     assert not found.failed
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kts/native").glob("*.[ch]")), ids=lambda path: path.name)
+def test_each_file_of_the_core_compiles_alone_without_a_warning(path: Path) -> None:
+    command = ["cc", "-fsyntax-only", "-std=c11", "-Wall", "-Wextra", "-Werror", "-x", "c", "-"]
+    said = subprocess.run(
+        command, input=f'#include "{path.name}"\n', cwd=path.parent, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
