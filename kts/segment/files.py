@@ -232,7 +232,7 @@ class File:
 
 
 class RereadFile(File):
-    """The same for who asks for neighbouring and the same bytes more than once: those read last are kept for a while.
+    """A file for a reader that asks for the same or neighbouring bytes again: the last bytes read are kept.
 
     Notes
     -----
@@ -490,7 +490,7 @@ def list_directory(path: str) -> list[os.DirEntry[str]]:
 
 
 def walk_directory(path: str) -> Iterator[os.DirEntry[str]]:
-    """Entries of a directory as they come, for who may stop early."""
+    """Entries of a directory in no order, for a caller that may stop early."""
     with storage_errors(path, "listing"), _with_descriptor(os.scandir, path) as entries:
         yield from entries
 
@@ -514,7 +514,7 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def exists(path: str) -> bool:
-    """True if something lies there; an error if nobody can say."""
+    """True if the path exists; an error if the system cannot tell."""
     try:
         again(os.stat, path)
     except (FileNotFoundError, NotADirectoryError):

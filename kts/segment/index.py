@@ -180,7 +180,7 @@ class IndexFile:
         self._file = None
 
     def abandon(self) -> None:
-        """Close the descriptor as it is; nobody may be reading."""
+        """Close the descriptor without a flush; no reader may be using it."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -230,7 +230,7 @@ class IndexFile:
         self.resize(self.size_bytes)
 
     def reset(self, entries: bytes = b"") -> None:
-        """Have just these entries, and room up to the maximum; a file that is just them stays as it is."""
+        """Replace all entries, with room up to the maximum. A file that has just these entries is not touched."""
         self.dirty = True
         self.own_from = 0
         if not self.shipped and 0 < self.length == self.size_bytes == len(entries) and self.read() == entries:

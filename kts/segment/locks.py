@@ -20,7 +20,7 @@ _made: weakref.WeakKeyDictionary[object, dict[str, Callable[[], Any]]] = weakref
 
 
 def new_in_children(owner: object, **makers: Callable[[], Any]) -> None:
-    """Set attributes of an object, and set them again in a forked child: its locks, which nobody would release there.
+    """Set lock attributes of an object, and set them anew in a forked child, where no thread would release them.
 
     What they protect is a copy in the child, which no other thread changes; whether the child may use it at all is
     checked elsewhere.

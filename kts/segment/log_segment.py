@@ -212,7 +212,7 @@ class LogSegment:
         )
 
     def fits(self, offset: int) -> bool:
-        """True if an offset can be told relative to the base offset."""
+        """True if an offset fits into a relative offset of this segment."""
         relative = offset - self.base_offset
         return relative <= GREATEST_RELATIVE_OFFSET and (relative >= 0 or not self._batches_are_indexed)
 
@@ -728,7 +728,7 @@ class LogSegment:
         Raises
         ------
         LogStorageError
-            Then nobody knows what is: the segment has failed.
+            It is unknown what reached the disk: the segment has failed.
         """
         try:
             if self._log_dirty:
@@ -879,7 +879,7 @@ class LogSegment:
         return rebuild(self.log_file(), self.loaded_bytes, self.base_offset, self.rules(), self.path)
 
     def repair(self, remade: Rebuilt, following: int | None) -> Recovered | None:
-        """Put indexes that the log confirms in the place of doubted ones; nobody may be reading.
+        """Put indexes that the log confirms in the place of doubted ones; no reader may be active.
 
         Parameters
         ----------
@@ -969,7 +969,7 @@ class LogSegment:
             return
         index, times = self.offset_index, self.time_index
         if sealed.log_bytes != self.size:
-            if sealed.log_bytes > self.size and index.size_bytes == sealed.index_bytes:  # who cuts a log changes both
+            if sealed.log_bytes > self.size and index.size_bytes == sealed.index_bytes:  # a truncation changes both
                 self.sealed = sealed  # to be noted again, as long as the end is missing
                 self.doubt(f"the log had {sealed.log_bytes} bytes when it was closed, found {self.size}")
             return
@@ -1015,7 +1015,7 @@ class LogSegment:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close all descriptors and leave the files as they are; nobody may be reading."""
+        """Close all descriptors and leave the files as they are; no reader may be active."""
         log, self._log = self._log, None
         try:
             if log is not None:

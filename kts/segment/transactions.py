@@ -203,7 +203,7 @@ def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
 
 
 class Markers:
-    """How transactions ended, by the control records behind a place: read on only as far as somebody asks.
+    """How transactions ended, by the control records behind a place: read only as far as needed.
 
     Parameters
     ----------
