@@ -21,9 +21,9 @@ BUILT := .venv/.built
 SOURCES := setup.py $(wildcard kts/*.pyx kts/*.pxd kts/native/*.[ch])
 
 # What `make sanitize` leaves out besides Java: other processes and libraries, and memory as it is without a sanitizer.
-SANITIZE_SKIPS := tests/spark tests/cli tests/storage/test_memory.py $(addprefix tests/test_,bench.py lint.py packaging.py \
-	readme.py stubs.py testing.py testing_plugin.py workflows.py)
-# Which tests are quick is told by their marks: tests/marks.py, and `slow` in the tests.
+SANITIZE_SKIPS := tests/spark tests/cli tests/testing tests/dataset/test_memory.py \
+	$(addprefix tests/test_,bench.py lint.py packaging.py readme.py stubs.py workflows.py)
+# Which tests are quick is told by their marks: tests/support/selection/marks.py, and `slow` in the tests.
 QUICK := not java and not scaled and not crash and not slow
 PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 --timeout 600 --instafail
 BENCH_ARGS ?=

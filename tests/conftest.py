@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import marks
 import pytest
-from support import Golden, data_root, is_full
+from support.golden import Golden, data_root, is_full
+from support.selection import marks
 
 import kts
 

@@ -1,9 +1,9 @@
 """kts for the adapter that `oracle/check.py` takes: one function a family, each in a file of its own."""
 
-from oracle_convert import convert
-from oracle_decode import decode
-from oracle_log import log
-from oracle_segment import segment
-from oracle_validator import validate
+from support.oracle.oracle_convert import convert
+from support.oracle.oracle_decode import decode
+from support.oracle.oracle_log import log
+from support.oracle.oracle_segment import segment
+from support.oracle.oracle_validator import validate
 
 __all__ = ["convert", "decode", "log", "segment", "validate"]

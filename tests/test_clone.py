@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from jvm import TARGET
-from support import PATIENCE_S, golden, goldens
+from support.golden import PATIENCE_S, golden, goldens
+from support.kafka.jvm import TARGET
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from support import goldens
+from support.golden import goldens
 
 from kts.config import LogConfig
 

@@ -8,10 +8,10 @@ import json
 from collections import Counter
 from typing import Any
 
-import oracle_decode
 import pytest
-from oracle_compare import Known, differences, judge
-from support import oracle_cases
+from support.golden import oracle_cases
+from support.oracle import oracle_decode
+from support.oracle.oracle_compare import Known, differences, judge
 
 READ = {"0.10.2": 1125, "3.9": 929}  # cases without damage that kts reads; what it refuses: test_oracle_decode.py
 REFUSED = {"0.10.2": 35, "3.9": 3}

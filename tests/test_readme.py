@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from jvm import JAVA, TARGET, java_tool, maven_class_path, require_spark
-from support import PATIENCE_S
+from support.golden import PATIENCE_S
+from support.kafka.jvm import JAVA, TARGET, java_tool, maven_class_path, require_spark
 
 from kts.testing import KtsBroker
 

@@ -64,7 +64,7 @@ def test_wheels_are_built_for_every_classified_system_and_python() -> None:
 def test_the_wheels_tests_are_there_and_need_no_java() -> None:
     settings = PYPROJECT["tool"]["cibuildwheel"]
     files = [word for word in shlex.split(settings["test-command"]) if word.endswith(".py")]
-    assert "tests/test_threads.py" in files
+    assert "tests/codec/test_threads.py" in files
     required = {re.split("[>=<]", name)[0] for name in settings["test-requires"]}
     blocked = {"jvm", "guard", "pyspark", "crc32c", "aiokafka"} - required
     code = f"import sys; sys.modules |= dict.fromkeys({blocked!r}); import pytest; sys.exit(pytest.main({files!r}))"

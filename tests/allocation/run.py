@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from public_calls import Call, attempt, groups, outcome
+from support.sets.public_calls import Call, attempt, groups, outcome
 
 import kts
 from kts import _codec, _timeindex

@@ -1,12 +1,12 @@
-"""Fixtures of the tests of real clients: see tests/client_suite.py."""
+"""Fixtures of the tests of real clients: see tests/support/clients/client_suite.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from client_all import Clients
-from client_places import Place
+from support.clients.client_all import Clients
+from support.clients.client_places import Place
 
 
 @pytest.fixture(scope="class")

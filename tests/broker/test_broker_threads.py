@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from support import PATIENCE_S
+from support.golden import PATIENCE_S
 
 from kts.broker.threads import InFlight, in_thread
 

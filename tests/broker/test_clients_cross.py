@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from client_all import NAMES
-from client_cross import MAGIC, NewestCrossReads
-from client_places import place
+from support.clients.client_all import NAMES
+from support.clients.client_cross import MAGIC, NewestCrossReads
+from support.clients.client_places import place
 
 
 class TestCrossReads(NewestCrossReads):

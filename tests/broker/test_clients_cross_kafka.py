@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from client_all import NAMES
-from client_cross import CrossReads, NewestCrossReads
-from client_places import old_broker, real_broker
+from support.clients.client_all import NAMES
+from support.clients.client_cross import CrossReads, NewestCrossReads
+from support.clients.client_places import old_broker, real_broker
 
 
 class TestCrossReadsFromOldKafka(CrossReads):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client_suite import ClientSuite
+from support.clients.client_suite import ClientSuite
 
 
 class TestOldJavaClients(ClientSuite):

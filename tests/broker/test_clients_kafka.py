@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-import client_checks as checks
-from client_all import Clients
-from client_places import Place, real_broker
-from client_records import CREATE
-from client_suite import ClientSuite
+from support.clients import client_checks as checks
+from support.clients.client_all import Clients
+from support.clients.client_places import Place, real_broker
+from support.clients.client_records import CREATE
+from support.clients.client_suite import ClientSuite
 
 
 class TestKafka(ClientSuite):

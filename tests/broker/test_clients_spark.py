@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_librdkafka import Confluent
-from client_places import Place, place
-from client_records import APPEND, NOON_MS, make
-from jvm import JAVA, TARGET, maven_class_path, require_spark
-from support import PATIENCE_S
+from support.clients.client_librdkafka import Confluent
+from support.clients.client_places import Place, place
+from support.clients.client_records import APPEND, NOON_MS, make
+from support.golden import PATIENCE_S
+from support.kafka.jvm import JAVA, TARGET, maven_class_path, require_spark
 
 SPARK = "4.0.0"  # the newest release whose Kafka source is published is often older than the newest pyspark
 PARTITIONS, RECORDS = 3, 2000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from asking import Asking
+from support.broker.asking import Asking
 
 from kts.broker import wire
 from kts.broker.broker import Broker

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Asking
-from raw_client import RawClient, batch
+from support.broker.asking import Asking
+from support.clients.raw_client import RawClient, batch
 
 import kts
 from kts.broker import wire

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Asking, answer
+from support.broker.asking import Asking, answer
 
 import kts
 from kts.broker.broker import Broker

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from brokers import Broker, class_path
-from cli_runs import lines, run
-from follow_play import files, log_bytes, logs, wait_until
-from follow_serving import KtsLeader
-from support import PATIENCE_S
+from support.broker.follow_play import files, log_bytes, logs, wait_until
+from support.broker.follow_serving import KtsLeader
+from support.golden import PATIENCE_S
+from support.kafka.brokers import Broker, class_path
+from support.processes.cli_runs import lines, run
 
 import kts
 from kts.arguments import parse_address

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from brokers import free_ports
-from cli_runs import lines, process, run
-from follow_play import files, log_bytes
-from follow_serving import SMALL, KtsLeader, known_topic_id
+from support.broker.follow_play import files, log_bytes
+from support.broker.follow_serving import SMALL, KtsLeader, known_topic_id
+from support.kafka.brokers import free_ports
+from support.processes.cli_runs import lines, process, run
 
 import kts
 from kts.arguments import parse_address

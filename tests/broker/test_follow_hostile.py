@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import run
-from follow_serving import Copy, KtsLeader, copying
+from support.broker.follow_serving import Copy, KtsLeader, copying
+from support.processes.cli_runs import run
 
 import kts
 from kts.broker import wire

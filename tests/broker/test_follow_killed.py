@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_runs import lines, run
-from follow_nursery import Nursery, nursery
-from follow_play import files, log_bytes, wait_until
-from follow_serving import SMALL, KtsLeader
-from support import PATIENCE_S, scaled
+from support.broker.follow_play import files, log_bytes, wait_until
+from support.broker.follow_serving import SMALL, KtsLeader
+from support.golden import PATIENCE_S, scaled
+from support.processes.cli_runs import lines, run
+from support.processes.follow_nursery import Nursery, nursery
 
 import kts
 from kts.broker.topics import topic_file

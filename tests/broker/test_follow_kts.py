@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_runs import lines, run
-from follow_play import files, log_bytes
-from follow_serving import SMALL, KtsLeader, T, copying, known_topic_id, record_set
+from support.broker.follow_play import files, log_bytes
+from support.broker.follow_serving import SMALL, KtsLeader, T, copying, known_topic_id, record_set
+from support.processes.cli_runs import lines, run
 
 import kts
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from brokers import kafka
-from cli_runs import lines, run
-from follow_play import Leader, Told, files, log_bytes, logs, tell
+from support.broker.follow_play import Leader, Told, files, log_bytes, logs, tell
+from support.kafka.brokers import kafka
+from support.processes.cli_runs import lines, run
 
 import kts
 

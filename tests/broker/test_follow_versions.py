@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from follow_play import log_bytes
-from follow_serving import SMALL, KtsLeader, T, copying
-from wire_proxy import Proxy, as_it_is
+from support.broker.follow_play import log_bytes
+from support.broker.follow_serving import SMALL, KtsLeader, T, copying
+from support.broker.wire_proxy import Proxy, as_it_is
 
 import kts
 from kts.broker import wire

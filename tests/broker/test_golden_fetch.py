@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from asking import Asking
-from support import RECORD_COLUMNS, Golden, Row, goldens, rows
+from support.broker.asking import Asking
+from support.golden import RECORD_COLUMNS, Golden, Row, goldens, rows
 
 import kts
 from kts.broker.broker import Broker

@@ -9,7 +9,7 @@ import kafka
 import kafka.errors
 import pyarrow as pa
 import pytest
-from group_members import LIBRARIES, GroupMember, joined, wait_until
+from support.clients.group_members import LIBRARIES, GroupMember, joined, wait_until
 
 import kts
 from kts.broker.broker import Broker

@@ -9,7 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from group_play import SESSION_MS, Clock, Member, T, advance, make, members, open_topics, play, subscription
+from support.broker.group_play import (
+    SESSION_MS,
+    Clock,
+    Member,
+    T,
+    advance,
+    make,
+    members,
+    open_topics,
+    play,
+    subscription,
+)
 
 import kts
 from kts.broker.codes import ErrorCode

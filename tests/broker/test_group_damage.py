@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import reference
-from group_play import Clock, T, make, open_topics, play
+from support.broker.group_play import Clock, T, make, open_topics, play
+from support.reference import reference
 
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator

@@ -10,12 +10,12 @@ from typing import TypeVar
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from brokers import STEADY, class_path
-from brokers import Broker as RealBroker
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from group_members import LIBRARIES, joined, wait_until
-from support import PATIENCE_S
+from support.clients.group_members import LIBRARIES, joined, wait_until
+from support.golden import PATIENCE_S
+from support.kafka.brokers import STEADY, class_path
+from support.kafka.brokers import Broker as RealBroker
 
 import kts
 from kts.broker.broker import Broker

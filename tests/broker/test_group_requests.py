@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_play import SESSION_MS, Clock, T, advance, play, settle, subscription
+from support.broker.group_play import SESSION_MS, Clock, T, advance, play, settle, subscription
 
 from kts.broker import wire
 from kts.broker.broker import Broker

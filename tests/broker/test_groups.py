@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_play import (
+from support.broker.group_play import (
     REBALANCE_MS,
     SESSION_MS,
     Clock,

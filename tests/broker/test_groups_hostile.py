@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_play import Clock, advance, play, settle, subscription
-from wire_bodies import random_body
+from support.broker.group_play import Clock, advance, play, settle, subscription
+from support.broker.wire_bodies import random_body
 
 from kts.broker import wire
 from kts.broker.broker import Broker

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from group_play import GROUP, Clock, Member, advance, make, open_topics, play, settle, subscription
+from support.broker.group_play import GROUP, Clock, Member, advance, make, open_topics, play, settle, subscription
 
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator

@@ -7,12 +7,12 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from brokers import STEADY, class_path
-from brokers import Broker as RealBroker
 from confluent_kafka.admin import AdminClient, NewTopic
-from group_members import wait_until
-from group_play import subscription
-from support import PATIENCE_S
+from support.broker.group_play import subscription
+from support.clients.group_members import wait_until
+from support.golden import PATIENCE_S
+from support.kafka.brokers import STEADY, class_path
+from support.kafka.brokers import Broker as RealBroker
 
 from kts.broker import wire
 from kts.broker.broker import Broker

@@ -10,11 +10,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from asking import Asking
-from malformed_play import play
-from raw_client import RawClient, batch
-from served import serve
-from support import scaled
+from support.broker.asking import Asking
+from support.broker.malformed_play import play
+from support.broker.served import serve
+from support.clients.raw_client import RawClient, batch
+from support.golden import scaled
 
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode

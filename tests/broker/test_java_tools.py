@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from java_tools import TOOLS, JavaTools
+from support.kafka.java_tools import TOOLS, JavaTools
 
 import kts
 from kts.broker.broker import Broker

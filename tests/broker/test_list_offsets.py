@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Asking
+from support.broker.asking import Asking
 
 import kts
 from kts.broker.broker import Broker

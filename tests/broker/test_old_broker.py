@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from brokers import STEADY
-from brokers import Broker as RealBroker
-from support import PATIENCE_S, RECORD_COLUMNS, rows
-from wire_peer import Peer
+from support.broker.wire_peer import Peer
+from support.golden import PATIENCE_S, RECORD_COLUMNS, rows
+from support.kafka.brokers import STEADY
+from support.kafka.brokers import Broker as RealBroker
 
 import kts
 from kts.broker.broker import Broker

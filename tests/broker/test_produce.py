@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Asking, answer
-from support import PATIENCE_S
+from support.broker.asking import Asking, answer
+from support.golden import PATIENCE_S
 
 import kts
 from kts.broker.broker import Broker

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import reassignment
 from reassignment import KEPT, LAST, MOVED, Day
-from support import PATIENCE_S
+from support.golden import PATIENCE_S
 
 
 @pytest.fixture(scope="module")

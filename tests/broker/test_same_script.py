@@ -9,11 +9,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from client_places import kts_serve, real_broker
-from jvm import require_java
-from same_answers import CONVERTED, LISTED, NULL, Facts, Listed, comparable, differences
-from same_run import run_script
-from wire_peer import Peer
+from support.broker.wire_peer import Peer
+from support.clients.client_places import kts_serve, real_broker
+from support.kafka.jvm import require_java
+from support.kafka.same_answers import CONVERTED, LISTED, NULL, Facts, Listed, comparable, differences
+from support.kafka.same_run import run_script
 
 OPERATIONS = 500
 KEPT_MS = 1000 * 365 * 86_400_000  # nothing is compacted or deleted meanwhile but by the script

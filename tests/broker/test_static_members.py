@@ -6,7 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from group_play import SESSION_MS, Clock, Member, advance, make, members, open_topics, play, settle, subscription
+from support.broker.group_play import (
+    SESSION_MS,
+    Clock,
+    Member,
+    advance,
+    make,
+    members,
+    open_topics,
+    play,
+    settle,
+    subscription,
+)
 
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator

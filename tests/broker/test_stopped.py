@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from follow_nursery import nursery
-from follow_play import files, log_bytes
-from follow_serving import SMALL, KtsLeader
-from raw_client import RawClient, batch, fetch_body
-from served import serve
-from support import PATIENCE_S
+from support.broker.follow_play import files, log_bytes
+from support.broker.follow_serving import SMALL, KtsLeader
+from support.broker.served import serve
+from support.clients.raw_client import RawClient, batch, fetch_body
+from support.golden import PATIENCE_S
+from support.processes.follow_nursery import nursery
 
 import kts
 from kts.broker import wire

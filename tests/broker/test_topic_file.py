@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_asking import Asked
-from counting import counting, more_than_linear
-from lives import quick_directory
+from support.broker.broker_asking import Asked
+from support.disk.counting import counting, more_than_linear
+from support.disk.lives import quick_directory
 
 import kts
 from kts.broker import wire

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_asking import Asked, Body
+from support.broker.broker_asking import Asked, Body
 
 import kts
 from kts.broker import wire

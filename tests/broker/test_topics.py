@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faultfs import WRITING, Fault, FaultyOs
-from lives import in_place_of_os
+from support.disk.faultfs import WRITING, Fault, FaultyOs
+from support.disk.lives import in_place_of_os
 
 import kts
 from kts.broker.codes import ApiError

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from faultfs import READING, WRITING, Fault, FaultyOs
-from lives import in_place_of_os, quick_directory
+from support.disk.faultfs import READING, WRITING, Fault, FaultyOs
+from support.disk.lives import in_place_of_os, quick_directory
 
 import kts
 from kts.broker.topics import Topics

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import data_root
+from support.golden import data_root
 
 import kts
 from kts.broker.codes import ApiError

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from broker_asking import Ask, Asked, Body, real
-from brokers import SETTINGS, STEADY
-from brokers import Broker as RealBroker
-from same_answers import Facts, comparable
-from same_answers import differences as compared
-from support import PATIENCE_S
+from support.broker.broker_asking import Ask, Asked, Body, real
+from support.golden import PATIENCE_S
+from support.kafka.brokers import SETTINGS, STEADY
+from support.kafka.brokers import Broker as RealBroker
+from support.kafka.same_answers import Facts, comparable
+from support.kafka.same_answers import differences as compared
 
 import kts
 from kts.broker.broker import Broker

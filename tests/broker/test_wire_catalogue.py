@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from asking import Asking
+from support.broker.asking import Asking
 
 import kts
 from kts.broker.broker import Broker

@@ -8,9 +8,9 @@ import tracemalloc
 from collections import Counter
 
 import pytest
-from malformed_requests import HOSTILE, malformed_requests, valid_requests
-from support import scaled
-from wire_bodies import decoded, every_layout, frame_of, label, random_body
+from support.broker.malformed_requests import HOSTILE, malformed_requests, valid_requests
+from support.broker.wire_bodies import decoded, every_layout, frame_of, label, random_body
+from support.golden import scaled
 
 from kts.broker import wire
 from kts.broker.codes import ApiKey

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jvm import JAVA, TARGET, java_tool, maven_class_path
-from wire_bodies import decoded, every_layout, filled, frame_of, label, random_body
+from support.broker.wire_bodies import decoded, every_layout, filled, frame_of, label, random_body
+from support.kafka.jvm import JAVA, TARGET, java_tool, maven_class_path
 
 from kts.broker.wire.messages import MESSAGES, Field, Message
 

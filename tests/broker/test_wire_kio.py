@@ -15,7 +15,7 @@ import kio.index
 import kio.serial
 import pytest
 from kio.schema.errors import ErrorCode
-from wire_bodies import any_number, decoded, every_layout, filled, frame_of, label, random_body
+from support.broker.wire_bodies import any_number, decoded, every_layout, filled, frame_of, label, random_body
 
 from kts.broker.wire.messages import MESSAGES, Field
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from wire_bodies import plain
+from support.broker.wire_bodies import plain
 
 from kts.broker import wire
 from kts.broker.codes import ApiKey

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jvm
 import pytest
-from support import data_root
+from support.golden import data_root
+from support.kafka import jvm
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import reference
-from decoded import difference, rows_of
-from guard import GuardedBuffer
-from verdict import disagreement
+from support.damage.guard import GuardedBuffer
+from support.reference import reference
+from support.reference.decoded import difference, rows_of
+from support.reference.verdict import disagreement
 
 import kts
 from kts.codec.columns import record_schema

@@ -7,10 +7,10 @@ import struct
 import zlib
 
 import cramjam
-import generate
 import lz4.block
-import reference_codecs
 import zstandard
+from support.reference import reference_codecs
+from support.sets import generate
 
 MOST_PLAIN = 20_000
 ZSTD = zstandard.ZstdCompressor(level=1)

@@ -6,8 +6,8 @@ import bisect
 import random
 import struct
 
-import generate
 import numpy as np
+from support.sets import generate
 
 import kts
 from fuzz import mutators

@@ -6,7 +6,7 @@ import random
 import struct
 from collections.abc import Sequence
 
-import generate
+from support.sets import generate
 
 I64 = 2**63
 NUMBERS = sorted(

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import generate
+from support.sets import generate
 
 from fuzz import mutators
 from fuzz.frames import MOST_PLAIN, frame, plain_of

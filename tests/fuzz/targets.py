@@ -6,11 +6,9 @@ import random
 import struct
 from typing import Any, Protocol
 
-import generate
-import reference
-import reference_codecs
-import streams
-from support import golden_logs
+from support.golden import golden_logs
+from support.reference import reference, reference_codecs
+from support.sets import generate, streams
 
 from fuzz import checks, frames, mutators, structure
 from fuzz.indexes import IndexTarget

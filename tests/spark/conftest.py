@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from jvm import require_spark
+from support.kafka.jvm import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jvm import require_spark
-from support import golden
+from support.golden import golden
+from support.kafka.jvm import require_spark
 
 ORDERS = golden("demo", "orders")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from support import golden, rows
+from support.golden import golden, rows
 
 from kts.spark import decode_in_arrow, decode_udf
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from support import Golden, Row, golden, goldens, rows
+from support.golden import Golden, Row, golden, goldens, rows
 
 from kts.spark.schema import MAX_MS
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from biglog import BATCH_BYTES, FIRST_MS, write_log
-from support import golden
+from support.golden import golden
+from support.sets.biglog import BATCH_BYTES, FIRST_MS, write_log
 
 from kts.dataset.reader import read_range
 from kts.errors import UnknownTopicOrPartitionError

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from support import Row, golden
+from support.golden import Row, golden
 
 ORDERS = golden("demo", "orders")
 EXPECTED = {name: ORDERS.expected(name) for name in ORDERS.partitions}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from jvm import require_spark
+from support.kafka.jvm import require_spark
 
 from kts.codec.columns import ALL_COLUMNS, BATCH_COLUMNS, record_schema
 from kts.spark.options import Options, parse_options

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jvm import require_spark
+from support.kafka.jvm import require_spark
 
 from kts.spark import shipping
 

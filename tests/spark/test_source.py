@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jvm import require_spark
-from support import golden
+from support.golden import golden
+from support.kafka.jvm import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,266 @@
+"""``kts dump`` against what Kafka's consumers saw."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from support.golden import Golden, Row, golden, golden_partitions, row_from_json, rows
+from support.processes.cli_runs import lines, run
+
+import kts
+
+
+def topic_of(partition: str) -> tuple[str, int]:
+    topic, _, number = partition.rpartition("-")
+    return topic, int(number)
+
+
+def seen(scenario: Golden, partition: str) -> list[Row]:
+    """What a consumer saw; records below the log start offset that are still in the files are left out."""
+    return scenario.expected(partition)
+
+
+@pytest.mark.parametrize(("scenario", "partition"), golden_partitions(), ids=str)
+def test_json_lines_are_what_a_consumer_saw(scenario: Golden, partition: str) -> None:
+    start = scenario.log_start_offset(partition)
+    made = lines("dump", scenario.partition_dir(partition), "--offsets", f"{start}:")
+    topic, number = topic_of(partition)
+    assert [row_from_json(line) for line in made] == seen(scenario, partition)
+    for line in made:
+        assert list(line) == "topic partition offset timestamp timestampType key value headers".split()
+        assert (line["topic"], line["partition"]) == (topic, number)
+
+
+ORDERS = golden("demo", "orders")
+EVERYTHING = [(topic_of(name), row) for name in ORDERS.partitions for row in ORDERS.expected(name)]
+
+
+def test_a_log_directory_comes_by_topic_partition_and_offset() -> None:
+    made = lines("dump", ORDERS.log_dir)
+    assert [((line["topic"], line["partition"]), row_from_json(line)) for line in made] == EVERYTHING
+    several = lines("dump", *(ORDERS.partition_dir(name) for name in reversed(ORDERS.partitions)))
+    assert several == made
+    some = lines("dump", ORDERS.log_dir, "--topic", "orders", "--partition", "2", "--partition", "0")
+    assert some == [line for line in made if line["partition"] != 1]
+    files = lines("dump", *reversed(ORDERS.logs("orders-1")))
+    assert files == [line for line in made if line["partition"] == 1]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_columnar_files_hold_the_same_records(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"orders.{kind}"
+    assert run("dump", ORDERS.log_dir, "-o", path).stdout == ""
+    table = parquet.read_table(path) if kind == "parquet" else pa.ipc.open_file(path).read_all()
+    assert table.schema.names == "key value topic partition offset timestamp timestampType headers".split()
+    assert table.schema.field("timestamp").type == pa.timestamp("ms", tz="UTC")
+    assert table.schema.field("value").type == pa.binary()
+    assert rows(table) == [row for _, row in EVERYTHING]
+    assert list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)) == [
+        place for place, _ in EVERYTHING
+    ]
+    as_text = tmp_path / f"text.{kind}"
+    run("dump", ORDERS.log_dir, "-o", as_text, "--values", "utf8", "--keys", "hex")
+    again = parquet.read_table(as_text) if kind == "parquet" else pa.ipc.open_file(as_text).read_all()
+    assert again["value"].to_pylist() == [None if v is None else v.decode() for v in table["value"].to_pylist()]
+    assert again["key"].to_pylist() == [None if k is None else k.hex() for k in table["key"].to_pylist()]
+
+
+@pytest.mark.parametrize(("different", "encoding"), [(100, "RLE_DICTIONARY"), (1000, "PLAIN")])
+def test_parquet_has_a_dictionary_of_keys_that_repeat(different: int, encoding: str, tmp_path: Path) -> None:
+    keys = [b"user-%d" % (number % different) for number in range(1000)]
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes(kts.encode({"key": keys, "timestamp": [(-1) ** n * 2**62 for n in range(1000)]}))
+    run("dump", path, "-o", tmp_path / "x.parquet")
+    table = parquet.read_table(tmp_path / "x.parquet")
+    assert table["key"].to_pylist() == keys
+    assert table["offset"].to_pylist() == list(range(1000))
+    assert table["timestamp"].cast(pa.int64()).to_pylist() == [(-1) ** n * 2**62 for n in range(1000)]
+    group = parquet.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0)
+    encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+    assert encoding in encodings["key"] and ("RLE_DICTIONARY" in encodings["key"]) == (different == 100)
+    assert "DELTA_BINARY_PACKED" in encodings["offset"] and "DELTA_BINARY_PACKED" in encodings["timestamp"]
+    assert {group.column(i).compression for i in range(group.num_columns)} == {"ZSTD"}
+
+
+def test_extreme_timestamps_keep_their_64_bits_in_every_format(tmp_path: Path) -> None:
+    extremes = [
+        (scenario, name) for scenario, name in golden_partitions() if scenario.name.startswith(("extreme", "notime"))
+    ]
+    assert extremes
+    for scenario, name in extremes:
+        expected = scenario.expected(name)
+        path = scenario.partition_dir(name)
+        for kind in ("parquet", "arrow", "csv"):
+            run("dump", path, "-o", tmp_path / f"x.{kind}")
+        assert rows(parquet.read_table(tmp_path / "x.parquet")) == expected
+        assert rows(pa.ipc.open_file(tmp_path / "x.arrow").read_all()) == expected
+        with (tmp_path / "x.csv").open(newline="") as file:
+            assert [int(row["timestamp"]) for row in csv.DictReader(file)] == [row.timestamp for row in expected]
+
+
+def test_arrow_in_a_pipe_is_a_stream() -> None:
+    made = run("dump", ORDERS.partition_dir("orders-0"), "--format", "arrow").stdout_bytes
+    assert rows(pa.ipc.open_stream(made).read_all()) == ORDERS.expected("orders-0")
+
+
+def test_nothing_to_write_is_still_a_whole_file(tmp_path: Path) -> None:
+    for kind in ("parquet", "arrow", "csv", "jsonl"):
+        run("dump", ORDERS.log_dir, "--offsets", "0:0", "-o", tmp_path / f"x.{kind}")
+    assert parquet.read_table(tmp_path / "x.parquet").num_rows == 0
+    assert pa.ipc.open_file(tmp_path / "x.arrow").read_all().num_rows == 0
+    assert (tmp_path / "x.csv").read_text().startswith('"topic","partition"')
+    assert (tmp_path / "x.jsonl").read_bytes() == b""
+
+
+FROM, TO = 1_788_776_640_000, 1_788_861_600_000  # 2026-09-07T10:24, 2026-09-08T10:00
+
+
+def between(start: int | None, end: int | None, strict: bool) -> list[tuple[tuple[str, int], Row]]:
+    """The range of times, the slow way."""
+    kept: list[tuple[tuple[str, int], Row]] = []
+    for name in ORDERS.partitions:
+        records = ORDERS.expected(name)
+        if strict:
+            chosen = [
+                r for r in records if (start is None or r.timestamp >= start) and (end is None or r.timestamp < end)
+            ]
+        else:
+            first = next((i for i, r in enumerate(records) if start is None or r.timestamp >= start), len(records))
+            last = next((i for i, r in enumerate(records) if end is not None and r.timestamp >= end), len(records))
+            chosen = records[first:last]
+        kept += [(topic_of(name), row) for row in chosen]
+    return kept
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(("start", "end"), [(FROM, TO), (None, TO), (FROM, None), (FROM, FROM)])
+def test_ranges_of_time_are_those_of_a_slow_search(start: int | None, end: int | None, strict: bool) -> None:
+    options: list[Any] = ["--from", start] if start is not None else []
+    options += ["--to", end] if end is not None else []
+    made = lines("dump", ORDERS.log_dir, *options, *["--strict"] * strict)
+    assert [((line["topic"], line["partition"]), row_from_json(line)) for line in made] == between(start, end, strict)
+
+
+def test_ranges_of_offsets_and_limits_and_columns() -> None:
+    path = ORDERS.partition_dir("orders-0")
+    whole = lines("dump", path)
+    assert lines("dump", path, "--offsets", "100:200") == whole[100:200]
+    assert lines("dump", path, "--offsets", ":7") == whole[:7]
+    assert lines("dump", path, "--offsets", "3000:") == whole[3000:]
+    assert lines("dump", path, "--offsets=-2:-1") == whole
+    assert lines("dump", ORDERS.log_dir, "--limit", 5000) == lines("dump", ORDERS.log_dir)[:5000]
+    assert lines("dump", path, "--limit", 0) == []
+    some = lines("dump", path, "--columns", "magic,offset,codec,control", "--limit", 1)
+    assert some == [{"magic": 2, "offset": 0, "codec": 3, "control": False}]
+    assert run("dump", path, "--columns", "topic", "--limit", 2).stdout == '{"topic":"orders"}\n' * 2
+
+
+def test_ranges_that_contradict_themselves_are_wrong_use() -> None:
+    path = ORDERS.log_dir
+    for options in (
+        ["--offsets", "5:2"],
+        ["--offsets", "5"],
+        ["--offsets", "a:b"],
+        ["--offsets", "-3:"],
+        ["--offsets", "1:2", "--from", "0"],
+        ["--from", "2026-09-02", "--to", "2026-09-01"],
+        ["--strict"],
+        ["--columns", "offset,offset"],
+        ["--columns", "ofset"],
+        ["--json", "--format", "csv"],
+        ["--format", "table", "-o", "x"],
+        ["-o", "x.xlsx"],
+        ["-o", "/"],
+        ["--limit", "-1"],
+        ["--topic", "nope"],
+        ["--partition", "9"],
+    ):
+        said = run("dump", path, *options, code=2).stderr
+        assert len(said.splitlines()) <= 5 and "Traceback" not in said, options
+
+
+def test_control_records_and_aborted_ones_come_only_when_asked() -> None:
+    scenario = golden("3.9.2", "txn-none")
+    for name in scenario.partitions:
+        path = scenario.partition_dir(name)
+        plain = lines("dump", path)
+        control = lines("dump", path, "--include-control", "--columns", "offset,control")
+        assert [line["offset"] for line in control if not line["control"]] == [line["offset"] for line in plain]
+        assert any(line["control"] for line in control)
+        committed = lines("dump", path, "--isolation", "read_committed")
+        wanted = scenario.meta["partitions"][name].get("readCommittedOffsets")
+        if wanted is not None:
+            assert [line["offset"] for line in committed] == wanted
+
+
+def test_text_that_is_not_utf8_is_refused_before_the_file_appears(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    data = kts.encode({"value": pa.array([b"fine", b"\xff\xfe"])}, base_offset=40)
+    (folder / f"{40:020d}.log").write_bytes(data)
+    for kind in ("jsonl", "csv", "parquet", "arrow"):
+        said = run("dump", folder, "--values", "utf8", "-o", tmp_path / f"out.{kind}", code=2).stderr
+        assert "the value of the record at offset 41" in said and "--values base64" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t-0"]
+    assert lines("dump", folder, "--values", "hex")[1]["value"] == "fffe"
+
+
+def test_damage_is_exit_code_3_and_skipped_on_request(writable: Callable[[Golden], Golden], tmp_path: Path) -> None:
+    scenario = writable(golden("demo", "clicks"))
+    path = scenario.partition_dir("clicks-0")
+    log = scenario.logs("clicks-0")[0]
+    position = lines("batches", log, "--json")[3]["position"]
+    data = bytearray(log.read_bytes())
+    data[position + 70] ^= 1
+    log.write_bytes(data)
+    said = run("dump", path, "-o", tmp_path / "out.jsonl", code=3).stderr
+    assert str(log) in said and str(position) in said and "Traceback" not in said
+    assert not (tmp_path / "out.jsonl").exists()
+    skipped = run("dump", path, "--on-error", "skip")
+    left = [json.loads(line)["offset"] for line in skipped.stdout.splitlines()]
+    batch = lines("batches", golden("demo", "clicks").partition_dir("clicks-0"), "--json")[3]
+    lost = set(range(batch["baseOffset"], batch["lastOffset"] + 1))
+    assert left == [row.offset for row in scenario.expected("clicks-0") if row.offset not in lost]
+    assert "warning" in skipped.stderr and str(log) in skipped.stderr
+
+
+def test_a_damaged_tail_is_told_or_skipped(writable: Callable[[Golden], Golden]) -> None:
+    scenario = writable(golden("demo", "clicks"))
+    last = scenario.logs("clicks-0")[-1]
+    data = last.read_bytes()
+    last.write_bytes(data + b"\0" * 300)
+    run("dump", scenario.log_dir, code=3)
+    skipped = run("dump", scenario.log_dir, "--on-error", "skip")
+    assert len(skipped.stdout.splitlines()) == 8000 and str(last) in skipped.stderr
+    last.write_bytes(data[:-20])  # a cut tail is a dead writer, not damage
+    assert 7900 < len(run("dump", scenario.log_dir).stdout.splitlines()) < 8000
+
+
+def test_a_table_shows_the_first_records_and_says_that_there_are_more() -> None:
+    result = run("dump", ORDERS.log_dir, "--format", "table")
+    assert len(result.stdout.splitlines()) == 21
+    assert "first 20 records" in result.stderr
+    assert '{"order_id":500004,"customer":"C0345"' in result.stdout
+    assert "2026-09-01T04:03:12.531Z" in result.stdout and "source=shop" in result.stdout
+    few = run("dump", ORDERS.log_dir, "--format", "table", "--offsets", "0:1")
+    assert len(few.stdout.splitlines()) == 4 and few.stderr == ""
+
+
+def test_internal_topics_are_left_out_unless_named(tmp_path: Path) -> None:
+    for name in ("__consumer_offsets-0", "t-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020d}.log").write_bytes(kts.encode({"value": pa.array([name.encode()])}))
+    assert [line["topic"] for line in lines("dump", tmp_path)] == ["t"]
+    assert [line["topic"] for line in lines("dump", tmp_path, "--topic", "__consumer_offsets")] == [
+        "__consumer_offsets"
+    ]
+    assert len(lines("dump", tmp_path / "__consumer_offsets-0")) == 1
+    assert len(lines("ls", tmp_path, "--json")) == 2

@@ -1,0 +1,68 @@
+"""Every command explains itself, and its examples work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from support.golden import golden
+from support.processes.cli_runs import run
+
+from kts.cli import main
+from kts.cli.app import COMMANDS
+
+LIVE = {"follow", "serve"}  # their examples run in test_cli_follow, test_cli_serve
+
+
+def command_named(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+def examples(name: str | None) -> list[list[str]]:
+    """The lines after "Examples", as arguments behind `kts`."""
+    epilog = (main if name is None else command_named(name)).epilog or ""
+    return [shlex.split(line)[1:] for line in re.findall(r"^  (kts .*)$", epilog, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_examples_and_json(name: str) -> None:
+    command = command_named(name)
+    assert command.help and command.short_help
+    assert examples(name)
+    said = run(name, "--help").stdout
+    assert "--json" in said and "Examples:" in said
+    assert all(option.help for option in command.params if isinstance(option, click.Option))
+
+
+@pytest.mark.parametrize(
+    "arguments", [one for name in (None, *COMMANDS) if name not in LIVE for one in examples(name)], ids=" ".join
+)
+def test_every_example_works(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    orders = golden("demo", "orders")
+    writes = arguments[0] in ("append", "truncate")
+    folder = str((orders.copy(tmp_path) if writes else orders).log_dir)
+    if "-i" in arguments:
+        run("dump", f"{folder}/orders-1", "--limit", 5, "--format", "jsonl", "-o", arguments[arguments.index("-i") + 1])
+    run(*(argument.replace("DIR", folder) for argument in arguments))
+    if "-o" in arguments:
+        assert (tmp_path / arguments[arguments.index("-o") + 1]).stat().st_size > 1000
+
+
+def test_the_group_lists_all_commands_and_the_exit_codes() -> None:
+    said = run("--help").stdout
+    assert all(f"  {name} " in said for name in COMMANDS)
+    for line in ("0  fine", "1  findings", "2  wrong use", "3  damaged or unreadable input"):
+        assert line in said
+    assert run("-h").stdout == said
+
+
+def test_an_unknown_command_and_an_unknown_option_are_wrong_use() -> None:
+    assert "No such command" in run("list", code=2).stderr
+    assert "No such option" in run("ls", "--nope", code=2).stderr
+    assert "Missing argument" in run("ls", code=2).stderr

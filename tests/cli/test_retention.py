@@ -1,0 +1,136 @@
+"""``kts retention``: what would go, when, and what keeps it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.golden import golden
+from support.processes.cli_runs import lines, run
+
+import kts
+from kts.log import policies
+
+NOW = "2026-09-20"
+WEEK = 7 * 86_400_000
+
+
+def files_of(directory: Path) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in directory.iterdir()}
+
+
+def test_every_segment_has_a_row_and_nothing_is_touched(tmp_path: Path) -> None:
+    orders = golden("demo", "orders").copy(tmp_path)
+    partition = orders.partition_dir("orders-0")
+    before = files_of(partition)
+    rows = lines("retention", orders.log_dir, "--now", NOW, "--json")
+    assert [(row["partition"], row["segment"]) for row in rows] == sorted(
+        (number, int(log.name[:20])) for number in range(3) for log in orders.logs(f"orders-{number}")
+    )
+    assert files_of(partition) == before
+    said = run("retention", orders.log_dir, "--now", NOW)
+    assert said.stdout.count("goes by retention.ms") == sum(row["rule"] == "retention.ms" for row in rows)
+    assert f"{sum(row['rule'] is not None for row in rows)} segments of {len(rows)} would go" in said.stderr
+
+
+def test_a_segment_from_the_future_is_named_with_what_it_blocks() -> None:
+    orders = golden("demo", "orders")
+    rows = lines("retention", orders.partition_dir("orders-0"), "--now", NOW, "--json")
+    (future,) = [row for row in rows if row["fromFuture"]]
+    assert future["why"] == "its largest timestamp is from the future"
+    blocked = [row for row in rows if row["segment"] > future["segment"]]
+    assert blocked
+    for row in blocked:
+        assert row["keptBy"] == future["segment"]
+        assert row["why"] == f"waits for segment {future['segment']}, which has a timestamp from the future"
+        assert row["deletableAt"] == future["deletableAt"] == future["largestTimestamp"] + WEEK + 1
+    table = run("retention", orders.partition_dir("orders-0"), "--now", NOW).stdout
+    assert f"waits for segment {future['segment']}" in table
+
+
+def test_each_segment_goes_at_the_time_that_is_said_and_not_a_millisecond_before() -> None:
+    directory = golden("demo", "orders").partition_dir("orders-1")
+    for row in lines("retention", directory, "--now", NOW, "--json"):
+        at = row["deletableAt"]
+        for now, goes in ((at - 1, False), (at, True)):
+            told = lines("retention", directory, "--now", now, "--unit", "ms", "--json")
+            (same,) = [one for one in told if one["segment"] == row["segment"]]
+            assert (same["rule"] is not None) is goes
+
+
+def test_what_is_said_is_what_a_log_does(tmp_path: Path) -> None:
+    scenario = golden("3.9.2", "segments-none").copy(tmp_path)
+    directory = scenario.partition_dir("segments-none-0")
+    with kts.open(directory) as reader:
+        assert isinstance(reader, kts.PartitionLog)
+        facts = policies.facts_of(reader)
+    middle = facts.segments[len(facts.segments) // 2].largest_timestamp_ms
+    for settings in ({"retention.ms": 1000}, {"retention.ms": -1, "retention.bytes": 9000}):
+        options = [text for key, value in settings.items() for text in (f"--{key.replace('.', '-')}", value)]
+        rows = lines("retention", directory, "--now", middle, "--unit", "ms", *options, "--json")
+        gone = [row["segment"] for row in rows if row["rule"]]
+        assert gone
+        shutil.copytree(directory, tmp_path / "again/segments-none-0", dirs_exist_ok=True)
+        with kts.Log(tmp_path / "again/segments-none-0", settings, clock=lambda: middle) as log:
+            assert [one.base_offset for one in log.delete_old_segments()] == gone
+        shutil.rmtree(tmp_path / "again")
+
+
+def test_without_timestamps_the_time_of_the_file_counts(tmp_path: Path) -> None:
+    scenario = golden("0.10.2.2", "fmt09-gzip").copy(tmp_path)
+    partition = scenario.partitions[0]
+    (log,) = scenario.logs(partition)
+    os.utime(log, ns=(10**18, 10**18))
+    (row,) = lines("retention", log.parent, "--now", "now", "--json")
+    assert (row["largestTimestamp"], row["fromFileTime"], row["deletableAt"]) == (10**12, True, 10**12 + WEEK + 1)
+    assert "(file)" in run("retention", log.parent).stdout
+
+
+def test_bytes_and_the_log_start_offset_take_segments_too() -> None:
+    directory = golden("demo", "orders").partition_dir("orders-2")
+    never = ["--retention-ms", "-1", "--now", NOW, "--json"]
+    rows = lines("retention", directory, *never)
+    assert {row["rule"] for row in rows} == {None}
+    assert {row["why"] for row in rows} == {"retention.ms is unlimited"}
+    by_size = lines("retention", directory, "--retention-bytes", 100_000, *never)
+    assert [row["rule"] for row in by_size] == ["retention.bytes", *[None] * (len(rows) - 1)]
+    assert by_size[1]["bytesMissing"] == 100_000 - sum(row["sizeInBytes"] for row in rows[2:])
+    by_offset = lines("retention", directory, "--log-start-offset", rows[1]["segment"] + 3, *never)
+    assert [row["rule"] for row in by_offset] == ["log start offset", *[None] * (len(rows) - 1)]
+    compacted = lines("retention", directory, "--cleanup-policy", "compact", "--now", NOW, "--json")
+    assert {row["why"] for row in compacted} == {"cleanup.policy has no delete"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--retention-ms", "soon"], "expected a length of time"),
+        (["--retention-ms", "-2"], "retention.ms"),
+        (["--now", "soon"], "--now"),
+        (["--cleanup-policy", "shred"], "cleanup.policy"),
+        (["--log-start-offset", "5"], "found 3"),
+        (["--log-start-offset", "-5"], "--log-start-offset"),
+    ],
+)
+def test_wrong_use_is_told_with_the_option(options: list[str], said: str) -> None:
+    assert said in run("retention", golden("demo", "orders").log_dir, *options, code=2).stderr
+
+
+def test_a_damaged_partition_is_left_out_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    orders = golden("demo", "orders").copy(tmp_path)
+    last = orders.logs("orders-1")[-1]
+    last.write_bytes(last.read_bytes() + b"\0" * 100)
+    done = run("retention", orders.log_dir, "--now", NOW, "--json", code=3)
+    assert "orders-1 is left out" in done.stderr
+    assert '"partition":1' not in done.stdout and '"partition":2' in done.stdout
+
+
+def test_time_rules_are_those_of_the_library() -> None:
+    policy = policies.RetentionPolicy(WEEK)
+    with kts.open(golden("demo", "orders").partition_dir("orders-0")) as log:
+        assert isinstance(log, kts.PartitionLog)
+        told = policies.outlook(policies.facts_of(log), policy, 1_789_862_400_000)
+    rows = lines("retention", golden("demo", "orders").partition_dir("orders-0"), "--now", NOW, "--json")
+    assert [one.why for one in told] == [row["why"] for row in rows]

@@ -1,0 +1,144 @@
+"""Ctrl-C in the middle of what changes a log: it is whole or it closes, and no offset is ever given twice."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from support.golden import PATIENCE_S
+from support.sets.log_records import NOW, Clock, batch, offsets, opened
+
+import kts
+from kts.offline.verify import verify
+
+pytestmark = pytest.mark.slow
+
+PACKAGE = os.path.dirname(kts.__file__)
+OPERATIONS: dict[str, tuple[Callable[[kts.Log], Any], int]] = {  # and every how many lines
+    "append": (lambda log: log.append(batch(NOW + 50)), 1),
+    "append that rolls": (lambda log: [log.append(batch(NOW + 50, value=b"v" * 300)) for _ in range(2)], 9),
+    "roll": (lambda log: log.roll(), 9),
+    "retention": (lambda log: log.delete_old_segments(), 9),
+    "truncation": (lambda log: log.truncate_to(7), 9),
+    "flush": (lambda log: log.flush(), 5),
+    "close": (lambda log: log.close(), 5),
+}
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the n-th line that the package executes.
+
+    Lines with ``with`` and ``try`` are left out: there a tracer stands between a lock and its release, or where Python
+    looks up no handler, as no signal does.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.place = ""
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Interrupt | None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+        self.left -= event == "line" and not line.startswith(("with ", "try:"))
+        if self.left == 0 and not self.place:
+            self.place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return self
+
+
+def interrupted(log: kts.Log, operation: Callable[[kts.Log], Any], number: int) -> str:
+    """Where it was interrupted; empty if it has fewer lines."""
+    interrupt = Interrupt(number)
+    sys.settrace(interrupt)
+    try:
+        operation(log)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return interrupt.place
+
+
+def go_on(log: kts.Log, folder: Path, least: int, place: str) -> None:
+    """Append, close, and look at what is there."""
+    with contextlib.suppress(kts.LogClosedError):
+        log.append(batch(NOW + 60))
+        log.close()
+    with opened(folder) as again:
+        found = offsets(again)
+    assert found == list(range(found[0], found[-1] + 1)), place
+    assert found[-1] >= least, place
+    assert not list(verify(str(folder / "t-0"), deep=True)), place
+
+
+def in_another_thread(work: Callable[[], None], place: str) -> None:
+    """For which no lock may be left with this one."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), f"after an interruption at {place} a lock is still held"
+    if failed:
+        raise failed[0]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_interruption_anywhere_gives_no_offset_twice_and_loses_nothing(name: str, tmp_path: Path) -> None:
+    operation, step = OPERATIONS[name]
+    number, place = 1, "anywhere"
+    while place:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        log = opened(folder, segment_bytes=400, retention_bytes=800, index_interval_bytes=1)
+        for i in range(11):
+            log.append(batch(NOW + i))
+        place = interrupted(log, operation, number)
+        least = 6 if name == "truncation" else 10
+        in_another_thread(partial(go_on, log, folder, least, place), place)
+        number += step
+    assert number > 5 * step
+
+
+def test_a_clock_that_raises_closes_no_log_in_the_middle_of_an_append(tmp_path: Path) -> None:
+    clock = Clock()
+    log = opened(tmp_path, clock=clock)
+    log.append(batch(NOW))
+    clock.now = "broken"  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="clock: expected an int"):
+        log.append(batch(NOW))
+    clock.now = NOW
+    assert log.append(batch(NOW)).first_offset == 1
+    log.close()
+
+
+def test_a_clock_that_raises_at_the_end_gives_the_lock_back(tmp_path: Path) -> None:
+    clock = Clock()
+    log = opened(tmp_path, clock=clock)
+    log.append(batch(NOW))
+    clock.now = None  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="clock: expected an int"):
+        log.close()
+    assert log.closed
+    with pytest.raises(kts.LogClosedError, match="clock: expected an int"):
+        log.append(batch(NOW))
+    with opened(tmp_path) as again:
+        assert not again.clean_start and offsets(again) == [0]

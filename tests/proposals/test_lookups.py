@@ -1,0 +1,132 @@
+"""The ways to find a record by its time give the same answers over Kafka's own logs, and say what they cost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.golden import Golden, golden, golden_partitions
+from support.reference import reference
+
+import kts
+from kts.proposals.answers import ENTRY_BYTES
+from kts.proposals.comparing import Continuing, OneSegment, lookups
+
+ORDERS = golden("demo", "orders")
+ASKED = [(scenario, name) for scenario, name in golden_partitions() if scenario.offsets_for_times(name)][::2]
+PARTITIONS = [(str(scenario), scenario.partition_dir(name)) for scenario, name in golden_partitions()]
+
+
+def linear(path: Path, target: int, log_start: int) -> tuple[int, int] | None:
+    for log in sorted(path.glob("*.log")):
+        for row in reference.decode(log.read_bytes()):
+            if row["timestamp"] >= target and row["offset"] >= log_start:
+                return row["timestamp"], row["offset"]
+    return None
+
+
+def test_every_lookup_finds_the_first_record_in_kafka_s_logs(rng: random.Random) -> None:
+    asked = 0
+    for _, path in rng.sample(PARTITIONS, 25):
+        log = kts.open(path)
+        records = [row for one in sorted(path.glob("*.log")) for row in reference.decode(one.read_bytes())]
+        records = [row for row in records if row["offset"] >= log.log_start_offset]
+        stamps = [row["timestamp"] for row in records] or [0]
+        ways = lookups(log, interval_ms=rng.choice([1, 1000, 60_000, 3_600_000]))
+        for _ in range(12):
+            near = rng.choice(stamps) + rng.choice((-1, 0, 1))
+            target = rng.choice([near, rng.randint(min(stamps), max(stamps)), -1])
+            hit = next(((r["timestamp"], r["offset"]) for r in records if r["timestamp"] >= target), None)
+            for way in ways:
+                if isinstance(way, OneSegment):
+                    assert way.search(log, target).found == log.offset_for_timestamp(target, shipped_search=True)
+                else:
+                    assert way.search(log, target).found == hit, (path, target, way.name)
+                    asked += 1
+    assert asked >= 600
+
+
+@pytest.mark.parametrize(("scenario", "name"), ASKED, ids=str)
+def test_the_one_segment_search_answers_as_the_broker_did(
+    scenario: Golden, name: str, writable: Callable[[Golden], Golden]
+) -> None:
+    said = scenario.offsets_for_times(name)
+    assert said is not None
+    log = kts.open(writable(scenario).partition_dir(name), log_start_offset=scenario.log_start_offset(name))
+    for query in said["queries"]:
+        answer = query["answer"]
+        expected = None if answer is None else (answer["timestamp"], answer["offset"])
+        assert OneSegment().search(log, query["query"]).found == expected, query
+
+
+@pytest.mark.parametrize(("scenario", "name"), golden_partitions(), ids=str)
+def test_a_search_for_the_time_of_an_index_entry_finds_the_first_record_of_that_time(
+    scenario: Golden, name: str
+) -> None:
+    # Brokers of 0.10 indexed the last of the records with one time.
+    path = scenario.partition_dir(name)
+    log = kts.open(path, log_start_offset=0)
+    times = {time for segment in log.segments for time in segment.time_index().entries()[0].tolist()}
+    records = [row for one in sorted(path.glob("*.log")) for row in reference.decode(one.read_bytes())]
+    ways = [way for way in lookups(log) if not isinstance(way, OneSegment)]
+    for target in sorted(time for time in times if time >= 0)[:8]:
+        hit = next(((r["timestamp"], r["offset"]) for r in records if r["timestamp"] >= target), None)
+        assert log.offset_for_timestamp(target) == hit
+        assert {way.name: way.search(log, target).found for way in ways} == {way.name: hit for way in ways}
+
+
+def test_an_answer_says_what_was_read_for_it() -> None:
+    log = kts.open(ORDERS.partition_dir("orders-0"))
+    bases = [segment.base_offset for segment in log.segments]
+    shipped, continuing, buckets, minutes = lookups(log)
+    top = log.max_timestamp()
+    number = max(i for i, base in enumerate(bases) if base <= top.offset)
+    for way in (shipped, continuing, buckets, minutes):
+        answer = way.search(log, top.timestamp_ms)
+        assert answer.found == top
+        assert (answer.segments_skipped, answer.segments_read) == (number, 1)
+        assert answer.start.base_offset == bases[number]
+        assert 0 < answer.bytes_read <= log.segments[number].size_bytes
+        assert answer.batches_read >= 1 and answer.records_read >= 1
+    first = continuing.search(log, 0)
+    assert first.found.offset == 0 and first.segments_read == 1 and first.batches_read == 1
+    # Nothing is that young: two of them know without reading a byte.
+    nothing = [way.search(log, top.timestamp_ms + 60_001) for way in (continuing, buckets, minutes)]
+    assert [answer.found for answer in nothing] == [None] * 3
+    assert nothing[0].bytes_read > 0 and nothing[1].bytes_read == nothing[2].bytes_read == 0
+
+
+def test_the_cost_is_that_of_the_entries() -> None:
+    path = ORDERS.partition_dir("orders-0")
+    log = kts.open(path)
+    ways = {way.name: way.cost(log) for way in lookups(log)}
+    sizes = sum(file.stat().st_size for file in path.glob("*.timeindex"))
+    assert ways["shipped-search"] == ways["continuing-search"]
+    assert ways["shipped-search"].file_bytes == sizes
+    scanned = {one: reference.scan_batches(one.read_bytes()) for one in path.glob("*.log")}
+    minutes = {(one, batch["maxTimestamp"] // 60_000) for one, batches in scanned.items() for batch in batches}
+    assert ways["minute-map"].entries == len(minutes)
+    for name in ("bucket-index", "minute-map"):
+        cost = ways[name]
+        assert cost.file_bytes == cost.memory_bytes == cost.entries * ENTRY_BYTES
+    coarse = {way.name: way.cost(log) for way in lookups(log, interval_ms=86_400_000)}
+    assert coarse["bucket-index"].entries < ways["bucket-index"].entries
+    assert coarse["minute-map"] == ways["minute-map"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty"])
+def test_the_search_that_goes_on_needs_no_index(damage: str, writable, rng: random.Random) -> None:  # type: ignore[no-untyped-def]
+    scenario = writable(ORDERS)
+    path = scenario.partition_dir("orders-0")
+    for index in path.glob("*.timeindex"):
+        if damage == "missing":
+            index.unlink()
+        else:
+            index.write_bytes(b"")
+    log = kts.open(path)
+    top = log.max_timestamp().timestamp_ms
+    for _ in range(5):
+        target = rng.randint(top - 10**6, top)
+        assert Continuing().search(log, target).found == linear(path, target, 0)
