@@ -86,7 +86,7 @@ def test_a_copy_follows_a_0_9_through_another_history(
     command = ["follow", "--from", old.broker.bootstrap, "--topic", "t", "--once", *given, tmp_path]
     old.produce(40)
     done = run(*command, "--json")
-    assert done.stderr == f"{old.broker.bootstrap} answers as Kafka 0.9 does, and is taken for one\n"
+    assert done.stderr == f"{old.broker.bootstrap} answers as Kafka 0.9 does, and is treated as Kafka 0.9\n"
     old.produce(40)
     (said,) = lines(*command, "--json")
     assert said["truncations"] == 0 and said["copiedBatches"] > 0

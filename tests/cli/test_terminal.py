@@ -98,4 +98,4 @@ def test_disarmed_csv_has_no_cell_that_a_spreadsheet_runs(tmp_path: Path) -> Non
     rows = list(csv.reader(io.StringIO(out.read_bytes().decode(), newline="")))[1:]
     assert [row[2] for row in rows] == [value or "" for value in values], "not asked, not changed"
     refused = run("dump", tmp_path / "-t-0", "--format", "jsonl", "--disarm", code=2)
-    assert "--disarm is about CSV" in refused.stderr
+    assert "--disarm is for CSV" in refused.stderr

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
+from support import TESTS
 from support.damage import fields
 from support.golden import golden_logs, scaled
 from support.reference import reference, reference_codecs
@@ -156,18 +157,18 @@ def test_random_bytes_behind_a_sound_entry(seed: int) -> None:
     check_all((f"KTS_SEED={seed}", sound + rng.randbytes(rng.randrange(100))) for _ in range(scaled(500, 2000)))
 
 
-def test_the_guard_page_is_there(request: pytest.FixtureRequest) -> None:
+def test_the_guard_page_is_there() -> None:
     """A process that reads one byte behind the data dies, so the tests above would have told."""
     import signal
     import subprocess
     import sys
 
     program = (
-        "import ctypes, guard\n"
+        "import ctypes\nfrom support.damage import guard\n"
         "buffer = guard.GuardedBuffer(10)\n"
         "assert bytes(buffer.put(b'0123456789')) == b'0123456789'\n"
         "ctypes.string_at(buffer.end, 1)\n"
     )
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=request.path.parent, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=TESTS, capture_output=True, check=False)
     assert done.returncode == -signal.SIGSEGV or b"AddressSanitizer: SEGV" in done.stderr
