@@ -16,7 +16,7 @@ import kts
 from kts.codec.validate import validate_follower
 from kts.config import LogConfig
 
-ROUNDS = scaled(1_000, 4_000)
+ROUNDS = scaled(2_500, 4_000)
 COMPRESSION = ("producer", "producer", "uncompressed", "lz4", "snappy")
 
 
