@@ -265,6 +265,160 @@ def test_a_limit_is_written_once(path: Path) -> None:
             assert number(node) not in LIMITS, f"{name}:{node.lineno}: take the limit from kts.arguments"
 
 
+# Files of the package whose tests still lie elsewhere. A line goes when its test file comes.
+MIRRORED_LATER = {
+    # the top
+    "kts/_codec.pyx",
+    "kts/_timeindex.pyx",
+    # broker
+    "kts/broker/broker.py",
+    "kts/broker/codes.py",
+    "kts/broker/fetching.py",
+    "kts/broker/following/client.py",
+    "kts/broker/following/divergence.py",
+    "kts/broker/following/fetcher.py",
+    "kts/broker/following/follower.py",
+    "kts/broker/following/topic_copy.py",
+    "kts/broker/groups/commits.py",
+    "kts/broker/groups/coordinator.py",
+    "kts/broker/groups/group.py",
+    "kts/broker/groups/journal.py",
+    "kts/broker/groups/rebalance.py",
+    "kts/broker/groups/records.py",
+    "kts/broker/groups/registry.py",
+    "kts/broker/handlers/acls.py",
+    "kts/broker/handlers/cluster.py",
+    "kts/broker/handlers/configs.py",
+    "kts/broker/handlers/fetch.py",
+    "kts/broker/handlers/group_offsets.py",
+    "kts/broker/handlers/groups.py",
+    "kts/broker/handlers/log_dirs.py",
+    "kts/broker/handlers/offsets.py",
+    "kts/broker/handlers/produce.py",
+    "kts/broker/handlers/producer_ids.py",
+    "kts/broker/handlers/replicas.py",
+    "kts/broker/handlers/topics.py",
+    "kts/broker/handlers/transactions.py",
+    "kts/broker/listing.py",
+    "kts/broker/produced.py",
+    "kts/broker/purgatory.py",
+    "kts/broker/request.py",
+    "kts/broker/settings/broker.py",
+    "kts/broker/settings/describe.py",
+    "kts/broker/settings/documentation.py",
+    "kts/broker/settings/inert.py",
+    "kts/broker/settings/topic.py",
+    "kts/broker/threads.py",
+    "kts/broker/topics/directory.py",
+    "kts/broker/topics/meta_properties.py",
+    "kts/broker/topics/partition.py",
+    "kts/broker/topics/registry.py",
+    "kts/broker/topics/topic_file.py",
+    "kts/broker/wire/messages.py",
+    "kts/broker/wire/messages_cluster.py",
+    "kts/broker/wire/messages_groups.py",
+    "kts/broker/wire/messages_partitions.py",
+    "kts/broker/wire/messages_topics.py",
+    "kts/broker/wire/reading.py",
+    "kts/broker/wire/writing.py",
+    # cli
+    "kts/cli/app.py",
+    "kts/cli/batches.py",
+    "kts/cli/follow.py",
+    "kts/cli/formats.py",
+    "kts/cli/inputs.py",
+    "kts/cli/ls.py",
+    "kts/cli/offset_for.py",
+    "kts/cli/output.py",
+    "kts/cli/picture.py",
+    "kts/cli/picture_file.py",
+    "kts/cli/picture_page.py",
+    "kts/cli/stats.py",
+    "kts/cli/verify.py",
+    # codec
+    "kts/codec/refusals.py",
+    # the top
+    "kts/compression.py",
+    # dataset
+    "kts/dataset/options.py",
+    "kts/dataset/paths.py",
+    "kts/dataset/plan.py",
+    "kts/dataset/reader.py",
+    # the top
+    "kts/errors.py",
+    # log
+    "kts/log/deletions.py",
+    "kts/log/epochs.py",
+    "kts/log/listeners.py",
+    "kts/log/policies.py",
+    "kts/log/producer_state.py",
+    "kts/log/readers_writer_lock.py",
+    "kts/log/view.py",
+    # the top
+    "kts/model.py",
+    # native
+    "kts/native/append.c",
+    "kts/native/columns.c",
+    "kts/native/crc.c",
+    "kts/native/decode.c",
+    "kts/native/entries.c",
+    "kts/native/format.c",
+    "kts/native/records.c",
+    "kts/native/refusals.c",
+    "kts/native/rewrite.c",
+    "kts/native/write.c",
+    # offline
+    "kts/offline/convert.py",
+    "kts/offline/reindex.py",
+    # proposals
+    "kts/proposals/answers.py",
+    "kts/proposals/append_time.py",
+    "kts/proposals/bucket_index.py",
+    "kts/proposals/comparing.py",
+    "kts/proposals/index.py",
+    "kts/proposals/minute_map.py",
+    "kts/proposals/modes.py",
+    "kts/proposals/rolling.py",
+    "kts/proposals/shallow.py",
+    # segment
+    "kts/segment/damage.py",
+    "kts/segment/entries.py",
+    "kts/segment/locks.py",
+    "kts/segment/names.py",
+    "kts/segment/partition.py",
+    "kts/segment/rereading.py",
+    "kts/segment/segment.py",
+    "kts/segment/snapshots.py",
+    "kts/segment/transactions.py",
+    # server
+    "kts/server/background.py",
+    "kts/server/dispatch.py",
+    "kts/server/event_loop.py",
+    "kts/server/sending.py",
+    # spark
+    "kts/spark/reading.py",
+    # testing
+    "kts/testing/clock.py",
+    "kts/testing/records.py",
+}
+
+
+def own_test(path: Path) -> Path:
+    """Where the tests of one file of the package lie: `kts/a/b.py` has `tests/a/test_b.py`."""
+    inside = path.relative_to(ROOT / "kts")
+    return ROOT / "tests" / inside.parent / f"test_{path.stem.lstrip('_')}.py"
+
+
+def test_each_file_of_the_package_has_its_test_file() -> None:
+    sources = [*(ROOT / "kts").rglob("*.py"), *EXTENSIONS, *(ROOT / "kts/native").glob("*.c")]
+    sources = [path for path in sources if path.name not in ("__init__.py", "__main__.py")]
+    tested = [path for path in map(own_test, sources) if path.exists()]
+    assert [path for path in tested if "def test_" not in path.read_text(encoding="utf-8")] == []
+    missing = {path.relative_to(ROOT).as_posix() for path in sources if not own_test(path).exists()}
+    assert sorted(missing - MIRRORED_LATER) == [], "their test files are missing"
+    assert sorted(MIRRORED_LATER - missing) == [], "MIRRORED_LATER lists what is there, or has no source"
+
+
 def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """`make lint` in a folder, with the tools that run this test."""
     tools = [f"BIN={Path(sys.executable).parent}", "INSTALLED=", "BUILT=", f"PYTHON={sys.executable}"]
