@@ -12,15 +12,12 @@ from kts.broker.handlers import (
     cluster,
     configs,
     fetch,
-    group_offsets,
     groups,
-    log_dirs,
     offsets,
     produce,
-    producer_ids,
+    producers,
     replicas,
     topics,
-    transactions,
 )
 from kts.broker.request import Request
 from kts.errors import UnsupportedVersionError
@@ -30,15 +27,12 @@ HANDLERS: dict[int, Handler] = {
     **cluster.HANDLERS,
     **configs.HANDLERS,
     **fetch.HANDLERS,
-    **group_offsets.HANDLERS,
     **groups.HANDLERS,
-    **log_dirs.HANDLERS,
     **offsets.HANDLERS,
     **produce.HANDLERS,
-    **producer_ids.HANDLERS,
+    **producers.HANDLERS,
     **replicas.HANDLERS,
     **topics.HANDLERS,
-    **transactions.HANDLERS,
 }
 
 

@@ -1,10 +1,15 @@
-"""AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders: one node has all replicas and leads them all.
+"""DescribeLogDirs, AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders: one node has all replicas, in
+one log directory, and leads them all.
 
-Source: ControllerApis, ReplicationControlManager (3.9); KIP-455, KIP-460.
+Source: KafkaApis, ReplicaManager.describeLogDirs, ControllerApis, ReplicationControlManager (3.9); KIP-113, KIP-455,
+KIP-460, KIP-827.
 """
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
@@ -14,6 +19,7 @@ from kts.broker.request import Request
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics
 from kts.broker.topics.partition import Partition
+from kts.errors import KtsError
 
 Answer = dict[str, Any]
 PREFERRED, UNCLEAN = 0, 1  # election types
@@ -24,6 +30,44 @@ UNKNOWN = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 def _partition(topics: Topics, name: str, index: int) -> Partition | None:
     topic = topics.get(name)
     return None if topic is None else topic.partitions.get(index)
+
+
+# --- log directories --------------------------------------------------------------------------------
+
+
+async def handle_describe_log_dirs(broker: Broker, request: Request) -> Answer:
+    """The log directory with the requested partitions, each once."""
+    return await in_thread(_describe_log_dirs, broker.topics, request.body["topics"])
+
+
+def _describe_log_dirs(topics: Topics, asked: list[Answer] | None) -> Answer:
+    try:
+        room = shutil.disk_usage(topics.directory)
+    except OSError:
+        result: Answer = {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "log_dir": topics.directory}
+        return {"results": [result]}
+    found: dict[str, list[Answer]] = {}
+    for partition in topics.partitions() if asked is None else _asked(topics, asked):
+        with suppress(KtsError):  # it was deleted, or the disk fails; as in Kafka, offline partitions are left out
+            if not partition.is_offline:
+                row = {"partition_index": partition.index, "partition_size": partition.size_bytes}
+                found.setdefault(partition.topic, []).append(row)
+    result = {
+        "error_code": ErrorCode.NONE,
+        "log_dir": topics.directory,
+        "topics": [{"name": name, "partitions": rows} for name, rows in found.items()],
+        "total_bytes": room.total,
+        "usable_bytes": room.free,
+    }
+    return {"results": [result]}
+
+
+def _asked(topics: Topics, asked: list[Answer]) -> Iterable[Partition]:
+    pairs = dict.fromkeys((one["topic"], index) for one in asked for index in one["partitions"])
+    for name, index in pairs:
+        partition = _partition(topics, name, index)
+        if partition is not None:
+            yield partition
 
 
 # --- reassignments ----------------------------------------------------------------------------------
@@ -110,6 +154,7 @@ def _elected(topics: Topics, name: str, index: int, kind: int) -> Answer:
 
 
 HANDLERS: dict[int, Handler] = {
+    ApiKey.DESCRIBE_LOG_DIRS: handle_describe_log_dirs,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: handle_alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: handle_list_partition_reassignments,
     ApiKey.ELECT_LEADERS: handle_elect_leaders,

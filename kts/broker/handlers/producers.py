@@ -1,6 +1,6 @@
-"""DescribeProducers, ListTransactions, DescribeTransactions. There are no transactions.
+"""InitProducerId, DescribeProducers, ListTransactions, DescribeTransactions. There are no transactions.
 
-Source: KafkaApis, ReplicaManager.activeProducerState, TransactionCoordinator (3.9); KIP-664.
+Source: KafkaApis, TransactionCoordinator, ReplicaManager.activeProducerState (3.9); KIP-98, KIP-360, KIP-664.
 """
 
 from __future__ import annotations
@@ -18,10 +18,38 @@ from kts.errors import KtsError, LogClosedError, LogStorageError
 
 logger = logging.getLogger(__name__)
 
+NO_ID = -1
 # The states of a transaction.
 STATES = frozenset(
     "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence".split()
 )
+
+
+# --- producer ids -----------------------------------------------------------------------------------
+
+
+async def handle_init_producer_id(broker: Broker, request: Request) -> dict[str, Any] | None:
+    """Assign a new id with epoch 0, also to a producer that has one, as Kafka does without transactions.
+
+    Transactions are refused with an error that clients do not retry.
+    """
+    body = request.body
+    if body["transactional_id"] is not None:
+        empty = not body["transactional_id"]
+        return _refused_id(ErrorCode.INVALID_REQUEST if empty else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if (body["producer_id"] == NO_ID) != (body["producer_epoch"] == NO_ID):
+        return _refused_id(ErrorCode.INVALID_REQUEST)
+    ids = broker.producer_ids
+    try:
+        producer_id = ids.next() if ids.left else await in_thread(ids.next)
+    except KtsError as error:
+        logger.warning("cannot assign a producer id: %s", error)
+        return _refused_id(error.code)
+    return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def _refused_id(error: int) -> dict[str, Any]:
+    return {"error_code": int(error), "producer_id": NO_ID, "producer_epoch": NO_ID}
 
 
 # --- producers --------------------------------------------------------------------------------------
@@ -92,6 +120,7 @@ async def handle_describe_transactions(_: Broker, request: Request) -> dict[str,
 
 
 HANDLERS: dict[int, Handler] = {
+    ApiKey.INIT_PRODUCER_ID: handle_init_producer_id,
     ApiKey.DESCRIBE_PRODUCERS: handle_describe_producers,
     ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
     ApiKey.DESCRIBE_TRANSACTIONS: handle_describe_transactions,
