@@ -369,14 +369,6 @@ MIRRORED_LATER = {
     "kts/dataset/reader.py",
     # the top
     "kts/errors.py",
-    # log
-    "kts/log/deletions.py",
-    "kts/log/epochs.py",
-    "kts/log/listeners.py",
-    "kts/log/policies.py",
-    "kts/log/producer_state.py",
-    "kts/log/readers_writer_lock.py",
-    "kts/log/view.py",
     # the top
     "kts/model.py",
     # native

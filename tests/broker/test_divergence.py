@@ -18,14 +18,6 @@ Log = list[tuple[int, int]]  # at each offset the leader epoch, and a number tha
 
 
 @pytest.mark.parametrize(
-    ("epoch", "expected"),
-    [(0, (0, 10)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (5, (3, 30)), (6, (6, END)), (7, (-1, -1))],
-)
-def test_an_epoch_ends_where_the_next_one_begins(epoch: int, expected: tuple[int, int]) -> None:
-    assert end_offset_for(EPOCHS, epoch, END) == expected
-
-
-@pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ((6, 35), Truncation(35, True)),  # the leader has less of the epoch

@@ -12,7 +12,6 @@ from support.golden import PATIENCE_S
 from support.sets.log_records import NOW, Clock, batch, opened
 
 import kts
-from kts.log.readers_writer_lock import ReadersWriterLock
 
 pytestmark = pytest.mark.slow
 
@@ -80,40 +79,3 @@ def test_six_readers_see_whole_batches_while_one_writes_rolls_retains_and_trunca
             future.result(timeout=PATIENCE_S)
     log.close()
     assert all(count), count
-
-
-def test_a_writer_waits_for_readers_and_goes_before_later_ones() -> None:
-    readers, order = ReadersWriterLock(), list[str]()
-    inside, leave = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with readers:
-            inside.set()
-            assert leave.wait(PATIENCE_S)
-            order.append("first reader")
-
-    def alone() -> None:
-        with readers.excluded():
-            order.append("alone")
-
-    def later() -> None:
-        with readers:
-            order.append("later reader")
-
-    with ThreadPoolExecutor(3) as pool:
-        one = pool.submit(first)
-        assert inside.wait(PATIENCE_S)
-        two = pool.submit(alone)
-        while not readers._waiting:
-            pass
-        three = pool.submit(later)
-        leave.set()
-        for future in (one, two, three):
-            future.result(timeout=PATIENCE_S)
-    assert order == ["first reader", "alone", "later reader"]
-    with readers.excluded(), readers.excluded():
-        pass
-    with pytest.raises(KeyError), readers.excluded():
-        raise KeyError("while alone")
-    with readers:
-        pass

@@ -16,26 +16,6 @@ DAY = 86_400_000
 BACK = [1, 59_999, 365 * DAY, NOW + 5]  # the last one to before 1970
 
 
-def deleted(folder: Path) -> list[str]:
-    return [name for name in names(folder) if name.endswith(".deleted")]
-
-
-@pytest.mark.parametrize("back", BACK)
-def test_files_wait_no_longer_than_their_delay_when_the_clock_is_put_back(tmp_path: Path, back: int) -> None:
-    """Else they fill the disk until the clock has caught up, or the next start."""
-    clock = Clock()
-    with opened(tmp_path, clock, retention_ms=DAY, file_delete_delay_ms=60_000) as log:
-        for _ in range(20):
-            log.append(batch(NOW - 2 * DAY))
-        assert log.delete_old_segments()
-        clock.now += 30_000 - back
-        log.delete_due_files()
-        assert deleted(tmp_path)
-        clock.now += 60_000
-        log.append(batch(NOW))
-        assert not deleted(tmp_path)
-
-
 @pytest.mark.parametrize("back", BACK)
 @pytest.mark.parametrize("by", ["append", "flush_if_due"])
 def test_flush_ms_holds_by_a_clock_that_was_put_back(tmp_path: Path, by: str, back: int) -> None:

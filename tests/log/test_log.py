@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,36 +67,6 @@ def test_a_gap_that_no_relative_offset_spans_begins_a_new_segment(tmp_path: Path
         assert bases(log) == [0, far]
         assert offsets(log) == [0, far]
         assert log.read(5, 1000).base_offset == far
-
-
-def test_reading_stops_at_the_bound_that_was_asked_for(tmp_path: Path) -> None:
-    with opened(tmp_path, high_watermark=0) as log:
-        for number in range(10):
-            log.append(batch(NOW + number, NOW))
-        assert (log.high_watermark, log.log_end_offset) == (0, 20)
-        assert log.read(0, 1000, up_to="high_watermark").records == b""
-        for mark in range(21):
-            log.advance_high_watermark(mark)
-            seen = offsets(log, up_to="high_watermark")
-            assert seen == list(range(mark - mark % 2))  # whole batches below it
-        with pytest.raises(ValueError, match="up_to"):
-            log.read(0, 1, up_to="somewhere")
-        assert log.read(20, 100).records == b""
-        for outside in (21, -1):
-            with pytest.raises(kts.OffsetOutOfRangeError, match="from 0 to 20"):
-                log.read(outside, 100)
-
-
-def test_an_entry_that_does_not_fit_is_cut_or_comes_whole_if_it_must(tmp_path: Path) -> None:
-    with opened(tmp_path) as log:
-        whole = batch(NOW)
-        log.append(whole)
-        log.append(whole)
-        cut = log.read(1, 10)
-        assert (len(cut.records), cut.first_entry_incomplete, cut.position) == (10, True, len(whole))
-        one = log.read(1, 10, min_one_message=True)
-        assert (len(one.records), one.first_entry_incomplete) == (len(whole), False)
-        assert log.read(0, 0).records == b""
 
 
 def test_time_since_the_first_record_rolls_not_the_clock(tmp_path: Path) -> None:
@@ -185,20 +156,6 @@ def test_truncation_takes_whole_batches_and_the_next_append_continues_there(tmp_
         assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
-def test_search_and_greatest_timestamp_follow_appends_and_the_log_start_offset(tmp_path: Path) -> None:
-    with opened(tmp_path) as log:
-        assert (log.offset_for_timestamp(0), log.max_timestamp()) == (None, None)
-        for number in range(20):
-            log.append(batch(NOW + 10 * number, NOW - 5))
-        assert log.offset_for_timestamp(NOW + 45) == (NOW + 50, 10)
-        assert log.offset_for_timestamp(NOW - 100) == (NOW, 0)
-        assert log.offset_for_timestamp(NOW + 191) is None
-        assert log.max_timestamp() == (NOW + 190, 38)
-        log.advance_log_start_offset(25)
-        assert log.offset_for_timestamp(NOW) == (NOW + 130, 26)
-        assert log.offset_for_timestamp(NOW - 5) == (NOW - 5, 25)
-
-
 def test_flush_messages_and_flush_ms_move_the_recovery_point(tmp_path: Path) -> None:
     clock = Clock()
     with opened(tmp_path, clock, flush_messages=5, segment_bytes=100_000) as log:
@@ -215,22 +172,6 @@ def test_flush_messages_and_flush_ms_move_the_recovery_point(tmp_path: Path) -> 
         assert log.recovery_point == 0
         log.append(batch(NOW))
         assert log.recovery_point == 2
-
-
-def test_epochs_begin_with_the_first_batch_that_has_them(tmp_path: Path) -> None:
-    with opened(tmp_path) as log:
-        log.append(batch(NOW))
-        log.append(batch(NOW), leader_epoch=3)
-        log.append(batch(NOW))
-        assert log.leader_epochs == [(0, 0), (3, 1)]
-        with pytest.raises(kts.InvalidRequestError, match="at least 3"):
-            log.append(batch(NOW), leader_epoch=2)
-        log.append_as_follower(batch(NOW, base_offset=3, partition_leader_epoch=7))
-        assert (tmp_path / "t-0/leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n3 1\n7 3\n"
-        log.truncate_to(3)
-        assert log.leader_epochs == [(0, 0), (3, 1)]
-        log.advance_log_start_offset(2)
-        assert (tmp_path / "t-0/leader-epoch-checkpoint").read_text() == "0\n1\n3 2\n"
 
 
 def test_a_topic_id_is_written_as_a_broker_does_and_another_one_is_refused(tmp_path: Path) -> None:
@@ -299,3 +240,29 @@ def test_a_truncation_that_meets_a_wrong_index_entry_rebuilds_the_indexes_before
     for suffix in (".log", ".index", ".timeindex"):
         damaged, sound = (tmp_path / folder / "t-0" / path.with_suffix(suffix).name for folder in ("damaged", "sound"))
         assert damaged.read_bytes() == sound.read_bytes()
+
+
+def test_an_append_that_would_wait_is_known_before(tmp_path: Path) -> None:
+    clock = Clock()
+    with opened(tmp_path, clock, segment_bytes=400, segment_ms=1000) as log:
+        assert log.appends_at_once(400)
+        log.append(batch(NOW))
+        size = log.size_bytes
+        assert log.appends_at_once(400 - size)
+        assert not log.appends_at_once(401 - size)
+        clock.now += 1000
+        assert log.appends_at_once(1)
+        clock.now += 1
+        assert not log.appends_at_once(1)
+        assert log.appends_at_once(1, NOW + 1000)
+        assert not log.appends_at_once(1, NOW + 1001)
+        log.reconfigure({"flush.messages": 10})
+        assert not log.appends_at_once(1)
+        log.reconfigure({})
+        assert log.appends_at_once(1)
+        told = []
+        with log._lock:
+            asking = threading.Thread(target=lambda: told.append(log.appends_at_once(1)))
+            asking.start()
+            asking.join()
+        assert told == [False]

@@ -1,4 +1,4 @@
-"""Ranges of a log's files: the bytes that a read gives, whatever becomes of the segment; or an error."""
+"""What readers see of a log: whole batches up to a bound, ranges of files that outlive their segment, and searches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.sets.log_records import NOW, offsets
+from support.sets.log_records import batch as timed
+from support.sets.log_records import opened as small_log
 
 import kts
 from kts.segment.files import FileRange
+
+# --- ranges of files -------------------------------------------------------------------------------
 
 
 def batch(number: int, size: int = 50) -> bytes:
@@ -141,3 +146,50 @@ def test_a_range_gives_its_descriptor_back_when_closed_or_forgotten(tmp_path: Pa
         assert held() == before + 30
         del one, lent
         assert held() == before
+
+
+# --- what is read and found ----------------------------------------------------------------------
+
+
+def test_reading_stops_at_the_bound_that_was_asked_for(tmp_path: Path) -> None:
+    with small_log(tmp_path, high_watermark=0) as log:
+        for number in range(10):
+            log.append(timed(NOW + number, NOW))
+        assert (log.high_watermark, log.log_end_offset) == (0, 20)
+        assert log.read(0, 1000, up_to="high_watermark").records == b""
+        for mark in range(21):
+            log.advance_high_watermark(mark)
+            seen = offsets(log, up_to="high_watermark")
+            assert seen == list(range(mark - mark % 2))  # whole batches below it
+        with pytest.raises(ValueError, match="up_to"):
+            log.read(0, 1, up_to="somewhere")
+        assert log.read(20, 100).records == b""
+        for outside in (21, -1):
+            with pytest.raises(kts.OffsetOutOfRangeError, match="from 0 to 20"):
+                log.read(outside, 100)
+
+
+def test_an_entry_that_does_not_fit_is_cut_or_comes_whole_if_it_must(tmp_path: Path) -> None:
+    with small_log(tmp_path) as log:
+        whole = timed(NOW)
+        log.append(whole)
+        log.append(whole)
+        cut = log.read(1, 10)
+        assert (len(cut.records), cut.first_entry_incomplete, cut.position) == (10, True, len(whole))
+        one = log.read(1, 10, min_one_message=True)
+        assert (len(one.records), one.first_entry_incomplete) == (len(whole), False)
+        assert log.read(0, 0).records == b""
+
+
+def test_search_and_greatest_timestamp_follow_appends_and_the_log_start_offset(tmp_path: Path) -> None:
+    with small_log(tmp_path) as log:
+        assert (log.offset_for_timestamp(0), log.max_timestamp()) == (None, None)
+        for number in range(20):
+            log.append(timed(NOW + 10 * number, NOW - 5))
+        assert log.offset_for_timestamp(NOW + 45) == (NOW + 50, 10)
+        assert log.offset_for_timestamp(NOW - 100) == (NOW, 0)
+        assert log.offset_for_timestamp(NOW + 191) is None
+        assert log.max_timestamp() == (NOW + 190, 38)
+        log.advance_log_start_offset(25)
+        assert log.offset_for_timestamp(NOW) == (NOW + 130, 26)
+        assert log.offset_for_timestamp(NOW - 5) == (NOW - 5, 25)

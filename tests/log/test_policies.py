@@ -1,4 +1,4 @@
-"""Which segments go, when, and why not: each rule at its border, and random logs step by step."""
+"""Retention and roll: each rule at its border, and random logs step by step."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import random
 
 import pytest
 
+from kts.config import LogConfig
 from kts.log import policies
 from kts.log.policies import SIZE, START, TIME, LogFacts, RetentionPolicy, SegmentFacts
 
 NOW = 1_000_000
+
+# --- retention ------------------------------------------------------------------------------------
 
 
 def facts(*segments: tuple[int, int, int], end: int = 100, start: int = 0, mark: int | None = None) -> LogFacts:
@@ -136,3 +139,54 @@ def test_how_many_bytes_are_missing_until_size_takes_a_segment() -> None:
     assert policies.bytes_missing(log, RetentionPolicy(-1, -1), 0) is None
     grown = log._replace(segments=(*log.segments, SegmentFacts(30, 90, NOW)))
     assert policies.deletable(SIZE, grown, RetentionPolicy(-1, 200), NOW) == 1
+
+
+# --- roll -----------------------------------------------------------------------------------------
+
+
+QUIET = {
+    "size": 100,
+    "incoming": 50,
+    "segment_bytes": 1000,
+    "waited_ms": 0,
+    "limit_ms": 1000,
+    "indexes_full": False,
+    "relative_offset": 10,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, None),
+        ({"size": 950}, None),
+        ({"size": 951}, "size"),
+        ({"waited_ms": 1000}, None),
+        ({"waited_ms": 1001}, "time"),
+        ({"waited_ms": 1001, "size": 0}, None),
+        ({"waited_ms": -(2**62)}, None),
+        ({"limit_ms": -1}, "time"),
+        ({"indexes_full": True}, "index"),
+        ({"indexes_full": True, "size": 0}, "index"),
+        ({"relative_offset": 2**31 - 1}, None),
+        ({"relative_offset": 2**31}, "offset"),
+    ],
+)
+def test_a_segment_rolls_by_the_rule_whose_border_is_passed(changed: dict[str, int], expected: str | None) -> None:
+    assert policies.roll_reason(**{**QUIET, **changed}) == expected
+
+
+def test_jitter_is_below_the_smaller_of_its_setting_and_the_limit(rng: random.Random) -> None:
+    config = LogConfig.of({"segment.jitter.ms": 700, "segment.ms": 500})
+    numbers = [rng.randrange(-(2**31), 2**31) for _ in range(1000)]
+    found = [policies.roll_jitter_ms(config, number) for number in numbers]
+    assert [abs(number) % 500 for number in numbers] == found
+    assert policies.roll_jitter_ms(config, -(2**31)) == 0
+    assert policies.roll_jitter_ms(LogConfig.of({}), 12345) == 0
+
+
+def test_a_new_segment_starts_at_the_log_end_or_where_a_set_behind_a_gap_fits() -> None:
+    assert policies.new_base_offset(10, 20, 10) == 10
+    assert policies.new_base_offset(-1, 20, 10) == 10
+    assert policies.new_base_offset(2**40, 2**40 + 5, 10) == 2**40
+    assert policies.new_base_offset(-1, 2**40, 10) == 2**40 - (2**31 - 1)

@@ -1,0 +1,89 @@
+"""What a log tells a rule that watches it: each change once, in the order in which it happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.sets.log_records import NOW, Clock, bases, batch, opened
+
+import kts
+
+
+class Recorder:
+    """A listener that notes what it is told, stamps a minute late, and refuses to roll by time."""
+
+    def __init__(self, rolls: bool) -> None:
+        self.rolls = rolls
+        self.told: list[tuple[object, ...]] = []
+
+    def opened(self) -> None:
+        self.told.append(("opened",))
+
+    def append_time(self, now_ms: int) -> int:
+        return now_ms + 60_000
+
+    def time_roll(self, reason: str | None, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        return reason if self.rolls else None
+
+    def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int) -> None:
+        offsets = kts.decode(bytes(records), ["offset"]).column(0).to_pylist()
+        self.told.append(("appended", base_offset, first_offset, offsets))
+
+    def rolled(self, closed_base: int, new_base: int) -> None:
+        self.told.append(("rolled", closed_base, new_base))
+
+    def removed(self, base_offset: int) -> None:
+        self.told.append(("removed", base_offset))
+
+    def truncated(self) -> None:
+        self.told.append(("truncated",))
+
+    def flushed(self) -> None:
+        self.told.append(("flushed",))
+
+    def closed(self) -> None:
+        self.told.append(("closed",))
+
+
+def watched(log: kts.Log, rolls: bool = True) -> Recorder:
+    listener = Recorder(rolls)
+    log._listeners = [listener]  # what `proposals=` sets, with a rule of our own
+    return listener
+
+
+def test_a_listener_is_told_of_each_change_in_order(tmp_path: Path) -> None:
+    log = opened(tmp_path, Clock(), segment_bytes=10_000, file_delete_delay_ms=0)
+    listener = watched(log)
+    log.append(batch(NOW, NOW))
+    assert log.roll() == 2
+    log.append(batch(NOW))
+    log.flush()
+    assert listener.told[-1] == ("flushed",)
+    log.truncate_to(2)
+    log.append(batch(NOW))
+    log.advance_log_start_offset(2)
+    log.delete_old_segments()
+    log.close()
+    assert [one for one in listener.told if one != ("flushed",)] == [
+        ("appended", 0, 0, [0, 1]),
+        ("rolled", 0, 2),
+        ("appended", 2, 2, [2]),
+        ("truncated",),
+        ("appended", 2, 2, [2]),
+        ("removed", 0),
+        ("closed",),
+    ]
+
+
+def test_a_listener_decides_the_append_time_and_whether_time_rolls(tmp_path: Path) -> None:
+    clock = Clock()
+    settings = {"message_timestamp_type": "LogAppendTime", "segment_ms": 1000, "segment_bytes": 10_000}
+    with opened(tmp_path, clock, **settings) as log:
+        watched(log, rolls=False)
+        assert log.append(batch(0)).log_append_time_ms == NOW + 60_000
+        clock.now += 5000
+        log.append(batch(0))
+        assert bases(log) == [0]
+        watched(log, rolls=True)
+        log.append(batch(0))
+        assert bases(log) == [0, 2]
