@@ -1,4 +1,4 @@
-"""All errors that kts raises, with Kafka's error codes, and the reasons for which bytes are refused."""
+"""All errors that kts raises, with Kafka's error codes, its warning, and the reasons for which bytes are refused."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "InvalidTopicError",
     "InvalidTxnStateError",
     "KtsError",
+    "KtsWarning",
     "LogClosedError",
     "LogLockedError",
     "LogStorageError",
@@ -92,6 +93,22 @@ def _rebuild(cls: type[KtsError], message: str, state: dict[str, Any]) -> KtsErr
     error = cls(message)
     error.__dict__.update(state)
     return error
+
+
+class KtsWarning(UserWarning):
+    """A reader left something out, or a log mended an index.
+
+    Parameters
+    ----------
+    message : str
+        What was found, and what was done.
+    path : str, optional
+        File or directory it was found in.
+    """
+
+    def __init__(self, message: str = "", path: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 # --- found in bytes -------------------------------------------------------------------------------

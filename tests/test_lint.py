@@ -235,18 +235,38 @@ def test_the_lists_of_formats_name_files_that_exist() -> None:
 WORD_TESTS = {"startswith", "endswith", "find", "match", "search", "fullmatch", "partition", "split", "replace"}
 
 
-def word_decisions(source: Iterable[ast.AST]) -> list[int]:
-    """Lines that test or cut the text of a caught error."""
-    found = []
-    for handler in source:
-        if not (isinstance(handler, ast.ExceptHandler) and handler.name):
+def recorded_words(source: Iterable[ast.AST]) -> set[str]:
+    """The expressions that are the text of a recorded warning."""
+    found = set()
+    for node in source:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "str" and node.args:
+            text, message = ast.unparse(node), node.args[0]
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "args":
+            text, message = ast.unparse(node), node.value.value
+        else:
             continue
-        words = {f"str({handler.name})", f"{handler.name}.message", f"{handler.name}.args[0]"}
+        if isinstance(message, ast.Attribute) and message.attr == "message":
+            found.add(text)
+    return found
+
+
+def word_decisions(source: Iterable[ast.AST]) -> list[int]:
+    """Lines that test or cut the text of a caught error, or of a warning that was recorded."""
+    source = list(source)
+    scopes = [(recorded_words(source), source)]
+    for handler in source:
+        if isinstance(handler, ast.ExceptHandler) and handler.name:
+            words = {f"str({handler.name})", f"{handler.name}.message", f"{handler.name}.args[0]"}
+            scopes.append((words, list(ast.walk(handler))))
+    found = []
+    for words, inside in scopes:
+        if not words:
+            continue
         texts = set(words)
-        for node in ast.walk(handler):
+        for node in inside:
             if isinstance(node, ast.Assign) and ast.unparse(node.value) in words:
                 texts |= {ast.unparse(target) for target in node.targets}
-        for node in ast.walk(handler):
+        for node in inside:
             if isinstance(node, ast.Compare):
                 asked = [node.left, *node.comparators]
             elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in WORD_TESTS:
@@ -262,6 +282,12 @@ def test_decisions_from_words_are_seen() -> None:
     for line in ("'CRC' in str(e)", "e.message.startswith('x')", "re.match('x', str(e))", "e.args[0] == 'x'"):
         assert word_decisions(of_text(f"try:\n    f()\nexcept E as e:\n    if {line}:\n        raise\n")) == [4], line
     assert word_decisions(of_text("try:\n    f()\nexcept E as e:\n    if e.code == 2:\n        say(str(e))\n")) == []
+    recorded = "with warnings.catch_warnings(record=True) as told:\n    f()\nfor one in told:\n"
+    for line in ("str(one.message).startswith(path)", "'x' in str(one.message)", "one.message.args[0] == 'x'"):
+        assert word_decisions(of_text(f"{recorded}    if {line}:\n        say(str(one.message))\n")) == [4], line
+    assert (
+        word_decisions(of_text(f"{recorded}    if isinstance(one.message, W):\n        say(str(one.message))\n")) == []
+    )
 
 
 def test_no_decision_is_taken_from_the_words_of_an_error() -> None:

@@ -171,7 +171,8 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
         if start > log_end:
             warn(
                 f"{log.path}: nothing is read, because the log start offset {start} lies behind the log's end"
-                f" {log_end}; give another one with log_start_offset"
+                f" {log_end}; give another one with log_start_offset",
+                log.path,
             )
     found: list[SegmentRange] = []
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):

@@ -190,7 +190,8 @@ class RangeReader:
             i = int(np.flatnonzero((offsets <= before) | (offsets >= limit))[0])
             warn(
                 f"{self.part.path}: offset {offsets[i]} follows {before[i]} in the segment with base offset"
-                f" {self.part.base_offset}: offsets are not in order; `kts verify` says more"
+                f" {self.part.base_offset}: offsets are not in order; `kts verify` says more",
+                self.part.path,
             )
 
     def aborted_by_markers(self, rows: pa.RecordBatch) -> Mask:
@@ -230,7 +231,7 @@ class RangeReader:
             )
             if not self.options.skip_damage:
                 raise CorruptIndexError(message, path=self.part.path, position=int(positions[i]), offset=offset)
-            warn(f"{self.part.path}: {message}")
+            warn(f"{self.part.path}: {message}", self.part.path)
         self.open_producers.update(producers[begun:][data[begun:]].tolist())
 
     def look_at_end(self, expected: int) -> None:
@@ -242,7 +243,7 @@ class RangeReader:
             return
         if not self.options.skip_damage:
             raise error
-        warn(str(error))
+        warn(str(error), error.path)
 
     def tail(self, position: int, end: int) -> int:
         """An entry reaches beyond the end: normal for a dead writer, else damage. Where reading goes on."""
@@ -268,7 +269,8 @@ class RangeReader:
         end = min(end, self.segment.size_bytes)
         behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
         stop = end if behind is None else behind
-        warn(f"{self.part.path}: {stop - position} bytes at position {position} are damaged and left out: {why}")
+        message = f"{stop - position} bytes at position {position} are damaged and left out: {why}"
+        warn(f"{self.part.path}: {message}", self.part.path)
         return self.part.end_position if behind is None else behind
 
     def finished(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

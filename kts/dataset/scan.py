@@ -39,7 +39,8 @@ def _records(logs: Sequence[Partition], options: ScanOptions) -> Iterator[pa.Rec
             if part.start_position == 0 and last_offset >= part.base_offset:
                 warn(
                     f"{part.path}: the segment starts at offset {part.base_offset}, but the one before it ends with"
-                    f" {last_offset}; what it repeats is left out"
+                    f" {last_offset}; what it repeats is left out",
+                    part.path,
                 )
             if part.start_offset <= last_offset:
                 part = replace(part, start_offset=last_offset + 1)

@@ -24,6 +24,7 @@ from kts.errors import (
     InvalidOffsetError,
     InvalidRequestError,
     KtsError,
+    KtsWarning,
     LogClosedError,
     LogStorageError,
     OffsetOutOfRangeError,
@@ -967,7 +968,7 @@ class Log:
                     return
             if done is not None and done not in self.recovered:
                 self.recovered = [*self.recovered, done]
-                warnings.warn(str(done), UserWarning, stacklevel=4)
+                warnings.warn(KtsWarning(str(done), done.path), stacklevel=4)
 
     # --- flush and checkpoint ---------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from kts.errors import CorruptRecordError, LogStorageError
+from kts.errors import CorruptRecordError, KtsWarning, LogStorageError
 from kts.segment import files
 
 Result = TypeVar("Result")
@@ -43,12 +43,12 @@ class Reread:
             return not (same and (not data or file.read(start, len(data)) == data))
 
 
-def warn(message: str) -> None:
-    """A UserWarning that shows the line outside of kts that asked for the data."""
+def warn(message: str, path: str | None) -> None:
+    """A KtsWarning that shows the line outside of kts that asked for the data."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("kts", "contextlib"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
+    warnings.warn(KtsWarning(message, path), stacklevel=level)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def unless_deleted(path: str) -> Iterator[None]:
     except LogStorageError as error:
         if error.errno != errno.ENOENT or files.exists(path):
             raise
-        warn(f"{path}: the segment was deleted while it was read; its records are left out")
+        warn(f"{path}: the segment was deleted while it was read; its records are left out", path)
 
 
 def settled(read: Callable[[], Result]) -> Result:

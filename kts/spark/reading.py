@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kts.dataset.plan import NO_END, SegmentRange, lost_end
 from kts.dataset.reader import joined, read_headers, read_range
-from kts.errors import InvalidTimestampError, KtsError, LogStorageError
+from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
 from kts.segment import files
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
@@ -111,7 +111,7 @@ def _readable(part: SegmentRange, options: Options) -> SegmentRange | None:
         error = None if options.fail_on_data_loss else lost_end(part)
         if error is None:
             return part
-        warnings.warn(str(error), stacklevel=2)
+        warnings.warn(KtsWarning(str(error), part.path), stacklevel=2)
         return replace(part, following=NO_END)
     name = TopicPartition(part.topic, part.partition)
     lost = (
@@ -120,7 +120,7 @@ def _readable(part: SegmentRange, options: Options) -> SegmentRange | None:
     )
     if options.fail_on_data_loss:
         raise LogStorageError(f"{lost}; load() again, or set failOnDataLoss to false", path=part.path)
-    warnings.warn(f"{lost}: {part.path}", stacklevel=2)
+    warnings.warn(KtsWarning(f"{lost}: {part.path}", part.path), stacklevel=2)
     return replace(part, following=NO_END) if files.exists(part.path) else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -410,6 +411,23 @@ def test_commits_of_transactions_count_when_they_are_committed(tmp_path: Path) -
                 "overtaken": 6,
             }
             assert loaded.unfinished
+
+
+def test_a_missing_end_is_damage_though_its_warning_begins_with_other_words(tmp_path: Path) -> None:
+    config = kts.LogConfig(segment_bytes=300, index_interval_bytes=0)
+    with kts.Log(tmp_path / f"{TOPIC}-0", config) as log:
+        for number in range(9):
+            log.append(kts.encode({"key": [b"%d" % number], "value": [bytes(60)]}))
+    log = kts.open(tmp_path / f"{TOPIC}-0")
+    first = log.segments[0]
+    last = kts.scan_batches(Path(first.path).read_bytes())["position"][-1].as_py()
+    assert last
+    os.truncate(first.path, last)
+    loaded = Loader().read(log, 1000)
+    assert loaded.records == 8
+    assert [Path(first.path).name in one and "the end of the segment is missing" in one for one in loaded.damage] == [
+        True
+    ]
 
 
 def test_records_that_make_no_sense_are_reported_and_the_others_count(broker: Broker) -> None:

@@ -6,6 +6,7 @@ current ones and moves the log start offset to them. A crash in between leaves b
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +19,7 @@ from kts.broker.topics import Topic, Topics
 from kts.broker.topics.partition import Partition
 from kts.codec.encode import encode
 from kts.dataset.partition import PartitionLog
-from kts.errors import KtsError, LogStorageError, RecordBatchTooLargeError, RecordTooLargeError
+from kts.errors import KtsError, KtsWarning, LogStorageError, RecordBatchTooLargeError, RecordTooLargeError
 from kts.log.log import Log
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Loader:
                 self.take(rows)
         damage = []
         for one in told:
-            if str(one.message).startswith(log.path):
+            if isinstance(one.message, KtsWarning) and _within(log.path, one.message.path):
                 damage.append(str(one.message))
             else:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
@@ -254,6 +255,11 @@ def _files(log: Log, paths: Sequence[str] | None = None) -> PartitionLog:
     """The files of a log, or files that recovery set aside."""
     start = log.log_start_offset if paths is None else None
     return PartitionLog(log.path, log.topic, log.partition, log_start_offset=start, segment_paths=paths)
+
+
+def _within(directory: str, path: str | None) -> bool:
+    """True of a partition's directory, and of the files in it."""
+    return path is not None and directory in (path, os.path.dirname(path))
 
 
 def _pieces(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
