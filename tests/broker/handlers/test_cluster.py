@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster: what a broker says of itself, version by version."""
+"""ApiVersions, Metadata, DescribeCluster, DescribeQuorum: what a broker says of itself, version by version."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from support.broker.asking import Asking
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.request import ConnectionClose, Peer
-from kts.server.dispatch import Answering
 
 NO_ID = bytes(16)
 LOW, HIGH = wire.versions(ApiKey.METADATA)
@@ -24,18 +22,6 @@ def asking(tmp_path: Path) -> Iterator[Asking]:
         yield found
 
 
-def answered(asking: Asking, frame: bytes) -> memoryview:
-    """The answer to a frame, both without their sizes."""
-
-    async def ask() -> memoryview:
-        answering = Answering(asking.broker)
-        chunks = await answering(memoryview(frame)[4:], Peer())
-        answering.close()
-        return memoryview(b"".join(chunk if isinstance(chunk, bytes) else bytes(chunk) for chunk in chunks or []))[4:]
-
-    return asking.runner.run(ask())
-
-
 @pytest.mark.parametrize("version", range(5))
 def test_all_served_apis_are_listed_with_their_versions(asking: Asking, version: int) -> None:
     names = {"client_software_name": "kts", "client_software_version": "1.0"}
@@ -44,26 +30,6 @@ def test_all_served_apis_are_listed_with_their_versions(asking: Asking, version:
     listed = {each["api_key"]: (each["min_version"], each["max_version"]) for each in found["api_keys"]}
     assert listed == wire.SERVED
     assert list(listed) == sorted(listed)
-
-
-@pytest.mark.parametrize("version", [5, 99, 32767])
-def test_an_unknown_version_of_api_versions_is_answered_in_its_oldest_layout(asking: Asking, version: int) -> None:
-    frame = bytearray(wire.encode_request(ApiKey.API_VERSIONS, 3, 9, "c", {}))
-    frame[6:8] = version.to_bytes(2, "big")
-    correlation_id, found = wire.decode_response(ApiKey.API_VERSIONS, 0, answered(asking, bytes(frame)))
-    assert correlation_id == 9
-    assert found == {
-        "error_code": ErrorCode.UNSUPPORTED_VERSION,
-        "api_keys": [{"api_key": ApiKey.API_VERSIONS, "min_version": 0, "max_version": 4}],
-        **{key: value for key, value in found.items() if key not in ("error_code", "api_keys")},
-    }
-
-
-def test_an_unknown_version_of_another_api_closes_the_connection(asking: Asking) -> None:
-    frame = bytearray(wire.encode_request(ApiKey.METADATA, 1, 9, "c", {"topics": None}))
-    frame[6:8] = (HIGH + 1).to_bytes(2, "big")
-    with pytest.raises(ConnectionClose, match=f"expected version 0 to {HIGH} of METADATA, found {HIGH + 1}"):
-        answered(asking, bytes(frame))
 
 
 @pytest.mark.parametrize("name", ["", "-", "a b", "x-", "ü"])
@@ -165,3 +131,10 @@ def test_the_cluster_is_one_broker(asking: Asking, version: int) -> None:
 def test_of_controllers_there_is_nothing_to_say(asking: Asking) -> None:
     for endpoint, error in ((2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)):
         assert asking.ask(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": endpoint})["error_code"] == error
+
+
+def test_there_is_no_quorum_and_clients_are_told_so(asking: Asking) -> None:
+    asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    found = asking.ask(ApiKey.DESCRIBE_QUORUM, 2, {"topics": asked})
+    assert (found["error_code"], found["topics"]) == (ErrorCode.UNSUPPORTED_VERSION, [])
+    assert "no metadata quorum" in found["error_message"]

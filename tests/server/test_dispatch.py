@@ -1,0 +1,79 @@
+"""From a frame to its answer: versions that are not served, and which answers are encoded in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.broker.asking import Asking
+
+from kts.broker import wire
+from kts.broker.broker import Broker
+from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.request import ConnectionClose, Peer
+from kts.server.dispatch import Answering
+
+LOW, HIGH = wire.versions(ApiKey.METADATA)
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[Asking]:
+    with Asking(Broker(tmp_path / "data", {"node.id": 5, "num.partitions": 3})) as found:
+        yield found
+
+
+def answered(asking: Asking, frame: bytes) -> memoryview:
+    """The answer to a frame, both without their sizes."""
+
+    async def ask() -> memoryview:
+        answering = Answering(asking.broker)
+        chunks = await answering(memoryview(frame)[4:], Peer())
+        answering.close()
+        return memoryview(b"".join(chunk if isinstance(chunk, bytes) else bytes(chunk) for chunk in chunks or []))[4:]
+
+    return asking.runner.run(ask())
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767])
+def test_an_unknown_version_of_api_versions_is_answered_in_its_oldest_layout(asking: Asking, version: int) -> None:
+    frame = bytearray(wire.encode_request(ApiKey.API_VERSIONS, 3, 9, "c", {}))
+    frame[6:8] = version.to_bytes(2, "big")
+    correlation_id, found = wire.decode_response(ApiKey.API_VERSIONS, 0, answered(asking, bytes(frame)))
+    assert correlation_id == 9
+    assert found == {
+        "error_code": ErrorCode.UNSUPPORTED_VERSION,
+        "api_keys": [{"api_key": ApiKey.API_VERSIONS, "min_version": 0, "max_version": 4}],
+        **{key: value for key, value in found.items() if key not in ("error_code", "api_keys")},
+    }
+
+
+def test_an_unknown_version_of_another_api_closes_the_connection(asking: Asking) -> None:
+    frame = bytearray(wire.encode_request(ApiKey.METADATA, 1, 9, "c", {"topics": None}))
+    frame[6:8] = (HIGH + 1).to_bytes(2, "big")
+    with pytest.raises(ConnectionClose, match=f"expected version 0 to {HIGH} of METADATA, found {HIGH + 1}"):
+        answered(asking, bytes(frame))
+
+
+def test_long_answers_of_three_levels_are_encoded_in_a_thread(asking: Asking) -> None:
+    """The loop is for others meanwhile."""
+    here: list[str] = []
+
+    async def ask(api: ApiKey, body: dict[str, Any]) -> None:
+        answering = Answering(asking.broker)
+        inside = answering._in_thread
+
+        async def watched(work: Any, *arguments: Any) -> Any:
+            here.append(work.__name__)
+            return await inside(work, *arguments)
+
+        answering._in_thread = watched  # type: ignore[method-assign]
+        frame = wire.encode_request(api, 0, 1, "c", body)
+        await answering(memoryview(frame)[4:], Peer())
+        answering.close()
+
+    asking.runner.run(ask(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}))
+    asking.runner.run(ask(ApiKey.DESCRIBE_PRODUCERS, {"topics": []}))
+    asking.runner.run(ask(ApiKey.LIST_TRANSACTIONS, {}))
+    assert here == ["encode_response"] * 2
