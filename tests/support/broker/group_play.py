@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from kts.broker.topics import Topics
 T = 1_700_000_000_000
 GROUP = "g"
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
+DAY_MS = 24 * 3_600_000
+Story = Callable[[Coordinator], Coroutine[Any, Any, None]]
+Tell = Callable[..., None]  # plays a story; settings of the coordinator by keyword
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -183,3 +186,31 @@ async def members(coordinator: Coordinator, count: int, **how: Any) -> list[Memb
 def make(topics: Topics, clock: Clock, **settings: Any) -> Coordinator:
     """A coordinator with settings of one's own."""
     return Coordinator(topics, GroupSettings(**settings), clock)
+
+
+class Restartable:
+    """A coordinator that can be started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.open()
+
+    def open(self, **settings: Any) -> Coordinator:
+        self.topics: Topics = open_topics(self.folder, self.clock)
+        self.coordinator = make(self.topics, self.clock, **settings)
+        return self.coordinator
+
+    def restart(self, **settings: Any) -> Coordinator:
+        self.coordinator.close()
+        self.topics.close()
+        return self.open(**settings)
+
+
+def commit(coordinator: Coordinator, group_id: str, offsets: dict[tuple[str, int], Committed]) -> set[ErrorCode]:
+    """As an administrator, or a consumer that is in no group."""
+    return set(coordinator.commit(group_id, "", None, -1, offsets).values())
+
+
+def committed(offset: int, now_ms: int = T, metadata: str = "", expire_ms: int | None = None) -> Committed:
+    return Committed(offset, 3, metadata, now_ms, expire_ms)

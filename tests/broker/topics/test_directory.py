@@ -41,11 +41,6 @@ def state(folder: Path) -> dict[str, tuple[int, bytes | str]]:
     return found
 
 
-def meta(folder: Path, text: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "meta.properties").write_text(text)
-
-
 # --- real brokers' data -----------------------------------------------------------------------------
 
 
@@ -128,50 +123,6 @@ def test_a_partition_without_a_topic_id_gets_none_in_its_directory(tmp_path: Pat
         assert topics.get("ct-none").topic_id == first  # type: ignore[union-attr]
 
 
-# --- meta.properties --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "node", "cluster"),
-    [
-        (
-            "#\n#Sat Nov 21\ncluster.id=AAAAAAAAQACAAAAAAAAAAA\ndirectory.id=x\nnode.id=7\nversion=1\n",
-            7,
-            "A" * 8 + "QACAAAAAAAAAAA",
-        ),
-        ("#\nbroker.id=3\nversion=0\ncluster.id=abc\n", 3, "abc"),
-        ("version=0\nbroker.id=3\n", 3, None),
-    ],
-)
-def test_a_directory_keeps_its_node_and_cluster(tmp_path: Path, text: str, node: int, cluster: str | None) -> None:
-    meta(tmp_path, text)
-    with Topics(tmp_path) as topics:
-        assert topics.node_id == node
-        told = topics.cluster_id
-        assert told == (cluster or told)
-        assert len(told) > 2
-    assert (tmp_path / "meta.properties").read_text() == text
-    with Topics(tmp_path) as topics:
-        assert topics.cluster_id == told
-
-
-@pytest.mark.parametrize("settings", [{"node.id": 8}, {"broker.id": 8}, {"cluster.id": "other"}])
-def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path, settings: dict[str, object]) -> None:
-    meta(tmp_path, "version=1\ncluster.id=mine\nnode.id=7\n")
-    with pytest.raises(kts.LogStorageError, match="expected"):
-        Topics(tmp_path, settings)
-    with Topics(tmp_path):
-        pass
-
-
-@pytest.mark.parametrize("text", ["", "version=2\nnode.id=1\n", "version=1\nnode.id=x\n", "\0\xff"])
-def test_a_meta_properties_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
-    meta(tmp_path, text)
-    with pytest.raises(kts.LogStorageError):
-        Topics(tmp_path)
-    assert (tmp_path / "meta.properties").read_text() == text
-
-
 # --- what is no partition, or damaged ---------------------------------------------------------------
 
 
@@ -242,28 +193,6 @@ def test_what_came_into_the_directory_later_is_not_taken_for_a_new_topics(tmp_pa
         assert not (tmp_path / "data/late-0").exists()
 
 
-def test_links_inside_a_partition_take_it_offline_and_are_not_followed(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"keep me")
-    data = tmp_path / "data"
-    with Topics(data) as topics:
-        for name in ("good", "log", "index", "checkpoint"):
-            topics.create(name).partitions[0].append(batch())
-    for name, file in (("log", "0" * 20 + ".log"), ("index", "0" * 20 + ".index"), ("checkpoint", "x.tmp")):
-        (data / f"{name}-0" / file).unlink(missing_ok=True)
-        (data / f"{name}-0" / file).symlink_to(secret)
-    with Topics(data) as topics:
-        for name in ("log", "index", "checkpoint"):
-            partition = topics.get(name).partitions[0]  # type: ignore[union-attr]
-            with pytest.raises(kts.LogStorageError, match="symbolic link") as raised:
-                partition.append(batch())
-            assert raised.value.code == 56
-            assert partition.is_offline
-        assert topics.get("good").partitions[0].append(batch()).first_offset == 1  # type: ignore[union-attr]
-        topics.run_retention()
-    assert secret.read_bytes() == b"keep me"
-
-
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "kts-topics.json.tmp", "meta.properties", ".lock"]
 )
@@ -275,54 +204,6 @@ def test_a_link_in_place_of_the_directorys_own_files_is_refused(tmp_path: Path, 
     with pytest.raises(kts.LogStorageError, match="symbolic link"):
         Topics(data)
     assert secret.read_bytes() == b"keep me"
-
-
-def test_a_damaged_partition_is_offline_and_the_others_are_served(tmp_path: Path) -> None:
-    with Topics(tmp_path) as topics:
-        topics.create("t", 3)
-        for partition in topics.partitions():
-            partition.append(batch())
-    shutil.rmtree(tmp_path / "t-1")
-    (tmp_path / "t-1").mkdir()
-    os.mkfifo(tmp_path / "t-1" / ("0" * 20 + ".log"))
-    with Topics(tmp_path) as topics:
-        partitions = topics.get("t").partitions  # type: ignore[union-attr]
-        for _ in range(2):
-            with pytest.raises(kts.LogStorageError) as raised:
-                partitions[1].append(batch())
-            assert raised.value.code == 56
-        assert [partitions[index].append(batch()).first_offset for index in (0, 2)] == [1, 1]
-        assert topics.run_retention()
-        assert [partitions[index].is_offline for index in range(3)] == [False, True, False]
-        topics.delete("t")
-        assert topics.names() == []
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"version": 2}', "\xff", '{"version":1,"topics":{"t":{"partitions":[-1]}}}']
-)
-def test_a_damaged_file_of_topics_is_refused_and_kept(tmp_path: Path, text: str) -> None:
-    (tmp_path / "kts-topics.json").write_text(text)
-    with pytest.raises(kts.LogStorageError, match="kts-topics.json"):
-        Topics(tmp_path)
-    assert (tmp_path / "kts-topics.json").read_text() == text
-
-
-def test_names_in_a_hostile_file_of_topics_make_nothing_outside(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with Topics(data) as topics:
-        topics.create("t")
-    path = data / "kts-topics.json"
-    for name in ("../evil", "/evil", "..", "a/../../evil"):
-        content = json.loads(path.read_text())
-        content["topics"][name] = content["topics"]["t"]
-        hostile = json.dumps(content)
-        (data / "copy.json").write_text(path.read_text())
-        path.write_text(hostile)
-        with pytest.raises(kts.LogStorageError):
-            Topics(data)
-        path.write_text((data / "copy.json").read_text())
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["data"]
 
 
 def test_directories_to_be_deleted_go_with_their_files_and_what_has_others_inside_stays(tmp_path: Path) -> None:

@@ -291,3 +291,30 @@ def test_topics_of_one_request_are_made_each_for_itself(quick: Path) -> None:
         assert topics.create("a-b").name == "a-b"
         topics.delete("a.b")
         assert topics.create("a_b").name == "a_b"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version": 2}', "\xff", '{"version":1,"topics":{"t":{"partitions":[-1]}}}']
+)
+def test_a_damaged_file_of_topics_is_refused_and_kept(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kts-topics.json").write_text(text)
+    with pytest.raises(kts.LogStorageError, match="kts-topics.json"):
+        Topics(tmp_path)
+    assert (tmp_path / "kts-topics.json").read_text() == text
+
+
+def test_names_in_a_hostile_file_of_topics_make_nothing_outside(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Topics(data) as topics:
+        topics.create("t")
+    path = data / "kts-topics.json"
+    for name in ("../evil", "/evil", "..", "a/../../evil"):
+        content = json.loads(path.read_text())
+        content["topics"][name] = content["topics"]["t"]
+        hostile = json.dumps(content)
+        (data / "copy.json").write_text(path.read_text())
+        path.write_text(hostile)
+        with pytest.raises(kts.LogStorageError):
+            Topics(data)
+        path.write_text((data / "copy.json").read_text())
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["data"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from support.disk.lives import in_place_of_os
 import kts
 from kts.broker.codes import ApiError
 from kts.broker.topics import Topics
-from kts.broker.topics.topic_file import TopicStore, id_text
+from kts.broker.topics.topic_file import TopicStore
 from kts.segment import files
 
 NOW = 1_700_000_000_000
@@ -139,21 +138,6 @@ def test_topics_keep_settings_ids_and_data_over_a_restart(tmp_path: Path) -> Non
         assert found.config.retention_ms == 777
         assert [len(one.log.read(0, 1000).records) > 0 for one in found.partitions.values()] == [0, 1, 0, 0]
         assert found.partitions[1].log.clean_start
-
-
-def test_each_start_leads_with_a_greater_epoch(tmp_path: Path) -> None:
-    told = []
-    for _ in range(3):
-        with Topics(tmp_path) as topics:
-            partition = (topics.get("t") or topics.create("t")).partitions[0]
-            partition.append(batch())
-            told.append(partition.leader_epoch)
-            assert partition.log.leader_epochs == [(epoch, epoch) for epoch in told]
-    assert told == [0, 1, 2]
-    path = tmp_path / "t-0/leader-epoch-checkpoint"
-    path.write_text("0\n1\n70 0\n")
-    with Topics(tmp_path) as topics:
-        assert topics.create("u").partitions[0].leader_epoch == 71
 
 
 def test_changed_settings_hold_for_the_next_append(tmp_path: Path) -> None:
@@ -322,25 +306,6 @@ def test_a_killed_directory_is_recovered_and_what_was_written_is_there(tmp_path:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_thousand_partitions_open_without_their_logs_and_with_bounded_descriptors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "most_holders", lambda: 10)
-    with Topics(tmp_path) as topics:
-        topics.create("t", 1000)
-    before = len(os.listdir("/proc/self/fd"))
-    with Topics(tmp_path) as topics:
-        partitions = topics.partitions()
-        assert len(partitions) == 1000
-        assert not any(one.is_open for one in partitions)
-        for partition in partitions[:60]:
-            partition.append(batch())
-        assert sum(one.is_open for one in partitions) == 60
-        assert len(os.listdir("/proc/self/fd")) <= before + 3 * 10 + 1
-        for partition in partitions[:60]:
-            assert partition.append(batch()).first_offset == 1
-
-
 def test_many_threads_make_write_and_delete_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "most_holders", lambda: 3)
     failures: list[BaseException] = []
@@ -411,37 +376,6 @@ def test_a_change_that_could_not_be_written_is_not_made_by_a_later_one(tmp_path:
         assert topic is not None
         assert (topic.configs, list(topic.partitions), topics.dynamic) == ({"retention.ms": "5"}, [0], {})
         assert topic.partitions[0].log.log_end_offset == 1
-
-
-def test_partitions_that_kts_made_get_their_topics_id_also_when_they_are_opened_after_a_restart(tmp_path: Path) -> None:
-    with Topics(tmp_path) as topics:
-        topic_id = topics.create("t").topic_id
-        topics.add_partitions("t", 2)
-    with Topics(tmp_path) as topics:
-        for partition in topics.partitions():
-            assert partition.log.topic_id == id_text(topic_id)
-    for index in range(2):
-        assert id_text(topic_id) in (tmp_path / f"t-{index}" / "partition.metadata").read_text()
-
-
-def test_a_log_that_found_no_descriptor_left_is_opened_by_the_next_who_asks(tmp_path: Path) -> None:
-    with Topics(tmp_path) as topics:
-        topics.create("t").partitions[0].append(batch())
-    with Topics(tmp_path) as topics:
-        [partition] = topics.partitions()
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        free = os.dup(0)
-        os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-        try:
-            with pytest.raises(kts.LogStorageError, match="Too many open files") as raised:
-                _ = partition.log
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        assert raised.value.errno == errno.EMFILE
-        assert not partition.is_offline
-        partition.append(batch())
-        assert partition.log.log_end_offset == 2
 
 
 def test_a_topic_deleted_while_checkpoints_are_collected_leaves_none_for_the_next_of_that_name(tmp_path: Path) -> None:

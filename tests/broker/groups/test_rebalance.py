@@ -3,92 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from support.broker.group_play import (
-    REBALANCE_MS,
-    SESSION_MS,
-    Clock,
-    Member,
-    advance,
-    make,
-    members,
-    open_topics,
-    play,
-    settle,
-    subscription,
-)
+from support.broker.group_play import SESSION_MS, Member, Tell, advance, members, settle
 
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator
-from kts.broker.groups.group import State
-
-Story = Callable[[Coordinator], Coroutine[Any, Any, None]]
-Tell = Callable[..., None]
-
-
-@pytest.fixture
-def tell(tmp_path: Path) -> Iterator[Tell]:
-    """Plays a story with a coordinator, whose memory is free again when all groups are deleted."""
-    clock = Clock()
-    topics = open_topics(tmp_path / "data", clock)
-
-    def play_story(story: Story, **settings: Any) -> None:
-        coordinator = make(topics, clock, **settings)
-
-        async def whole() -> None:
-            await story(coordinator)
-            for _ in range(8):
-                await advance(SESSION_MS + REBALANCE_MS)
-            for group in coordinator.groups():
-                assert group.state is State.EMPTY, f"{group.group_id} has members that were never heard of again"
-                assert not coordinator.delete_group(group.group_id)
-            assert coordinator.registry.usage.bytes == 0
-
-        play(whole())
-
-    yield play_story
-    topics.close()
-
-
-def test_a_new_member_is_given_an_id_then_a_generation_then_its_part(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        member = Member(coordinator, "c")
-        first = await member.ask_to_join()
-        assert first.error == ErrorCode.MEMBER_ID_REQUIRED
-        assert first.member_id.startswith("c-")
-        assert first.generation_id == -1
-        member.member_id = first.member_id
-        joined = await member.join()
-        assert joined.error == ErrorCode.NONE
-        assert (joined.generation_id, joined.leader_id, joined.protocol_name) == (1, member.member_id, "range")
-        assert joined.members == ((member.member_id, None, subscription("t")),)
-        group = coordinator.group("g")
-        assert group is not None
-        assert group.state is State.COMPLETING_REBALANCE
-        synced = await member.ask_to_sync({member.member_id: b"all"})
-        assert (synced.error, synced.assignment, synced.protocol_type) == (ErrorCode.NONE, b"all", "consumer")
-        assert group.state is State.STABLE
-        assert member.heartbeat() == ErrorCode.NONE
-        assert member.leave() == ErrorCode.NONE
-        assert group.state is State.EMPTY
-        assert group.generation_id == 2
-        assert member.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
-
-    tell(story)
-
-
-def test_before_version_4_a_member_joins_at_once(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        member = Member(coordinator, "c", version=3)
-        joined = await member.ask_to_join()
-        assert joined.error == ErrorCode.NONE
-        assert joined.generation_id == 1
-
-    tell(story)
 
 
 @pytest.mark.parametrize("count", [2, 5])
@@ -228,44 +148,6 @@ def test_a_member_that_waits_for_its_part_needs_no_heartbeats(tell: Tell) -> Non
     tell(story)
 
 
-def test_a_join_that_is_asked_twice_is_answered_twice(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        leader, follower = await members(coordinator, 2)
-        await asyncio.gather(leader.join(), follower.join())
-        again = await follower.ask_to_join()  # the answer may have been lost on the way
-        assert (again.error, again.generation_id) == (ErrorCode.NONE, follower.generation_id)
-        assert (await leader.ask_to_join()).members
-        follower.protocols = (("range", subscription("t", "u")),)
-        changed = follower.ask_to_join()
-        await settle()
-        assert not changed.done()
-        assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
-        older = leader.ask_to_join()
-        assert (await changed).generation_id == follower.generation_id + 1
-        assert (await older).generation_id == follower.generation_id + 1
-
-    tell(story)
-
-
-def test_a_request_of_a_member_that_waits_no_more_is_answered(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        first, second = await members(coordinator, 2)
-        older = first.ask_to_join()
-        newer = first.ask_to_join()
-        assert (await older).error == ErrorCode.REBALANCE_IN_PROGRESS
-        await second.join()
-        assert not (await newer).error
-        first.generation_id = second.generation_id
-        leads, follows = (second, first) if (await newer).leader_id == second.member_id else (first, second)
-        waiting = follows.ask_to_sync()
-        follows_again = follows.ask_to_sync()
-        assert (await waiting).error == ErrorCode.REBALANCE_IN_PROGRESS
-        await leads.ask_to_sync({})
-        assert not (await follows_again).error
-
-    tell(story)
-
-
 def test_members_that_come_during_the_initial_delay_share_the_first_generation(tell: Tell) -> None:
     async def story(coordinator: Coordinator) -> None:
         first, second = Member(coordinator, "a"), Member(coordinator, "b")
@@ -355,88 +237,3 @@ def test_a_member_that_waits_to_join_and_was_never_heard_of_again_goes_in_the_en
         assert first.leave() == ErrorCode.NONE
 
     tell(story)
-
-
-def test_the_protocol_that_all_support_and_most_prefer_is_chosen(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        said = [("a", "b", "c"), ("b", "a"), ("b", "a", "d")]
-        found = await members(coordinator, 3, protocols=(("a", b""), ("b", b"")))
-        for member, names in zip(found, said, strict=True):
-            member.protocols = tuple((name, b"") for name in names)
-        answers = await asyncio.gather(*(member.join() for member in found))
-        assert {answer.protocol_name for answer in answers} == {"b"}
-        assert (await Member(coordinator, "x", protocols=(("d", b""),)).ask_to_join()).error == (
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        )
-        strange = Member(coordinator, "x", protocol_type="connect", protocols=(("a", b""),))
-        assert (await strange.ask_to_join()).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-    tell(story)
-
-
-def test_a_full_group_takes_nobody(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        await members(coordinator, 2)
-        late = await Member(coordinator, "late").ask_to_join()
-        assert (late.error, late.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-
-    tell(story, max_size=2)
-
-
-@pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2**31 - 1])
-def test_session_timeouts_outside_of_the_settings_are_refused(tell: Tell, session_ms: int) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        found = await Member(coordinator, "c", session_ms=session_ms).ask_to_join()
-        assert found.error == ErrorCode.INVALID_SESSION_TIMEOUT
-        assert not coordinator.groups()
-
-    tell(story)
-
-
-def test_what_is_asked_of_nobody_is_answered_as_kafka_does(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        (known,) = await members(coordinator, 1)
-        ghost = Member(coordinator, "ghost")
-        ghost.member_id, ghost.generation_id = "ghost-1", 1
-        for group_id in ("g", "nobody"):
-            ghost.group_id = group_id
-            assert (await ghost.ask_to_join()).error == ErrorCode.UNKNOWN_MEMBER_ID
-            assert (await ghost.ask_to_sync()).error == ErrorCode.UNKNOWN_MEMBER_ID
-            assert ghost.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
-            assert ghost.leave() == ErrorCode.UNKNOWN_MEMBER_ID
-        assert ghost.commit(1) == ErrorCode.ILLEGAL_GENERATION  # of a group that is not there
-        ghost.group_id = "g"
-        assert ghost.commit(1) == ErrorCode.UNKNOWN_MEMBER_ID
-        ghost.group_id = ""
-        assert (await ghost.ask_to_join()).error == ErrorCode.INVALID_GROUP_ID
-        assert (await ghost.ask_to_sync()).error == ErrorCode.INVALID_GROUP_ID
-        assert ghost.heartbeat() == ErrorCode.INVALID_GROUP_ID
-        assert coordinator.leave("", [("a", None)]) == (ErrorCode.INVALID_GROUP_ID, [])
-        known.generation_id += 1
-        assert known.heartbeat() == ErrorCode.ILLEGAL_GENERATION
-        assert (await known.ask_to_sync()).error == ErrorCode.ILLEGAL_GENERATION
-        assert known.commit(1) == ErrorCode.ILLEGAL_GENERATION
-        stranger = Member(coordinator, "stranger", protocols=())
-        assert (await stranger.ask_to_join()).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-    tell(story)
-
-
-def test_groups_take_no_more_memory_than_they_may(tell: Tell) -> None:
-    async def story(coordinator: Coordinator) -> None:
-        errors = []
-        for number in range(200):
-            joining = Member(coordinator, "c", group_id=f"g{number}", protocols=(("p", bytes(10_000)),)).join()
-            errors.append((await joining).error)
-        assert set(errors) == {ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED}
-        assert coordinator.registry.usage.bytes <= 1_000_000
-        pending = [await Member(coordinator, "c", group_id="more").ask_to_join() for _ in range(1000)]
-        assert pending[-1].error == ErrorCode.GROUP_MAX_SIZE_REACHED
-        simple = Member(coordinator, "c", group_id="simple")
-        found = {simple.commit(1, partition, metadata="x" * 4000) for partition in range(1000)}
-        assert found == {ErrorCode.NONE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE} or found == {
-            ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        }
-        assert coordinator.registry.usage.bytes <= 1_000_000
-
-    tell(story, max_bytes=1_000_000, max_member_bytes=900_000)

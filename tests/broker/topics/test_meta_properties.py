@@ -1,0 +1,56 @@
+"""``meta.properties``: the node and the cluster that a directory belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kts
+from kts.broker.topics import Topics
+
+
+def meta(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "meta.properties").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "cluster"),
+    [
+        (
+            "#\n#Sat Nov 21\ncluster.id=AAAAAAAAQACAAAAAAAAAAA\ndirectory.id=x\nnode.id=7\nversion=1\n",
+            7,
+            "A" * 8 + "QACAAAAAAAAAAA",
+        ),
+        ("#\nbroker.id=3\nversion=0\ncluster.id=abc\n", 3, "abc"),
+        ("version=0\nbroker.id=3\n", 3, None),
+    ],
+)
+def test_a_directory_keeps_its_node_and_cluster(tmp_path: Path, text: str, node: int, cluster: str | None) -> None:
+    meta(tmp_path, text)
+    with Topics(tmp_path) as topics:
+        assert topics.node_id == node
+        told = topics.cluster_id
+        assert told == (cluster or told)
+        assert len(told) > 2
+    assert (tmp_path / "meta.properties").read_text() == text
+    with Topics(tmp_path) as topics:
+        assert topics.cluster_id == told
+
+
+@pytest.mark.parametrize("settings", [{"node.id": 8}, {"broker.id": 8}, {"cluster.id": "other"}])
+def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path, settings: dict[str, object]) -> None:
+    meta(tmp_path, "version=1\ncluster.id=mine\nnode.id=7\n")
+    with pytest.raises(kts.LogStorageError, match="expected"):
+        Topics(tmp_path, settings)
+    with Topics(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "version=2\nnode.id=1\n", "version=1\nnode.id=x\n", "\0\xff"])
+def test_a_meta_properties_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    meta(tmp_path, text)
+    with pytest.raises(kts.LogStorageError):
+        Topics(tmp_path)
+    assert (tmp_path / "meta.properties").read_text() == text
