@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kts.segment import files
 from kts.segment.entries import Slices
-from kts.segment.rebuild import Rules, rebuild
+from kts.segment.rebuild import IndexConfig, rebuild
 
 from .cases import Case, Pair, Settings, Work, corpus_of
 
@@ -26,7 +26,7 @@ def rebuild_case(magic: int, codec: str, settings: Settings) -> Case:
 
         def again(folder: object = folder) -> int:
             with files.File(str(path)) as file:
-                return rebuild(file, file.size(), 0, Rules()).valid_bytes
+                return rebuild(file, file.size(), 0, IndexConfig()).valid_bytes
 
         size = len(corpus.data)
         return {"rebuild": Work(again, size, size), "scan": Work(scan, size)}

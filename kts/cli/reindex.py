@@ -67,7 +67,7 @@ def command(
 ) -> int:
     """Rebuild the indexes of all segments from their logs, also of segments that never had a time index."""
     from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
-    from kts.segment.rebuild import Rules
+    from kts.segment.rebuild import IndexConfig
 
     if dry_run + in_place + (out is not None) > 1:
         raise click.UsageError("--dry-run, --out and --in-place exclude each other")
@@ -78,7 +78,7 @@ def command(
     report = Report(as_json)
     with progress("rebuilt", log_bytes(logs)) as advance:
         for log in logs:
-            rules = Rules(
+            config = IndexConfig(
                 index_interval_bytes,
                 segment_index_bytes,
                 generation or generation_of(log),
@@ -86,7 +86,7 @@ def command(
             )
             with advice_on_locks(), locked(log) if in_place else locked_target(out, log):
                 replaced: list[str] = []
-                for segment in reindex(log, rules, advance):
+                for segment in reindex(log, config, advance):
                     written = write(log, segment, out, in_place, everything)
                     replaced += [one.path for one in written] if in_place else []
                     report.add(segment, written)

@@ -170,7 +170,7 @@ class Log:
         self._readers: ReadersWriterLock
         new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock)
         self._deletions = DeletionQueue()
-        self._doubted: list[LogSegment] = []  # whose indexes must be rebuilt
+        self._corrupt_indexes: list[LogSegment] = []  # whose indexes must be rebuilt
         self._proposals: Proposals | None = None
         self._listeners: list[Listener] = []
         high_watermark = optional_offset("high_watermark", high_watermark)
@@ -247,9 +247,9 @@ class Log:
             sealed={} if self.shipped else self._entry.index_checksums(),
         )
         loaded.load()
-        self._doubted = [one for one in loaded.segments if one.doubted is not None]
+        self._corrupt_indexes = [one for one in loaded.segments if one.corrupt_index is not None]
         for segment in loaded.segments:
-            segment.on_doubt = self._doubted.append
+            segment.on_corrupt_index = self._corrupt_indexes.append
         self.recovery_point = loaded.recovery_point
         self._epochs = loaded.epochs
         self._producers = loaded.producers
@@ -947,13 +947,13 @@ class Log:
 
     def _repair(self) -> None:
         """Rebuild the indexes that a search or a read found wrong."""
-        while self._doubted:
+        while self._corrupt_indexes:
             with suppress(IndexError):  # another thread took it
-                self._repair_one(self._doubted.pop())
+                self._repair_one(self._corrupt_indexes.pop())
 
     def _repair_one(self, segment: LogSegment) -> None:
         try:
-            remade = segment.remade()  # appends and readers go on meanwhile
+            rebuilt = segment.rebuilt_indexes()  # appends and readers go on meanwhile
         except LogStorageError:
             return  # deleted meanwhile, or the disk failed: the next use of the log raises that error
         with self._lock:
@@ -963,7 +963,7 @@ class Log:
             following = next((one.base_offset for one in segments if one.base_offset > segment.base_offset), None)
             with self._close_if_in_doubt(), self._readers.excluded():
                 try:
-                    done = segment.repair(remade, following)
+                    done = segment.repair(rebuilt, following)
                 except LogStorageError:  # a full disk, for example: answers still do without the indexes
                     return
             if done is not None and done not in self.recovered:

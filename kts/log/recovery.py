@@ -22,7 +22,7 @@ from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
 from kts.segment.names import LEADER_EPOCHS, FileName, parse_file_name
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
-from kts.segment.rebuild import Recovered, Rules, rebuild
+from kts.segment.rebuild import IndexConfig, Recovered, rebuild
 from kts.segment.transactions import (
     AbortedTransaction,
     append_aborted,
@@ -180,10 +180,9 @@ class LogLoader:
 
     def _swap(self, file: str, swap: FileName) -> None:
         """Remove the segments that a swapped log covers, then give it its name."""
-        config = self.config
-        rules = Rules(config.index_interval_bytes, config.segment_index_bytes, config.generation, self.shipped)
+        wanted = IndexConfig.of(self.config, shipped=self.shipped)
         with files.File(os.path.join(self.path, file)) as log:
-            end = rebuild(log, log.size(), swap.base_offset, rules).next_offset
+            end = rebuild(log, log.size(), swap.base_offset, wanted).next_offset
         for other, name in self._names().items():
             if (
                 not name.transition
@@ -240,7 +239,7 @@ class LogLoader:
             if not why:
                 segment.load_seal(self.sealed.get(base))
                 if not self.shipped and segment.offset_index.last_position >= segment.size:
-                    segment.doubt("the offset index has an entry behind the log's end")
+                    segment.mark_index_corrupt("the offset index has an entry behind the log's end")
             if why:
                 self._recover_segment(segment, why)
 
@@ -249,26 +248,20 @@ class LogLoader:
 
         An index emptied by a crash looks valid, and the next start recovers no segment below the recovery point.
         """
-        config, stem = self.config, os.path.join(self.path, f"{base_offset:020d}")
-        rules = Rules(
-            config.index_interval_bytes,
-            config.segment_index_bytes,
-            config.generation,
-            allow_negative=config.allow_negative_timestamps,
-        )
+        stem = os.path.join(self.path, f"{base_offset:020d}")
         with files.File(f"{stem}.log") as log:
             if log.size() == 0:
                 return
-            rebuilt = rebuild(log, log.size(), base_offset, rules, f"{stem}.log")
+            rebuilt = rebuild(log, log.size(), base_offset, IndexConfig.of(self.config), f"{stem}.log")
         files.write_atomically(f"{stem}.index", rebuilt.offset_index)
         files.write_atomically(f"{stem}.timeindex", rebuilt.time_index)
 
     def _repair(self) -> None:
         """Rebuild indexes that changed since they were closed, or that end with what the log contradicts."""
         for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
-            if segment.doubted is None:
+            if segment.corrupt_index is None:
                 continue
-            done = segment.repair(segment.remade(), None if following is None else following.base_offset)
+            done = segment.repair(segment.rebuilt_indexes(), None if following is None else following.base_offset)
             if done is not None:
                 self.recovered.append(done)
             elif segment is self.segments[-1]:  # new times must not contradict the wrong ones

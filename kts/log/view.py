@@ -14,7 +14,7 @@ from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment.entries import Slices, decoded, decoded_as_shipped, shallow_entries
 from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
-from kts.segment.search import Cost, first_match
+from kts.segment.search import ReadStats, first_match
 
 
 class Fetched(NamedTuple):
@@ -104,7 +104,7 @@ def offset_for_timestamp(view: View, target: int) -> TimestampOffset | None:
     """The first record at or after a time, in whichever segment it is."""
     first = sum(base <= view.log_start_offset for base in view.bases[1:])
     segments = view.segments[first:]
-    return _published(view, first_match(segments, segments[0].query(target, view.log_start_offset), Cost()))
+    return _published(view, first_match(segments, segments[0].query(target, view.log_start_offset), ReadStats()))
 
 
 def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> TimestampOffset | None:
@@ -120,7 +120,7 @@ def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> Timesta
             "a search by timestamp needs message format 0.10.0 or later, found magic 0"
         )
     query = view.segments[0].query(target, view.log_start_offset, one_segment=True)
-    return first_match(view.segments, query, Cost())
+    return first_match(view.segments, query, ReadStats())
 
 
 def shipped_max_timestamp(view: View) -> TimestampOffset | None:

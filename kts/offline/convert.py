@@ -23,7 +23,7 @@ from kts.segment import files, names
 from kts.segment.damage import next_sound_entry
 from kts.segment.entries import Batches, Slices, at
 from kts.segment.locks import FileLock
-from kts.segment.rebuild import Rules, rebuild
+from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import snapshot_bytes
@@ -204,13 +204,13 @@ def _convert_segment(
             if progress is not None:
                 progress(len(part.records()))
         _check_tail(slices, source, segment, is_last, last_offset + 1)
-        rules = Rules(
+        config = IndexConfig(
             to.index_interval_bytes,
             to.segment_index_bytes,
             "3.9" if to.magic == 2 else "0.10.2",
             allow_negative=to.allow_negative,
         )
-        rebuilt = rebuild(made, position, segment.base_offset, rules, f"{stem}.log")
+        rebuilt = rebuild(made, position, segment.base_offset, config, f"{stem}.log")
         if rebuilt.reason is not None:
             raise CorruptRecordError(f"offsets are not those of a segment: {rebuilt.reason}", path=segment.path)
         if is_last and batches and rebuilt.next_offset <= last_offset:

@@ -17,7 +17,7 @@ from kts.segment.entries import Batches, shallow_entries
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.names import parse_file_name
 from kts.segment.producers import Producer, Producers
-from kts.segment.rebuild import Rules, rebuild
+from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot_entries
@@ -101,13 +101,13 @@ def _generation_of(segments: list[Segment]) -> str:
     return "3.9"
 
 
-def reindex(log: PartitionLog, rules: Rules, progress: Progress | None = None) -> Iterator[SegmentFinding]:
+def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = None) -> Iterator[SegmentFinding]:
     """Rebuild and compare the index files of every segment, oldest first; nothing is written.
 
     Parameters
     ----------
-    rules : Rules
-        The topic's rules.
+    config : IndexConfig
+        The topic's settings of its indexes.
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just read.
 
@@ -121,7 +121,7 @@ def reindex(log: PartitionLog, rules: Rules, progress: Progress | None = None) -
         with unless_deleted(segment.path):
             if number == 0:
                 _load_snapshot(producers, segment)
-            found = _segment(segment, number + 1 == len(segments), rules, producers, progress)
+            found = _segment(segment, number + 1 == len(segments), config, producers, progress)
             yield found._replace(indexes=_compared(found, sealed.get(segment.base_offset)))
 
 
@@ -139,7 +139,7 @@ def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFindin
 
 
 def _segment(
-    segment: Segment, is_last: bool, rules: Rules, producers: Producers, progress: Progress | None
+    segment: Segment, is_last: bool, config: IndexConfig, producers: Producers, progress: Progress | None
 ) -> SegmentFinding:
     aborted: list[bytes] = []
     has_times = False
@@ -155,7 +155,7 @@ def _segment(
             progress(len(records))
 
     with files.File(segment.path) as file:
-        found = rebuild(file, file.size(), segment.base_offset, rules, segment.path, follow)
+        found = rebuild(file, file.size(), segment.base_offset, config, segment.path, follow)
     stem, _, transition = segment.path.rpartition(".log")
     made = {".index": found.offset_index, ".timeindex": found.time_index, ".txnindex": b"".join(aborted)}
     indexes, suspects = [], []
@@ -173,7 +173,7 @@ def _segment(
             suspects.append(path)
     files.size_of(segment.path)  # raises if it was deleted meanwhile: then its indexes are not missing
     if suspects:
-        wrong = _contradicting(segment, is_last, rules.allow_negative) & set(suspects)
+        wrong = _contradicting(segment, is_last, config.allow_negative) & set(suspects)
         indexes = [one._replace(state=DIFFERS) if one.path in wrong else one for one in indexes]
     for number, one in enumerate(indexes):
         if one.kind == ".txnindex" and one.state == SOUND:  # the cleaner removed batches of those transactions

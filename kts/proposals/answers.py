@@ -1,7 +1,7 @@
 """What each way to find a record by its time answers, so that one table can compare them.
 
-A lookup has a name, tells what it costs (``cost``), and finds the first record at or after a time (``search``) with an
-account of what it read.
+A lookup has a name, tells how large its indexes are (``index_size``), and finds the first record at or after a time
+(``search``) with an account of what it read.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kts.segment import search
 ENTRY_BYTES = 12  # timestamp int64, relative offset int32: the same in all of KIP-33's revisions
 
 
-class Cost(NamedTuple):
-    """What a lookup structure needs now.
+class IndexSize(NamedTuple):
+    """How large the indexes of a lookup are now.
 
     Attributes
     ----------
@@ -72,8 +72,8 @@ class Lookup(Protocol):
 
     name: str
 
-    def cost(self, log: PartitionLog) -> Cost:
-        """What it needs in memory and on disk."""
+    def index_size(self, log: PartitionLog) -> IndexSize:
+        """What its indexes need in memory and on disk."""
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target."""
@@ -97,24 +97,24 @@ def find(log: PartitionLog, starts: Iterable[Start], target_ms: int, *, none_is_
     segments = {segment.base_offset: segment for segment in log.segments}
     numbers = {base: number for number, base in enumerate(segments)}
     query = search.Query(target_ms, log.log_start_offset, none_is_a_time=none_is_a_time)
-    cost, first, before, found = search.Cost(), None, 0, None
+    stats, first, before, found = search.ReadStats(), None, 0, None
     for start in starts:
         segment = segments.get(start.base_offset)
         if segment is None:
             continue
-        cost.segments_skipped += numbers[start.base_offset] - before
+        stats.segments_skipped += numbers[start.base_offset] - before
         before, first = numbers[start.base_offset] + 1, first or start
-        found = search.first_match_in(search.SegmentSearch(segment, start_offset=start.offset), query, cost)
+        found = search.first_match_in(search.SegmentSearch(segment, start_offset=start.offset), query, stats)
         if found is not None:
             break
     else:
-        cost.segments_skipped += len(segments) - before
+        stats.segments_skipped += len(segments) - before
     return Answer(
         found,
         first,
-        cost.segments_skipped,
-        cost.segments_read,
-        cost.bytes_read,
-        cost.batches_read,
-        cost.records_read,
+        stats.segments_skipped,
+        stats.segments_read,
+        stats.bytes_read,
+        stats.batches_read,
+        stats.records_read,
     )

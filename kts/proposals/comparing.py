@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kts.dataset.partition import PartitionLog
-from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Lookup, Start, find
+from kts.proposals.answers import ENTRY_BYTES, Answer, IndexSize, Lookup, Start, find
 from kts.proposals.bucket_index import MINUTE_MS, BucketIndex, BucketIndexMode
 from kts.proposals.index import Rule, replay
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
@@ -11,11 +11,11 @@ from kts.segment import files
 from kts.segment.search import Explanation, explained
 
 
-def time_index_cost(log: PartitionLog) -> Cost:
-    """The cost of all ``.timeindex`` files. The preallocated part of the active one counts as bytes, not as entries."""
+def time_index_size(log: PartitionLog) -> IndexSize:
+    """The size of all ``.timeindex`` files. The preallocated part of the active one counts as bytes, not as entries."""
     paths = [path for segment in log.segments if (path := segment.time_index_path) is not None]
     entries = sum(len(segment.time_index()) for segment in log.segments)
-    return Cost(entries, sum(map(files.size_of, paths)), entries * ENTRY_BYTES)
+    return IndexSize(entries, sum(map(files.size_of, paths)), entries * ENTRY_BYTES)
 
 
 class Continuing:
@@ -29,9 +29,9 @@ class Continuing:
 
     name = "continuing-search"
 
-    def cost(self, log: PartitionLog) -> Cost:
+    def index_size(self, log: PartitionLog) -> IndexSize:
         """What it needs: the time indexes."""
-        return time_index_cost(log)
+        return time_index_size(log)
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target, and what was read for it."""
@@ -49,9 +49,9 @@ class OneSegment:
 
     name = "shipped-search"
 
-    def cost(self, log: PartitionLog) -> Cost:
+    def index_size(self, log: PartitionLog) -> IndexSize:
         """What it needs: the time indexes."""
-        return time_index_cost(log)
+        return time_index_size(log)
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target in that one segment, and what was read for it."""
@@ -96,10 +96,10 @@ class Built:
             if segment is not segments[-1]:
                 rule.close(segment.base_offset, segment.modified_ms)
 
-    def cost(self, log: PartitionLog) -> Cost:
+    def index_size(self, log: PartitionLog) -> IndexSize:
         """What it would need. A file would have the bytes of its entries."""
         entries = sum(map(len, self._rule.segments.values()))
-        return Cost(entries, entries * ENTRY_BYTES, entries * ENTRY_BYTES)
+        return IndexSize(entries, entries * ENTRY_BYTES, entries * ENTRY_BYTES)
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target, and what was read for it."""

@@ -24,7 +24,7 @@ import numpy as np
 from kts.arguments import INT32_MAX, INT64_MAX
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
-from kts.proposals.answers import ENTRY_BYTES, Answer, Cost, Start, find
+from kts.proposals.answers import ENTRY_BYTES, Answer, IndexSize, Start, find
 from kts.proposals.modes import Appended, Mode
 from kts.proposals.shallow import Shallow, shallow_entries
 from kts.segment import files
@@ -288,11 +288,13 @@ class IndexMode(Mode):
 
     # --- what can be asked ----------------------------------------------------------------------------
 
-    def cost(self, log: PartitionLog) -> Cost:
+    def index_size(self, log: PartitionLog) -> IndexSize:
         """What it needs now."""
         paths = [self.path(segment.base_offset) for segment in log.segments]
         entries = sum(map(len, self.rule.segments.values()))
-        return Cost(entries, sum(files.size_of(path) for path in paths if files.exists(path)), entries * ENTRY_BYTES)
+        return IndexSize(
+            entries, sum(files.size_of(path) for path in paths if files.exists(path)), entries * ENTRY_BYTES
+        )
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target, and what was read for it."""

@@ -41,8 +41,8 @@ from kts.segment.files import FileRange
 from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, IndexSpacing, OffsetIndexFile, TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
-from kts.segment.rebuild import Rebuilt, Recovered, Rules, Visit, rebuild
-from kts.segment.search import Cost, Query, Records, first_match_in
+from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, Visit, rebuild
+from kts.segment.search import Query, ReadStats, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class LogSegment:
     Notes
     -----
     One thread writes; others may read at the same time, up to ``size``. Only a segment that is written to keeps its
-    files open. Answers use an index entry only if the log confirms it; ``doubted`` says which one it did not confirm.
+    files open. Answers use an index entry only if the log confirms it; ``corrupt_index`` says which one it did not.
     Source: LogSegment of 0.10.2.2 and 3.9.2.
     """
 
@@ -149,8 +149,8 @@ class LogSegment:
         self._spacing = IndexSpacing(self.config.index_interval_bytes, self.size)
         self.loaded_bytes = self.size  # of them the indexes know by the entries that lay there
         self.sealed: Sealed | None = None
-        self.doubted: str | None = None  # what of the indexes the log does not confirm
-        self.on_doubt: Callable[[Any], None] | None = None  # told once
+        self.corrupt_index: str | None = None  # what of the indexes the log does not confirm
+        self.on_corrupt_index: Callable[[Any], None] | None = None  # told once
 
     @cached_property
     def offset_index(self) -> OffsetIndexFile:
@@ -199,17 +199,11 @@ class LogSegment:
         """When the ``.log`` file was modified last, ms since the epoch."""
         return files.modified_ms(self.path)
 
-    def rules(self) -> Rules:
+    def index_config(self) -> IndexConfig:
         """What a rebuild of its indexes depends on."""
         limited = self.shipped and not self._batches_are_indexed
-        return Rules(
-            self._spacing.interval,
-            self.config.segment_index_bytes,
-            self.generation,
-            self.shipped,
-            self._allow_negative,
-            self.config.max_message_bytes if limited else None,
-        )
+        config = IndexConfig.of(self.config, shipped=self.shipped)
+        return config._replace(max_message_bytes=self.config.max_message_bytes) if limited else config
 
     def fits(self, offset: int) -> bool:
         """True if an offset fits into a relative offset of this segment."""
@@ -335,7 +329,7 @@ class LogSegment:
             position += size
 
     def _add_entry(self, offset: int, position: int) -> None:
-        if self.doubted is not None:
+        if self.corrupt_index is not None:
             return  # behind what may be any number nothing is in order; it is rebuilt
         if not self.shipped and self.indexes_are_full:
             return  # it stops growing; the log rolls before
@@ -364,7 +358,7 @@ class LogSegment:
         index = self.offset_index
         slot, found, position = index.lookup_slot(offset)
         if slot < 0:
-            if index.entries and self.doubted is None and not index.trusts(0) and not self._is_as_sealed(index):
+            if index.entries and self.corrupt_index is None and not index.trusts(0) and not self._is_as_sealed(index):
                 self._check_first(index)
             return 0
         if index.trusts(slot) or self._is_as_sealed(index):
@@ -374,7 +368,7 @@ class LogSegment:
             if found <= offset and (index.trusts(slot) or self._confirms(slot, found, position)):
                 index.confirm(slot)
                 return position
-            self.doubt(f"the log does not confirm entry {slot} of the offset index")
+            self.mark_index_corrupt(f"the log does not confirm entry {slot} of the offset index")
             slot, step = slot - step, 2 * step
             if slot >= 0:
                 found, position = index.entry(slot)
@@ -385,7 +379,7 @@ class LogSegment:
         if self._confirms(0, *index.entry(0)):
             index.confirm(0)
         else:
-            self.doubt("the log does not confirm the first entry of the offset index")
+            self.mark_index_corrupt("the log does not confirm the first entry of the offset index")
 
     def _confirms(self, slot: int, offset: int, position: int) -> bool:
         """Whether the log confirms an entry of the offset index.
@@ -408,7 +402,7 @@ class LogSegment:
             position = self._place_of_time(slot, time, offset, lowest) if time <= timestamp_ms else None
             if position is not None:
                 return position
-            self.doubt(f"the log does not confirm entry {slot} of the time index")
+            self.mark_index_corrupt(f"the log does not confirm entry {slot} of the time index")
             slot, step = slot - step, 2 * step
             if slot >= 0:
                 time, offset = index.entry(slot)
@@ -444,14 +438,14 @@ class LogSegment:
 
     def _is_as_sealed(self, index: OffsetIndexFile | TimeIndexFile) -> bool:
         """Whether an index is, as a whole, what it was when it was closed; looked at once."""
-        if self.sealed is None or self.sealed.log_bytes != self.size or self.doubted is not None:
+        if self.sealed is None or self.sealed.log_bytes != self.size or self.corrupt_index is not None:
             return False
         if index is self.offset_index:
             kind, differs = "offset", self.sealed.index_differs(index.read())
         else:
             kind, differs = "time", self.sealed.time_index_differs(index.read())
         if differs:
-            self.doubt(f"the {kind} index is not what it was when it was closed")
+            self.mark_index_corrupt(f"the {kind} index is not what it was when it was closed")
         else:
             index.vouch()
         return not differs
@@ -582,8 +576,8 @@ class LogSegment:
         """The last time entry of a closed segment, if the log confirms that it is the last word."""
         (time, offset), slot = self._last_time_entry(), self._last_believed()
         if self._reaches_beyond(time):
-            self.doubt("the log has later timestamps than the time index")
-        if self.doubted is not None:
+            self.mark_index_corrupt("the log has later timestamps than the time index")
+        if self.corrupt_index is not None:
             time, offset = self._derived_largest(slot)
         self._largest, self._offset_of_largest = time, offset
         self._claimed = False
@@ -602,7 +596,7 @@ class LogSegment:
             confirmed = self._is_its_time(slot) or not self._is_its_time(slot - 1)
         if confirmed:
             return slot
-        self.doubt("the log does not confirm the last entry of the time index")
+        self.mark_index_corrupt("the log does not confirm the last entry of the time index")
         return slot - 1
 
     def _reaches_beyond(self, time: int) -> bool:
@@ -628,7 +622,7 @@ class LogSegment:
                 if found[0] >= 0 or self._allow_negative or self.shipped:
                     (time, offset), start = found, place
                 break
-            self.doubt(f"the log does not confirm entry {slot} of the time index")
+            self.mark_index_corrupt(f"the log does not confirm entry {slot} of the time index")
             slot, step = slot - step, 2 * step
         time, offset, end = self._greatest_from(start, time, offset)
         if end < self.size:
@@ -681,7 +675,7 @@ class LogSegment:
             As 0.10.2 shipped: the header of an entry promises such a record, and no record matches.
         """
         lowest = self.base_offset if starting_offset is None else starting_offset
-        return first_match_in(self, self.query(timestamp_ms, lowest), Cost())
+        return first_match_in(self, self.query(timestamp_ms, lowest), ReadStats())
 
     def reaches(self, query: Query) -> bool:
         """False if its greatest timestamp says that no record matches; see ``SearchedSegment``."""
@@ -694,7 +688,7 @@ class LogSegment:
             return greatest >= query.timestamp_ms
         return True  # without a timestamp; its records have to be read
 
-    def matching_entries(self, query: Query, cost: Cost) -> Iterator[Records]:
+    def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
         """The records of the entries whose headers allow a match."""
         lowest, log = query.first_offset, self.log_file()
         position = self.start_of(lowest) if query.reads_all else self._start_of_time(query.timestamp_ms, lowest)
@@ -817,7 +811,7 @@ class LogSegment:
         KtsError
             Only as shipped: what Kafka raises. The indexes are left as it leaves them.
         """
-        rebuilt = rebuild(self.log_file(), self.size, self.base_offset, self.rules(), self.path, visit)
+        rebuilt = rebuild(self.log_file(), self.size, self.base_offset, self.index_config(), self.path, visit)
         cut = rebuilt.size - rebuilt.valid_bytes
         if cut and before_cut is not None and rebuilt.error is None:
             before_cut(rebuilt.valid_bytes)
@@ -826,13 +820,13 @@ class LogSegment:
             raise rebuilt.error
         return Recovered(self.path, rebuilt.valid_bytes, cut, rebuilt.reason, rebuilt.batches)
 
-    def adopt(self, rebuilt: Rebuilt) -> None:
+    def adopt(self, rebuilt: RebuiltIndexes) -> None:
         """Take what a rebuild found: write both indexes, and cut the log.
 
         Who wrote the log may have been killed before it was on the disk: the next flush sees to all of it.
         """
         self._log_dirty = True
-        self.doubted, self.sealed, self._claimed = None, None, False
+        self.corrupt_index, self.sealed, self._claimed = None, None, False
         try:
             log = self._writable()
             self.offset_index.reset(rebuilt.offset_index)
@@ -874,17 +868,17 @@ class LogSegment:
             return f"the time index ends with offset {times.last_entry[1]}, the log with {last}"
         return None
 
-    def remade(self) -> Rebuilt:
+    def rebuilt_indexes(self) -> RebuiltIndexes:
         """What the log says of the part of the indexes that lay there when it was loaded."""
-        return rebuild(self.log_file(), self.loaded_bytes, self.base_offset, self.rules(), self.path)
+        return rebuild(self.log_file(), self.loaded_bytes, self.base_offset, self.index_config(), self.path)
 
-    def repair(self, remade: Rebuilt, following: int | None) -> Recovered | None:
-        """Put indexes that the log confirms in the place of doubted ones; no reader may be active.
+    def repair(self, rebuilt: RebuiltIndexes, following: int | None) -> Recovered | None:
+        """Put indexes that the log confirms in the place of corrupt ones; no reader may be active.
 
         Parameters
         ----------
-        remade : Rebuilt
-            From ``remade``.
+        rebuilt : RebuiltIndexes
+            From ``rebuilt_indexes``.
         following : int or None
             The base offset of the next segment.
 
@@ -894,26 +888,26 @@ class LogSegment:
             What was done; None where the log is damaged: the old ones still lead behind that, as far as it confirms it.
             Where they alone know that the end of the log is missing, it says so and leaves them.
         """
-        why, index, times = self.doubted, self.offset_index, self.time_index
-        if remade.size != self.loaded_bytes:  # cut meanwhile
-            remade = self.remade()
-        if why is None or remade.valid_bytes < remade.size or remade.error is not None:
+        why, index, times = self.corrupt_index, self.offset_index, self.time_index
+        if rebuilt.size != self.loaded_bytes:  # cut meanwhile
+            rebuilt = self.rebuilt_indexes()
+        if why is None or rebuilt.valid_bytes < rebuilt.size or rebuilt.error is not None:
             return None
         if following is not None:
             lost = Lookups(Segment(self.path, "", 0, self.base_offset)).lost_end(following)
             if lost is not None:
-                return Recovered(self.path, self.size, 0, lost.message, remade.batches)
-        own_times = times.own_entries_after(remade.largest_timestamp_ms)
-        index.replace(remade.offset_index + index.own_entries())
-        times.replace(remade.time_index + own_times)
-        time, offset = remade.largest_timestamp_ms, remade.offset_of_largest
+                return Recovered(self.path, self.size, 0, lost.message, rebuilt.batches)
+        own_times = times.own_entries_after(rebuilt.largest_timestamp_ms)
+        index.replace(rebuilt.offset_index + index.own_entries())
+        times.replace(rebuilt.time_index + own_times)
+        time, offset = rebuilt.largest_timestamp_ms, rebuilt.offset_of_largest
         if time == NO_TIMESTAMP:
             time = self._least
-        if self.size > self.loaded_bytes:  # what was known came from an index that was doubted later
+        if self.size > self.loaded_bytes:  # what was known came from an index that proved corrupt later
             time, offset, _ = self._greatest_from(self.loaded_bytes, time, offset)
         self._largest, self._offset_of_largest = time, offset
-        self.doubted, self.sealed, self._claimed = None, None, False
-        return Recovered(self.path, 0, 0, f"{why}: indexes rebuilt", remade.batches)
+        self.corrupt_index, self.sealed, self._claimed = None, None, False
+        return Recovered(self.path, 0, 0, f"{why}: indexes rebuilt", rebuilt.batches)
 
     # --- roll -------------------------------------------------------------------------------------
 
@@ -945,7 +939,7 @@ class LogSegment:
 
     def append_closing_entry(self) -> None:
         """Add the greatest timestamp to the time index, if its last entry is earlier."""
-        if self.doubted is not None:
+        if self.corrupt_index is not None:
             return
         self.time_index.maybe_append(self._largest, self._offset_of_largest, skip_full_check=True)
 
@@ -971,19 +965,21 @@ class LogSegment:
         if sealed.log_bytes != self.size:
             if sealed.log_bytes > self.size and index.size_bytes == sealed.index_bytes:  # a truncation changes both
                 self.sealed = sealed  # to be noted again, as long as the end is missing
-                self.doubt(f"the log had {sealed.log_bytes} bytes when it was closed, found {self.size}")
+                self.mark_index_corrupt(f"the log had {sealed.log_bytes} bytes when it was closed, found {self.size}")
             return
         self.sealed = sealed
         if index.size_bytes != sealed.index_bytes:
-            self.doubt(f"the offset index had {sealed.index_bytes} bytes when it was closed, found {index.size_bytes}")
+            self.mark_index_corrupt(
+                f"the offset index had {sealed.index_bytes} bytes when it was closed, found {index.size_bytes}"
+            )
         elif sealed.end_differs(times.size_bytes, times.last_entry):
-            self.doubt("the time index does not end as it did when it was closed")
+            self.mark_index_corrupt("the time index does not end as it did when it was closed")
         else:
             self._claimed = False
 
     def seal(self) -> Sealed | None:
         """What the indexes are, if this log wrote all of them or they were so noted before."""
-        if self.sealed is not None and (self.sealed.log_bytes == self.size or self.doubted is not None):
+        if self.sealed is not None and (self.sealed.log_bytes == self.size or self.corrupt_index is not None):
             return self.sealed
         if self.shipped or not self.size or any(index.own_from for index in self._indexes()):
             return None
@@ -991,12 +987,12 @@ class LogSegment:
         self.sealed = Sealed.of(self.size, index.read(), times.read(), times.last_entry)
         return self.sealed
 
-    def doubt(self, why: str) -> None:
+    def mark_index_corrupt(self, why: str) -> None:
         """The log does not confirm what an index says: answers do without it, and it has to be rebuilt."""
-        if self.doubted is None:
-            self.doubted = why
-            if self.on_doubt is not None:
-                self.on_doubt(self)
+        if self.corrupt_index is None:
+            self.corrupt_index = why
+            if self.on_corrupt_index is not None:
+                self.on_corrupt_index(self)
 
     def go_on_from(self, before: LogSegment) -> None:
         """Be as old as the same segment was before it was loaded again."""

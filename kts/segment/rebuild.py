@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kts.config import LogConfig
 from kts.errors import CorruptRecordError, IndexFullError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
@@ -26,8 +27,8 @@ _ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
-class Rules(NamedTuple):
-    """What a rebuild depends on.
+class IndexConfig(NamedTuple):
+    """What the index entries of a log depend on.
 
     Parameters
     ----------
@@ -50,8 +51,19 @@ class Rules(NamedTuple):
     allow_negative: bool = False
     max_message_bytes: int | None = None
 
+    @classmethod
+    def of(cls, topic: LogConfig, *, shipped: bool = False) -> IndexConfig:
+        """As a topic is configured."""
+        return cls(
+            topic.index_interval_bytes,
+            topic.segment_index_bytes,
+            topic.generation,
+            shipped,
+            topic.allow_negative_timestamps,
+        )
 
-class Rebuilt(NamedTuple):
+
+class RebuiltIndexes(NamedTuple):
     """What a log says its indexes are.
 
     Attributes
@@ -101,8 +113,13 @@ class Recovered(NamedTuple):
 
 
 def rebuild(
-    file: files.File, size: int, base_offset: int, rules: Rules, path: str | None = None, visit: Visit | None = None
-) -> Rebuilt:
+    file: files.File,
+    size: int,
+    base_offset: int,
+    config: IndexConfig,
+    path: str | None = None,
+    visit: Visit | None = None,
+) -> RebuiltIndexes:
     """What both indexes of a log are; changes nothing.
 
     Parameters
@@ -116,7 +133,7 @@ def rebuild(
     -----
     Takes a slice of memory, or as much as the largest entry has. Source: LogSegment.recover.
     """
-    return _Rebuild(file, size, base_offset, rules, path, visit).run()
+    return _Rebuild(file, size, base_offset, config, path, visit).run()
 
 
 class Stop(Exception):
@@ -151,19 +168,19 @@ class IndexEntries:
         The greatest timestamp so far, and where it was reached.
     """
 
-    def __init__(self, file: files.File, base_offset: int, rules: Rules, path: str | None) -> None:
-        self.file, self.base_offset, self.rules, self.path = file, base_offset, rules, path
-        self.first_offsets = rules.generation == "0.10.2"
-        self.spacing = IndexSpacing(rules.index_interval_bytes)
-        self.time, self.time_offset = (NOTHING if rules.allow_negative else NO_TIMESTAMP), base_offset
+    def __init__(self, file: files.File, base_offset: int, config: IndexConfig, path: str | None) -> None:
+        self.file, self.base_offset, self.config, self.path = file, base_offset, config, path
+        self.first_offsets = config.generation == "0.10.2"
+        self.spacing = IndexSpacing(config.index_interval_bytes)
+        self.time, self.time_offset = (NOTHING if config.allow_negative else NO_TIMESTAMP), base_offset
         self.offset_parts: list[bytes] = []
         self.time_parts: list[bytes] = []
         self.entries, self.time_entries = 0, 0
         self.last_index_offset = base_offset
         self.last_time = self.time
         self.last_time_offset = base_offset
-        self.most = rules.segment_index_bytes // 8
-        self.most_times = rules.segment_index_bytes // 12 - 1
+        self.most = config.segment_index_bytes // 8
+        self.most_times = config.segment_index_bytes // 12 - 1
 
     def quick(
         self,
@@ -226,7 +243,7 @@ class IndexEntries:
                     continue
                 offset = found
             error = self.add(offset, position, time, time_offset)
-            if error is not None and self.rules.shipped:
+            if error is not None and self.config.shipped:
                 return Stop(row, error.message, error)
             if isinstance(error, InvalidOffsetError):
                 return Stop(row, error.message)
@@ -236,9 +253,9 @@ class IndexEntries:
         """First offset of a wrapper message; None if it has none."""
         try:
             entry = self.file.read(position, size)
-            offsets, _ = decoded_as_shipped(entry, "0.10.2") if self.rules.shipped else decoded(entry)
+            offsets, _ = decoded_as_shipped(entry, "0.10.2") if self.config.shipped else decoded(entry)
         except CorruptRecordError as error:
-            return Stop(0, error.message) if self.rules.shipped else None
+            return Stop(0, error.message) if self.config.shipped else None
         return int(offsets[0]) if len(offsets) else None
 
     def add(self, offset: int, position: int, time: int, time_offset: int) -> KtsError | None:
@@ -249,14 +266,14 @@ class IndexEntries:
         if self.time_entries and time_offset < self.last_time_offset:
             message = f"expected an offset from {self.last_time_offset} on, found {time_offset}"
             disordered = InvalidOffsetError(message, path=self.path, position=position, offset=time_offset)
-        if full is not None and not self.rules.shipped:
+        if full is not None and not self.config.shipped:
             return full
         if self.entries >= self.most:
             return IndexFullError(f"the offset index is full, it has {self.entries} entries", path=self.path)
         if self.entries and offset <= self.last_index_offset:
             message = f"expected an offset above {self.last_index_offset}, found {offset}"
             return InvalidOffsetError(message, path=self.path, position=position, offset=offset)
-        if self.rules.shipped or not (full or disordered):  # Kafka has added the first entry when the second one fails
+        if self.config.shipped or not (full or disordered):  # Kafka has added the first entry when the second one fails
             self.offset_parts.append(_packed(offset - self.base_offset, 4) + _packed(position, 4))
             self.entries += 1
             self.last_index_offset = offset
@@ -268,17 +285,17 @@ class IndexEntries:
         self.time_parts.append(_packed(time, 8) + _packed(offset - self.base_offset, 4))
         self.time_entries += 1
         self.last_time, self.last_time_offset = time, offset
-        if self.first_offsets and self.rules.shipped:  # read back from the file there, cut to 32 bits
+        if self.first_offsets and self.config.shipped:  # read back from the file there, cut to 32 bits
             self.last_time_offset = self.base_offset + _cut(offset - self.base_offset)
 
 
 class _Rebuild(IndexEntries):
     def __init__(
-        self, file: files.File, size: int, base_offset: int, rules: Rules, path: str | None, visit: Visit | None
+        self, file: files.File, size: int, base_offset: int, config: IndexConfig, path: str | None, visit: Visit | None
     ) -> None:
-        super().__init__(file, base_offset, rules, path)
+        super().__init__(file, base_offset, config, path)
         self.size, self.visit = size, visit
-        self.checks_range = not (rules.shipped and self.first_offsets)
+        self.checks_range = not (config.shipped and self.first_offsets)
         self.waiting: list[Rows] = []
         self.rows_waiting = 0
         self.batches = 0
@@ -286,7 +303,7 @@ class _Rebuild(IndexEntries):
         self.next_offset = base_offset
         self.last_taken = base_offset - 1
 
-    def run(self) -> Rebuilt:
+    def run(self) -> RebuiltIndexes:
         slices = Slices(self.file, 0, self.size)
         reason: str | None = None
         error: KtsError | None = None
@@ -299,12 +316,12 @@ class _Rebuild(IndexEntries):
             reason, error = stop.reason, stop.error
             stop.__traceback__ = None  # its frames name it, and the file: that circle would keep the file open
         if error is None:
-            if self.rules.shipped and self.time_entries and self.time_offset < self.last_time_offset:
+            if self.config.shipped and self.time_entries and self.time_offset < self.last_time_offset:
                 error = InvalidOffsetError("the closing entry's offset lies before the last one", path=self.path)
             elif self.time > self.last_time:
                 self.add_time(self.time, self.time_offset)
         none = self.time in (NO_TIMESTAMP, NOTHING)
-        return Rebuilt(
+        return RebuiltIndexes(
             b"".join(self.offset_parts),
             b"".join(self.time_parts),
             self.size,
@@ -328,7 +345,7 @@ class _Rebuild(IndexEntries):
             last = batches.column("lastOffset")
             self.last_taken = int(last[-1])
             time = batches.column("maxTimestamp")
-            if self.rules.allow_negative:
+            if self.config.allow_negative:
                 time = self.signed(batches, time)
             self.waiting.append(
                 Rows(
@@ -359,11 +376,11 @@ class _Rebuild(IndexEntries):
         found: Stop | None = None
         if not batches.all_sound():
             found = Stop(int(batches.column("crcOk").argmin()), "the CRC is wrong")
-        if self.rules.max_message_bytes is not None:
-            large = batches.column("sizeInBytes") > self.rules.max_message_bytes + 12
+        if self.config.max_message_bytes is not None:
+            large = batches.column("sizeInBytes") > self.config.max_message_bytes + 12
             if large.any() and (found is None or large.argmax() < found.row):
-                found = Stop(int(large.argmax()), f"an entry is larger than {self.rules.max_message_bytes} bytes")
-        if not self.rules.shipped:
+                found = Stop(int(large.argmax()), f"an entry is larger than {self.config.max_message_bytes} bytes")
+        if not self.config.shipped:
             back = self.backwards(batches)
             if back is not None and (found is None or back.row < found.row):
                 found = back
@@ -391,7 +408,7 @@ class _Rebuild(IndexEntries):
         offset, position = int(last[row]), int(rows.position[row])
         message = f"offset {offset} does not fit into the segment"
         error = InvalidOffsetError(message, path=self.path, position=position, offset=offset)
-        return Stop(row, message, error if self.rules.shipped else None)
+        return Stop(row, message, error if self.config.shipped else None)
 
     def signed(self, batches: Batches, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Greatest timestamps where a header's -1 may hide earlier ones."""
@@ -423,7 +440,7 @@ class _Rebuild(IndexEntries):
         """Choose the index entries among some entries of the log, and take over what these say."""
         chosen = self.spacing.choose(rows.position, rows.size)
         times, untimed = rows.time, 0
-        if self.rules.allow_negative:
+        if self.config.allow_negative:
             timed = times != NO_TIMESTAMP
             times = np.where(timed, times, -(2**63))
             if self.time == NOTHING:
@@ -435,7 +452,7 @@ class _Rebuild(IndexEntries):
                 np.maximum(running, self.time, out=running)
             reached = np.searchsorted(running, running[chosen])
         stop: Stop | None = None
-        if len(chosen) and (self.rules.shipped or untimed or not self.quick(rows, chosen, running, reached)):
+        if len(chosen) and (self.config.shipped or untimed or not self.quick(rows, chosen, running, reached)):
             stop = self.one_by_one(rows, chosen, running, reached, untimed)
         end = len(running) if stop is None else stop.row
         if stop is not None and stop.error is not None:

@@ -14,7 +14,7 @@ such times, unless negative timestamps are allowed (KIP-228), so the records are
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -102,7 +102,7 @@ class Records(NamedTuple):
 
 
 @dataclass(slots=True)
-class Cost:
+class ReadStats:
     """What a search read.
 
     Attributes
@@ -134,15 +134,15 @@ class SearchedSegment(Protocol):
     def reaches(self, query: Query) -> bool:
         """False if no record of the segment can match."""
 
-    def matching_entries(self, query: Query, cost: Cost) -> Iterator[Records]:
+    def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
         """The records of the entries that can match, in order, from where the indexes lead to."""
 
     def check_end(self) -> None:
         """Raise if the end of the segment is missing."""
 
 
-def first_match(segments: Iterable[SearchedSegment], query: Query, cost: Cost) -> TimestampOffset | None:
-    """The first record of some segments that matches; ``cost`` is counted up.
+def first_match(segments: Iterable[SearchedSegment], query: Query, stats: ReadStats) -> TimestampOffset | None:
+    """The first record of some segments that matches; ``stats`` is counted up.
 
     Notes
     -----
@@ -151,16 +151,16 @@ def first_match(segments: Iterable[SearchedSegment], query: Query, cost: Cost) -
     """
     for segment in segments:
         if not segment.reaches(query):
-            cost.segments_skipped += 1
+            stats.segments_skipped += 1
             continue
-        found = first_match_in(segment, query, cost)
+        found = first_match_in(segment, query, stats)
         if found is not None or query.one_segment:
             return found
         segment.check_end()
     return None
 
 
-def first_match_in(segment: SearchedSegment, query: Query, cost: Cost) -> TimestampOffset | None:
+def first_match_in(segment: SearchedSegment, query: Query, stats: ReadStats) -> TimestampOffset | None:
     """The first record of one segment that matches.
 
     Raises
@@ -172,7 +172,7 @@ def first_match_in(segment: SearchedSegment, query: Query, cost: Cost) -> Timest
     -----
     Source: LogSegment.findOffsetByTimestamp.
     """
-    for records in segment.matching_entries(query, cost):
+    for records in segment.matching_entries(query, stats):
         found = query.first_match(records.offsets, records.timestamps)
         if found is not None:
             return found
@@ -225,19 +225,19 @@ class SegmentSearch:
             return largest_ms(self.segment, self.active)[0] >= query.timestamp_ms
         return True
 
-    def matching_entries(self, query: Query, cost: Cost) -> Iterator[Records]:
+    def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
         """The records of the entries whose headers allow a match, and of damaged ones, which raises."""
-        file, cost.time_index_entry = self.indexes.file, None
+        file, stats.time_index_entry = self.indexes.file, None
         if self.start_offset is not None:
             start = self.indexes.place(max(self.start_offset, query.first_offset))
         else:
             start = self.indexes.place(query.first_offset)
             if not query.reads_all:
-                cost.time_index_entry, confirmed = self.indexes.time_at(query.timestamp_ms)
+                stats.time_index_entry, confirmed = self.indexes.time_at(query.timestamp_ms)
                 start = max(start, confirmed)
-        cost.segments_read += 1
-        cost.segment, cost.segment_base_offset = self.path, self.segment.base_offset
-        cost.start_position = cost.end_position = start
+        stats.segments_read += 1
+        stats.segment, stats.segment_base_offset = self.path, self.segment.base_offset
+        stats.start_position = stats.end_position = start
         scan = header_scan(self.segment, start, query.first_offset, self.skip_damage, FIRST_BYTES, file)
         for batch, damaged in scan:
             if not batch.num_rows:
@@ -248,20 +248,20 @@ class SegmentSearch:
             elif self.verify_crc:
                 likely |= damaged
             positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
-            before = cost.batches_read
+            before = stats.batches_read
             for row in np.flatnonzero(likely).tolist():
                 position, size = int(positions[row]), int(sizes[row])
                 data = memoryview(file.read(position, size))
                 offsets, timestamps = _records(self.segment, position, data, self.verify_crc)
-                cost.records_read += len(offsets)
-                cost.batches_read = before + row + 1
-                cost.bytes_read += position + size - cost.end_position
-                cost.end_position = position + size
+                stats.records_read += len(offsets)
+                stats.batches_read = before + row + 1
+                stats.bytes_read += position + size - stats.end_position
+                stats.end_position = position + size
                 yield Records(position, offsets, timestamps)
             end = int(positions[-1] + sizes[-1])
-            cost.batches_read = before + len(positions)
-            cost.bytes_read += end - cost.end_position
-            cost.end_position = end
+            stats.batches_read = before + len(positions)
+            stats.bytes_read += end - stats.end_position
+            stats.end_position = end
 
     def check_end(self) -> None:
         """Raise if its indexes know offsets that its log does not have any more."""
@@ -272,13 +272,15 @@ class SegmentSearch:
 
 
 def search(
-    log: Partition, query: Query, cost: Cost, skip_damage: bool = False, verify_crc: bool = True
+    log: Partition, query: Query, stats: ReadStats, skip_damage: bool = False, verify_crc: bool = True
 ) -> TimestampOffset | None:
     """Search the segments of a partition directory."""
-    return first_match(_segments(log, query, cost, skip_damage, verify_crc), query, cost)
+    return first_match(_segments(log, query, stats, skip_damage, verify_crc), query, stats)
 
 
-def _segments(log: Partition, query: Query, cost: Cost, skip_damage: bool, verify_crc: bool) -> Iterator[SegmentSearch]:
+def _segments(
+    log: Partition, query: Query, stats: ReadStats, skip_damage: bool, verify_crc: bool
+) -> Iterator[SegmentSearch]:
     """The segments that can match by their closed time indexes."""
     segments = log.segments
     known: Iterator[Closed] = iter(())
@@ -294,7 +296,7 @@ def _segments(log: Partition, query: Query, cost: Cost, skip_damage: bool, verif
             if lost is not None and not skip_damage:
                 raise lost
             if greatest is not None and greatest < query.timestamp_ms:
-                cost.segments_skipped += 1
+                stats.segments_skipped += 1
                 continue
         following = None if closed is not None or number == last else segments[number + 1].base_offset
         yield SegmentSearch(segment, following, number == last, None, skip_damage, verify_crc)
@@ -377,27 +379,14 @@ def offset_for_timestamp(
 ) -> TimestampOffset | None:
     """See ``PartitionLog.offset_for_timestamp``; ``skip_damage`` reads on after damaged batches."""
     query = Query(timestamp("t_ms", t_ms), log.log_start_offset, one_segment=shipped_search)
-    return search(log, query, Cost(), skip_damage and not shipped_search, verify_crc or shipped_search)
+    return search(log, query, ReadStats(), skip_damage and not shipped_search, verify_crc or shipped_search)
 
 
 def explained(log: Partition, target: int, *, one_segment: bool = False) -> Explanation:
     """The answer to a search, and what was read for it."""
-    cost = Cost()
-    answer = search(log, Query(target, log.log_start_offset, one_segment), cost)
-    return Explanation(
-        target,
-        answer,
-        cost.segment,
-        cost.segment_base_offset,
-        cost.segments_skipped,
-        cost.segments_read,
-        cost.time_index_entry,
-        cost.start_position,
-        cost.end_position,
-        cost.bytes_read,
-        cost.batches_read,
-        cost.records_read,
-    )
+    stats = ReadStats()
+    answer = search(log, Query(target, log.log_start_offset, one_segment), stats)
+    return Explanation(target, answer, **asdict(stats))
 
 
 def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:

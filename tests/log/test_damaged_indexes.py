@@ -287,7 +287,7 @@ def test_readers_and_appends_go_on_while_indexes_are_made_anew(
             appended = threads.submit(lambda: [log.append(one).first_offset for one in more])
             assert list(threads.map(read, range(3))) == [end] * 3
             assert appended.result() == sorted(appended.result())
-        assert log.recovered and not any(segment.doubted for segment in log.segments)
+        assert log.recovered and not any(segment.corrupt_index for segment in log.segments)
         assert offsets(log) == list(range(log.log_end_offset))
 
 
@@ -310,7 +310,7 @@ def test_no_golden_directory_is_found_unsound(tmp_path: Path) -> None:
                     segment.start_of(segment.offset_index.entry(slot)[0])
                 for slot in range(segment.time_index.entries):
                     log.offset_for_timestamp(segment.time_index.entry(slot)[0])
-                assert segment.doubted is None, (directory, segment, segment.doubted)
+                assert segment.corrupt_index is None, (directory, segment, segment.corrupt_index)
     assert seen > 1000
 
 

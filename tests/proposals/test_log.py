@@ -233,8 +233,8 @@ def test_the_files_are_those_of_the_live_segments_and_hold_what_is_in_memory(
                 on_disk = files_of(path, one.suffix)
                 assert on_disk == {base: entries.to_bytes() for base, entries in one.rule.segments.items()}
                 assert sorted(on_disk) == [segment.base_offset for segment in log.segments]
-                cost = one.cost(view)
-                assert cost.file_bytes == sum(map(len, on_disk.values())) == cost.entries * ENTRY_BYTES
+                size = one.index_size(view)
+                assert size.file_bytes == sum(map(len, on_disk.values())) == size.entries * ENTRY_BYTES
 
 
 # --- start-up ---------------------------------------------------------------------------------------

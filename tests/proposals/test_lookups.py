@@ -101,7 +101,7 @@ def test_an_answer_says_what_was_read_for_it() -> None:
 def test_the_cost_is_that_of_the_entries() -> None:
     path = ORDERS.partition_dir("orders-0")
     log = kts.open(path)
-    ways = {way.name: way.cost(log) for way in lookups(log)}
+    ways = {way.name: way.index_size(log) for way in lookups(log)}
     sizes = sum(file.stat().st_size for file in path.glob("*.timeindex"))
     assert ways["shipped-search"] == ways["continuing-search"]
     assert ways["shipped-search"].file_bytes == sizes
@@ -109,9 +109,9 @@ def test_the_cost_is_that_of_the_entries() -> None:
     minutes = {(one, batch["maxTimestamp"] // 60_000) for one, batches in scanned.items() for batch in batches}
     assert ways["minute-map"].entries == len(minutes)
     for name in ("bucket-index", "minute-map"):
-        cost = ways[name]
-        assert cost.file_bytes == cost.memory_bytes == cost.entries * ENTRY_BYTES
-    coarse = {way.name: way.cost(log) for way in lookups(log, interval_ms=86_400_000)}
+        size = ways[name]
+        assert size.file_bytes == size.memory_bytes == size.entries * ENTRY_BYTES
+    coarse = {way.name: way.index_size(log) for way in lookups(log, interval_ms=86_400_000)}
     assert coarse["bucket-index"].entries < ways["bucket-index"].entries
     assert coarse["minute-map"] == ways["minute-map"]
 

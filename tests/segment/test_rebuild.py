@@ -20,14 +20,14 @@ from kts._codec import crc32c
 from kts.segment import files
 from kts.segment.entries import Batches
 from kts.segment.log_segment import LogSegment
-from kts.segment.rebuild import Rebuilt, Recovered, Rules, rebuild
+from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, rebuild
 
 GENERATIONS = ["0.10.2", "3.9"]
 
 
-def rebuilt(path: str | Path, base: int = 0, **rules: Any) -> Rebuilt:
+def rebuilt(path: str | Path, base: int = 0, **config: Any) -> RebuiltIndexes:
     with files.File(str(path)) as file:
-        return rebuild(file, file.size(), base, Rules(**rules))
+        return rebuild(file, file.size(), base, IndexConfig(**config))
 
 
 def sound(log: bytes, entry: Entry) -> bool:
@@ -45,7 +45,7 @@ def first_offset(entry: bytes) -> int | None:
         return None
 
 
-def slow_rebuild(log: bytes, base: int, rules: Rules) -> tuple[bytes, bytes, int]:
+def slow_rebuild(log: bytes, base: int, config: IndexConfig) -> tuple[bytes, bytes, int]:
     """Kafka's loop over the entries, where a full index stops growing and what is not in order ends the log."""
     offsets, times = b"", b""
     end, last_entry, before = 0, 0, base - 1
@@ -57,11 +57,11 @@ def slow_rebuild(log: bytes, base: int, rules: Rules) -> tuple[bytes, bytes, int
             break
         before = entry.offset
         offset: int | None = entry.offset
-        if rules.generation == "0.10.2":
+        if config.generation == "0.10.2":
             offset = first_offset(log[entry.position : entry.position + entry.size])
-        indexed = end - last_entry > rules.index_interval_bytes
-        room = len(offsets) // 8 < rules.segment_index_bytes // 8
-        room &= len(times) // 12 < rules.segment_index_bytes // 12 - 1 and offset is not None
+        indexed = end - last_entry > config.index_interval_bytes
+        room = len(offsets) // 8 < config.segment_index_bytes // 8
+        room &= len(times) // 12 < config.segment_index_bytes // 12 - 1 and offset is not None
         if indexed and room and offsets and offset <= last_offset:
             break
         later = entry.time > largest
@@ -103,10 +103,10 @@ def test_a_rebuild_is_what_a_loop_over_the_entries_gives(
             log = spoiled(log, rng)
         path = tmp_path / f"{number}.log"
         path.write_bytes(log)
-        rules = Rules(rng.choice([0, 100, 700, 4096]), rng.choice([24, 60, 4096]), generation)
-        found = rebuilt(path, base, **rules._asdict())
-        expected = slow_rebuild(log, base, rules)
-        assert (found.offset_index, found.time_index, found.valid_bytes) == expected, f"{number}: {rules} {found}"
+        config = IndexConfig(rng.choice([0, 100, 700, 4096]), rng.choice([24, 60, 4096]), generation)
+        found = rebuilt(path, base, **config._asdict())
+        expected = slow_rebuild(log, base, config)
+        assert (found.offset_index, found.time_index, found.valid_bytes) == expected, f"{number}: {config} {found}"
         assert (found.reason is None) == (found.valid_bytes == len(log))
         assert found.batches == sum(entry.position < found.valid_bytes for entry in walk(log))
 
@@ -151,10 +151,10 @@ def test_indexes_that_were_written_live_equal_a_rebuild(
             else:
                 appended(made_set(rng, magic, offset, count, START_MS, **how)).to(segment)
             offset += count
-        rules = segment.rules()
+        config = segment.index_config()
         largest = segment.max_timestamp_so_far
         segment.close()
-        found = rebuilt(segment.path, 50, **rules._asdict())
+        found = rebuilt(segment.path, 50, **config._asdict())
         assert (found.offset_index, found.time_index) == index_bytes(segment.path)
         assert (found.largest_timestamp_ms, found.offset_of_largest) == largest
         assert found.next_offset == offset
