@@ -75,3 +75,9 @@ def test_an_address_to_connect_to_needs_a_host_and_a_port(text: str) -> None:
     assert parse_address(text or "a", 7)[1] in (0, 1, 7)
     with pytest.raises(ValueError, match="^expected HOST:PORT"):
         parse_address(text)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:65536", "127.0.0.1:x", "127.0.0.1:-1", "[::1", "[::1]9092", "h:٣"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        parse_address(text, 9092)

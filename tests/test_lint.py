@@ -329,20 +329,10 @@ MIRRORED_LATER = {
     # broker
     "kts/broker/codes.py",
     "kts/broker/fetching.py",
-    "kts/broker/following/client.py",
-    "kts/broker/following/divergence.py",
-    "kts/broker/following/fetcher.py",
-    "kts/broker/following/follower.py",
-    "kts/broker/following/topic_copy.py",
-    "kts/broker/listing.py",
     "kts/broker/produced.py",
     "kts/broker/purgatory.py",
-    "kts/broker/request.py",
     "kts/broker/settings/describe.py",
     "kts/broker/settings/documentation.py",
-    "kts/broker/wire/messages.py",
-    "kts/broker/wire/reading.py",
-    "kts/broker/wire/writing.py",
     # cli
     "kts/cli/app.py",
     "kts/cli/batches.py",
@@ -405,9 +395,7 @@ MIRRORED_LATER = {
     "kts/segment/snapshots.py",
     "kts/segment/transactions.py",
     # server
-    "kts/server/background.py",
     "kts/server/event_loop.py",
-    "kts/server/sending.py",
     # spark
     "kts/spark/reading.py",
     # testing

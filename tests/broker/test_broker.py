@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.clients.raw_client import RawClient
 
+import kts
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.server.server import ServerThread
@@ -22,3 +24,15 @@ def test_a_name_that_it_listens_on_is_the_name_that_clients_are_told(tmp_path: P
                 coordinator = client.ask(ApiKey.FIND_COORDINATOR, 0, {"key": "g"})
         told = reached if host == "0.0.0.0" else host
         assert (node["host"], node["port"]) == (coordinator["host"], coordinator["port"]) == (told, port)
+
+
+def test_a_directory_whose_broker_could_not_start_is_given_back(tmp_path: Path) -> None:
+    def no_time() -> int:
+        raise RuntimeError("no time")
+
+    with Broker(tmp_path) as broker:
+        partition = broker.coordinator.journal.make_topic().partitions[0]
+        partition.append(kts.encode({"timestamp": [1], "key": [b"k"], "value": [b"v"]}))
+    with pytest.raises(RuntimeError, match="no time"):  # when it reads the groups
+        Broker(tmp_path, clock=no_time)
+    Broker(tmp_path).close()

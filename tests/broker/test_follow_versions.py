@@ -1,4 +1,4 @@
-"""Followers of leaders that speak less than kts does, of several nodes; large entries, and the copy's own retention."""
+"""Followers of leaders that speak less than kts does; entries larger than a fetch, and topics without any."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.broker.follow_play import log_bytes
 from support.broker.follow_serving import SMALL, KtsLeader, T, copying
-from support.broker.wire_proxy import Proxy, as_it_is
+from support.broker.wire_proxy import as_it_is, joined
 
 import kts
 from kts.broker import wire
 from kts.broker.codes import ApiKey
-from kts.broker.following.follower import Follower
-from kts.broker.following.topic_copy import log_settings
 
 # The newest versions that releases serve, of what a follower asks for; what is not there was not served.
 RELEASES: dict[str, dict[ApiKey, int]] = {
@@ -52,11 +49,6 @@ class Release:
         correlation, body = wire.decode_response(api, version, memoryview(frame))
         body["api_keys"] = [{"api_key": key, "min_version": 0, "max_version": most} for key, most in self.most.items()]
         return joined(api, version, correlation, body)
-
-
-def joined(api: int, version: int, correlation: int, body: dict[str, Any]) -> bytes:
-    chunks = wire.encode_response(api, version, correlation, body)
-    return b"".join(bytes(chunk) if isinstance(chunk, bytes | memoryview) else chunk.read() for chunk in chunks)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -107,141 +99,9 @@ def test_an_entry_that_is_larger_than_a_fetch_is_fetched_whole(
         assert copy.bytes == b""
 
 
-def test_the_leader_is_whom_metadata_names(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
-    """Two addresses of one broker stand for two; the leader moves from the one to the other and back."""
-    leader.create("t")
-    leader.produce("t", rng, 20)
-    leads, asked = [7], Counter[tuple[int, int]]()
-    with Proxy(":".join(map(str, leader.proxy.target))) as second:
-
-        def answering(node: int) -> Any:
-            def answer(api: int, version: int, frame: bytes) -> bytes | None:
-                asked[node, api] += 1
-                if api == ApiKey.FETCH and node != leads[0]:
-                    correlation, body = wire.decode_response(api, version, memoryview(frame))
-                    for topic in body["responses"]:
-                        for partition in topic["partitions"]:
-                            partition |= {"error_code": 6, "records": b"", "high_watermark": -1}
-                    return joined(api, version, correlation, body)
-                if api != ApiKey.METADATA:
-                    return as_it_is(api, version, frame)
-                correlation, body = wire.decode_response(api, version, memoryview(frame))
-                body["brokers"] = [
-                    {"node_id": each, "host": "127.0.0.1", "port": int(proxy.address.split(":")[1])}
-                    for each, proxy in ((7, second), (1, leader.proxy))
-                ]
-                body["topics"][0]["partitions"][0]["leader_id"] = leads[0]
-                return joined(api, version, correlation, body)
-
-            return answer
-
-        leader.proxy.answer, second.answer = answering(1), answering(7)
-        with copying(leader.address, tmp_path / "copy", "t") as copy:
-            copy.fetcher.catch_up()
-            assert asked[7, ApiKey.FETCH] > 1 and asked[1, ApiKey.FETCH] == 0
-            leads[0] = 1
-            leader.produce("t", rng, 20)
-            copy.fetcher.catch_up()
-            assert asked[1, ApiKey.FETCH] > 1
-            leads[0] = -1
-            copy.fetcher.step()
-            for _ in range(3):
-                copy.fetcher.step()
-            assert "LEADER_NOT_AVAILABLE" in str(copy.fetcher.troubles[copy.follower].error)
-            leads[0] = 7
-            copy.fetcher.catch_up()
-            assert copy.bytes == log_bytes(leader.files("t"))
-
-
 def test_nothing_is_copied_from_an_empty_topic(leader: KtsLeader, tmp_path: Path) -> None:
     leader.create("t")
     with copying(leader.address, tmp_path / "copy", "t") as copy:
         copy.fetcher.catch_up()
         assert (copy.follower.caught_up, copy.log.log_end_offset, copy.bytes) == (True, 0, b"")
         assert copy.fetcher.step() == 0 and copy.said == []
-
-
-def test_a_follower_runs_its_own_retention_every_five_minutes(
-    leader: KtsLeader, tmp_path: Path, rng: random.Random
-) -> None:
-    leader.create("t")
-    now = [T]
-    settings = {"retention.ms": 86_400_000, "file.delete.delay.ms": 0}
-    with copying(leader.address, tmp_path / "copy", "t", settings=settings, clock=lambda: now[0]) as copy:
-        for day in range(3):
-            times = pa.array([T + day * 86_400_000], pa.int64())
-            leader.append("t", kts.encode({"timestamp": times, "value": pa.array([b"x"])}))
-            leader.log("t").roll()
-        copy.fetcher.catch_up()
-        assert [segment.base_offset for segment in copy.log.segments] == [0, 1, 2]
-        now[0] += 86_400_000 + 1
-        copy.fetcher.step()  # not yet: half a minute after the start is the first time
-        assert len(copy.log.segments) == 3
-        copy.fetcher._sleep(30)
-        copy.fetcher.step()
-        assert [segment.base_offset for segment in copy.log.segments] == [1, 2]
-        now[0] += 86_400_000
-        copy.fetcher._sleep(299)
-        copy.fetcher.step()
-        assert len(copy.log.segments) == 2
-        copy.fetcher._sleep(1)
-        copy.fetcher.step()
-        assert [segment.base_offset for segment in copy.log.segments] == [2]
-
-
-def test_the_leaders_settings_as_far_as_a_log_has_them() -> None:
-    told: list[str] = []
-    described = {"retention.ms": "5", "internal.segment.bytes": "300", "segment.bytes": "1073741824"}
-    described |= {
-        "message.format.version": "3.0-IV1",
-        "min.cleanable.dirty.ratio": "0.5",
-        "cleanup.policy": "later,delete",
-    }
-    found = log_settings(described, None, told.append)
-    assert found == {"retention.ms": "5", "segment.bytes": "300", "message.format.version": "3.0-IV1"}
-    assert told == [
-        "the leader's cleanup.policy: expected compact, delete or both, found 'later,delete'; the default is taken"
-    ]
-    for magic, version in ((0, "0.9.0"), (1, "0.10.2"), (2, "3.9")):  # a leader that tells nothing deletes nothing here
-        forever = {"retention.ms": "-1", "retention.bytes": "-1"}
-        assert log_settings({}, magic) == forever | {"message.format.version": version}
-
-
-def test_a_partition_in_trouble_keeps_the_others_neither_waiting_nor_busy(
-    leader: KtsLeader, tmp_path: Path, rng: random.Random
-) -> None:
-    leader.create("t", 2)
-    leader.produce("t", rng, 5)
-    waits: list[int] = []
-
-    def answer(api: int, version: int, frame: bytes) -> bytes | None:
-        if api == ApiKey.METADATA:
-            correlation, body = wire.decode_response(api, version, memoryview(frame))
-            for partition in body["topics"][0]["partitions"]:
-                if partition["partition_index"] == 1:
-                    partition["leader_id"] = -1
-            return joined(api, version, correlation, body)
-        return as_it_is(api, version, frame)
-
-    leader.proxy.answer = answer
-    with (
-        copying(leader.address, tmp_path / "copy", "t", max_wait_ms=500) as copy,
-        kts.Log(tmp_path / "copy" / "t-1", SMALL) as other,
-    ):
-        fetch = copy.client.fetch
-
-        def noting(*asked: Any, **named: Any) -> Any:
-            waits.append(named["max_wait_ms"])
-            copy.ticking.sleep(waits[-1] / 1000)
-            return fetch(*asked, **named | {"max_wait_ms": 1})
-
-        copy.client.fetch = noting  # type: ignore[method-assign]
-        copy.fetcher.followers.append(Follower(other, copy.client))
-        for _ in range(30):
-            copy.fetcher.step()
-        assert copy.bytes == log_bytes(leader.files("t"))
-        assert set(waits[1:]) <= set(range(501)) and sum(waits) > 5000  # never longer than until the other's turn
-        leader.proxy.answer = as_it_is
-        leader.produce("t", rng, 5, partition=1)
-        copy.fetcher.catch_up()
-        assert other.log_end_offset == leader.log("t", 1).log_end_offset

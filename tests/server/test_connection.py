@@ -3,102 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import socket
 import struct
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
+from support.broker.connections import FETCH, METADATA, PRODUCE, echo, framed, served
 from support.clients.raw_client import RawClient
 from support.golden import PATIENCE_S
 
 from kts.broker.request import ConnectionClose, Peer
 from kts.errors import InvalidRequestError
-from kts.segment.files import File, FileRange
-from kts.server.connection import Connection, Shared
 from kts.server.framing import SCRATCH_BYTES
-from kts.server.limits import Memory, PipelineQueue, Places
-from kts.server.sending import PIECE_BYTES, SENDFILE_BYTES, Chunk
-
-PRODUCE, FETCH, METADATA = 0, 1, 3
-Answer = Callable[[memoryview, Peer], Awaitable[list[Chunk] | None]]
-
-
-def framed(api_key: int, body: bytes = b"") -> bytes:
-    return struct.pack(">ih", len(body) + 2, api_key) + body
-
-
-async def echo(frame: memoryview, peer: Peer) -> list[Chunk]:
-    return [struct.pack(">i", len(frame)), frame]
-
-
-class Served:
-    """Connections of one listening socket, in a thread."""
-
-    def __init__(self, answer: Answer, request_s: float, idle_s: float) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.loop.set_exception_handler(lambda loop, context: self.complaints.append(str(context)))
-        self.complaints: list[str] = []
-        self.shared = Shared(
-            answer=answer,
-            limit=lambda api_key: 1 << 26,
-            scratch=memoryview(bytearray(SCRATCH_BYTES)),
-            places=Places(1000, 1000),
-            memory=Memory(1 << 27, self.loop.time),
-            pipelined=PipelineQueue(),
-            idle_s=idle_s,
-            request_s=request_s,
-            connections={},
-        )
-        ready = threading.Event()
-        self.thread = threading.Thread(target=self._run, args=(ready,))
-        self.thread.start()
-        ready.wait()
-
-    def _run(self, ready: threading.Event) -> None:
-        async def listen() -> None:
-            server = await self.loop.create_server(lambda: Connection(self.shared), "127.0.0.1", 0)
-            self.address = server.sockets[0].getsockname()
-            self.stopped = asyncio.Event()
-            looking = self.loop.create_task(self._look())
-            ready.set()
-            await self.stopped.wait()
-            looking.cancel()
-            server.close()
-            for connection in list(self.shared.connections):
-                connection.drop("the test is over")
-            await asyncio.sleep(0)
-
-        self.loop.run_until_complete(listen())
-        self.loop.run_until_complete(self.loop.shutdown_default_executor())
-        self.loop.close()
-
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(0.02)
-            for connection in list(self.shared.connections):
-                connection.look(self.loop.time())
-
-    def wait_until(self, true: Callable[[], bool]) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while not true():
-            assert time.monotonic() < until
-            time.sleep(0.005)
-
-
-@contextlib.contextmanager
-def served(answer: Answer = echo, *, request_s: float = PATIENCE_S, idle_s: float = 3600) -> Iterator[Served]:
-    found = Served(answer, request_s, idle_s)
-    try:
-        yield found
-        assert found.complaints == []
-    finally:
-        found.loop.call_soon_threadsafe(found.stopped.set)
-        found.thread.join()
+from kts.server.sending import Chunk
 
 
 def test_answers_come_in_order_and_one_request_is_in_work_at_a_time(rng: random.Random) -> None:
@@ -136,81 +54,6 @@ def test_ten_thousand_requests_at_once_are_answered_and_take_little_memory() -> 
             most = max(most, connection._framing.filled_bytes)
         sending.join()
     assert most <= 2 * SCRATCH_BYTES
-
-
-@pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])
-def test_every_kind_of_chunk_arrives_as_it_is_whoever_reads_it(tmp_path: Path, rng: random.Random, slow: bool) -> None:
-    path = tmp_path / "file"
-    data = rng.randbytes(4 * PIECE_BYTES)
-    path.write_bytes(data)
-
-    def chunk(position: int, count: int) -> Chunk:
-        match rng.randrange(3):
-            case 0:
-                return data[position : position + count]
-            case 1:
-                return memoryview(data)[position : position + count]
-        return FileRange(File(str(path)), position, count)
-
-    answers: list[list[tuple[int, int]]] = []
-    borders = (0, 1, 100, SENDFILE_BYTES - 1, SENDFILE_BYTES, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 5)
-    for _ in range(6 if slow else 20):
-        counts = [rng.choice(borders) for _ in range(rng.randint(1, 6))]
-        answers.append([(rng.randint(0, len(data) - count), count) for count in counts])
-
-    async def answer(frame: memoryview, peer: Peer) -> list[Chunk]:
-        parts = answers[frame[2]]
-        size: list[Chunk] = [struct.pack(">i", sum(count for _, count in parts))]
-        return size + [chunk(*part) for part in parts]
-
-    with served(answer) as found, RawClient(found.address) as client:
-        if slow:
-            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
-        client.send(b"".join(framed(FETCH, bytes([number])) for number in range(len(answers))))
-        for parts in answers:
-            if slow:
-                time.sleep(0.001)
-            assert bytes(client.frame()) == b"".join(data[position : position + count] for position, count in parts)
-
-
-def test_an_answer_that_nobody_reads_waits_in_little_memory_and_is_dropped(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(bytes(1 << 24))
-
-    async def answer(frame: memoryview, peer: Peer) -> list[Chunk]:
-        whole = FileRange(File(str(path)), 0, 1 << 24)
-        return [struct.pack(">i", 1 << 24), memoryview(bytes(1 << 24)) if frame[2] else whole]
-
-    for kind in range(2):
-        with (
-            served(answer, request_s=0.5) as found,
-            RawClient(found.address) as client,
-            RawClient(found.address) as other,
-        ):
-            client.send(framed(FETCH, bytes([kind])))
-            found.wait_until(lambda: len(found.shared.connections) == 2)
-            waiting = 0
-            while len(found.shared.connections) == 2:
-                for connection in list(found.shared.connections):
-                    if connection._transport is not None:
-                        waiting = max(waiting, connection._transport.get_write_buffer_size())
-                time.sleep(0.005)
-            assert 0 < waiting <= PIECE_BYTES
-            other.send(framed(FETCH, b"\0"))
-            assert other.frame() == bytes(1 << 24)
-
-
-def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(bytes(1 << 20))
-
-    async def answer(frame: memoryview, peer: Peer) -> list[Chunk]:
-        return [struct.pack(">i", 1 << 21), FileRange(File(str(path)), 0, 1 << 21)]
-
-    with served(answer) as found, RawClient(found.address) as client:
-        client.send(framed(FETCH, b""))
-        with pytest.raises((EOFError, ConnectionError)):
-            client.frame()
 
 
 UNFINISHED = {

@@ -13,12 +13,11 @@ import pytest
 from support.clients.raw_client import RawClient, batch, fetch_body
 from support.golden import PATIENCE_S
 
-import kts
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.broker.request import Request
 from kts.errors import InvalidRequestError
-from kts.server.server import Server, ServerThread
+from kts.server.server import Server, ServerThread, check_address, is_loopback
 
 
 def test_a_thread_serves_until_it_is_stopped_and_can_start_again(tmp_path: Path) -> None:
@@ -115,39 +114,17 @@ def test_a_fork_neither_stops_the_server_nor_closes_the_logs(tmp_path: Path) -> 
     assert (folder / ".kafka_cleanshutdown").exists()
 
 
-def test_a_clock_that_fails_once_ends_no_chore(tmp_path: Path) -> None:
-    calls = failures = 0
-    fails = False
-
-    def clock() -> int:
-        nonlocal calls, failures, fails
-        calls += 1
-        if fails:
-            fails = False
-            failures += 1
-            raise RuntimeError("no time")
-        return 10**12
-
-    config = {"log.flush.scheduler.interval.ms": 1}
-    with Broker(tmp_path / "data", config, clock=clock) as broker, ServerThread(broker):
-        fails = True
-        until = time.monotonic() + PATIENCE_S
-        while not failures and time.monotonic() < until:
-            time.sleep(0.05)
-        before = calls
-        while calls == before and time.monotonic() < until:
-            time.sleep(0.05)
-        assert failures == 1
-        assert calls > before
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_this_machine_alone_is_fine(host: str) -> None:
+    assert is_loopback(host)
+    check_address(host, insecure=False)
 
 
-def test_a_directory_whose_broker_could_not_start_is_given_back(tmp_path: Path) -> None:
-    def no_time() -> int:
-        raise RuntimeError("no time")
-
-    with Broker(tmp_path) as broker:
-        partition = broker.coordinator.journal.make_topic().partitions[0]
-        partition.append(kts.encode({"timestamp": [1], "key": [b"k"], "value": [b"v"]}))
-    with pytest.raises(RuntimeError, match="no time"):  # when it reads the groups
-        Broker(tmp_path, clock=no_time)
-    Broker(tmp_path).close()
+@pytest.mark.parametrize(
+    "host", ["", "0.0.0.0", "::", "10.0.0.1", "192.168.1.7", "::ffff:10.0.0.1", "fe80::1", "a.invalid"]
+)
+def test_what_others_could_reach_is_refused_unless_somebody_says_so(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(InvalidRequestError, match="expected a loopback address"):
+        check_address(host, insecure=False)
+    check_address(host, insecure=True)

@@ -35,22 +35,11 @@ def batch(*times: int, size: int = 10, **more: Any) -> bytes:
     return kts.encode({"timestamp": list(times), "value": [b"v" * size] * len(times)}, **more)
 
 
-def topic(asking: Asking, name: str = "t", partitions: int = 1, **configs: str) -> Any:
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
-    return asking.broker.topics.create(name, partitions, settings)
-
-
 def fill(asking: Asking, name: str = "t", count: int = 10, partition: int = 0, **more: Any) -> kts.Log:
     found = asking.broker.topics.get(name).partitions[partition]
     for number in range(count):
         found.append(batch(NOW + number, **more))
     return found.log
-
-
-def delete_before(asking: Asking, offset: int) -> None:
-    body = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}], "timeout_ms": 1000}
-    row = asking.runner.run(answer(asking.broker, ApiKey.DELETE_RECORDS, 2, body))
-    assert row is not None and row["topics"][0]["partitions"][0]["low_watermark"] == offset
 
 
 def offsets(row: Any) -> list[int]:
@@ -63,9 +52,9 @@ def magics(row: Any) -> set[int]:
 
 @pytest.mark.parametrize("version", ALL)
 def test_every_version_gets_what_it_can_read_and_says_what_it_has_fields_for(asking: Asking, version: int) -> None:
-    topic(asking)
+    asking.create()
     log = fill(asking, count=7)
-    delete_before(asking, 2)
+    assert asking.delete_records(2) == (0, 2)
     row = asking.fetch("t", 3, version=version)
     assert (row["error_code"], row["high_watermark"], offsets(row)) == (0, 7, [3, 4, 5, 6])
     assert magics(row) == {0 if version <= 1 else 1 if version <= 3 else 2}
@@ -80,9 +69,9 @@ def test_every_version_gets_what_it_can_read_and_says_what_it_has_fields_for(ask
 
 @pytest.mark.parametrize("version", ALL)
 def test_offsets_outside_of_the_log_are_refused_and_its_end_is_empty(asking: Asking, version: int) -> None:
-    topic(asking)
+    asking.create()
     fill(asking, count=5)
-    delete_before(asking, 2)
+    assert asking.delete_records(2) == (0, 2)
     row = asking.fetch("t", 5, version=version)
     assert (row["error_code"], row["high_watermark"], bytes(row["records"])) == (0, 5, b"")
     for wrong in (-1, 0, 1, 6, 2**62):
@@ -92,7 +81,7 @@ def test_offsets_outside_of_the_log_are_refused_and_its_end_is_empty(asking: Ask
 
 @pytest.mark.parametrize("version", ALL)
 def test_unknown_topics_partitions_and_ids(asking: Asking, version: int) -> None:
-    topic(asking)
+    asking.create()
     fill(asking, count=1)
     found = asking.fetch_all(version, {"u": {0: {}}, "t": {3: {}, 0: {}}}, max_wait_ms=FOREVER_MS)["responses"]
     codes = [[row["error_code"] for row in one["partitions"]] for one in found]
@@ -102,7 +91,7 @@ def test_unknown_topics_partitions_and_ids(asking: Asking, version: int) -> None
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_up_to_version_2_a_limit_is_hard_and_may_cut_the_first_entry(asking: Asking, version: int) -> None:
-    topic(asking, partitions=2, message_format_version="0.9.0")
+    asking.create(partitions=2, message_format_version="0.9.0")
     log = fill(asking, magic=0)
     fill(asking, partition=1, magic=0)
     whole = log.read(0, 2**20).records
@@ -115,7 +104,7 @@ def test_up_to_version_2_a_limit_is_hard_and_may_cut_the_first_entry(asking: Ask
 
 @pytest.mark.parametrize("version", [3, 4, 7, 12, 18])
 def test_from_version_3_on_the_first_partition_with_records_gives_a_whole_entry(asking: Asking, version: int) -> None:
-    topic(asking, partitions=4, **({"message_format_version": "0.10.0"} if version == 3 else {}))
+    asking.create(partitions=4, **({"message_format_version": "0.10.0"} if version == 3 else {}))
     log = fill(asking, partition=1, magic=1 if version == 3 else 2)
     for partition in (2, 3):
         fill(asking, partition=partition, magic=1 if version == 3 else 2)
@@ -136,7 +125,7 @@ def test_from_version_3_on_the_first_partition_with_records_gives_a_whole_entry(
 
 
 def test_the_broker_has_a_limit_of_its_own(asking: Asking) -> None:
-    topic(asking)
+    asking.create()
     fill(asking, count=40, size=1000)
     asking.broker.config = type("Small", (), {"fetch_max_bytes": 5000, "node_id": 0})()
     row = asking.fetch("t", version=12)
@@ -146,7 +135,7 @@ def test_the_broker_has_a_limit_of_its_own(asking: Asking) -> None:
 @pytest.mark.parametrize("version", [0, 12, 18])
 def test_a_partition_that_is_named_often_is_read_once(asking: Asking, version: int) -> None:
     """As in Kafka, which keeps them in a map; else one request could ask for the same work 200,000 times."""
-    made = topic(asking)
+    made = asking.create()
     fill(asking, count=3)
     rows = [{"partition": 0, "fetch_offset": at, "partition_max_bytes": 2**20} for at in (0, 99, 1)]
     topics = [{"topic": "t", "topic_id": made.topic_id, "partitions": rows}] * 3
@@ -156,7 +145,7 @@ def test_a_partition_that_is_named_often_is_read_once(asking: Asking, version: i
 
 
 def test_unforeseen_errors_are_the_partitions_own(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = topic(asking, partitions=2)
+    made = asking.create(partitions=2)
     for partition in (0, 1):
         fill(asking, count=2, partition=partition)
 
@@ -175,7 +164,7 @@ def test_unforeseen_errors_are_the_partitions_own(asking: Asking, monkeypatch: p
 
 @pytest.mark.parametrize("version", range(7, 19))
 def test_there_are_no_sessions_and_clients_go_on_without(asking: Asking, version: int) -> None:
-    topic(asking)
+    asking.create()
     fill(asking, count=2)
     for session, epoch in ((0, 0), (0, -1), (77, -1), (77, 0)):  # full fetches
         found = asking.fetch_all(version, {"t": {0: {}}}, session_id=session, session_epoch=epoch)
@@ -194,7 +183,7 @@ def test_clients_that_know_another_leader_are_fenced(tmp_path: Path) -> None:
     for _ in range(3):
         with Asking(Broker(tmp_path / "data", clock=lambda: NOW)) as asking:
             if asking.broker.topics.get("t") is None:
-                topic(asking)
+                asking.create()
             fill(asking, count=2)
             epoch = asking.broker.topics.get("t").partitions[0].leader_epoch
     with Asking(Broker(tmp_path / "data", clock=lambda: NOW)) as asking:
@@ -217,7 +206,7 @@ def test_a_log_that_left_the_leaders_is_told_where(tmp_path: Path) -> None:
     for _ in range(3):  # epochs e, e+1, e+2 with two offsets each
         with Asking(Broker(tmp_path / "data", clock=lambda: NOW)) as asking:
             if asking.broker.topics.get("t") is None:
-                topic(asking)
+                asking.create()
             fill(asking, count=2)
             known = asking.broker.topics.get("t").partitions[0].log.leader_epochs
     assert [start for _, start in known] == [0, 2, 4]
@@ -241,7 +230,7 @@ def test_a_log_that_left_the_leaders_is_told_where(tmp_path: Path) -> None:
 
 
 def test_a_consumer_reads_to_the_high_watermark_and_a_follower_to_the_end(asking: Asking) -> None:
-    topic(asking)
+    asking.create()
     log = fill(asking, count=6)
     log.advance_high_watermark(4)
     for version in ALL:
@@ -258,7 +247,7 @@ def test_a_consumer_reads_to_the_high_watermark_and_a_follower_to_the_end(asking
 
 def test_records_are_converted_by_what_they_are_not_by_the_setting(asking: Asking) -> None:
     """The format of a topic was lowered; brokers send what is newer as it is to clients that cannot read it."""
-    made = topic(asking)
+    made = asking.create()
     fill(asking, count=2)
     asking.broker.topics.alter("t", {"message.format.version": "0.9.0"})
     asking.broker.topics.get("t").partitions[0].append(batch(NOW, magic=0))
@@ -269,7 +258,7 @@ def test_records_are_converted_by_what_they_are_not_by_the_setting(asking: Askin
 
 
 def test_what_was_converted_is_counted(asking: Asking) -> None:
-    topic(asking, message_format_version="0.10.0")
+    asking.create(message_format_version="0.10.0")
     log = fill(asking, count=5, magic=1)
     size = log.size_bytes
     for version in (2, 4, 18):
@@ -281,7 +270,7 @@ def test_what_was_converted_is_counted(asking: Asking) -> None:
 
 
 def test_a_topic_that_is_not_to_be_converted_is_refused(asking: Asking) -> None:
-    topic(asking, message_downconversion_enable="false")
+    asking.create(message_downconversion_enable="false")
     fill(asking, count=2)
     for version in (0, 1, 2, 3):
         row = asking.fetch("t", version=version)
@@ -289,15 +278,15 @@ def test_a_topic_that_is_not_to_be_converted_is_refused(asking: Asking) -> None:
         assert asking.fetch("t", 2, version=version)["error_code"] == 35
         assert offsets(asking.fetch("t", version=version, replica_id=1)) == [0, 1]  # a follower's needs it
     assert offsets(asking.fetch("t", version=4)) == [0, 1]
-    topic(asking, "old", message_downconversion_enable="false", message_format_version="0.9.0")
+    asking.create("old", message_downconversion_enable="false", message_format_version="0.9.0")
     fill(asking, "old", count=2, magic=0)
     assert offsets(asking.fetch("old", version=0)) == [0, 1]
 
 
 def test_zstd_is_told_to_clients_that_do_not_know_it(asking: Asking) -> None:
-    topic(asking)
+    asking.create()
     fill(asking, count=2, compression="zstd")
-    topic(asking, "z", compression_type="zstd")
+    asking.create("z", compression_type="zstd")
     fill(asking, "z", count=2)
     for version in ALL:
         assert asking.fetch("t", version=version)["error_code"] == (76 if version <= 3 else 0)
@@ -305,7 +294,7 @@ def test_zstd_is_told_to_clients_that_do_not_know_it(asking: Asking) -> None:
 
 
 def test_control_batches_are_not_for_old_clients(asking: Asking) -> None:
-    topic(asking)
+    asking.create()
     partition = asking.broker.topics.get("t").partitions[0]
     ours = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
     partition.log.append(batch(NOW, base_sequence=0, **ours), origin="coordinator")
@@ -321,7 +310,7 @@ def test_control_batches_are_not_for_old_clients(asking: Asking) -> None:
 
 
 def test_large_sets_go_out_as_ranges_of_the_file_and_small_ones_as_bytes(asking: Asking) -> None:
-    made = topic(asking, partitions=2)
+    made = asking.create(partitions=2)
     fill(asking, count=1, size=100_000)
     fill(asking, count=1, partition=1)
     rows = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 2**20, "current_leader_epoch": -1,
@@ -357,7 +346,7 @@ async def waiting(asking: Asking, *, version: int = 12, partitions: int = 2, **m
 
 
 def test_an_append_ends_the_wait_from_whatever_thread(asking: Asking) -> None:
-    made = topic(asking, partitions=2)
+    made = asking.create(partitions=2)
 
     async def run(how: str) -> Any:
         task = await waiting(asking)
@@ -379,7 +368,7 @@ def test_an_append_ends_the_wait_from_whatever_thread(asking: Asking) -> None:
 
 
 def test_it_waits_for_min_bytes(asking: Asking) -> None:
-    made = topic(asking, partitions=2)
+    made = asking.create(partitions=2)
 
     async def run(version: int) -> int:
         task = await waiting(asking, min_bytes=600, version=version)
@@ -398,7 +387,7 @@ def test_it_waits_for_min_bytes(asking: Asking) -> None:
 
 
 def test_the_high_watermark_ends_the_wait_of_a_consumer(asking: Asking) -> None:
-    made = topic(asking, partitions=2)
+    made = asking.create(partitions=2)
     log = fill(asking, count=3)
     log.advance_high_watermark(3)
 
@@ -417,7 +406,7 @@ def test_the_high_watermark_ends_the_wait_of_a_consumer(asking: Asking) -> None:
 
 
 def test_a_deletion_ends_the_wait(asking: Asking) -> None:
-    topic(asking, partitions=2)
+    asking.create(partitions=2)
 
     async def run(version: int) -> Any:
         task = await waiting(asking, version=version)
@@ -426,7 +415,7 @@ def test_a_deletion_ends_the_wait(asking: Asking) -> None:
 
     rows = asking.runner.run(run(12))["responses"][0]["partitions"]
     assert [row["error_code"] for row in rows] == [3, 3]
-    made = topic(asking)
+    made = asking.create()
     fill(asking, count=3)
 
     async def cut_off() -> Any:
@@ -441,7 +430,7 @@ def test_a_deletion_ends_the_wait(asking: Asking) -> None:
 
 
 def test_the_time_ends_the_wait_and_gives_what_is_there(asking: Asking) -> None:
-    made = topic(asking, partitions=2)
+    made = asking.create(partitions=2)
 
     async def run() -> Any:
         task = await waiting(asking, max_wait_ms=1500, min_bytes=100_000)
@@ -453,7 +442,7 @@ def test_the_time_ends_the_wait_and_gives_what_is_there(asking: Asking) -> None:
 
 
 def test_who_goes_away_while_waiting_leaves_nothing_behind(asking: Asking) -> None:
-    made = topic(asking, partitions=2)
+    made = asking.create(partitions=2)
 
     async def run() -> None:
         tasks = [await waiting(asking) for _ in range(5)]
@@ -466,7 +455,7 @@ def test_who_goes_away_while_waiting_leaves_nothing_behind(asking: Asking) -> No
 
 
 def test_a_fetch_of_nothing_or_without_a_wait_is_answered_at_once(asking: Asking) -> None:
-    topic(asking)
+    asking.create()
     for version in ALL:
         assert asking.fetch_all(version, {}, max_wait_ms=FOREVER_MS)["responses"] == []
         for wait in (0, -5):
@@ -478,7 +467,7 @@ def test_a_fetch_of_nothing_or_without_a_wait_is_answered_at_once(asking: Asking
 def test_what_is_read_for_an_old_client_at_once_is_bounded_but_its_first_entry_is_whole(
     asking: Asking, magic: int
 ) -> None:
-    topic(asking, max_message_bytes="40000000")
+    asking.create(max_message_bytes="40000000")
     log = fill(asking, count=20, size=1_000_000, magic=magic)
     asking.broker.topics.get("t").partitions[0].append(batch(NOW, size=18_000_000, magic=magic))
     got: list[int] = []

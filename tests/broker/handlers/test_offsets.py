@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,68 +23,8 @@ def asking(tmp_path: Path) -> Iterator[Asking]:
         yield found
 
 
-def topic(asking: Asking, name: str = "t", partitions: int = 1, **configs: str) -> Any:
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
-    return asking.broker.topics.create(name, partitions, settings)
-
-
-def append(asking: Asking, *times: int, name: str = "t", **more: Any) -> kts.Log:
-    partition = asking.broker.topics.get(name).partitions[0]
-    partition.append(kts.encode({"timestamp": list(times), "key": [b"k"] * len(times)}, **more))
-    return partition.log
-
-
 def found(row: Any) -> tuple[int, int, int]:
     return row["error_code"], row["timestamp"], row["offset"]
-
-
-@pytest.mark.parametrize("version", range(1, 12))
-def test_special_times_and_searches(asking: Asking, version: int) -> None:
-    topic(asking)
-    append(asking, 10, 30)
-    append(asking, 20, 40, 5)
-    assert delete(asking, 1) == (0, 1)
-
-    def ask(target: int, **more: Any) -> tuple[int, int, int]:
-        return found(asking.list_offsets("t", target, version=version, **more))
-
-    assert ask(-1) == (0, -1, 5)
-    assert ask(-2) == (0, -1, 1)
-    assert ask(-3) == ((0, 40, 3) if version >= 7 else (35, -1, -1))
-    assert ask(-4) == ((0, -1, 1) if version >= 8 else (35, -1, -1))
-    assert ask(-5) == (NOTHING if version >= 9 else (35, -1, -1))
-    assert ask(-6) == (NOTHING if version >= 11 else (35, -1, -1))
-    assert ask(-7) == ask(-(2**63)) == (35, -1, -1)
-    assert ask(0) == ask(20) == ask(30) == (0, 30, 1)  # 12.65: not the older one behind it
-    assert ask(31) == ask(40) == (0, 40, 3)
-    assert ask(41) == ask(2**63 - 1) == NOTHING
-
-
-@pytest.mark.parametrize("version", range(1, 12))
-def test_an_empty_log_has_begin_and_end_and_no_times(asking: Asking, version: int) -> None:
-    topic(asking)
-    assert found(asking.list_offsets("t", -1, version=version)) == (0, -1, 0)
-    assert found(asking.list_offsets("t", -2, version=version)) == (0, -1, 0)
-    assert found(asking.list_offsets("t", 5, version=version)) == NOTHING
-    if version >= 7:
-        assert found(asking.list_offsets("t", -3, version=version)) == NOTHING
-
-
-def test_records_without_a_time_have_a_greatest_one_and_are_never_found(asking: Asking) -> None:
-    topic(asking)
-    append(asking, -1, -1)
-    assert found(asking.list_offsets("t", -3)) == (0, -1, 0)
-    assert found(asking.list_offsets("t", 0)) == NOTHING
-
-
-@pytest.mark.parametrize("version", range(1, 12))
-def test_a_format_without_times_has_no_search(asking: Asking, version: int) -> None:
-    topic(asking, message_format_version="0.9.0")
-    append(asking, -1, -1, magic=0)
-    for target in (0, 5, 2**62, *((-3,) if version >= 7 else ())):
-        assert found(asking.list_offsets("t", target, version=version)) == (43, -1, -1)
-    assert found(asking.list_offsets("t", -1, version=version)) == (0, -1, 2)
-    assert found(asking.list_offsets("t", -2, version=version)) == (0, -1, 0)
 
 
 @pytest.fixture
@@ -100,9 +39,9 @@ def old(tmp_path: Path) -> Iterator[Asking]:
 def test_consumers_see_offsets_up_to_the_high_watermark(asking: Asking, old: Asking, form: str) -> None:
     """0.10.2 lets the high watermark itself pass, 3.9 does not."""
     asking = old if form == "0.10.2" else asking
-    topic(asking)
+    asking.create()
     for at in range(5):
-        log = append(asking, NOW + at, magic=1)
+        log = asking.append(NOW + at, magic=1)
     log.advance_high_watermark(3)
     passes = form == "0.10.2"
     for version in range(1, 12):
@@ -115,12 +54,12 @@ def test_consumers_see_offsets_up_to_the_high_watermark(asking: Asking, old: Ask
 
 
 def test_read_committed_ends_at_the_open_transaction(asking: Asking) -> None:
-    topic(asking)
-    append(asking, 1, 2)
+    asking.create()
+    asking.append(1, 2)
     log = asking.broker.topics.get("t").partitions[0].log
     ours = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     log.append(kts.encode({"timestamp": [3], "value": [b"x"]}, **ours), origin="coordinator")
-    append(asking, 4)
+    asking.append(4)
     for version in range(2, 12):
         for isolation, end, four in ((0, 4, (0, 4, 3)), (1, 2, NOTHING)):
             assert found(asking.list_offsets("t", -1, version=version, isolation_level=isolation)) == (0, -1, end)
@@ -130,7 +69,7 @@ def test_read_committed_ends_at_the_open_transaction(asking: Asking) -> None:
 
 @pytest.mark.parametrize("version", range(1, 12))
 def test_unknown_and_repeated_partitions(asking: Asking, version: int) -> None:
-    topic(asking, partitions=2)
+    asking.create(partitions=2)
     rows = [{"partition_index": at, "timestamp": -1} for at in (0, 1, 0, 5)]
     body = {"replica_id": -1, "topics": [{"name": "t", "partitions": rows}, {"name": "u", "partitions": rows[1:2]}]}
     answers = asking.ask(ApiKey.LIST_OFFSETS, version, body)["topics"]
@@ -143,8 +82,8 @@ def test_epochs_are_told_from_version_4_on_and_others_fenced(tmp_path: Path) -> 
     for at in range(3):
         with Asking(Broker(tmp_path / "data", clock=lambda: NOW)) as asking:
             if not at:
-                topic(asking)
-            append(asking, 10 * at, 10 * at + 5)
+                asking.create()
+            asking.append(10 * at, 10 * at + 5)
             known.append(asking.broker.topics.get("t").partitions[0].leader_epoch)
     with Asking(Broker(tmp_path / "data", clock=lambda: NOW)) as asking:
         now = asking.broker.topics.get("t").partitions[0].leader_epoch
@@ -164,70 +103,17 @@ def test_epochs_are_told_from_version_4_on_and_others_fenced(tmp_path: Path) -> 
             assert epoch(-1, current_leader_epoch=now + 1) == (75, -1)
 
 
-def test_version_0_knows_segments_by_the_times_of_their_files(asking: Asking) -> None:
-    topic(asking, segment_bytes="100")
-    for at in range(4):
-        log = append(asking, NOW + at)
-    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
-    for at, segment in enumerate(log.segments):
-        os.utime(segment.path, ns=((1000 + 100 * at) * 10**6,) * 2)
-
-    def ask(time: int, count: int, **more: Any) -> list[int]:
-        row = asking.list_offsets("t", time, version=0, max_num_offsets=count, **more)
-        assert row["error_code"] == 0
-        return row["old_style_offsets"]
-
-    assert ask(-1, 1) == [4]
-    assert ask(-1, 3) == [4, 3, 2]
-    assert ask(-1, 99) == [4, 3, 2, 1, 0]
-    assert ask(-2, 9) == [0]
-    assert ask(1150, 1) == [1]  # 12.71: the older of the two segments
-    assert ask(1300, 9) == [3, 2, 1, 0]
-    assert ask(999, 9) == []
-    assert ask(NOW, 2) == [4, 3]
-    assert ask(-1, 0) == ask(-1, -5) == []
-    assert delete(asking, 2) == (0, 2)
-    assert ask(-2, 9) == [2]
-    log.advance_high_watermark(3)
-    assert ask(-1, 2) == [3, 3]
-    assert ask(-1, 2, replica_id=1) == [4, 3]
-    assert asking.list_offsets("t", -3, version=0)["error_code"] == 35
-    assert asking.list_offsets("u", -1, version=0)["error_code"] == 3
-    topic(asking, "empty")
-    row = asking.list_offsets("empty", -1, version=0, max_num_offsets=5)
-    assert row["old_style_offsets"] == [0]
-
-
-def test_times_before_1970_can_be_asked_for_where_the_topic_allows_them(asking: Asking) -> None:
-    """KIP-228; the reserved numbers keep their meaning."""
-    topic(asking, allow_negative_timestamps="true")
-    append(asking, -5000, -100, 7)
-    for version in (1, 7, 11):
-        assert found(asking.list_offsets("t", -5000, version=version)) == (0, -5000, 0)
-        assert found(asking.list_offsets("t", -4999, version=version)) == (0, -100, 1)
-        assert found(asking.list_offsets("t", -7, version=version)) == (0, 7, 2)
-        assert found(asking.list_offsets("t", -2, version=version)) == (0, -1, 0)
-
-
 # --- DeleteRecords --------------------------------------------------------------------------------
-
-
-def delete(asking: Asking, offset: int, *, name: str = "t", partition: int = 0, version: int = 2) -> tuple[int, int]:
-    rows = [{"partition_index": partition, "offset": offset}]
-    body = {"topics": [{"name": name, "partitions": rows}], "timeout_ms": 1000}
-    row = asking.ask(ApiKey.DELETE_RECORDS, version, body)["topics"][0]["partitions"][0]
-    assert row["partition_index"] == partition
-    return row["error_code"], row["low_watermark"]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_records_are_deleted_up_to_an_offset(asking: Asking, version: int) -> None:
-    topic(asking)
-    log = append(asking, *range(10))
+    asking.create()
+    log = asking.append(*range(10))
     log.advance_high_watermark(8)
     for offset, wanted in ((0, (0, 0)), (3, (0, 3)), (2, (0, 3)), (9, (1, -1)), (11, (1, -1)), (-2, (1, -1)),
                            (-1, (0, 8))):  # fmt: skip
-        assert delete(asking, offset, version=version) == wanted
+        assert asking.delete_records(offset, version=version) == wanted
     assert log.log_start_offset == 8
     assert asking.fetch("t", 7)["error_code"] == 1
     assert found(asking.list_offsets("t", -2)) == (0, -1, 8)
@@ -235,19 +121,19 @@ def test_records_are_deleted_up_to_an_offset(asking: Asking, version: int) -> No
 
 
 def test_what_cannot_be_deleted(asking: Asking, old: Asking) -> None:
-    topic(asking, "compacted", cleanup_policy="compact")
-    topic(asking, "both", cleanup_policy="compact,delete")
-    topic(asking, "__consumer_offsets")
+    asking.create("compacted", cleanup_policy="compact")
+    asking.create("both", cleanup_policy="compact,delete")
+    asking.create("__consumer_offsets")
     for name in ("compacted", "both"):
-        append(asking, 1, name=name, magic=1)
-    topic(old)
-    append(old, 1, magic=1)
-    assert delete(asking, 1, name="compacted") == (44, -1)
-    assert delete(asking, 1, name="both") == (0, 1)
-    assert delete(asking, 0, name="__consumer_offsets") == (17, -1)
-    assert delete(asking, 0, name="missing") == (3, -1)
-    assert delete(asking, 0, name="both", partition=4) == (3, -1)
-    assert delete(old, 1) == (35, -1)  # 0.10.2 has no log start offset of its own
+        asking.append(1, name=name, magic=1)
+    old.create()
+    old.append(1, magic=1)
+    assert asking.delete_records(1, name="compacted") == (44, -1)
+    assert asking.delete_records(1, name="both") == (0, 1)
+    assert asking.delete_records(0, name="__consumer_offsets") == (17, -1)
+    assert asking.delete_records(0, name="missing") == (3, -1)
+    assert asking.delete_records(0, name="both", partition=4) == (3, -1)
+    assert old.delete_records(1) == (35, -1)  # 0.10.2 has no log start offset of its own
 
 
 # --- OffsetForLeaderEpoch -------------------------------------------------------------------------
@@ -257,8 +143,8 @@ def test_where_leader_epochs_ended(tmp_path: Path) -> None:
     for at in range(3):
         with Asking(Broker(tmp_path / "data", clock=lambda: NOW)) as asking:
             if not at:
-                topic(asking)
-            append(asking, at, at)
+                asking.create()
+            asking.append(at, at)
     with Asking(Broker(tmp_path / "data", clock=lambda: NOW)) as asking:
         partition = asking.broker.topics.get("t").partitions[0]
         now, (first, second, third) = partition.leader_epoch, [epoch for epoch, _ in partition.log.leader_epochs[:3]]
@@ -280,7 +166,7 @@ def test_where_leader_epochs_ended(tmp_path: Path) -> None:
                 assert ask(first, current_leader_epoch=now)[0] == 0
                 assert ask(first, current_leader_epoch=now - 1) == (74, -1, -1)
                 assert ask(first, current_leader_epoch=now + 1) == (75, -1, -1)
-        assert delete(asking, 4) == (0, 4)
+        assert asking.delete_records(4) == (0, 4)
         assert partition.log.leader_epochs == [(third, 4), (now, 6)]
         rows = [{"partition": 0, "leader_epoch": first}]
         body = {"replica_id": -1, "topics": [{"topic": "t", "partitions": rows}]}

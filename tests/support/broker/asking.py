@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import kts
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.broker.handlers import handle
 from kts.broker.request import Request
+from kts.broker.topics import Topic
 from kts.segment.files import FileRange
 
 Body = dict[str, Any]
@@ -51,7 +53,29 @@ class Asking:
         """The answer's body."""
         return self.runner.run(answer(self.broker, api, version, body, client_id))
 
+    # --- topics and records, not through a request ------------------------------------------------
+
+    def create(self, name: str = "t", partitions: int = 1, **configs: str) -> Topic:
+        """A new topic; its settings with underscores."""
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        return self.broker.topics.create(name, partitions, settings)
+
+    def append(self, *times: int, name: str = "t", **more: Any) -> kts.Log:
+        """The log of a topic's first partition, with one more set, of records of these times."""
+        topic = self.broker.topics.get(name)
+        assert topic is not None
+        topic.partitions[0].append(kts.encode({"timestamp": list(times), "key": [b"k"] * len(times)}, **more))
+        return topic.partitions[0].log
+
     # --- the usual questions, about one partition -------------------------------------------------
+
+    def delete_records(self, offset: int, *, name: str = "t", partition: int = 0, version: int = 2) -> tuple[int, int]:
+        """The error and the low watermark that DeleteRecords answers."""
+        rows = [{"partition_index": partition, "offset": offset}]
+        body = {"topics": [{"name": name, "partitions": rows}], "timeout_ms": 1000}
+        row = self.ask(ApiKey.DELETE_RECORDS, version, body)["topics"][0]["partitions"][0]
+        assert row["partition_index"] == partition
+        return row["error_code"], row["low_watermark"]
 
     def produce(
         self, topic: str, records: Any, *, version: int = 9, acks: int = -1, partition: int = 0, **more: Any

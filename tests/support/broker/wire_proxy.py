@@ -7,7 +7,9 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
+
+from kts.broker import wire
 
 Answer = Callable[[int, int, bytes], bytes | None]  # API key, version, frame -> what to send, None to hang up
 _SIZE = struct.Struct(">i")
@@ -100,3 +102,8 @@ def receive(connection: socket.socket, count: int) -> bytes:
             raise EOFError
         found += piece
     return bytes(found)
+
+
+def joined(api: int, version: int, correlation: int, body: dict[str, Any]) -> bytes:
+    chunks = wire.encode_response(api, version, correlation, body)
+    return b"".join(bytes(chunk) if isinstance(chunk, bytes | memoryview) else chunk.read() for chunk in chunks)

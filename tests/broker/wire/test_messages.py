@@ -9,7 +9,7 @@ from support.broker.wire_bodies import plain
 
 from kts.broker import wire
 from kts.broker.codes import ApiKey
-from kts.errors import InvalidRequestError, UnsupportedVersionError
+from kts.errors import UnsupportedVersionError
 
 T = "0001 74"  # the string t
 ONE = "00000001"  # an array of one
@@ -253,26 +253,6 @@ def test_the_header_of_a_version_that_is_not_served_can_be_read() -> None:
         wire.decode_request(frame)
     with pytest.raises(UnsupportedVersionError, match=r"expected an API key of \[0, 1, 2, .*, 66\], found 4"):
         wire.decode_request(memoryview(b("0004 0000 00000005 0001 63")))
-
-
-def test_records_are_not_copied() -> None:
-    frame = wire.encode_request(ApiKey.PRODUCE, 9, 1, "c", {"topic_data": produce_data(b"x" * 5000)})[4:]
-    records = wire.decode_request(memoryview(frame))[1]["topic_data"][0]["partition_data"][0]["records"]
-    assert isinstance(records, memoryview)
-    assert records.obj is frame
-    large = memoryview(b"y" * 5000)
-    chunks = wire.encode_response(ApiKey.FETCH, 4, 1, fetched(records=large))
-    assert any(chunk is large for chunk in chunks)
-    assert len(chunks) == 2
-
-
-def test_a_body_that_does_not_fit_is_refused_with_the_field() -> None:
-    with pytest.raises(InvalidRequestError, match=r"FETCH version 4 .*: responses\[0\]\.partitions\[0\]"):
-        wire.encode_response(ApiKey.FETCH, 4, 1, fetched(high_watermark=2**63))
-    with pytest.raises(
-        InvalidRequestError, match=r"METADATA version 1 .*: topics\[0\]\.name: expected string, found None"
-    ):
-        wire.encode_request(ApiKey.METADATA, 1, 1, "c", {"topics": [{"name": None}]})
 
 
 def test_the_served_versions_are_from_the_oldest_on() -> None:

@@ -15,7 +15,6 @@ from support.processes.cli_runs import run
 import kts
 from kts.broker import wire
 from kts.broker.codes import ApiKey
-from kts.broker.following.client import Client
 
 pytestmark = pytest.mark.slow
 
@@ -165,31 +164,3 @@ def test_damaged_records_are_refused_whole_and_said(leader: KtsLeader, tmp_path:
             copy.fetcher.catch_up()
         assert copy.log.log_end_offset == 0 and copy.bytes == b""
         assert copy.said[0].startswith("t-0: ") and len(copy.said) == 1
-
-
-@pytest.mark.parametrize("size", [2**31 - 1, 100 * 2**20 + 1, -1, 3])
-def test_a_size_that_no_answer_has_is_refused_before_it_is_read(size: int, leader: KtsLeader) -> None:
-    leader.proxy.answer = lambda api, version, frame: struct.pack(">i", size) + frame
-    with Client(leader.address) as client, pytest.raises(kts.InvalidRequestError, match=f"found {size}"):
-        client.any_broker()
-
-
-def test_an_answer_of_nothing_but_elements_is_refused(leader: KtsLeader) -> None:
-    def bomb(api: int, version: int, frame: bytes) -> bytes | None:
-        if api != ApiKey.FETCH:
-            return struct.pack(">i", len(frame)) + frame
-        correlation, body = wire.decode_response(api, version, memoryview(frame))
-        body["responses"] = [{"topic": "", "topic_id": bytes(16), "partitions": []}] * 200_000
-        return b"".join(map(bytes, wire.encode_response(api, version, correlation, body)))  # type: ignore[arg-type]
-
-    with Client(leader.address) as client:
-        topic = client.metadata("t")
-        leader.proxy.answer = bomb
-        with pytest.raises(kts.InvalidRequestError, match="elements"):
-            client.fetch(client.node(topic.partitions[0].leader), [])
-
-
-def test_an_answer_to_another_request_is_refused(leader: KtsLeader) -> None:
-    leader.proxy.answer = lambda api, version, frame: struct.pack(">ii", len(frame), 7777) + frame[4:]
-    with Client(leader.address) as client, pytest.raises(kts.InvalidRequestError, match="found that to 7777"):
-        client.metadata("t")
