@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.golden import data_root
 from support.kafka import jvm
+from tour import missing_for_spark
 
 pytestmark = pytest.mark.slow
 
@@ -39,12 +40,17 @@ def test_without_java_the_same_job_runs_in_process_and_says_so(tmp_path: Path) -
     done = tour(DEMO, PATH=str(tmp_path), JAVA_HOME="")
     check(done)
     assert "Spark cannot run here: no java was found; get a JDK 17 with: sudo apt install" in done.stdout
+
+
+def test_an_old_java_is_named_with_the_one_that_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     old.chmod(0o755)
-    done = tour(DEMO, PATH=str(tmp_path), JAVA_HOME="")
-    check(done)
-    assert "needs Java 17 or newer" in done.stdout and "get one with: sudo apt install" in done.stdout
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "")
+    told = missing_for_spark()
+    assert told is not None and "needs Java 17 or newer" in told and 'version "11.0.2"' in told
+    assert "get one with: sudo apt install" in told
 
 
 def test_with_spark_the_counts_come_from_there() -> None:

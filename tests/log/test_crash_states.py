@@ -18,21 +18,22 @@ from support.golden import scaled
 
 import kts
 
-STATES = scaled(60, 390)
-LEAST = scaled(
-    50, 280
-)  # different ones for each script and kind of topic; two have hardly more: 12 * 390 + 2 * 280 > 5,000
-SECOND_LIVES, SECOND_STATES, FAILED_SYNCS = scaled(1, 3), scaled(10, 20), 8
+STATES = scaled(24, 390)
+# Different ones for each script and kind of topic. At full length two have hardly more: 12 * 390 + 2 * 280 > 5,000.
+LEAST = scaled(20, 280)
+SECOND_LIVES, SECOND_STATES = scaled(1, 3), scaled(6, 20)
+FAILED_SYNCS, SYNC_STATES = scaled(3, 8), scaled(3, 5)
 PER_MOMENT = scaled(30, 80)  # of which some are drawn
 
 
 def crash_states(life: Life, rng: random.Random, wanted: int) -> list[tuple[list[Facts], State]]:
-    """(what may be true, what the disk may hold), all different, drawn from all moments of a life, in their order."""
+    """(what may be true, what the disk may hold), all different, drawn from the moments of a life, in their order."""
     trace, disk = life.system.trace, life.system.disk()
+    moments = set(rng.sample(range(len(trace) + 1), min(wanted, len(trace) + 1)))
     found: dict[int, list[tuple[list[Facts], State]]] = {}
     for done in range(len(trace) + 1):
-        facts = allowed(life, done)
-        for state in disk.states(rng, count=PER_MOMENT):
+        facts = allowed(life, done) if done in moments else []
+        for state in disk.states(rng, count=PER_MOMENT) if done in moments else ():
             label = f"after {done} operations, {state.label}"
             found.setdefault(state.digest(), []).append((facts, state._replace(label=label)))
         if done < len(trace):
@@ -133,11 +134,11 @@ def test_a_flush_after_one_that_failed_promises_only_what_it_keeps(
             disk = life.system.disk()
             for op in life.system.trace:
                 disk.step(op)
-            for state in rng.sample(every := list(disk.states(rng, count=PER_MOMENT)), min(len(every), 5)):
+            for state in rng.sample(every := list(disk.states(rng, count=PER_MOMENT)), min(len(every), SYNC_STATES)):
                 wrong = what_is_wrong(os.path.join(folder, "crashed"), state.tree, life, facts, exact=False)
                 assert not wrong, f"fsync {at} failed in {life.name}; {state.label}: {wrong}"
                 shutil.rmtree(os.path.join(folder, "crashed"))
-        assert closed > 0
+        assert closed >= scaled(0, 1)  # of three syncs in a short run it may be none
 
 
 def after_recovery(where: str, tree: Tree, life: Life, facts: list[Facts]) -> Facts:

@@ -22,8 +22,8 @@ import kts
 from kts.offline.verify import Violation, verify
 
 PARTS = 10  # for several processes
-SOURCES = scaled(5, 10)  # sound logs of a part
-DAMAGED = scaled(10, 50)  # directories of each: 500 in all, or 5,000
+SOURCES = scaled(2, 10)  # sound logs of a part
+DAMAGED = scaled(10, 50)  # directories of each: 200 in all, or 5,000
 
 
 def sound_log(rng: random.Random, path: Path) -> tuple[random_logs.Shape, Files]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from support import TESTS
 from support.broker.asking import Asking
+from support.golden import scaled
 from support.sets.log_records import NOW, Clock, batch, offsets
 
 import kts
@@ -31,7 +32,7 @@ FORMATS = {
     "v1": ("none", 1, "0.10.2"),
     "v1-gzip": ("gzip", 1, "0.10.2"),
 }
-ROUNDS = 1  # more of them, for a longer look
+EVERY = scaled(2, 1)  # of the ways to damage a log of one format, with checksums and without
 RETENTION_MS = 45_000
 SETTINGS = {"segment.bytes": 4000, "index.interval.bytes": 150, "segment.index.bytes": 1200, "file.delete.delay.ms": 0}
 Damaging = Callable[[random.Random, bytes, int], bytes]
@@ -195,11 +196,14 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Callable[[random.Random, 
 def test_every_answer_is_that_of_the_undamaged_log(
     rng: random.Random, tmp_path: Path, sound: Callable[[random.Random, str], Path], name: str, suffix: str
 ) -> None:
-    """About a second each: every way to damage, in the middle and at the end, with checksums beside it and without."""
+    """Every way to damage, in the middle and at the end, with checksums beside it and without: half of them for each
+    format in a short run, the other half for the next format."""
     source = sound(rng, name)
     expected = [answers(shutil.copytree(source, tmp_path / f"expected-{step}"), name, step)[0] for step in range(3)]
-    for number, way in enumerate(WAYS * ROUNDS):
+    for number, way in enumerate(WAYS):
         for sealed in (True, False):
+            if (number + sealed + list(FORMATS).index(name)) % EVERY:
+                continue
             path = shutil.copytree(source, tmp_path / f"{number}-{sealed}")
             if not sealed:
                 (path / FILE).unlink()

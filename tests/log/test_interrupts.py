@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import random
 import sys
 import threading
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.golden import PATIENCE_S
+from support.golden import PATIENCE_S, scaled
 from support.sets.log_records import NOW, Clock, batch, offsets, opened
 
 import kts
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.slow
 
 PACKAGE = os.path.dirname(kts.__file__)
 OPERATIONS: dict[str, tuple[Callable[[kts.Log], Any], int]] = {  # and every how many lines
-    "append": (lambda log: log.append(batch(NOW + 50)), 1),
-    "append that rolls": (lambda log: [log.append(batch(NOW + 50, value=b"v" * 300)) for _ in range(2)], 9),
-    "roll": (lambda log: log.roll(), 9),
-    "retention": (lambda log: log.delete_old_segments(), 9),
-    "truncation": (lambda log: log.truncate_to(7), 9),
-    "flush": (lambda log: log.flush(), 5),
-    "close": (lambda log: log.close(), 5),
+    "append": (lambda log: log.append(batch(NOW + 50)), scaled(5, 1)),
+    "append that rolls": (lambda log: [log.append(batch(NOW + 50, value=b"v" * 300)) for _ in range(2)], scaled(31, 9)),
+    "roll": (lambda log: log.roll(), scaled(31, 9)),
+    "retention": (lambda log: log.delete_old_segments(), scaled(31, 9)),
+    "truncation": (lambda log: log.truncate_to(7), scaled(31, 9)),
+    "flush": (lambda log: log.flush(), scaled(17, 5)),
+    "close": (lambda log: log.close(), scaled(17, 5)),
 }
 
 
@@ -102,9 +103,11 @@ def in_another_thread(work: Callable[[], None], place: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_interruption_anywhere_gives_no_offset_twice_and_loses_nothing(name: str, tmp_path: Path) -> None:
+def test_an_interruption_anywhere_gives_no_offset_twice_and_loses_nothing(
+    name: str, tmp_path: Path, rng: random.Random
+) -> None:
     operation, step = OPERATIONS[name]
-    number, place = 1, "anywhere"
+    number, place = rng.randint(1, step), "anywhere"
     while place:
         folder = tmp_path / str(number)
         folder.mkdir()

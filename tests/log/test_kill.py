@@ -1,4 +1,4 @@
-"""kill -9 of a live writer, 45 or 300 times: all that it acknowledged is there, and the log goes on."""
+"""kill -9 of a live writer, 24 or 300 times: all that it acknowledged is there, and the log goes on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.processes.live_writer import NOW_MS, content
 
 import kts
 
-PARTS, CYCLES = 3, scaled(15, 100)
+PARTS, CYCLES = 3, scaled(8, 100)
 
 Numbers = dict[int, int]  # offset -> the append that brought it
 

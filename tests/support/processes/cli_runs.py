@@ -1,4 +1,4 @@
-"""Runs of the command line: in this process, and as a process of its own."""
+"""Runs of the command line: in this process, as a process, and on a terminal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
-from support.golden import PATIENCE_S
+from support.processes.cli_forks import forks
 
 from kts.cli import main
 
@@ -33,27 +34,30 @@ def lines(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
 
 
 def process(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """One command as a process of its own."""
-    command = [*KTS, *(str(argument) for argument in arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=PATIENCE_S)
+    """One command as a process: a fork of one that has imported all of it."""
+    command = [str(argument) for argument in arguments]
+    with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        run = forks()
+        run.start(command, [nothing.fileno(), stdout.fileno(), stderr.fileno()], cwd)
+        code = run.exit_code()
+        said = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (stdout, stderr)]
+    return subprocess.CompletedProcess(command, code, *said)
 
 
 def on_a_terminal(*arguments: object, term: str = "xterm") -> tuple[str, int]:
     """What a command shows when both its outputs are a terminal."""
     master, slave = pty.openpty()
-    environment = os.environ | {"COLUMNS": "160", "TERM": term}
-    command = [*KTS, *(str(argument) for argument in arguments)]
-    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as running:
-        os.close(slave)
-        shown = b""
-        while True:
-            try:
-                part = os.read(master, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            shown += part
-        code = running.wait(PATIENCE_S)
+    run = forks()
+    run.start([str(argument) for argument in arguments], [slave] * 3, COLUMNS="160", TERM=term)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
     os.close(master)
-    return shown.decode("utf-8", "replace"), code
+    return shown.decode("utf-8", "replace"), run.exit_code()
