@@ -352,7 +352,6 @@ MIRRORED_LATER = {
     # the top
     "kts/compression.py",
     # dataset
-    "kts/dataset/options.py",
     "kts/dataset/paths.py",
     "kts/dataset/plan.py",
     "kts/dataset/reader.py",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, boolean, choice, integer, timestamp
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
@@ -17,6 +19,10 @@ HIGH_WATERMARK = "high_watermark"
 STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
 
 Time = int | datetime | None
+Checked = ParamSpec("Checked")
+Owner = TypeVar("Owner")
+Options = TypeVar("Options")
+Result = TypeVar("Result")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -97,6 +103,29 @@ class ScanOptions:
     def skip_damage(self) -> bool:
         """True if damage is left out with a warning."""
         return self.on_error == "skip"
+
+
+def takes(
+    check: Callable[Checked, Options],
+) -> Callable[[Callable[[Owner, Options], Result]], Callable[Concatenate[Owner, Checked], Result]]:
+    """Give a method the signature of a function that checks its arguments, and the result of that as its argument."""
+
+    def decorate(method: Callable[[Owner, Options], Result]) -> Callable[Concatenate[Owner, Checked], Result]:
+        own, asked = inspect.signature(method), inspect.signature(check)
+
+        @wraps(method)
+        def checked(self: Owner, /, *args: Checked.args, **named: Checked.kwargs) -> Result:
+            try:
+                asked.bind(*args, **named)
+            except TypeError as error:
+                raise TypeError(f"{method.__name__}() {error}") from None
+            return method(self, check(*args, **named))
+
+        parameters = [next(iter(own.parameters.values())), *asked.parameters.values()]
+        checked.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return checked
+
+    return decorate
 
 
 def milliseconds(value: object, name: str) -> int | None:

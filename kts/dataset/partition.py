@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kts.dataset import scan as scanning
-from kts.dataset.options import BATCH_BYTES, ScanOptions, Time
+from kts.dataset.options import ScanOptions, takes
 from kts.errors import InvalidRequestError, LogClosedError
 from kts.model import TimestampOffset, TopicPartition
 from kts.segment import checkpoints, files, search, transactions
@@ -174,39 +173,9 @@ class PartitionLog:
         """The greatest timestamp and the first record that has it; None when the log is empty. Control records too."""
         return settled(lambda: search.max_timestamp(self.listed()))
 
-    def scan(
-        self,
-        *,
-        starting_timestamp: Time = None,
-        ending_timestamp: Time = None,
-        starting_offsets: Any = None,
-        ending_offsets: Any = None,
-        columns: Sequence[str] | None = None,
-        strict_time_range: bool = False,
-        isolation: str = "read_uncommitted",
-        include_control: bool = False,
-        on_error: str = "raise",
-        verify_crc: bool = True,
-        batch_bytes: int = BATCH_BYTES,
-        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-        views: bool = False,
-    ) -> pa.RecordBatchReader:
+    @takes(ScanOptions.of)
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """The records as a stream of Arrow batches; arguments as for ``kts.scan``."""
-        options = ScanOptions.of(
-            starting_timestamp=starting_timestamp,
-            ending_timestamp=ending_timestamp,
-            starting_offsets=starting_offsets,
-            ending_offsets=ending_offsets,
-            columns=columns,
-            strict_time_range=strict_time_range,
-            isolation=isolation,
-            include_control=include_control,
-            on_error=on_error,
-            verify_crc=verify_crc,
-            batch_bytes=batch_bytes,
-            max_decompressed_bytes=max_decompressed_bytes,
-            views=views,
-        )
         return scanning.records([self], options)
 
     def batches(self) -> pa.RecordBatchReader:
