@@ -327,12 +327,6 @@ MIRRORED_LATER = {
     "kts/_codec.pyx",
     "kts/_timeindex.pyx",
     # broker
-    "kts/broker/codes.py",
-    "kts/broker/fetching.py",
-    "kts/broker/produced.py",
-    "kts/broker/purgatory.py",
-    "kts/broker/settings/describe.py",
-    "kts/broker/settings/documentation.py",
     # cli
     "kts/cli/app.py",
     "kts/cli/batches.py",
@@ -394,7 +388,6 @@ MIRRORED_LATER = {
     "kts/segment/snapshots.py",
     "kts/segment/transactions.py",
     # server
-    "kts/server/event_loop.py",
     # spark
     "kts/spark/reading.py",
     # testing

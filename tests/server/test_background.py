@@ -2,13 +2,58 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from pathlib import Path
 
+import pytest
 from support.golden import PATIENCE_S
 
+import kts
 from kts.broker.broker import Broker
+from kts.server.background import Chore
 from kts.server.server import ServerThread
+
+
+def test_a_chore_is_done_when_it_is_due_and_again_an_interval_later() -> None:
+    done: list[float] = []
+
+    async def story() -> None:
+        now = asyncio.get_running_loop().time()
+        chore = Chore("counting", 60_000, lambda: done.append(now), now)
+        for later, count in ((0, 0), (59, 0), (60, 1), (60, 1)):
+            await chore.do_when_due(now + later)
+            assert len(done) == count
+        await chore.do_when_due(asyncio.get_running_loop().time() + 60)
+        assert len(done) == 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback"), [(kts.LogStorageError("the disk is full"), False), (ValueError("a fault of ours"), True)]
+)
+def test_a_chore_that_fails_says_so_and_tries_again(
+    error: Exception, traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[int] = []
+
+    def fail() -> None:
+        tried.append(1)
+        raise error
+
+    async def story() -> None:
+        chore = Chore("flushing", 0, fail, 0.0)
+        for _ in range(2):
+            await chore.do_when_due(asyncio.get_running_loop().time())
+
+    with caplog.at_level(logging.ERROR, "kts.broker"):
+        asyncio.run(story())
+    assert len(tried) == len(caplog.records) == 2
+    for record in caplog.records:
+        assert record.getMessage().startswith("flushing failed")
+        assert (record.exc_info is not None) == traceback
 
 
 def test_a_clock_that_fails_once_ends_no_chore(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from support.broker.wire_proxy import Proxy, as_it_is, joined
 
 import kts
 from kts.broker import wire
-from kts.broker.codes import ApiKey
-from kts.broker.following.client import Client
+from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.following.client import Client, DisconnectedError
 
 
 @pytest.fixture
@@ -99,3 +100,41 @@ def test_the_leader_is_whom_metadata_names(leader: KtsLeader, tmp_path: Path, rn
             leads[0] = 7
             copy.fetcher.catch_up()
             assert copy.bytes == log_bytes(leader.files("t"))
+
+
+def test_the_newest_version_that_both_know_is_asked_for_and_none_is_an_error(leader: KtsLeader) -> None:
+    def offering(api: int, version: int, frame: bytes) -> bytes | None:
+        if api != ApiKey.API_VERSIONS:
+            return as_it_is(api, version, frame)
+        offered = {ApiKey.FETCH: (0, 5), ApiKey.METADATA: (1, 99), ApiKey.PRODUCE: (50, 60)}
+        keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in offered.items()]
+        correlation, body = wire.decode_response(api, version, memoryview(frame))
+        return joined(api, version, correlation, body | {"api_keys": keys})
+
+    leader.proxy.answer = offering
+    with Client(leader.address) as client:
+        broker = client.any_broker()
+        assert broker.version(ApiKey.FETCH) == 5
+        assert broker.version(ApiKey.FETCH, highest=3) == 3
+        assert broker.version(ApiKey.METADATA) == wire.versions(ApiKey.METADATA)[1]
+        assert (broker.serves(ApiKey.FETCH, 5), broker.serves(ApiKey.FETCH, 6)) == (True, False)
+        assert not broker.serves(ApiKey.LIST_OFFSETS)
+        with pytest.raises(kts.UnsupportedVersionError, match="serves LIST_OFFSETS"):
+            broker.version(ApiKey.LIST_OFFSETS)
+        with pytest.raises(kts.UnsupportedVersionError, match="found 50 to 60"):
+            broker.version(ApiKey.PRODUCE)
+
+
+def test_the_first_address_that_answers_is_taken(leader: KtsLeader) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+    with Client(f"{nobody},{leader.address}") as client:
+        assert str(client.any_broker()) == leader.address
+    with Client(nobody) as client, pytest.raises(DisconnectedError, match=f"cannot reach {nobody}") as raised:
+        client.any_broker()
+    assert not raised.value.ignored
+    with Client(leader.address) as client, pytest.raises(ApiError, match="broker with id 3") as refused:
+        client.node(3)
+    assert refused.value.error == ErrorCode.LEADER_NOT_AVAILABLE
+    with pytest.raises(ValueError, match="expected HOST:PORT"):
+        Client("localhost")

@@ -189,17 +189,6 @@ def broker_settings(asking: Asking, *keys: str, name: str = "1") -> dict[str, An
     return {one["name"]: one for one in found["configs"]}
 
 
-def test_passwords_and_what_nobody_knows_are_never_told(tmp_path: Path) -> None:
-    given = {"ssl.keystore.password": "hunter2", "confluent.license": "hunter3", "sasl.jaas.config": "hunter4"}
-    with Asking(Broker(tmp_path, given)) as asking:
-        found = broker_settings(asking)
-        assert "hunter" not in str(found)
-        for name in given:
-            assert (found[name]["value"], found[name]["is_sensitive"]) == (None, True)
-            assert [one["value"] for one in found[name]["synonyms"]] == [None]
-        assert found["confluent.license"]["documentation"] is None
-
-
 def test_where_it_is_and_listens_is_told_as_it_is(tmp_path: Path) -> None:
     given = {"log.dirs": "/nowhere", "listeners": "PLAINTEXT://:9092"}
     with Broker(tmp_path, given) as broker, ServerThread(broker, "localhost") as server:

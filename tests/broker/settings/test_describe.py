@@ -1,0 +1,96 @@
+"""Descriptions of settings: which value is in force, where it comes from, and how Kafka writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kts.broker.settings.broker import BrokerConfig
+from kts.broker.settings.describe import Levels, broker_entries, levels, topic_entries
+from kts.broker.settings.topic import TOPIC_SETTINGS
+
+NOTHING = Levels({}, {}, {})
+
+
+def one(entries: list[dict[str, Any]]) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
+    [found] = entries
+    return (
+        found["value"],
+        found["config_source"],
+        [(each["name"], each["value"], each["source"]) for each in found["synonyms"]],
+    )
+
+
+def of_topic(own: dict[str, str], of_broker: Levels, name: str) -> tuple[str | None, int, list[Any]]:
+    return one(topic_entries(own, of_broker, [name], synonyms=True))
+
+
+def test_the_nearest_level_wins_and_the_others_are_its_synonyms() -> None:
+    name, broker = "segment.bytes", "log.segment.bytes"
+    default = (broker, "1073741824", 5)
+    assert of_topic({}, NOTHING, name) == ("1073741824", 5, [default])
+    static = Levels({}, {}, {broker: "4"})
+    assert of_topic({}, static, name) == ("4", 4, [(broker, "4", 4), default])
+    cluster = static._replace(cluster={broker: "3"})
+    assert of_topic({}, cluster, name)[:2] == ("3", 3)
+    node = cluster._replace(node={broker: "2"})
+    wanted = [(name, "1", 1), (broker, "2", 2), (broker, "3", 3), (broker, "4", 4), default]
+    assert of_topic({name: "1"}, node, name) == ("1", 1, wanted)
+
+
+def test_retention_in_hours_or_minutes_is_told_in_ms() -> None:
+    for given, value in (
+        ({"log.retention.hours": "5"}, "18000000"),
+        ({"log.retention.hours": "5", "log.retention.minutes": "2"}, "120000"),
+        ({"log.retention.hours": "5", "log.retention.ms": "7"}, "7"),
+        ({"log.retention.hours": "-1"}, "-1"),
+    ):
+        assert of_topic({}, Levels({}, {}, given), "retention.ms")[0] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("preallocate", " FALSE ", "false"),
+        ("segment.bytes", " 0500", "500"),
+        ("cleanup.policy", "compact , delete", "compact,delete"),
+        ("min.cleanable.dirty.ratio", ".5", "0.5"),
+        ("min.cleanable.dirty.ratio", "0.0001", "1.0E-4"),  # as Java's Double.toString
+        ("min.cleanable.dirty.ratio", "1", "1.0"),
+    ],
+)
+def test_values_are_written_as_kafka_writes_them(name: str, given: str, told: str) -> None:
+    assert of_topic({name: given}, NOTHING, name)[0] == told
+
+
+def test_only_what_is_asked_for_is_told_each_name_once() -> None:
+    every = topic_entries({}, NOTHING, None, synonyms=False)
+    assert [entry["name"] for entry in every] == list(TOPIC_SETTINGS)
+    assert topic_entries({}, NOTHING, [], synonyms=False) == every
+    some = topic_entries({}, NOTHING, ["segment.ms", "no.such", "flush.ms", "segment.ms"], synonyms=False)
+    assert [entry["name"] for entry in some] == ["segment.ms", "flush.ms"]
+    assert all(entry["synonyms"] == [] and entry["documentation"] is None for entry in some)
+
+
+def test_passwords_and_what_nobody_knows_are_never_told() -> None:
+    secret = ["ssl.keystore.password", "sasl.jaas.config", "confluent.license"]
+    config = BrokerConfig.of({name: "hunter2" for name in secret})
+    found = broker_entries(config, levels(config, {}, {}, "/data"), None, synonyms=True, documentation=True)
+    assert "hunter" not in str(found)
+    told = {entry["name"]: entry for entry in found}
+    for name in secret:
+        assert (told[name]["value"], told[name]["is_sensitive"], told[name]["config_source"]) == (None, True, 4)
+        assert [each["value"] for each in told[name]["synonyms"]] == [None]
+    assert told["confluent.license"]["documentation"] is None
+    assert told["log.dirs"]["value"] == "/data"
+    assert len(found) == len(told) > 300
+
+
+def test_what_was_changed_for_all_brokers_is_told_alone() -> None:
+    config = BrokerConfig.of({"log.segment.bytes": "99"})
+    of_broker = Levels({"log.segment.bytes": "1"}, {"log.segment.bytes": "2"}, config.static)
+    [entry] = broker_entries(config, of_broker, None, synonyms=True, cluster_only=True)
+    assert one([entry]) == ("2", 3, [("log.segment.bytes", "2", 3)])
+    assert not entry["read_only"]
+    assert one(broker_entries(config, of_broker, ["log.segment.bytes"], synonyms=True))[:2] == ("1", 2)
