@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.golden import Golden, data_root, is_full
@@ -19,6 +20,8 @@ import kts
 
 # Short runs try the same cases everywhere, so that a change fails by what it changed; full ones try others each time.
 SHORT_SEED = 33
+TOGETHER = ("tests/spark/",)  # one Spark session: ten seconds of CPU
+APART = ("tests/spark/test_cluster.py",)  # which starts its own
 LONG = ("java", "scaled", "crash", "slow")
 TEARDOWN_S = 300
 MEMORY, ROOM_BYTES = "/dev/shm", 4 * 2**30
@@ -58,6 +61,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if any(item.get_closest_marker(mark) for mark in LONG):
             long.add(item.path)
     items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but files of one folder run in one process where they share what takes long to start."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return next((folder for folder in TOGETHER if file.startswith(folder) and file not in APART), file)
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -326,7 +326,6 @@ MIRRORED_LATER = {
     # the top
     "kts/_codec.pyx",
     "kts/_timeindex.pyx",
-    # broker
     # cli
     "kts/cli/app.py",
     "kts/cli/batches.py",
@@ -387,12 +386,6 @@ MIRRORED_LATER = {
     "kts/segment/segment.py",
     "kts/segment/snapshots.py",
     "kts/segment/transactions.py",
-    # server
-    # spark
-    "kts/spark/reading.py",
-    # testing
-    "kts/testing/clock.py",
-    "kts/testing/records.py",
 }
 
 

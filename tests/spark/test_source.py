@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.golden import golden
-from support.kafka.jvm import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,56 +95,3 @@ def test_damage_names_file_and_position(damaged: Path, load: Any) -> None:
 def test_batches_of_about_the_size_that_is_asked_for(load: Any) -> None:
     small = load(CLICKS.log_dir, maxBatchBytes="1k")
     assert small.count() == COUNT
-
-
-def test_segments_that_went_missing_are_data_loss(tmp_path: Path) -> None:
-    require_spark()
-    from pyspark.sql.types import LongType, StructType
-
-    from kts.errors import LogStorageError
-    from kts.spark.options import parse_options
-    from kts.spark.planning import plan_tasks
-    from kts.spark.reading import read_task
-
-    orders = golden("demo", "orders")
-    shutil.copytree(orders.partition_dir("orders-0"), tmp_path / "orders-0")
-    schema = StructType().add("offset", LongType())
-    strict = parse_options({"path": str(tmp_path)})
-    lenient = parse_options({"path": str(tmp_path), "failOnDataLoss": "false"})
-    (task,) = plan_tasks(strict)
-    first, second = sorted((tmp_path / "orders-0").glob("*.log"))[:2]
-    first.rename(first.with_name(first.name + ".deleted"))
-    with pytest.raises(LogStorageError, match=r"offsets .* of orders-0 went missing .* set failOnDataLoss to false"):
-        list(read_task(task, strict, schema))
-    with pytest.warns(UserWarning, match="went missing"):
-        left = [offset for b in read_task(task, lenient, schema) for offset in b.column("offset").to_pylist()]
-    expected = [row.offset for row in orders.expected("orders-0")]
-    assert left == [offset for offset in expected if offset >= int(second.stem)]
-
-
-@pytest.mark.parametrize("granularity", ["record", "batch"])
-def test_the_missing_end_of_a_segment_is_data_loss(tmp_path: Path, granularity: str) -> None:
-    """A closed ``.log`` of 0 bytes whose indexes have entries is in no plan by its bytes, yet records are gone."""
-    require_spark()
-    from pyspark.sql.types import LongType, StructType
-
-    from kts.errors import CorruptRecordError
-    from kts.spark.options import parse_options
-    from kts.spark.planning import plan_tasks
-    from kts.spark.reading import read_task
-
-    orders = golden("demo", "orders")
-    shutil.copytree(orders.partition_dir("orders-0"), tmp_path / "orders-0")
-    first, second = sorted((tmp_path / "orders-0").glob("*.log"))[:2]
-    first.write_bytes(b"")
-    column = "offset" if granularity == "record" else "lastOffset"
-    schema = StructType().add(column, LongType())
-    strict = parse_options({"path": str(tmp_path), "granularity": granularity})
-    lenient = parse_options({"path": str(tmp_path), "granularity": granularity, "failOnDataLoss": "false"})
-    with pytest.raises(CorruptRecordError, match=f"base offset {int(second.stem)}; found an end of 0 bytes"):
-        [list(read_task(task, strict, schema)) for task in plan_tasks(strict)]
-    with pytest.warns(UserWarning, match="the end of the segment is missing"):
-        batches = [batch for task in plan_tasks(lenient) for batch in read_task(task, lenient, schema)]
-    left = {offset for batch in batches for offset in batch.column(column).to_pylist()}
-    expected = {row.offset for row in orders.expected("orders-0") if row.offset >= int(second.stem)}
-    assert left == expected if granularity == "record" else left <= expected and max(left) == max(expected)

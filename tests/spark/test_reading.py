@@ -1,0 +1,98 @@
+"""One task on an executor: batches of Spark's types, and what went missing since the driver planned. Needs no JVM."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.golden import golden
+from support.kafka.jvm import require_spark
+
+import kts
+from kts.errors import CorruptRecordError, InvalidTimestampError, LogStorageError
+from kts.spark.options import parse_options
+from kts.spark.planning import plan_tasks
+from kts.spark.reading import read_task
+from kts.spark.schema import MAX_MS
+
+
+def test_segments_that_went_missing_are_data_loss(tmp_path: Path) -> None:
+    require_spark()
+    from pyspark.sql.types import LongType, StructType
+
+    orders = golden("demo", "orders")
+    shutil.copytree(orders.partition_dir("orders-0"), tmp_path / "orders-0")
+    schema = StructType().add("offset", LongType())
+    strict = parse_options({"path": str(tmp_path)})
+    lenient = parse_options({"path": str(tmp_path), "failOnDataLoss": "false"})
+    (task,) = plan_tasks(strict)
+    first, second = sorted((tmp_path / "orders-0").glob("*.log"))[:2]
+    first.rename(first.with_name(first.name + ".deleted"))
+    with pytest.raises(LogStorageError, match=r"offsets .* of orders-0 went missing .* set failOnDataLoss to false"):
+        list(read_task(task, strict, schema))
+    with pytest.warns(UserWarning, match="went missing"):
+        left = [offset for b in read_task(task, lenient, schema) for offset in b.column("offset").to_pylist()]
+    expected = [row.offset for row in orders.expected("orders-0")]
+    assert left == [offset for offset in expected if offset >= int(second.stem)]
+
+
+@pytest.mark.parametrize("granularity", ["record", "batch"])
+def test_the_missing_end_of_a_segment_is_data_loss(tmp_path: Path, granularity: str) -> None:
+    """A closed ``.log`` of 0 bytes whose indexes have entries is in no plan by its bytes, yet records are gone."""
+    require_spark()
+    from pyspark.sql.types import LongType, StructType
+
+    orders = golden("demo", "orders")
+    shutil.copytree(orders.partition_dir("orders-0"), tmp_path / "orders-0")
+    first, second = sorted((tmp_path / "orders-0").glob("*.log"))[:2]
+    first.write_bytes(b"")
+    column = "offset" if granularity == "record" else "lastOffset"
+    schema = StructType().add(column, LongType())
+    strict = parse_options({"path": str(tmp_path), "granularity": granularity})
+    lenient = parse_options({"path": str(tmp_path), "granularity": granularity, "failOnDataLoss": "false"})
+    with pytest.raises(CorruptRecordError, match=f"base offset {int(second.stem)}; found an end of 0 bytes"):
+        [list(read_task(task, strict, schema)) for task in plan_tasks(strict)]
+    with pytest.warns(UserWarning, match="the end of the segment is missing"):
+        batches = [batch for task in plan_tasks(lenient) for batch in read_task(task, lenient, schema)]
+    left = {offset for batch in batches for offset in batch.column(column).to_pylist()}
+    expected = {row.offset for row in orders.expected("orders-0") if row.offset >= int(second.stem)}
+    assert left == expected if granularity == "record" else left <= expected and max(left) == max(expected)
+
+
+def test_a_file_that_the_executor_does_not_see_is_named_with_what_to_do(tmp_path: Path) -> None:
+    require_spark()
+    from pyspark.sql.types import LongType, StructType
+
+    orders = golden("demo", "orders")
+    shutil.copytree(orders.partition_dir("orders-0"), tmp_path / "logs" / "orders-0")
+    options = parse_options({"path": str(tmp_path / "logs")})
+    tasks = plan_tasks(options)
+    (tmp_path / "logs").rename(tmp_path / "elsewhere")
+    schema = StructType().add("offset", LongType())
+    with pytest.raises(LogStorageError, match=r"does not see .*orders-0.*shared mount"):
+        [list(read_task(task, options, schema)) for task in tasks]
+
+
+def test_a_timestamp_that_does_not_fit_names_its_record_also_where_offsets_are_not_asked_for(tmp_path: Path) -> None:
+    require_spark()
+    from pyspark.sql.types import LongType, StructType, TimestampType
+
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    sets = kts.encode({"timestamp": [5, MAX_MS, MAX_MS + 1], "value": [b"v"] * 3}, batch_bytes=1)
+    (folder / f"{0:020d}.log").write_bytes(sets)
+    schema = StructType().add("timestamp", TimestampType())
+    (task,) = plan_tasks(parse_options({"path": str(folder)}))
+    with pytest.raises(InvalidTimestampError, match=rf"timestamp {MAX_MS + 1} ms of offset 2 in t-0 does not fit"):
+        list(read_task(task, parse_options({"path": str(folder)}), schema))
+    lenient = parse_options({"path": str(folder), "timestampOverflow": "null"})
+    read = [
+        micros for batch in read_task(task, lenient, schema) for micros in batch.column(0).cast("int64").to_pylist()
+    ]
+    assert read == [5000, MAX_MS * 1000, None]
+    headers = StructType().add("maxTimestamp", TimestampType()).add("lastOffset", LongType())
+    of_batches = parse_options({"path": str(folder), "granularity": "batch"})
+    (task,) = plan_tasks(of_batches)
+    with pytest.raises(InvalidTimestampError, match="of batch that ends at offset 2 in t-0 does not fit"):
+        list(read_task(task, of_batches, headers))
