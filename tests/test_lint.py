@@ -345,7 +345,6 @@ MIRRORED_LATER = {
     # the top
     "kts/compression.py",
     # dataset
-    "kts/dataset/paths.py",
     "kts/dataset/plan.py",
     "kts/dataset/reader.py",
     # the top

@@ -72,10 +72,10 @@ def open_logs(
     FileNotFoundError
         No such path.
     UnknownTopicOrPartitionError
-        No partition matches a filter.
+        A topic or partition that a filter names does not exist, or there is none at all.
     """
     import kts
-    from kts.segment.names import INTERNAL_TOPICS
+    from kts.dataset.paths import select
 
     for path in paths:
         if not os.path.exists(path):
@@ -84,21 +84,10 @@ def open_logs(
         opened = kts.open(list(paths) if len(paths) > 1 else paths[0])
     except ValueError as error:  # a file that is no segment, the same partition twice
         raise click.UsageError(str(error)) from error
-    logs = list(opened.values()) if isinstance(opened, kts.LogDirs) else [opened]
-    wanted = [
-        log for log in logs if (not topics or log.topic in topics) and (not partitions or log.partition in partitions)
-    ]
-    for topic in topics:
-        if not any(log.topic == topic for log in logs):
-            known = ", ".join(sorted({log.topic for log in logs})) or "none at all"
-            raise UnknownTopicOrPartitionError(f"no topic {topic!r} under {', '.join(paths)}; there is {known}")
-    if not internal and not topics:
-        wanted = [log for log in wanted if log.topic not in INTERNAL_TOPICS or log.path in paths or log.lone]
-    if not wanted:
-        if topics or partitions:
-            raise UnknownTopicOrPartitionError(f"no partition matches --topic and --partition under {', '.join(paths)}")
+    logs = select(opened, paths, topics=topics or None, partitions=partitions or None, internal=internal)
+    if not logs:
         raise UnknownTopicOrPartitionError(f"no partition directories (such as orders-0) in {', '.join(paths)}")
-    return sorted(wanted, key=lambda log: (log.topic, log.partition))
+    return logs
 
 
 def log_bytes(logs: Iterable[PartitionLog]) -> int:

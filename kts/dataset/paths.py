@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -210,7 +211,7 @@ def scan(
         max_decompressed_bytes=max_decompressed_bytes,
         views=views,
     )
-    logs = select(path, topics=topics, partitions=partitions, log_start_offset=log_start_offset)
+    logs = select(open_path(path, log_start_offset=log_start_offset), path, topics=topics, partitions=partitions)
     known = {(log.topic, log.partition) for log in logs}
     for name, given in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):
         for topic, partition in given if isinstance(given, dict) else ():
@@ -220,48 +221,66 @@ def scan(
 
 
 def select(
+    opened: PartitionLog | LogDirs,
     path: Path | Sequence[Path],
     *,
     topics: Sequence[str] | str | None = None,
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-    log_start_offset: LogStartOffsets = None,
+    internal: bool = False,
 ) -> list[PartitionLog]:
-    """Select the partitions of a path by topic and partition.
+    """Select partitions of what was opened, by topic and partition.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        What was opened. A partition whose own path is given is no internal one.
+    topics, partitions
+        As for ``kts.scan``.
+    internal : bool
+        Kafka's internal topics too, also if they are not named.
 
     Raises
     ------
     UnknownTopicOrPartitionError
         A named topic or partition does not exist.
     """
-    names = _topics(topics)
-    wanted = _partitions(partitions)
-    opened = open_path(path, log_start_offset=log_start_offset)
+    names, wanted = _topics(topics), _partitions(partitions)
+    paths = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
     logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
-    where = ", ".join(os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path))
-    known = {log.topic for log in logs}
-    if names is None:
-        named = set(wanted) if isinstance(wanted, dict) else set()
-        if not isinstance(opened, PartitionLog):
-            logs = [log for log in logs if log.topic not in INTERNAL_TOPICS or log.topic in named]
-    else:
+    known = sorted({log.topic for log in logs})
+    named = {*(names or ()), *(wanted if isinstance(wanted, dict) else ())}
+    for topic in sorted(named.difference(known)):
+        raise UnknownTopicOrPartitionError(f"there is no topic {topic} in {', '.join(paths)}; {_nearest(topic, known)}")
+    if names is not None:
         logs = [log for log in logs if log.topic in names]
-    for topic in [*(names or []), *(wanted if isinstance(wanted, dict) else [])]:
-        if topic not in known:
-            there = ", ".join(sorted(known)) or "none at all"
-            raise UnknownTopicOrPartitionError(f"expected the topic {topic!r} in {where}, found {there}")
+    elif not internal:
+        own = {*paths, *(log.path for log in logs if log.lone)}
+        logs = [log for log in logs if log.topic not in INTERNAL_TOPICS or log.topic in named or log.path in own]
     if wanted is None:
         return logs
-    found = {(log.topic, log.partition) for log in logs}
     if isinstance(wanted, dict):
         for topic, numbers in wanted.items():
-            for number in numbers:
-                if (topic, number) not in found and (names is None or topic in names):
-                    raise UnknownTopicOrPartitionError(f"expected partition {topic}-{number} in {where}, found none")
+            if names is None or topic in names:
+                _check_partitions(numbers, [log for log in logs if log.topic == topic], f"{topic}-", paths)
         return [log for log in logs if log.partition in wanted.get(log.topic, ())]
-    for number in wanted:
-        if not any(number == partition for _, partition in found):
-            raise UnknownTopicOrPartitionError(f"expected a partition {number} in {where}, found none")
+    _check_partitions(wanted, logs, "partition ", paths)
     return [log for log in logs if log.partition in wanted]
+
+
+def _check_partitions(numbers: Sequence[int], logs: Sequence[PartitionLog], prefix: str, paths: Sequence[str]) -> None:
+    known = {log.partition for log in logs}
+    for number in sorted(set(numbers) - known):
+        there = ", ".join(map(str, sorted(known))) or "none"
+        raise UnknownTopicOrPartitionError(
+            f"there is no {prefix}{number} in {', '.join(paths)}; there are the partitions {there}"
+        )
+
+
+def _nearest(topic: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(topic, known, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(known)}" if known else "there are no partition directories"
 
 
 def _topics(topics: object) -> list[str] | None:

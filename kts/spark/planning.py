@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import socket
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import open_path
+from kts.dataset.paths import open_path, select
 from kts.dataset.plan import SegmentRange, plan_all
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
@@ -63,12 +62,21 @@ def plan_tasks(options: Options) -> list[Task]:
 
 def select_logs(options: Options) -> list[PartitionLog]:
     """The partitions of a read, in order; errors as for ``plan_tasks``."""
-    return _select(_open(options), options)
-
-
-def _open(options: Options) -> dict[TopicPartition, PartitionLog]:
     # Executors have working directories of their own, so they get absolute paths.
     paths = list(dict.fromkeys(os.path.abspath(path) for path in options.paths))
+    opened = _open(paths, options)
+    topics: Sequence[str] | None = options.subscribe
+    if options.subscribe_pattern is not None:
+        known = {opened.topic} if isinstance(opened, PartitionLog) else {key.topic for key in opened}
+        topics = [topic for topic in known if re.fullmatch(options.subscribe_pattern, topic)]
+    try:
+        return select(opened, paths, topics=topics, partitions=options.assign)
+    except UnknownTopicOrPartitionError as error:
+        option = "subscribe" if options.assign is None else "assign"
+        raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error
+
+
+def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
     for path in paths:
         if not os.path.exists(path):
             raise FileNotFoundError(
@@ -80,48 +88,11 @@ def _open(options: Options) -> dict[TopicPartition, PartitionLog]:
         opened = open_path(paths if len(paths) > 1 else paths[0], log_start_offset=start)
     except (ValueError, UnknownTopicOrPartitionError) as error:
         raise ValueError(f"option logStartOffset: {error}") if start is not None else error from error
-    if isinstance(opened, LogDirs):
-        if not opened:
-            raise UnknownTopicOrPartitionError(
-                f"option path: {', '.join(paths)} holds no partition directories, whose names are like orders-0"
-            )
-        return dict(opened)
-    return {TopicPartition(opened.topic, opened.partition): opened}
-
-
-def _select(logs: dict[TopicPartition, PartitionLog], options: Options) -> list[PartitionLog]:
-    topics = sorted({key.topic for key in logs})
-    if options.assign is not None:
-        wanted = [TopicPartition(topic, index) for topic, indexes in options.assign.items() for index in indexes]
-        for key in wanted:
-            if key not in logs:
-                have = ", ".join(str(k.partition) for k in sorted(logs) if k.topic == key.topic)
-                known = f"{key.topic} has partitions {have}" if have else _nearest(key.topic, topics)
-                raise UnknownTopicOrPartitionError(f"option assign: there is no {key} in {_named(options)}; {known}")
-    elif options.subscribe is not None:
-        for topic in options.subscribe:
-            if topic not in topics:
-                raise UnknownTopicOrPartitionError(
-                    f"option subscribe: there is no topic {topic} in {_named(options)}; {_nearest(topic, topics)}"
-                )
-        wanted = [key for key in logs if key.topic in options.subscribe]
-    elif options.subscribe_pattern is not None:
-        pattern = re.compile(options.subscribe_pattern)
-        wanted = [key for key in logs if pattern.fullmatch(key.topic)]
-    else:
-        wanted = [key for key in logs if len(logs) == 1 or not key.topic.startswith("__")]
-    return [logs[key] for key in sorted(wanted)]
-
-
-def _named(options: Options) -> str:
-    return ", ".join(options.paths)
-
-
-def _nearest(topic: str, topics: list[str]) -> str:
-    close = difflib.get_close_matches(topic, topics, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"there are {', '.join(topics)}" if topics else "there are no partition directories"
+    if isinstance(opened, LogDirs) and not opened:
+        raise UnknownTopicOrPartitionError(
+            f"option path: {', '.join(paths)} holds no partition directories, whose names are like orders-0"
+        )
+    return opened
 
 
 def _check_named(bound: Bound, logs: list[PartitionLog]) -> None:

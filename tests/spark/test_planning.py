@@ -131,7 +131,7 @@ def test_topics_that_are_not_there_are_named_with_the_nearest(big: Path) -> None
         UnknownTopicOrPartitionError, match="option subscribe: there is no topic bik .* did you mean big"
     ):
         plan_tasks(options(big, subscribe="bik"))
-    with pytest.raises(UnknownTopicOrPartitionError, match="option assign: there is no big-4 .* big has partitions 0"):
+    with pytest.raises(UnknownTopicOrPartitionError, match="option assign: there is no big-4 .* partitions 0"):
         plan_tasks(options(big, assign='{"big": [4]}'))
 
 
