@@ -1,7 +1,7 @@
-"""Calls one group of ``public_calls`` with the n-th allocation failing, n = 1, 2, ... until nothing fails any more.
+"""Calls groups of ``public_calls`` with the n-th allocation failing, n = 1, 2, ... until nothing fails any more.
 
-Usage: run.py <kts|libraries|python> <group> <step>. ``kts``: C allocations of the two extensions; ``libraries``: those
-of the compression libraries; both need ``failing_malloc`` preloaded. ``python``: memory for Python's objects.
+Usage: run.py <kts|libraries|python> <step> <group>... ``kts``: C allocations of the two extensions; ``libraries``:
+those of the compression libraries; both need ``failing_malloc`` preloaded. ``python``: memory for Python's objects.
 ``step``: after the first allocations only every ``step``-th fails.
 Prints the name of each call before it and what was found behind it, as JSON.
 """
@@ -123,16 +123,19 @@ def repeat(name: str, run: Call, memory: CMemory | PythonMemory, lost: set[str],
 
 
 def main() -> None:
-    kind, group, step = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    calls = groups(COUNT[kind])[group]
+    kind, step, chosen = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    made = groups(COUNT[kind])
+    calls = {(group, name): run for group in chosen for name, run in made[group].items()}
     for run in calls.values():
         attempt(run)  # all modules are loaded, all caches are filled
+    gc.collect()
+    gc.freeze()  # what is there by now stays: later collections need not look at it
     memory = PythonMemory() if kind == "python" else CMemory(MODULES[kind])
     lost = python_loses_errors() if kind == "python" else set()
-    for name, run in calls.items():
+    for (group, name), run in calls.items():
         if kind == "python" and all(word in name for word in ABORTS):
             continue
-        print(json.dumps({"call": name}), flush=True)
+        print(json.dumps({"group": group, "call": name}), flush=True)
         found = repeat(name, run, memory, lost, step)
         if kind == "kts":
             gc.collect()
@@ -140,7 +143,7 @@ def main() -> None:
             found = repeat(name, run, memory, lost, step)
             gc.collect()
             found["leaked"] = memory.held() - held
-        print(json.dumps({"call": name} | found), flush=True)
+        print(json.dumps({"group": group, "call": name} | found), flush=True)
 
 
 if __name__ == "__main__":

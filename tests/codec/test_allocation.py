@@ -8,7 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import TESTS
@@ -22,9 +24,11 @@ SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 STEP = scaled(5, 1)  # of the allocations that fail, behind the first twenty
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # A failed malloc in snappy's library, which is written in Rust, ends the process: nothing that a caller could handle.
-C_RUNS = [("kts", group) for group in (*CODECS, "appending")] + [
-    ("libraries", group) for group in ("gzip", "lz4", "zstd")
-]
+RUNS = {
+    "kts": (*CODECS, "appending"),
+    "libraries": ("gzip", "lz4", "zstd"),
+    "python": (*CODECS, "indexes", "arguments", "appending"),
+}
 READ = {"decode", "decode views", "iter_decode", "iter_decode views", "iter_decode abandoned", "max_timestamp"}
 MAKERS = {
     "kts": READ | {"scan_batches", "encode", "encode, preserve_batches"},
@@ -55,20 +59,23 @@ def failing_malloc(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-def run(kind: str, group: str, environment: dict[str, str]) -> list[dict[str, object]]:
+@cache
+def found_by(kind: str, preload: Path | None) -> list[dict[str, Any]]:
+    """What `run.py` found with all groups of a kind, in one process."""
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(HERE / "run.py"), kind, group, str(STEP)],
+        [sys.executable, "-X", "faulthandler", str(HERE / "run.py"), kind, str(STEP), *RUNS[kind]],
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | environment,
+        env=os.environ | ({"LD_PRELOAD": str(preload)} if preload else {}),
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, f"{lines[-1:]}\n{done.stderr[-3000:]}"
     return [line for line in lines if "allocations" in line]
 
 
-def check(kind: str, group: str, found: list[dict[str, object]]) -> None:
+def check(kind: str, group: str, preload: Path | None) -> None:
+    found = [line for line in found_by(kind, preload) if line["group"] == group]
     for line in found:
         print(json.dumps(line))
     calls = set(public_calls.groups(5)[group])
@@ -81,13 +88,13 @@ def check(kind: str, group: str, found: list[dict[str, object]]) -> None:
     assert refused >= MAKERS[kind, group] if (kind, group) in MAKERS else refused >= MAKERS[kind]
 
 
-@pytest.mark.parametrize(("kind", "group"), C_RUNS)
+@pytest.mark.parametrize(("kind", "group"), [(kind, each) for kind in ("kts", "libraries") for each in RUNS[kind]])
 def test_c_memory_that_is_refused_is_a_memory_error(kind: str, group: str, failing_malloc: Path) -> None:
-    check(kind, group, run(kind, group, {"LD_PRELOAD": str(failing_malloc)}))
+    check(kind, group, failing_malloc)
 
 
-@pytest.mark.parametrize("group", [*CODECS, "indexes", "arguments", "appending"])
+@pytest.mark.parametrize("group", RUNS["python"])
 def test_memory_for_objects_that_is_refused_is_a_memory_error(group: str) -> None:
     if importlib.util.find_spec("_testcapi") is None:
         pytest.skip("this Python has no _testcapi, whose hook refuses memory")
-    check("python", group, run("python", group, {}))
+    check("python", group, None)

@@ -13,7 +13,7 @@ from support import TESTS
 from support.golden import scaled
 from support.sets.biglog import write_log
 
-LOOPS = scaled(10_000, 50_000)
+LOOPS = scaled(5_000, 50_000)
 DIRECTORY_LOOPS = 500
 # What counting and the allocators themselves may add: below one block and three bytes a call, or a page of a file call
 SLACK = {"kib": 128, "blocks": 1000, "arrow": 0, "descriptors": 0, "threads": 0}

@@ -13,7 +13,7 @@ def columns_of(batch: pa.RecordBatch) -> dict[str, list[Any]]:
     out = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.int64())
+            column = column.view(pa.int64())
         values = column.to_pylist()
         if name == "headers":
             values = [row if row is None else [(pair["key"], pair["value"]) for pair in row] for row in values]

@@ -170,8 +170,9 @@ def _snappy_block(data: bytes, limit: int) -> bytes:
                 length = ((tag >> 2) & 7) + 4
             if not 0 < distance <= len(out):
                 raise BadPayload(f"snappy: copy from {distance} back, {len(out)} written")
-            for _ in range(length):
-                out.append(out[-distance])
+            start = len(out) - distance
+            recent = out[start : start + length]
+            out += (recent * -(-length // len(recent)))[:length]
         if len(out) > expected:
             raise BadPayload(f"snappy: more than the {expected} bytes stated")
         _bounded(out, limit)

@@ -129,14 +129,14 @@ def gzip(rng: random.Random, data: bytes) -> bytes:
 def snappy(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.25:
         return bytes(cramjam.snappy.compress_raw(data))
-    out = XERIAL_HEADER
+    out = bytearray(XERIAL_HEADER)
     step = rng.choice((7, 40, 1024, 32768))
     for i in range(0, len(data), step):
         chunk = bytes(cramjam.snappy.compress_raw(data[i : i + step]))
         out += struct.pack(">i", len(chunk)) + chunk
         if rng.random() < 0.05:
             out += XERIAL_HEADER
-    return out + rng.choice((b"", b"", b"", b"\0\0\0"))
+    return bytes(out) + rng.choice((b"", b"", b"", b"\0\0\0"))
 
 
 def lz4_frame(rng: random.Random, data: bytes, magic: int) -> bytes:
