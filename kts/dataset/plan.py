@@ -11,6 +11,7 @@ import numpy as np
 from kts.arguments import INT64_MAX, choice, integer
 from kts.dataset.options import ISOLATIONS
 from kts.errors import CorruptRecordError
+from kts.model import EARLIEST, LATEST
 from kts.segment import search, transactions
 from kts.segment.partition import Partition
 from kts.segment.rereading import warn
@@ -85,13 +86,13 @@ def resolve_range(
     Returns
     -------
     tuple of int
-        start <= end; end is 2^63-1 if it is the log's end at the time of reading.
+        The start is 2^63-1 if no record matches it; the end is, if it is the log's end at the time of reading.
     """
     start = log.log_start_offset
     if starting_timestamp is not None:
         found = search.offset_for_timestamp(log, starting_timestamp, skip_damage=skip_damage, verify_crc=verify_crc)
         start = NO_END if found is None else found.offset
-    elif starting_offset == -1:
+    elif starting_offset == LATEST:
         start = log.log_end_offset
     elif starting_offset is not None and starting_offset >= 0:
         start = max(start, starting_offset)
@@ -103,9 +104,9 @@ def resolve_range(
         end = NO_END if found is None else found.offset
     elif ending_offset is not None and ending_offset >= 0:
         end = ending_offset
-    elif ending_offset == -2:
-        end = start
-    return start, max(start, end)
+    elif ending_offset == EARLIEST:
+        end = log.log_start_offset
+    return start, end
 
 
 def plan(

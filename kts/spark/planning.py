@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import open_path, select
-from kts.dataset.plan import SegmentRange, plan_all
+from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from kts.model import EARLIEST, LATEST, TopicPartition
+from kts.model import TopicPartition
 from kts.segment.rereading import settled
 from kts.spark.options import Bound, Options
 
@@ -114,16 +114,31 @@ def _resolve(log: PartitionLog, options: Options) -> _OffsetRange:
     name = TopicPartition(log.topic, log.partition)
     first = log.log_start_offset
     last = log.last_stable_offset if options.isolation == "read_committed" else log.log_end_offset
-    start_ms, end_ms = _time(options.start, name), _time(options.end, name)
-    start = first if start_ms is None else _first_since(log, start_ms, last, options)
-    end = last
-    if end_ms is not None and not options.strict_time_range:  # a strict range takes late records behind its end, too
-        found = log.offset_for_timestamp(end_ms)
-        end = last if found is None else min(found.offset, last)
-    if options.start.kind == "offsets":
-        start = _within(options.start, name, first, last, options)
-    if options.end.kind == "offsets":
-        end = _within(options.end, name, first, last, options)
+    bounds = options.start, options.end
+    start_ms, end_ms = (_time(bound, name) for bound in bounds)
+    offsets = [bound.values[name.topic][name.partition] if bound.kind == "offsets" else None for bound in bounds]
+    for bound, offset in zip(bounds, offsets, strict=True):
+        if offset is not None and offset >= 0 and options.fail_on_data_loss and not first <= offset <= last:
+            raise OffsetOutOfRangeError(
+                f"option {bound.option}: {name} has offsets {first} to {last} (not included), found {offset}; set "
+                "failOnDataLoss to false to read what is there",
+                offset=offset,
+            )
+    start, end = resolve_range(
+        log,
+        starting_timestamp=start_ms,
+        ending_timestamp=end_ms,
+        starting_offset=offsets[0],
+        ending_offset=offsets[1],
+        strict_time_range=options.strict_time_range,
+    )
+    if start == NO_END and start_ms is not None and not options.latest_when_unmatched:
+        raise OffsetOutOfRangeError(
+            f"option {options.start.option}: no record of {name} has a timestamp of {start_ms} ms or later; set "
+            "startingOffsetsByTimestampStrategy to latest to read nothing of such partitions",
+            path=log.path,
+        )
+    start, end = (min(max(offset, first), last) for offset in (start, end))
     if start > end:
         raise OffsetOutOfRangeError(
             f"options {options.start.option} and {options.end.option}: {name} would begin at offset {start} and end "
@@ -137,32 +152,6 @@ def _time(bound: Bound, name: TopicPartition) -> int | None:
     if bound.kind == "timestamp":
         return bound.timestamp_ms
     return bound.values[name.topic][name.partition] if bound.kind == "timestamps" else None
-
-
-def _first_since(log: PartitionLog, start_ms: int, last: int, options: Options) -> int:
-    found = log.offset_for_timestamp(start_ms)
-    if found is not None:
-        return min(found.offset, last)
-    if options.latest_when_unmatched:
-        return last
-    raise OffsetOutOfRangeError(
-        f"option {options.start.option}: no record of {log.topic}-{log.partition} has a timestamp of {start_ms} ms or "
-        "later; set startingOffsetsByTimestampStrategy to latest to read nothing of such partitions",
-        path=log.path,
-    )
-
-
-def _within(bound: Bound, name: TopicPartition, first: int, last: int, options: Options) -> int:
-    offset = {EARLIEST: first, LATEST: last}.get(wanted := bound.values[name.topic][name.partition], wanted)
-    if first <= offset <= last:
-        return offset
-    if options.fail_on_data_loss:
-        raise OffsetOutOfRangeError(
-            f"option {bound.option}: {name} has offsets {first} to {last} (not included), found {offset}; set "
-            "failOnDataLoss to false to read what is there",
-            offset=offset,
-        )
-    return min(max(offset, first), last)
 
 
 def _parts(one: _OffsetRange, total: int, options: Options) -> int:

@@ -582,7 +582,7 @@ def test_a_resolved_range_is_plain_offsets(tmp_path: Path) -> None:
     assert resolve_range(log, starting_timestamp=150, ending_timestamp=250) == (1, 2)
     assert resolve_range(log, starting_timestamp=150, ending_timestamp=250, strict_time_range=True) == (1, 2**63 - 1)
     assert resolve_range(log, starting_offset=-1) == (3, 2**63 - 1)
-    assert resolve_range(log, starting_timestamp=999, ending_timestamp=150) == (2**63 - 1, 2**63 - 1)
+    assert resolve_range(log, starting_timestamp=999, ending_timestamp=150) == (2**63 - 1, 1)
 
 
 # --- arguments ------------------------------------------------------------------------------------
