@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.golden import PATIENCE_S
-from support.kafka.jvm import JAVA, TARGET, java_tool, maven_class_path, require_spark
+from support.kafka.jvm import JAVA, java_tool, maven_class_path, require_spark
 
 from kts.testing import KtsBroker
 
@@ -50,7 +50,7 @@ def test_the_readme_shows_python_and_shell() -> None:
 
 @pytest.mark.parametrize("code", JAVA_BLOCKS)
 def test_a_java_program_talks_to_a_broker_for_tests(code: str, tmp_path: Path) -> None:
-    jars = maven_class_path(JAVA / "pom.xml", TARGET)
+    jars = maven_class_path(JAVA / "pom.xml")
     (tmp_path / "Orders.java").write_text(code, encoding="utf-8")
     with KtsBroker() as broker:
         command = [java_tool("java"), "-cp", jars, "Orders.java", broker.bootstrap_servers]

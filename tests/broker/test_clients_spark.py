@@ -76,7 +76,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_directory(
     broker: Place, tmp_path: Path, rng: random.Random
 ) -> None:
-    jars = maven_class_path(JAVA / "clients" / f"spark-{SPARK}.xml", TARGET / f"clients-spark-{SPARK}")
+    jars = maven_class_path(JAVA / "clients" / f"spark-{SPARK}.xml")
     packages = pyspark(TARGET / f"pyspark-{SPARK}")
     client, newest = Confluent(), []
     broker.create("t", PARTITIONS, segment_bytes=50_000)

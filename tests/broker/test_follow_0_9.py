@@ -14,7 +14,7 @@ import pytest
 from support.broker.follow_play import files, log_bytes, logs, wait_until
 from support.broker.follow_serving import KtsLeader
 from support.golden import PATIENCE_S
-from support.kafka.brokers import Broker, class_path
+from support.kafka.brokers import Broker
 from support.processes.cli_runs import lines, run
 
 import kts
@@ -68,7 +68,6 @@ class Old:
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Old]:
-    class_path("0.9.0.1")
     with Broker("0.9.0.1", tmp_path_factory.mktemp("broker")) as broker:
         with broker.properties.open("a", encoding="utf-8") as file:
             file.writelines(f"{key}={value}\n" for key, value in SETTINGS.items())

@@ -14,7 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.group_members import LIBRARIES, joined, wait_until
 from support.golden import PATIENCE_S
-from support.kafka.brokers import STEADY, class_path
+from support.kafka.brokers import STEADY
 from support.kafka.brokers import Broker as RealBroker
 
 import kts
@@ -110,7 +110,6 @@ def groups(bootstrap: str) -> dict[str, str]:
 
 def test_offsets_go_from_a_real_broker_to_ours_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "REWRITE_BYTES", 0)  # partitions that are mostly outdated are written anew
-    class_path("3.9.2")
     folder = tmp_path / "real"
     folder.mkdir()
     simple = {0: (5, "m"), 1: (6, "é" * 100)}

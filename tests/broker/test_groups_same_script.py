@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.broker.group_play import subscription
 from support.clients.group_members import wait_until
 from support.golden import PATIENCE_S
-from support.kafka.brokers import STEADY, class_path
+from support.kafka.brokers import STEADY
 from support.kafka.brokers import Broker as RealBroker
 
 from kts.broker import wire
@@ -288,7 +288,6 @@ def tell(bootstrap: str) -> list[str]:
 
 
 def test_a_script_of_group_requests_has_the_answers_of_a_real_broker(tmp_path: Path) -> None:
-    class_path("3.9.2")
     folder = tmp_path / "real"
     folder.mkdir()
     with RealBroker("3.9.2", folder, STEADY | {"group.initial.rebalance.delay.ms": 0}) as real:

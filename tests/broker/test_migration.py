@@ -18,7 +18,7 @@ from support import ROOT
 from support.clients.client_java import JavaClient
 from support.clients.client_records import APPEND, CREATE, NONE, Record, Row
 from support.golden import PATIENCE_S
-from support.kafka.brokers import Broker, class_path, write_properties
+from support.kafka.brokers import Broker, write_properties
 
 import kts
 from kts.broker.codes import ApiKey, ErrorCode
@@ -76,7 +76,6 @@ def test_the_example_runs_and_what_converts_where_is_what_the_kip_says() -> None
 
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[Broker]:
-    class_path("0.10.2.2")
     with Broker("0.10.2.2", tmp_path) as broker:
         yield broker
 

@@ -10,14 +10,12 @@ import base64
 import json
 import random
 import struct
-import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.broker.wire_bodies import decoded, every_layout, filled, frame_of, label, random_body
-from support.kafka.jvm import JAVA, TARGET, java_tool, maven_class_path
+from support.kafka.jvm import JAVA, Jvm
 
 from kts.broker.wire.messages import MESSAGES, Field, Message
 
@@ -32,22 +30,18 @@ GONE_IN_4 |= {"DELETE_TOPICS": 1, "OFFSET_FOR_LEADER_EPOCH": 2, "DESCRIBE_CONFIG
 GONE_IN_4 |= {"DESCRIBE_LOG_DIRS": 1, "DESCRIBE_ACLS": 1, "CREATE_ACLS": 1, "DELETE_ACLS": 1}
 
 
-def kafkas_answers(version: str, program: str, items: list[bytes], classes: Path) -> list[tuple[bytes, Any] | str]:
+def kafkas_answers(version: str, program: str, items: list[bytes]) -> list[tuple[bytes, Any] | str]:
     """What a Java program of this folder says to each item: the bytes again and the JSON, or why not."""
-    jars = maven_class_path(FOLDER / f"clients-{version}.xml", TARGET / f"wire-{version}")
     source = FOLDER / ("old" if program == "OldWireMessages" else "new") / f"{program}.java"
-    subprocess.run([java_tool("javac"), "-cp", jars, "-d", str(classes), str(source)], check=True)
-    java = [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}:{classes}"]
     stdin = b"".join(struct.pack(">i", len(item)) + item for item in items)
-    done = subprocess.run([*java, program], input=stdin, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    said = Jvm(FOLDER / f"clients-{version}.xml", source).run(program, stdin=stdin)
     answers: list[tuple[bytes, Any] | str] = []
     at = 0
-    while at < len(done.stdout):
+    while at < len(said):
         parts: list[bytes | None] = []
         for _ in range(2):
-            (size,) = struct.unpack_from(">i", done.stdout, at)
-            parts.append(done.stdout[at + 4 : at + 4 + size] if size >= 0 else None)
+            (size,) = struct.unpack_from(">i", said, at)
+            parts.append(said[at + 4 : at + 4 + size] if size >= 0 else None)
             at += 4 + max(size, 0)
         first, second = parts
         assert second is not None
@@ -100,13 +94,11 @@ def random_items(rng: random.Random, count: int) -> list[Item]:
 
 
 @pytest.mark.parametrize("kafka", ["2.8.2", "3.9.2", "4.3.1"])
-def test_kafkas_own_classes_read_what_we_write_and_write_it_the_same(
-    kafka: str, rng: random.Random, tmp_path: Path
-) -> None:
+def test_kafkas_own_classes_read_what_we_write_and_write_it_the_same(kafka: str, rng: random.Random) -> None:
     items = random_items(rng, 2)
     frames = [frame_of(message, version, back, body or {}) for message, version, back, _, body in items]
     asked = [item_of(*item[:3], frame) for item, frame in zip(items, frames, strict=True)]
-    answers = kafkas_answers(kafka, "WireMessages", asked, tmp_path)
+    answers = kafkas_answers(kafka, "WireMessages", asked)
     known: set[str] = set()
     for (message, version, back, fields, body), frame, answer in zip(items, frames, answers, strict=True):
         where = label(message, version, back)
@@ -137,12 +129,12 @@ def test_kafkas_own_classes_read_what_we_write_and_write_it_the_same(
 
 
 @pytest.mark.parametrize("kafka", ["3.9.2", "4.3.1"])
-def test_defaults_are_those_of_kafkas_classes(kafka: str, tmp_path: Path) -> None:
+def test_defaults_are_those_of_kafkas_classes(kafka: str) -> None:
     layouts = list(every_layout())
     asked = [struct.pack(">bhh", 2 + back, message.api_key, version) for message, version, back, _ in layouts]
     compared = 0
     for (message, version, back, fields), answer in zip(
-        layouts, kafkas_answers(kafka, "WireMessages", asked, tmp_path), strict=True
+        layouts, kafkas_answers(kafka, "WireMessages", asked), strict=True
     ):
         if isinstance(answer, str):
             continue
@@ -173,15 +165,13 @@ def positional(field: Field, value: Any, version: int) -> Any:
     return (value.encode() if isinstance(value, str) else value).hex()
 
 
-def test_the_layouts_that_kafka_0_10_wrote_by_hand_read_what_we_write_and_write_it_the_same(
-    rng: random.Random, tmp_path: Path
-) -> None:
+def test_the_layouts_that_kafka_0_10_wrote_by_hand_read_what_we_write_and_write_it_the_same(rng: random.Random) -> None:
     items = random_items(rng, 2)
     frames = [frame_of(message, version, back, body or {}) for message, version, back, _, body in items]
     asked = [item_of(*item[:3], frame) for item, frame in zip(items, frames, strict=True)]
     known = set()
     for (message, version, back, fields, body), frame, answer in zip(
-        items, frames, kafkas_answers("0.10.2.2", "OldWireMessages", asked, tmp_path), strict=True
+        items, frames, kafkas_answers("0.10.2.2", "OldWireMessages", asked), strict=True
     ):
         if isinstance(answer, str):
             continue

@@ -62,9 +62,9 @@ DIFFERENCES = [
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Program:
+def kafka() -> Program:
     """Kafka's own classes, to be asked."""
-    return java_program("Interop", tmp_path_factory.mktemp("java"))
+    return java_program("Interop")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.golden import Row
-from support.kafka.jvm import TARGET, Kafka, record_sets
+from support.kafka.jvm import Kafka, record_sets
 
 import kts
 
@@ -18,7 +18,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 @pytest.fixture(scope="module")
 def kafka() -> Kafka:
     """Runs the Java program and gives the lines that it prints."""
-    return record_sets(TARGET)
+    return record_sets()
 
 
 def unpack(text: str | None) -> bytes | None:

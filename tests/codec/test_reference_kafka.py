@@ -17,9 +17,9 @@ BUFFERS = 2000
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
+def kafka() -> Kafka:
     """Kafka's own classes, to be asked."""
-    return record_sets(tmp_path_factory.mktemp("java"))
+    return record_sets()
 
 
 def plain(text: str | None) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Self
 
 from support.clients.client_records import Record, Row, Sent, from_json, to_json
 from support.clients.clients import Client, Members
-from support.kafka.jvm import JAVA, TARGET, java_tool, maven_class_path, one_at_a_time
+from support.kafka.jvm import JAVA, JavaProcess, Jvm
 
 FOLDER = JAVA / "clients"
 GENERATIONS = {  # what compiles against each, and the codecs of its producer
@@ -22,7 +21,6 @@ GENERATIONS = {  # what compiles against each, and the codecs of its producer
     "3.9.2": ("Since2_4", ("none", "gzip", "snappy", "lz4", "zstd")),
     "4.3.1": ("Since2_4", ("none", "gzip", "snappy", "lz4", "zstd")),
 }
-FLAGS = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 CONSUMER = {"enable.auto.commit": "false", "auto.offset.reset": "earliest", "fetch.max.wait.ms": 10}
 CONSUMER |= {"max.partition.fetch.bytes": 100_000}  # so that it takes several requests
 MEMBER = {"heartbeat.interval.ms": 100, "session.timeout.ms": 10_000}  # the first learns of the second by a heartbeat
@@ -42,7 +40,7 @@ class JavaClient(Client):
         self.sends_times = self.sees_times = self.searches = self.generation != "Since0_9"
         self.sends_headers = self.sees_headers = self.idempotent = self.generation == "Since2_4"
         self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: JavaProcess | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -52,26 +50,15 @@ class JavaClient(Client):
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            self._process.close()
             self._process = None
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        jars = maven_class_path(FOLDER / f"clients-{self.version}.xml", TARGET / f"clients-{self.version}")
-        classes = TARGET / f"clients-{self.version}" / "classes"
-        ready = classes / "ready"
-        newest = max(source.stat().st_mtime for source in FOLDER.glob("*.java"))
-        sources = [str(FOLDER / f"{name}.java") for name in ("ClientLoop", self.generation)]
-        compiler = [java_tool("javac"), "-nowarn", "-cp", jars, "-sourcepath", str(FOLDER), "-d", str(classes)]
-        with one_at_a_time():
-            if not ready.exists() or ready.stat().st_mtime < newest:
-                classes.mkdir(parents=True, exist_ok=True)
-                subprocess.run([*compiler, *sources], check=True, capture_output=True)
-                ready.touch()
-        dies_too = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        java = [java_tool("java"), *FLAGS, "-cp", f"{jars}:{classes}", "ClientLoop", self.generation]
+    def _start(self) -> JavaProcess:
+        sources = [FOLDER / f"{name}.java" for name in ("ClientLoop", "Generation", "GroupOfMembers", self.generation)]
+        java = Jvm(FOLDER / f"clients-{self.version}.xml", *sources)
         with self.log.open("wb") as errors:
-            return subprocess.Popen([*dies_too, *java], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+            return JavaProcess(java, "ClientLoop", self.generation, options=["-Xmx384m"], **pipes)
 
     def ask(self, do: str, bootstrap: str, settings: dict[str, Any], **asked: object) -> dict[str, Any]:
         """Its answer to one command; a failure there is a ClientFailed here."""

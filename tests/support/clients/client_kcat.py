@@ -16,6 +16,7 @@ from support.clients.client_librdkafka import CODECS, CONSUMER, MEMBER, PRODUCER
 from support.clients.client_records import APPEND, CREATE, NONE, Record, Row, Sent
 from support.clients.clients import Client, Members, wait_until
 from support.golden import PATIENCE_S
+from support.processes.dying import DIES_TOO
 
 
 class Kcat(Client):
@@ -78,9 +79,8 @@ class Kcat(Client):
 
 
 def _command(bootstrap: str, settings: dict[str, Any], *arguments: str) -> list[str]:
-    dies_too = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     given = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
-    return [*dies_too, "kcat", "-b", bootstrap, *given, *arguments]
+    return [*DIES_TOO, "kcat", "-b", bootstrap, *given, *arguments]
 
 
 def _lines(printed: bytes) -> list[Row]:

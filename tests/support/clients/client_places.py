@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 from support.golden import PATIENCE_S
 from support.kafka.brokers import STEADY, Broker
+from support.processes.dying import DIES_TOO
 
 FOREVER = {"retention.ms": "-1"}
 
@@ -73,9 +73,8 @@ def kts_serve(folder: Path, settings: Mapping[str, object] | None = None) -> Ite
     data.mkdir(parents=True)
     given = ["--config", "auto.create.topics.enable=false"]
     given += [word for key, value in (settings or {}).items() for word in ("--config", f"{key}={value}")]
-    dies_too = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     serve = [sys.executable, "-m", "kts.cli", "serve", str(data), "--listen", "127.0.0.1:0", *given]
-    with log.open("wb") as said, subprocess.Popen([*dies_too, *serve], stdout=subprocess.PIPE, stderr=said) as process:
+    with log.open("wb") as said, subprocess.Popen([*DIES_TOO, *serve], stdout=subprocess.PIPE, stderr=said) as process:
         try:
             address = process.stdout.readline().decode().strip() if process.stdout else ""
             if not address:

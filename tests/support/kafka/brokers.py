@@ -13,18 +13,20 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from support.golden import PATIENCE_S
-from support.kafka.jvm import JAVA, TARGET, java_tool, maven_class_path, one_at_a_time
+from support.kafka.jvm import JAVA, JavaProcess, Jvm, one_at_a_time
 
 FOLDER = JAVA / "brokers"
 CLIENT = "3.9.2"  # whose clients talk to every broker from 0.10.1 on
-FLAGS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j1.compatibility=true"]
+OPTIONS = ["-Xmx512m", "-Dlog4j1.compatibility=true"]
 READY = re.compile(r"kafka\.server\.KafkaServer: .* started$|Kafka Server started|binding to port", re.MULTILINE)
 LOGGING = """\
 log4j.rootLogger=INFO, out
@@ -54,9 +56,30 @@ KRAFT = {
 }
 
 
-def class_path(version: str) -> str:
-    """The jars of a broker."""
-    return maven_class_path(FOLDER / f"broker-{version}.xml", TARGET / f"broker-{version}")
+@cache
+def jvm(version: str) -> Jvm:
+    """Java with a broker's jars."""
+    return Jvm(FOLDER / f"broker-{version}.xml")
+
+
+@cache
+def formatted(version: str) -> Path:
+    """A log directory as `kafka-storage format` leaves it, for copies."""
+    java = jvm(version)
+    whole = java.folder / "formatted"
+    with one_at_a_time():
+        if not whole.exists():
+            with tempfile.TemporaryDirectory(dir=java.folder) as folder:
+                settings = {
+                    "process.roles": "broker,controller",
+                    "node.id": 1,
+                    "controller.listener.names": "CONTROLLER",
+                }
+                settings |= {"listeners": "PLAINTEXT://:1,CONTROLLER://:2", "controller.quorum.voters": "1@localhost:2"}
+                given = write_properties(Path(folder, "server.properties"), {"log.dirs": f"{folder}/data", **settings})
+                java.run("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAA", "-c", given)
+                Path(folder, "data").rename(whole)
+    return whole
 
 
 def free_ports(count: int) -> list[int]:
@@ -79,18 +102,17 @@ def write_properties(path: Path, settings: Mapping[str, object]) -> Path:
     return path
 
 
-class JavaProcess:
-    """A Java program in the background whose output goes to `log`; it ends with this process, whatever ends that."""
+class Server:
+    """A server in Java whose output goes to `log`; it ends with this process, whatever ends that."""
 
-    def __init__(self, version: str, log: Path, *arguments: object) -> None:
+    def __init__(self, version: str, log: Path, main: str, properties: Path) -> None:
         self.log = log
         logging = log.with_name("log4j.properties")
         logging.write_text(LOGGING, encoding="utf-8")
-        java = [java_tool("java"), *FLAGS, f"-Dlog4j.configuration=file:{logging}", "-cp", class_path(version)]
-        dies_too = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        options = [*OPTIONS, f"-Dlog4j.configuration=file:{logging}"]
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [*dies_too, *java, *map(str, arguments)], cwd=log.parent, stdout=out, stderr=subprocess.STDOUT
+            self.process = JavaProcess(
+                jvm(version), main, properties, options=options, cwd=log.parent, stdout=out, stderr=subprocess.STDOUT
             )
 
     def text(self) -> str:
@@ -135,8 +157,8 @@ class Broker:
         self.folder = folder
         self.data = folder / "data"
         self.starts = 0
-        self.process: JavaProcess | None = None
-        self.zookeeper: JavaProcess | None = None
+        self.process: Server | None = None
+        self.zookeeper: Server | None = None
         self.has_zookeeper = version.startswith("0.")
         port, other = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
@@ -169,20 +191,16 @@ class Broker:
         if self.has_zookeeper and self.zookeeper is None:
             main = "org.apache.zookeeper.server.ZooKeeperServerMain"
             log = self.folder / "zookeeper.log"
-            self.zookeeper = JavaProcess(self.version, log, main, self.folder / "zookeeper.properties")
+            self.zookeeper = Server(self.version, log, main, self.folder / "zookeeper.properties")
             self.zookeeper.wait_until_ready()
         if not self.has_zookeeper and not self.data.exists():
-            arguments = ["format", "-t", "AAAAAAAAQACAAAAAAAAAAA", "-c", self.properties]
-            log = self.folder / "format.log"
-            formatting = JavaProcess(self.version, log, "kafka.tools.StorageTool", *arguments)
-            if formatting.process.wait(PATIENCE_S):
-                pytest.fail(f"the log directory could not be formatted:\n{formatting.text()}")
+            shutil.copytree(formatted(self.version), self.data)
         self._launch().wait_until_ready()
 
-    def _launch(self) -> JavaProcess:
+    def _launch(self) -> Server:
         self.starts += 1
         log = self.folder / f"broker-{self.starts}.log"
-        self.process = JavaProcess(self.version, log, "kafka.Kafka", self.properties)
+        self.process = Server(self.version, log, "kafka.Kafka", self.properties)
         return self.process
 
     def start_in_vain(self) -> list[str]:
@@ -211,7 +229,7 @@ class Broker:
                     pytest.fail(f"the session of the killed broker does not expire:\n{self.zookeeper.text()[-6000:]}")
                 time.sleep(0.1)
 
-    def _running(self) -> JavaProcess:
+    def _running(self) -> Server:
         if self.process is None:
             raise RuntimeError(f"the broker {self.version} does not run")
         return self.process
@@ -226,37 +244,25 @@ class Broker:
         return self.data / f"{topic}-0"
 
 
-def compile_client(jars: str, classes: Path) -> None:
-    source, compiled = FOLDER / "BrokerClient.java", classes / "BrokerClient.class"
-    with one_at_a_time():
-        if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-            classes.mkdir(parents=True, exist_ok=True)
-            subprocess.run([java_tool("javac"), "-cp", jars, "-d", str(classes), str(source)], check=True)
-
-
 class Client:
     """`java/brokers/BrokerClient.java` as a process: Kafka's own admin, producer and consumer."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
-        classes = TARGET / "broker-client"
-        jars = class_path(CLIENT)
-        compile_client(jars, classes)
+        java = Jvm(FOLDER / f"broker-{CLIENT}.xml", FOLDER / "BrokerClient.java")
         self.log = folder / "client.log"
         logging = folder / "client-log4j.properties"
         quiet = LOGGING.replace("INFO", "WARN") + "log4j.appender.out.target=System.err\n"
         logging.write_text(quiet, encoding="utf-8")
-        java = [java_tool("java"), *FLAGS, f"-Dlog4j.configuration=file:{logging}", "-cp", f"{jars}:{classes}"]
+        options = [*OPTIONS, f"-Dlog4j.configuration=file:{logging}"]
         with self.log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [*java, "BrokerClient", bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-            )
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+            self.process = JavaProcess(java, "BrokerClient", bootstrap, options=options, **pipes)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self.process.close()
 
     def ask(self, do: str, **asked: object) -> dict[str, Any]:
         """Its answer to one command; a failure there is a failure here."""
@@ -276,7 +282,6 @@ class Client:
 @contextlib.contextmanager
 def kafka(version: str, folder: Path) -> Iterator[tuple[Broker, Client]]:
     """A broker that has not started yet, and a client for it."""
-    class_path(version)
     folder.mkdir(parents=True, exist_ok=True)
     with Broker(version, folder) as broker, Client(broker.bootstrap, folder) as client:
         yield broker, client

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Self
 
 import pytest
-from support.kafka.jvm import JAVA, TARGET, java_tool, maven_class_path, one_at_a_time
+from support.kafka.jvm import JAVA, JavaProcess, Jvm
 
 FOLDER = JAVA / "tools"
 TOOLS = "org.apache.kafka.tools."
@@ -21,29 +20,17 @@ class JavaTools:
 
     def __init__(self, version: str, bootstrap: str, folder: Path) -> None:
         self.version, self.bootstrap = version, bootstrap
-        target = TARGET / f"tools-{version}"
-        jars = maven_class_path(FOLDER / f"tools-{version}.xml", target)
-        compiled = target / "Tools.class"
-        with one_at_a_time():
-            source = FOLDER / "Tools.java"
-            if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-                subprocess.run([java_tool("javac"), "-cp", jars, "-d", str(target), str(source)], check=True)
+        java = Jvm(FOLDER / f"tools-{version}.xml", FOLDER / "Tools.java")
         logging = folder / "tools-log4j.properties"
         logging.write_text(QUIET, encoding="utf-8")
-        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}"]
-        dies_too = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        self.process = subprocess.Popen(
-            [*dies_too, java_tool("java"), *flags, "-cp", f"{jars}:{target}", "Tools"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        options = ["-Xmx256m", f"-Dlog4j.configuration=file:{logging}"]
+        self.process = JavaProcess(java, "Tools", options=options, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self.process.close()
 
     def ask(self, tool: str, *arguments: object, bootstrap: bool = True) -> tuple[int, str]:
         """The exit code of a tool, and all that it printed."""

@@ -8,21 +8,30 @@ import importlib.util
 import json
 import os
 import re
+import secrets
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from support import ROOT, TESTS
+from support.processes.dying import DIES_TOO
 
 JAVA = TESTS / "java"
 TARGET = ROOT / "build/tests"  # what is fetched and compiled: where pytest looks for no tests
 Program = Callable[..., bytes]  # see java_program
 Kafka = Callable[..., list[dict[str, Any]]]  # see record_sets
+# For programs that live for seconds: little is compiled, and nothing is said of an archive that no longer fits.
+FLAGS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xlog:disable"]
+ENDED_WELL = (0, 143)  # by themselves, or by SIGTERM
+CLOSE_S = 60.0
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
 
 
@@ -34,13 +43,17 @@ def _missing(what: str, how: str) -> NoReturn:
 
 
 @cache
-def java_version() -> int:
-    """The major version of the `java` that JAVA_HOME or PATH names, 0 if there is none."""
+def _java_says() -> str:
+    """What `java -version` says, of the `java` that JAVA_HOME or PATH names; nothing if there is none."""
     try:
-        out = subprocess.run([java_tool("java"), "-version"], capture_output=True, text=True, check=True).stderr
+        return subprocess.run([java_tool("java"), "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
-        return 0
-    found = re.search(r'version "(\d+)', out)
+        return ""
+
+
+def java_version() -> int:
+    """The major version of Java, 0 if there is none."""
+    found = re.search(r'version "(\d+)', _java_says())
     return int(found[1]) if found else 0
 
 
@@ -79,13 +92,18 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def maven_class_path(pom: Path, target: Path) -> str:
-    """The jars that `pom` asks for, downloaded once; the answer is kept in `target` until the pom changes."""
+def folder_of(pom: Path) -> Path:
+    """Where everything lies that is fetched and compiled for `pom`."""
+    return TARGET / pom.relative_to(JAVA).with_suffix("")
+
+
+def maven_class_path(pom: Path) -> str:
+    """The jars that `pom` asks for, downloaded once; the answer is kept until the pom changes."""
     require_maven()
-    target.mkdir(parents=True, exist_ok=True)
-    answer = target / "class-path.txt"
+    answer = folder_of(pom) / "class-path.txt"
+    answer.parent.mkdir(parents=True, exist_ok=True)
     with one_at_a_time():
-        if not answer.exists() or answer.stat().st_mtime < pom.stat().st_mtime:
+        if is_older(answer, pom):
             mine = answer.with_suffix(".part")
             command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={mine}"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -95,27 +113,107 @@ def maven_class_path(pom: Path, target: Path) -> str:
     return answer.read_text(encoding="utf-8").strip()
 
 
-def java_program(name: str, target: Path) -> Program:
-    """`java/<name>.java` and the classes beside it that it needs, compiled into `target`: called with its arguments,
-    and `sets=` for its input, each behind its length, it gives what it prints."""
-    require_maven()
-    class_path = maven_class_path(JAVA / "pom.xml", TARGET)
-    classes = target / "classes"
-    compiler = [java_tool("javac"), "-cp", class_path, "-sourcepath", str(JAVA), "-d", str(classes)]
-    subprocess.run([*compiler, str(JAVA / f"{name}.java")], check=True)
-    program = [java_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{class_path}:{classes}", name]
+def is_older(made: Path, *sources: Path) -> bool:
+    """Whether something that was made of files has to be made again."""
+    return not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources)
+
+
+class Jvm:
+    """Java with the jars of a pom, and with programs of ours, which are compiled once.
+
+    Parameters
+    ----------
+    pom : a file under tests/java
+    sources : the programs
+    """
+
+    def __init__(self, pom: Path, *sources: Path) -> None:
+        self.class_path = maven_class_path(pom)
+        self.folder = folder_of(pom)
+        if sources:
+            programs = self.folder / f"{sources[0].stem}.jar"  # an archive of classes takes no folders
+            with one_at_a_time():
+                if is_older(programs, self.folder / "class-path.txt", *sources):
+                    self._compile(programs, sources)
+            self.class_path += f":{programs}"
+
+    def _compile(self, programs: Path, sources: Sequence[Path]) -> None:
+        with tempfile.TemporaryDirectory() as classes:
+            compiler = [java_tool("javac"), "-nowarn", "-cp", self.class_path, "-d", classes]
+            subprocess.run([*compiler, *map(str, sources)], check=True, capture_output=True)
+            mine = programs.with_suffix(".part")
+            with zipfile.ZipFile(mine, "w") as jar:
+                for each in sorted(Path(classes).rglob("*.class")):
+                    jar.write(each, each.relative_to(classes))
+            mine.replace(programs)
+
+    def archive(self, main: str) -> Path:
+        """Where a program's classes are kept for this Java, as it has loaded and verified them."""
+        return self.folder / f"{main}-{zlib.crc32(_java_says().encode()):08x}.jsa"
+
+    def run(self, main: str, *arguments: object, options: Sequence[str] = (), stdin: bytes = b"") -> bytes:
+        """What a program prints, that has to succeed."""
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with JavaProcess(self, main, *arguments, options=options, **pipes) as process:
+            out, errors = process.communicate(stdin)
+        if process.returncode:
+            pytest.fail(f"the Java program {main} failed:\n{errors.decode()[-6000:]}")
+        return out
+
+
+class JavaProcess(subprocess.Popen[bytes]):
+    """A Java program in the background, which dies with this process, whatever ends that.
+
+    The first one that ends well leaves an archive of its classes, from which every other starts with half the work.
+    """
+
+    def __init__(self, jvm: Jvm, main: str, *arguments: object, options: Sequence[str] = (), **popen: Any) -> None:
+        self._archive = jvm.archive(main)
+        self._part: Path | None = None
+        flag = f"-XX:SharedArchiveFile={self._archive}"
+        if is_older(self._archive, *map(Path, jvm.class_path.split(":"))):
+            self._part = self._archive.with_suffix(f".{secrets.token_hex(8)}.part")
+            flag = f"-XX:ArchiveClassesAtExit={self._part}"
+        java = [java_tool("java"), *FLAGS, flag, *options, "-cp", jvm.class_path, main]
+        super().__init__([*DIES_TOO, *java, *map(str, arguments)], **popen)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = super().wait(timeout)
+        part, self._part = self._part, None
+        if part is not None and part.exists():
+            if code in ENDED_WELL:
+                part.replace(self._archive)
+            else:
+                part.unlink()
+        return code
+
+    def close(self) -> None:
+        """End its input, which ends a program that reads its commands there; kill it if it does not."""
+        if self.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.close()
+        try:
+            self.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.wait()
+        if self.stdout is not None:
+            self.stdout.close()
+
+
+def java_program(name: str) -> Program:
+    """`java/<name>.java`: called with its arguments, and `sets=` for its input, each behind its length, it gives what
+    it prints."""
+    jvm = Jvm(JAVA / "pom.xml", *sorted(JAVA.glob("*.java")))
 
     def run(*arguments: object, sets: list[bytes] | None = None) -> bytes:
         stdin = b"".join(struct.pack(">i", len(each)) + each for each in sets or [])
-        done = subprocess.run([*program, *map(str, arguments)], input=stdin, capture_output=True, check=False)
-        if done.returncode:
-            pytest.fail(f"the Java program failed:\n{done.stderr.decode()}")
-        return done.stdout
+        return jvm.run(name, *arguments, options=["-Xmx512m"], stdin=stdin)
 
     return run
 
 
-def record_sets(target: Path) -> Kafka:
+def record_sets() -> Kafka:
     """`java/RecordSets.java`: the lines that it prints, one a set."""
-    run = java_program("RecordSets", target)
+    run = java_program("RecordSets")
     return lambda *arguments, **sets: [json.loads(line) for line in run(*arguments, **sets).splitlines()]
