@@ -10,8 +10,9 @@ from kts.dataset import scan as scanning
 from kts.dataset.options import ScanOptions, takes
 from kts.errors import InvalidRequestError, LogClosedError
 from kts.model import TimestampOffset, TopicPartition
-from kts.segment import checkpoints, files, search, transactions
-from kts.segment.index_checksums import Sealed, sealed_indexes
+from kts.segment import files, search, transactions
+from kts.segment.checkpoints import Checkpoints, read_leader_epochs, read_topic_id
+from kts.segment.index_checksums import Sealed
 from kts.segment.names import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -40,12 +41,14 @@ class PartitionLog:
         *,
         log_start_offset: int | None = None,
         segment_paths: Sequence[str] | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.path = path
         self.topic = topic
         self.partition = partition
         self._log_start_offset = log_start_offset
         self._segment_paths = None if segment_paths is None else tuple(segment_paths)
+        self._checkpoints = checkpoints or Checkpoints(os.path.dirname(os.path.abspath(path)))
         self._closed = False
 
     def __repr__(self) -> str:
@@ -102,7 +105,7 @@ class PartitionLog:
         first = segments[0].base_offset if segments else 0
         if self._log_start_offset is not None:
             return max(first, self._log_start_offset)
-        known = None if self.lone else self._checkpoint(LOG_START_OFFSETS)
+        known = None if self.lone else self._checkpoints.offset(LOG_START_OFFSETS, self.topic, self.partition)
         return first if known is None else max(first, known)
 
     @property
@@ -119,7 +122,7 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int | None:
         """The broker's last checkpoint of the high watermark, or None if there is none beside the directory."""
-        return None if self.lone else self._checkpoint(HIGH_WATERMARKS)
+        return None if self.lone else self._checkpoints.offset(HIGH_WATERMARKS, self.topic, self.partition)
 
     @property
     def last_stable_offset(self) -> int:
@@ -130,20 +133,16 @@ class PartitionLog:
     def leader_epochs(self) -> list[tuple[int, int]]:
         """(epoch, start offset) from the ``leader-epoch-checkpoint``; empty if there is none."""
         path = os.path.join(self.path, LEADER_EPOCHS)
-        return [] if self.lone else checkpoints.read_leader_epochs(path) or []
+        return [] if self.lone else read_leader_epochs(path) or []
 
     @property
     def topic_id(self) -> str | None:
         """The topic's id from ``partition.metadata``, or None."""
-        return None if self.lone else checkpoints.read_topic_id(self.path)
+        return None if self.lone else read_topic_id(self.path)
 
     def sealed_indexes(self) -> dict[int, Sealed]:
         """What ``kts.Log`` noted about the indexes of its segments when it closed them, by base offset."""
-        return {} if self.lone else sealed_indexes(self.path, self.topic, self.partition)
-
-    def _checkpoint(self, name: str) -> int | None:
-        path = os.path.join(os.path.dirname(os.path.abspath(self.path)), name)
-        return (checkpoints.read_checkpoint(path) or {}).get((self.topic, self.partition))
+        return {} if self.lone else self._checkpoints.sealed_indexes(self.topic, self.partition)
 
     def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool = False) -> TimestampOffset | None:
         """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
@@ -197,6 +196,7 @@ class _Listed(PartitionLog):
             log.partition,
             log_start_offset=log._log_start_offset,
             segment_paths=log._segment_paths,
+            checkpoints=log._checkpoints,
         )
         self._segments = log.segments
         self._start: int | None = None

@@ -13,6 +13,7 @@ from kts.dataset.options import BATCH_BYTES, ScanOptions, Time, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import LogStorageError, UnknownTopicOrPartitionError
 from kts.segment import files
+from kts.segment.checkpoints import Checkpoints
 from kts.segment.names import INTERNAL_TOPICS, parse_directory_name, parse_file_name, partition_of_file
 
 if TYPE_CHECKING:
@@ -93,11 +94,12 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
         topic, partition = partition_of_file(os.path.join(path, "0.log"))
         return [PartitionLog(path, topic, partition)], False
     found = []
+    beside = Checkpoints(os.path.abspath(path))
     if not is_partition:
         for entry in files.list_directory(path):
             inner = parse_directory_name(entry.name)
             if inner is not None and not inner.state and os.path.isdir(entry.path):
-                found.append(PartitionLog(entry.path, inner.topic, inner.partition))
+                found.append(PartitionLog(entry.path, inner.topic, inner.partition, checkpoints=beside))
     if own is not None and not found and not files.exists(os.path.join(path, "meta.properties")):
         return [PartitionLog(path, own.topic, own.partition)], False
     return found, True

@@ -5,78 +5,96 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
+from kts.arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+from kts.errors import LogStorageError
 from kts.segment import files
+from kts.segment.index_checksums import FILE as CHECKSUMS
+from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.names import PARTITION_METADATA
 
 Offsets = dict[tuple[str, int], int]  # by topic and partition
 
-_INT64 = re.compile(r"-?[0-9]{1,19}")
 _INT32 = re.compile(r"[0-9]{1,10}")
+_OFFSETS = re.compile(r"(?:[^ \n]* [0-9]{1,10} -?[0-9]{1,19}\n)*")
+_EPOCHS = re.compile(r"(?:-?[0-9]{1,19} -?[0-9]{1,19}\n)*")
 _TOPIC_ID = re.compile(r"version: 0\r?\ntopic_id: ([A-Za-z0-9_-]{22})(?:\r?\n)?")
-_KEPT, _KEPT_BYTES = 12, 2**24  # parsed checkpoints, and the longest one: a log directory has four
-_parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # by path: its bytes, and what they say
 
 
-def read_checkpoint(path: str) -> Mapping[tuple[str, int], int] | None:
-    """Offsets of a checkpoint file by topic and partition; None if missing or malformed, as a broker treats it.
+class Checkpoints:
+    """What the files beside the partitions of a log directory say of them, for readers.
 
     Notes
     -----
-    The file is read at each call. It is parsed only if its bytes changed: it has a line for every partition of the
+    A checkpoint is read at each question and parsed only if its bytes changed: it has a line for every partition of the
     directory, and a reader of the directory asks once for each of them.
     """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # by name, of these bytes
+        self._checksums: tuple[tuple[int, ...], IndexChecksums] | None = None  # of the file with this identity
+
+    def offset(self, name: str, topic: str, partition: int) -> int | None:
+        """A partition's offset in a checkpoint; None if it has none, or the file is missing or malformed."""
+        data = files.read_if_there(os.path.join(self.directory, name))
+        if data is None:
+            return None
+        known = self._parsed.get(name)
+        if known is None or known[0] != data:
+            known = self._parsed[name] = data, _offsets_of(data)
+        return None if known[1] is None else known[1].get((topic, partition))
+
+    def sealed_indexes(self, topic: str, partition: int) -> dict[int, Sealed]:
+        """What ``kts.Log`` noted about the indexes of a partition, by base offset."""
+        with suppress(LogStorageError):
+            identity = files.identity(os.path.join(self.directory, CHECKSUMS))
+            if identity is not None:  # the file is replaced as a whole, so that another one has another identity
+                if self._checksums is None or self._checksums[0] != identity:
+                    self._checksums = identity, IndexChecksums(self.directory)
+                return self._checksums[1].of(topic, partition)
+        return {}
+
+
+def read_checkpoint(path: str) -> Mapping[tuple[str, int], int] | None:
+    """Offsets of a checkpoint file by topic and partition; None if missing or malformed, as a broker treats it."""
     data = files.read_if_there(path)
-    if data is None:
-        return None
-    known = _parsed.get(path)
-    if known is not None and known[0] == data:
-        return known[1]
-    offsets = _offsets_of(data)
-    if len(data) <= _KEPT_BYTES:
-        for oldest in list(_parsed)[: 1 - _KEPT]:
-            _parsed.pop(oldest, None)
-        _parsed[path] = data, offsets
-    return offsets
+    return None if data is None else _offsets_of(data)
 
 
 def _offsets_of(data: bytes) -> Mapping[tuple[str, int], int] | None:
-    lines = _lines_of(data)
-    if lines is None:
+    body = _body_of(data, _OFFSETS)
+    if body is None:
         return None
-    offsets: dict[tuple[str, int], int] = {}
-    for fields in lines:
-        if len(fields) != 3 or not _INT32.fullmatch(fields[1]) or not _INT64.fullmatch(fields[2]):
-            return None
-        offsets[fields[0], int(fields[1])] = int(fields[2])
-        if not -(2**63) <= offsets[fields[0], int(fields[1])] < 2**63:
-            return None
-    return offsets
+    fields = body[:-1].replace("\n", " ").split(" ") if body else []
+    offsets = [int(field) for field in fields[2::3]]
+    if offsets and not (min(offsets) >= INT64_MIN and max(offsets) <= INT64_MAX):
+        return None
+    return dict(zip(zip(fields[::3], map(int, fields[1::3]), strict=True), offsets, strict=True))
 
 
 def read_leader_epochs(path: str) -> list[tuple[int, int]] | None:
     """(epoch, start offset) of a leader-epoch-checkpoint; None if missing or malformed."""
     data = files.read_if_there(path)
-    lines = None if data is None else _lines_of(data)
-    if lines is None:
+    body = None if data is None else _body_of(data, _EPOCHS)
+    if body is None:
         return None
-    epochs = []
-    for fields in lines:
-        if len(fields) != 2 or not all(_INT64.fullmatch(field) for field in fields):
-            return None
-        epochs.append((int(fields[0]), int(fields[1])))
-        if not (-(2**31) <= epochs[-1][0] < 2**31 and -(2**63) <= epochs[-1][1] < 2**63):
-            return None
-    return epochs
+    numbers = [int(field) for field in body.split()]
+    epochs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    fit = all(INT32_MIN <= epoch <= INT32_MAX and INT64_MIN <= start <= INT64_MAX for epoch, start in epochs)
+    return epochs if fit else None
 
 
-def _lines_of(data: bytes) -> list[list[str]] | None:
-    lines = data.decode("utf-8", "replace").split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
-    if len(lines) < 2 or lines[0] != "0" or not _INT32.fullmatch(lines[1]) or int(lines[1]) != len(lines) - 2:
+def _body_of(data: bytes, lines: re.Pattern[str]) -> str | None:
+    """The lines behind the version and their count, each with its line feed; None if they are not as they should be."""
+    version, _, rest = data.decode("utf-8", "replace").partition("\n")
+    count, _, body = rest.partition("\n")
+    if body and not body.endswith("\n"):
+        body += "\n"
+    if version != "0" or not _INT32.fullmatch(count) or int(count) != body.count("\n") or not lines.fullmatch(body):
         return None
-    return [line.split(" ") for line in lines[2:]]
+    return body
 
 
 def read_topic_id(directory: str) -> str | None:

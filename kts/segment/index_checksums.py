@@ -18,8 +18,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import lru_cache
 from typing import NamedTuple
 
 from kts._codec import crc32c
@@ -28,7 +26,7 @@ from kts.segment import files
 
 FILE = "kts-index-checksum-checkpoint"
 
-_LINE = re.compile(r"(?a:(\S+) (\d{1,10}) (\d{1,19}) ((?:\d{1,19} ){5}-?\d{1,19} \d{1,19}))")
+_LINE = re.compile(r"(?am)^(\S+) (\d{1,10}) ((?:\d{1,19} ){6}-?\d{1,19} \d{1,19}\n)")
 
 _LINE_BYTES = 512  # no line is longer
 _PIECE_BYTES = 2**18
@@ -151,35 +149,18 @@ def _blocks(data: bytes) -> Blocks | str:
     head = data.split(b"\n", 3)
     if len(head) < 4 or head[0] != b"0":
         return "expected version 0, a count and a checksum, found something else"
-    found = f"{crc32c(head[3]):08x}"
-    if head[2] != found.encode():
-        return f"expected the checksum {found} of its lines, found {head[2][:16].decode('latin-1')!r}"
-    lines = head[3].decode("latin-1").split("\n")[:-1]
-    if head[1] != str(len(lines)).encode():
-        return f"expected the count {len(lines)} of its lines, found {head[1][:16].decode('latin-1')!r}"
+    crc = f"{crc32c(head[3]):08x}"
+    if head[2] != crc.encode():
+        return f"expected the checksum {crc} of its lines, found {head[2][:16].decode('latin-1')!r}"
+    text = head[3].decode("latin-1")
+    count = text.count("\n")
+    if head[1] != str(count).encode():
+        return f"expected the count {count} of its lines, found {head[1][:16].decode('latin-1')!r}"
+    found = _LINE.findall(text)
+    if len(found) != count:
+        wrong = next(line for line in text.split("\n") if not _LINE.fullmatch(f"{line}\n"))
+        return f"expected a partition and eight numbers, found {wrong[:80]!r}"
     collected: dict[tuple[str, int], list[str]] = {}
-    for line in lines:
-        fields = _LINE.fullmatch(line)
-        if fields is None:
-            return f"expected a partition and eight numbers, found {line[:80]!r}"
-        collected.setdefault((fields[1], int(fields[2])), []).append(f"{fields[3]} {fields[4]}\n")
+    for topic, partition, numbers in found:
+        collected.setdefault((topic, int(partition)), []).append(numbers)
     return {key: "".join(block) for key, block in collected.items()}
-
-
-# --- as readers ask for it -----------------------------------------------------------------------
-
-
-def sealed_indexes(directory: str, topic: str, partition: int) -> dict[int, Sealed]:
-    """What ``kts.Log`` noted in the log directory about the indexes of a partition, by base offset."""
-    above = os.path.dirname(os.path.abspath(directory))
-    with suppress(LogStorageError):
-        identity = files.identity(os.path.join(above, FILE))
-        if identity is not None:
-            return _checksums(above, identity).of(topic, partition)
-    return {}
-
-
-@lru_cache(maxsize=2)
-def _checksums(directory: str, identity: tuple[int, ...]) -> IndexChecksums:
-    """The file as it is; it is put in place as a whole, so that another one has another identity."""
-    return IndexChecksums(directory)

@@ -214,7 +214,7 @@ def test_a_checkpoint_is_parsed_once_not_once_for_each_partition(
     found = lines("ls", folder, "--json")
     assert [row["logStartOffset"] for row in found] == [row["partition"] % 3 for row in found]
     kts.scan(folder, ending_offsets="high_watermark").read_all()
-    assert len(parsed) <= 2, "one for each file"
+    assert len(parsed) <= 3, "one for each file that is asked, when the directory is opened"
 
 
 def test_a_checkpoint_that_changes_is_seen_at_once_whatever_its_time_and_length_say(tmp_path: Path) -> None:
