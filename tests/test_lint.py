@@ -326,20 +326,6 @@ MIRRORED_LATER = {
     # the top
     "kts/_codec.pyx",
     "kts/_timeindex.pyx",
-    # cli
-    "kts/cli/app.py",
-    "kts/cli/batches.py",
-    "kts/cli/follow.py",
-    "kts/cli/formats.py",
-    "kts/cli/inputs.py",
-    "kts/cli/ls.py",
-    "kts/cli/offset_for.py",
-    "kts/cli/output.py",
-    "kts/cli/picture.py",
-    "kts/cli/picture_file.py",
-    "kts/cli/picture_page.py",
-    "kts/cli/stats.py",
-    "kts/cli/verify.py",
     # codec
     "kts/codec/refusals.py",
     # the top

@@ -1,10 +1,11 @@
-"""What a picture of a partition shows, gathered from batch headers and time indexes alone, and its words."""
+"""A picture of a partition's timestamps: gathered from batch headers and time indexes alone, described, and drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,8 @@ Array = npt.NDArray[np.int64]
 MAX_BOXES = 4000  # of a partition; more would lie on the same pixels
 MAX_MARKS = 600  # of each kind of mark
 SLICE_BOXES = 2000
-FAR_SPANS = 5  # so many times the usual span away is an outlier
-YEAR_1_MS, YEAR_9999_MS = -62_135_596_800_000, 253_402_300_799_000  # what calendars and drawing libraries reach
+FAR_SPANS = 5  # a time this many usual spans away is an outlier
+YEAR_1_MS, YEAR_9999_MS = -62_135_596_800_000, 253_402_300_799_000  # the range of calendars and drawing libraries
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Marks:
     latest: tuple[int, int] = (0, -(2**63))
 
     def add(self, offsets: Array, times: Array) -> None:
-        """Count all of them and keep every ``stride``-th, fewer as they become many."""
+        """Count all of them; keep every ``stride``-th. The stride grows with their number."""
         top = int(times.argmax())
         self.latest = max(self.latest, (int(offsets[top]), int(times[top])), key=lambda mark: mark[1])
         kept = np.arange(-self.count % self.stride, len(offsets), self.stride)
@@ -45,7 +46,7 @@ class Marks:
             self.offsets, self.times = self.offsets[::2], self.times[::2]
 
     def finish(self) -> None:
-        """The latest one is always kept."""
+        """Keep the latest one in any case."""
         if self.count and self.latest[0] not in self.offsets:
             self.offsets = np.append(self.offsets, self.latest[0])
             self.times = np.append(self.times, self.latest[1])
@@ -82,9 +83,9 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
     Parameters
     ----------
     now_ms : int
-        Batches that reach beyond it are future ones.
+        Batches with later times are in the future.
     advance : callable
-        Told the bytes read.
+        Called with the number of bytes read.
     """
     picture = Picture(f"{log.topic}-{log.partition}")
     greatest = -(2**63)
@@ -110,7 +111,7 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
 
 
 def surviving(segment: Any) -> Iterator[Any]:
-    """Header scans of a segment, none if it is deleted meanwhile."""
+    """The header scans of a segment; none if it has been deleted in the meantime."""
     from kts.segment.rereading import unless_deleted
 
     with unless_deleted(segment.path):
@@ -118,7 +119,7 @@ def surviving(segment: Any) -> Iterator[Any]:
 
 
 def boxes_of(headers: Any, before: int) -> tuple[Array, int]:
-    """First and last offset, lowest and greatest known time of each batch; and the last offset of all."""
+    """Of each batch the first and last offset and the lowest and greatest known time; and the last offset of all."""
     last = np.asarray(headers["lastOffset"], np.int64)
     previous = np.concatenate([[before], last[:-1]])
     base = headers["baseOffset"]
@@ -127,14 +128,14 @@ def boxes_of(headers: Any, before: int) -> tuple[Array, int]:
     )
     high = np.asarray(headers["maxTimestamp"].cast("int64"), np.int64)
     low = np.asarray(headers["baseTimestamp"].cast("int64").fill_null(NO_TIMESTAMP), np.int64)
-    # Log append time is one for all records; a delete horizon and an emptied batch have no first time.
+    # Under LogAppendTime all records have one time; a batch that compaction emptied, or marked, has no first time.
     appended = np.asarray(headers["timestampType"]) == TimestampType.LogAppendTime
     low = np.where(appended | (low == NO_TIMESTAMP) | (low > high), high, low)
     return np.stack([first, last, low, high]), int(last[-1])
 
 
 def take_future(picture: Picture, boxes: Array, now_ms: int) -> Array:
-    """Move what reaches beyond now out of the boxes; their early part stays if there is one."""
+    """Take the times after now out of the boxes; the earlier part of a box stays."""
     future = boxes[3] > now_ms
     if not future.any():
         return boxes
@@ -145,7 +146,7 @@ def take_future(picture: Picture, boxes: Array, now_ms: int) -> Array:
 
 
 def mark_late(picture: Picture, boxes: Array, greatest: int) -> int:
-    """Mark batches that begin before the greatest time so far; returns the new greatest."""
+    """Mark batches that start before the greatest time so far. Returns the new greatest."""
     if not boxes.shape[1]:
         return greatest
     reached = np.maximum.accumulate(np.concatenate([[greatest], boxes[3]]))
@@ -157,7 +158,7 @@ def mark_late(picture: Picture, boxes: Array, greatest: int) -> int:
 
 
 def thinned(boxes: Array, limit: int) -> Array:
-    """Neighbours joined until at most ``limit`` boxes are left; they cover the same offsets and times."""
+    """Join neighbours until at most ``limit`` boxes are left. They cover the same offsets and times."""
     count = boxes.shape[1]
     if count <= limit:
         return boxes
@@ -167,9 +168,9 @@ def thinned(boxes: Array, limit: int) -> Array:
 
 
 def finish(picture: Picture) -> None:
-    """Thin, choose the window of times, and move what lies far outside it to ``clipped``."""
+    """Thin the boxes, choose the window of times, and move outliers to ``clipped``."""
     if not any(segment.boxes.shape[1] for segment in picture.segments) and picture.future.count:
-        # All of it lies in the future: then it is the picture.
+        # Everything lies in the future: then the future is the picture.
         kept = picture.future
         kept.finish()
         picture.segments[0].boxes = np.stack([kept.offsets, kept.offsets, kept.times, kept.times])
@@ -189,7 +190,7 @@ def finish(picture: Picture) -> None:
 
 
 def window_of(boxes: Array, future: Array) -> tuple[int, int]:
-    """The times worth a place on the axis: the usual ones, and others unless they would squash them."""
+    """The range of the time axis: the usual times, and others if they leave room for these."""
     low, high = np.quantile(boxes[2], 0.02), np.quantile(boxes[3], 0.98)
     reach = FAR_SPANS * max(high - low, 60_000)
     times = np.concatenate([boxes[2], boxes[3]])
@@ -202,7 +203,7 @@ def window_of(boxes: Array, future: Array) -> tuple[int, int]:
 
 
 def clip(picture: Picture) -> None:
-    """Keep boxes inside the window; list what sticks out."""
+    """Keep the boxes inside the window and list the times outside."""
     if picture.window is None:
         return
     start, end = picture.window
@@ -236,7 +237,7 @@ ANNOTATED = 3
 
 
 def segment_label(picture: Picture, number: int) -> str | None:
-    """A segment's line in the legend; None for those beyond the few that fit."""
+    """A segment's line in the legend; None if there is no room for it."""
     shown = LEGEND_SEGMENTS if len(picture.segments) <= LEGEND_SEGMENTS else LEGEND_SEGMENTS - 1
     if number < shown:
         return f"segment {picture.segments[number].base_offset:,}"
@@ -246,17 +247,17 @@ def segment_label(picture: Picture, number: int) -> str | None:
 
 
 def late_label(picture: Picture) -> str:
-    """Out-of-order batches, counted."""
+    """How many batches are out of order."""
     return f"out of order: {counted(picture.late.count, 'batch')}, up to {show_length(picture.most_late_ms)} late"
 
 
 def future_label(picture: Picture) -> str:
-    """Batches beyond now, counted."""
+    """How many batches lie in the future."""
     return f"in the future: {counted(picture.future.count, 'batch')}"
 
 
 def subtitle(picture: Picture) -> str:
-    """How much is shown, and what is not."""
+    """How much is shown, and how much is not."""
     parts = [f"{counted(picture.batches, 'batch')} in {counted(len(picture.segments), 'segment')}"]
     if picture.without_time:
         parts.append(f"{counted(picture.without_time, 'batch')} without a timestamp not shown")
@@ -266,7 +267,7 @@ def subtitle(picture: Picture) -> str:
 
 
 def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
-    """Offset, time and text for the first few times that lie far outside."""
+    """Offset, time and text of the first few outliers."""
     notes = [
         (offset, time, f"{show_time(time)}, batch that ends at {offset:,}")
         for offset, time in picture.clipped[:ANNOTATED]
@@ -275,3 +276,242 @@ def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
         offset, time, text = notes[-1]
         notes[-1] = (offset, time, f"{text} (and {len(picture.clipped) - ANNOTATED:,} more)")
     return notes
+
+
+# --- drawing -----------------------------------------------------------------------------------
+
+
+def import_library(kind: str) -> None:
+    """Import what draws this kind of file.
+
+    Raises
+    ------
+    ImportError
+        The library is not installed.
+    """
+    import_module("plotly.graph_objects" if kind == "html" else "matplotlib.figure")
+
+
+def draw(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
+    """Draw into ``file`` as ``png``, ``svg`` or ``html``: one panel for each partition, one below the other."""
+    if kind == "html":
+        draw_page(pictures, file)
+    else:
+        draw_image(pictures, file, kind)
+
+
+# --- PNG and SVG -------------------------------------------------------------------------------
+
+WIDTH_INCHES, TITLE_INCHES, AXES_INCHES, LEGEND_INCHES = 11.0, 0.5, 3.9, 1.4
+FEW_LATE = 100  # if there are more, their marks are drawn behind the batches: they would hide everything else
+TICK_LABELS: dict[float, Any] = {  # by the unit of the ticks, in days
+    365.0: "%Y",
+    30.0: "%Y-%m",
+    1.0: "%Y-%m-%d",
+    1 / 24: "%Y-%m-%d %H:%M",
+    1 / 1440: "%Y-%m-%d %H:%M",
+    1 / 86400: "%Y-%m-%d %H:%M:%S",
+}
+
+
+def draw_image(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
+    """PNG or SVG, by matplotlib."""
+    from matplotlib.figure import Figure
+
+    count, panel_height = len(pictures), TITLE_INCHES + AXES_INCHES + LEGEND_INCHES
+    height = count * panel_height
+    figure = Figure(figsize=(WIDTH_INCHES, height))
+    panels = figure.subplots(count, 1, squeeze=False)[:, 0]
+    figure.subplots_adjust(
+        left=2.05 / WIDTH_INCHES,
+        right=1 - 0.45 / WIDTH_INCHES,
+        top=1 - TITLE_INCHES / height,
+        bottom=LEGEND_INCHES / height,
+        hspace=(TITLE_INCHES + LEGEND_INCHES) / AXES_INCHES,
+    )
+    for panel, picture in zip(panels, pictures, strict=True):
+        draw_panel(panel, picture)
+    figure.savefig(file, format=kind, dpi=120)
+
+
+def draw_panel(panel: Any, picture: Picture) -> None:
+    """Axes, boxes, marks and the legend of one partition."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    panel.set_title(picture.name, loc="left", fontweight="bold")
+    panel.set_title(subtitle(picture), loc="right", fontsize=9, color="#555555")
+    panel.set_xlabel("offset")
+    panel.tick_params(labelsize=9)
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    panel.grid(color="#e4e4e4", linewidth=0.7)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+    if picture.window is None:
+        panel.text(0.5, 0.5, "no timestamps", transform=panel.transAxes, ha="center", color="#555555", fontsize=14)
+        panel.set_xticks([])
+        panel.set_yticks([])
+        return
+    height = time_axis(panel, picture.window)
+    low, high = (float(height(np.array([edge]))[0]) for edge in picture.window)
+    margin = (high - low) * 0.05 or 1 / 1440
+    panel.set_ylim(low - margin, high + margin * (4 if picture.clipped else 1))
+    for number, segment in enumerate(picture.segments):
+        colour = COLOURS[number % len(COLOURS)]
+        first, last, bottom, top = segment.boxes
+        x0, x1, y0, y1 = first - 0.4, last + 0.4, height(bottom), height(top)
+        corners = np.stack(
+            [np.stack([x0, y0], 1), np.stack([x0, y1], 1), np.stack([x1, y1], 1), np.stack([x1, y0], 1)], 1
+        )
+        label = segment_label(picture, number)
+        panel.add_collection(
+            PolyCollection(
+                list(corners), facecolor=colour, edgecolor=colour, linewidth=2, joinstyle="round", label=label, zorder=3
+            )
+        )
+        if number:
+            panel.axvline(segment.base_offset - 0.5, color="#aaaaaa", linewidth=0.6, linestyle=(0, (4, 4)), zorder=0)
+    draw_marks(panel, picture, height)
+    ends = [segment.boxes[[0, 1]] for segment in picture.segments if segment.boxes.size]
+    begin, end = min(int(pair.min()) for pair in ends), max(int(pair.max()) for pair in ends)
+    room = max((end - begin) * 0.02, 1)
+    panel.set_xlim(begin - room, end + room)
+    draw_edges(panel, picture, begin, end)
+    panel.legend(loc="upper left", bbox_to_anchor=(-0.01, -0.5 / AXES_INCHES), ncols=3, frameon=False, fontsize=9)
+
+
+def time_axis(panel: Any, window: tuple[int, int]) -> Any:
+    """Put dates in UTC on the axis, or plain ms beyond the calendar. Returns the function from ms to height."""
+    from matplotlib import dates as typed_dates
+
+    dates: Any = typed_dates  # its functions have no types
+    if window[0] >= YEAR_1_MS and window[1] <= YEAR_9999_MS - 400 * 86_400_000:
+        locator = dates.AutoDateLocator(minticks=4, maxticks=9)
+        panel.yaxis.set_major_locator(locator)
+        formatter = dates.AutoDateFormatter(locator)
+        formatter.scaled = TICK_LABELS | {
+            1 / 86400e6: lambda days, _: dates.num2date(days).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        }
+        panel.yaxis.set_major_formatter(formatter)
+        panel.set_ylabel("timestamp (UTC)")
+        return lambda ms: dates.date2num(ms.astype("datetime64[ms]"))
+    panel.set_ylabel("timestamp (ms since 1970)")
+    return lambda ms: ms.astype(float)
+
+
+def draw_marks(panel: Any, picture: Picture, height: Any) -> None:
+    """Index entries, out-of-order and future batches."""
+    offsets = np.concatenate([segment.index_offsets for segment in picture.segments])
+    times = np.concatenate([segment.index_times for segment in picture.segments])
+    if len(offsets):
+        panel.plot(
+            offsets, height(times), "D", markersize=4.5, fillstyle="none", markeredgewidth=0.9, color=INDEX_COLOUR,
+            label="time index entry", zorder=4,
+        )  # fmt: skip
+    if picture.late.count:
+        panel.plot(
+            picture.late.offsets, height(picture.late.times), "x", markersize=4.5, markeredgewidth=1.3,
+            color=LATE_COLOUR, label=late_label(picture), zorder=4 if picture.late.count <= FEW_LATE else 2,
+        )  # fmt: skip
+    if picture.future.count:
+        panel.plot(
+            picture.future.offsets, height(picture.future.times), "^", markersize=7, color=FUTURE_COLOUR,
+            label=future_label(picture), zorder=5,
+        )  # fmt: skip
+
+
+def draw_edges(panel: Any, picture: Picture, begin: int, end: int) -> None:
+    """Arrows at the edges for outliers, the first few with a text."""
+    if picture.window is None or not picture.clipped:
+        return
+    for above in (True, False):
+        there = [offset for offset, time in picture.clipped if (time > picture.window[1]) == above]
+        place = 0.985 if above else 0.015
+        panel.plot(
+            there, [place] * len(there), "^" if above else "v", color=FUTURE_COLOUR, markersize=8,
+            transform=panel.get_xaxis_transform(), zorder=6, clip_on=False,
+        )  # fmt: skip
+    for row, (offset, time, text) in enumerate(edge_notes(picture)):
+        above = time > picture.window[1]
+        right = offset > (begin + end) / 2
+        panel.annotate(
+            text, (offset, 0.92 - 0.05 * row if above else 0.08 + 0.05 * row), xycoords=panel.get_xaxis_transform(),
+            xytext=(6 if right else -6, 0), textcoords="offset points", ha="right" if right else "left", va="center",
+            fontsize=8.5, color=FUTURE_COLOUR, zorder=6,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+        )  # fmt: skip
+
+
+# --- HTML --------------------------------------------------------------------------------------
+
+PANEL_PIXELS = 480
+HOVER = "offset %{x:,}<br>%{customdata}"
+
+
+def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
+    """One HTML page that needs no other file, by plotly: zoom, hover, switch lines off."""
+    make_subplots = import_module("plotly.subplots").make_subplots  # no type hints of its own
+    titles = [f"<b>{picture.name}</b>  <span style='font-size:12px'>{subtitle(picture)}</span>" for picture in pictures]
+    gap = 0.12 / len(pictures)
+    figure = make_subplots(rows=len(pictures), cols=1, subplot_titles=titles, vertical_spacing=gap)
+    for number, picture in enumerate(pictures, start=1):
+        draw_rows(figure, picture, number)
+    figure.update_xaxes(title_text="offset", tickformat=",d")
+    figure.update_layout(
+        height=PANEL_PIXELS * len(pictures) + 60,
+        template="plotly_white",
+        hovermode="closest",
+        legend={"tracegroupgap": PANEL_PIXELS // 8},
+        title_text="timestamps over offsets",
+    )
+    page = figure.to_html(include_plotlyjs=True, full_html=True, config={"scrollZoom": True, "displaylogo": False})
+    file.write(page.encode("utf-8"))
+
+
+def draw_rows(figure: Any, picture: Picture, number: int) -> None:
+    """One partition: a line for each batch in its segment's colour, then the marks."""
+    scatter = import_module("plotly.graph_objects").Scatter
+    group = {"legendgroup": str(number), "legendgrouptitle_text": picture.name}
+    if picture.window is None:
+        figure.update_yaxes(title_text="no timestamps", row=number, col=1)
+        return
+    calendar = picture.window[0] >= YEAR_1_MS and picture.window[1] <= YEAR_9999_MS
+    figure.update_yaxes(title_text="timestamp (UTC)" if calendar else "timestamp (ms since 1970)", row=number, col=1)
+
+    def add(name: str, offsets: Array, times: Array, **style: Any) -> None:
+        heights = times.astype("datetime64[ms]") if calendar else times
+        shown = [show_time(time) for time in times.tolist()]
+        trace = scatter(x=offsets, y=heights, customdata=shown, name=name, hovertemplate=HOVER, **style, **group)
+        figure.add_trace(trace, row=number, col=1)
+
+    for place, segment in enumerate(picture.segments):
+        colour = COLOURS[place % len(COLOURS)]
+        first, last, low, high = segment.boxes
+        # Two points a batch; the connecting line leaves no gap between neighbours, as the log has none.
+        offsets, times = np.stack([first, last], 1).ravel(), np.stack([low, high], 1).ravel()
+        name = f"segment {segment.base_offset:,}"
+        add(name, offsets, times, mode="lines+markers", line={"color": colour, "width": 1.5}, marker={"size": 4})
+    entries = np.concatenate([segment.index_offsets for segment in picture.segments])
+    times = np.concatenate([segment.index_times for segment in picture.segments])
+    if len(entries):
+        diamond = {"symbol": "diamond-open", "size": 8, "color": INDEX_COLOUR}
+        add("time index entry", entries, times, mode="markers", marker=diamond)
+    if picture.late.count:
+        cross = {"symbol": "x-thin", "size": 8, "line": {"color": LATE_COLOUR, "width": 2}}
+        add(late_label(picture), picture.late.offsets, picture.late.times, mode="markers", marker=cross)
+    if picture.future.count:
+        triangle = {"symbol": "triangle-up", "size": 11, "color": FUTURE_COLOUR}
+        add(future_label(picture), picture.future.offsets, picture.future.times, mode="markers", marker=triangle)
+    for row, (offset, time, text) in enumerate(edge_notes(picture)):
+        above = time > picture.window[1]
+        figure.add_annotation(
+            x=offset,
+            y=1 if above else 0,
+            yref="y domain" if number == 1 else f"y{number} domain",
+            xref="x" if number == 1 else f"x{number}",
+            text=("▲ " if above else "▼ ") + text,
+            font={"color": FUTURE_COLOUR, "size": 11},
+            showarrow=False,
+            yshift=(-14 - 15 * row) if above else (14 + 15 * row),
+        )

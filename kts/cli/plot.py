@@ -58,39 +58,22 @@ def command(
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if len(logs) > MOST_PANELS:
         raise click.UsageError(f"{len(logs)} partitions are too many for one picture: choose with --topic, --partition")
+    from .picture import draw, gather, import_library
+
     try:
-        draw = drawing(kind)
+        import_library(kind)
     except ImportError as error:
         raise click.UsageError(f"drawing {kind} needs {error.name}, which is not installed: {INSTALL}") from error
-    from .picture import gather
-
     refuse_input(output, logs)
     with progress("headers", log_bytes(logs)) as advance:
         pictures = [gather(log, now_ms, advance) for log in logs]
     with sink(output) as file:
-        draw(pictures, file)
+        draw(pictures, file, kind)
     if as_json:
         for picture in pictures:
             print_json(as_object(picture, output))
     elif output != "-":
         remark(f"{counted(len(pictures), 'partition')}, {show_bytes(os.path.getsize(output))} in {output}")
-
-
-def drawing(kind: str) -> Any:
-    """The function that draws this kind of file; imports its library.
-
-    Raises
-    ------
-    ImportError
-        The library is not installed.
-    """
-    if kind == "html":
-        from .picture_page import draw as draw_page
-
-        return draw_page
-    from .picture_file import draw as draw_file
-
-    return lambda pictures, file: draw_file(pictures, file, kind)
 
 
 def as_object(picture: Any, output: str) -> dict[str, object]:

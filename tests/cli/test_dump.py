@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
-from support.golden import Golden, Row, golden, golden_partitions, row_from_json, rows
+from support.golden import Golden, Row, golden, golden_partitions, row_from_json
 from support.processes.cli_runs import lines, run
 
 import kts
@@ -51,73 +49,6 @@ def test_a_log_directory_comes_by_topic_partition_and_offset() -> None:
     assert some == [line for line in made if line["partition"] != 1]
     files = lines("dump", *reversed(ORDERS.logs("orders-1")))
     assert files == [line for line in made if line["partition"] == 1]
-
-
-@pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_columnar_files_hold_the_same_records(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / f"orders.{kind}"
-    assert run("dump", ORDERS.log_dir, "-o", path).stdout == ""
-    table = parquet.read_table(path) if kind == "parquet" else pa.ipc.open_file(path).read_all()
-    assert table.schema.names == "key value topic partition offset timestamp timestampType headers".split()
-    assert table.schema.field("timestamp").type == pa.timestamp("ms", tz="UTC")
-    assert table.schema.field("value").type == pa.binary()
-    assert rows(table) == [row for _, row in EVERYTHING]
-    assert list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)) == [
-        place for place, _ in EVERYTHING
-    ]
-    as_text = tmp_path / f"text.{kind}"
-    run("dump", ORDERS.log_dir, "-o", as_text, "--values", "utf8", "--keys", "hex")
-    again = parquet.read_table(as_text) if kind == "parquet" else pa.ipc.open_file(as_text).read_all()
-    assert again["value"].to_pylist() == [None if v is None else v.decode() for v in table["value"].to_pylist()]
-    assert again["key"].to_pylist() == [None if k is None else k.hex() for k in table["key"].to_pylist()]
-
-
-@pytest.mark.parametrize(("different", "encoding"), [(100, "RLE_DICTIONARY"), (1000, "PLAIN")])
-def test_parquet_has_a_dictionary_of_keys_that_repeat(different: int, encoding: str, tmp_path: Path) -> None:
-    keys = [b"user-%d" % (number % different) for number in range(1000)]
-    path = tmp_path / "t-0" / f"{0:020d}.log"
-    path.parent.mkdir()
-    path.write_bytes(kts.encode({"key": keys, "timestamp": [(-1) ** n * 2**62 for n in range(1000)]}))
-    run("dump", path, "-o", tmp_path / "x.parquet")
-    table = parquet.read_table(tmp_path / "x.parquet")
-    assert table["key"].to_pylist() == keys
-    assert table["offset"].to_pylist() == list(range(1000))
-    assert table["timestamp"].cast(pa.int64()).to_pylist() == [(-1) ** n * 2**62 for n in range(1000)]
-    group = parquet.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0)
-    encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
-    assert encoding in encodings["key"] and ("RLE_DICTIONARY" in encodings["key"]) == (different == 100)
-    assert "DELTA_BINARY_PACKED" in encodings["offset"] and "DELTA_BINARY_PACKED" in encodings["timestamp"]
-    assert {group.column(i).compression for i in range(group.num_columns)} == {"ZSTD"}
-
-
-def test_extreme_timestamps_keep_their_64_bits_in_every_format(tmp_path: Path) -> None:
-    extremes = [
-        (scenario, name) for scenario, name in golden_partitions() if scenario.name.startswith(("extreme", "notime"))
-    ]
-    assert extremes
-    for scenario, name in extremes:
-        expected = scenario.expected(name)
-        path = scenario.partition_dir(name)
-        for kind in ("parquet", "arrow", "csv"):
-            run("dump", path, "-o", tmp_path / f"x.{kind}")
-        assert rows(parquet.read_table(tmp_path / "x.parquet")) == expected
-        assert rows(pa.ipc.open_file(tmp_path / "x.arrow").read_all()) == expected
-        with (tmp_path / "x.csv").open(newline="") as file:
-            assert [int(row["timestamp"]) for row in csv.DictReader(file)] == [row.timestamp for row in expected]
-
-
-def test_arrow_in_a_pipe_is_a_stream() -> None:
-    made = run("dump", ORDERS.partition_dir("orders-0"), "--format", "arrow").stdout_bytes
-    assert rows(pa.ipc.open_stream(made).read_all()) == ORDERS.expected("orders-0")
-
-
-def test_nothing_to_write_is_still_a_whole_file(tmp_path: Path) -> None:
-    for kind in ("parquet", "arrow", "csv", "jsonl"):
-        run("dump", ORDERS.log_dir, "--offsets", "0:0", "-o", tmp_path / f"x.{kind}")
-    assert parquet.read_table(tmp_path / "x.parquet").num_rows == 0
-    assert pa.ipc.open_file(tmp_path / "x.arrow").read_all().num_rows == 0
-    assert (tmp_path / "x.csv").read_text().startswith('"topic","partition"')
-    assert (tmp_path / "x.jsonl").read_bytes() == b""
 
 
 FROM, TO = 1_788_776_640_000, 1_788_861_600_000  # 2026-09-07T10:24, 2026-09-08T10:00
@@ -264,3 +195,10 @@ def test_internal_topics_are_left_out_unless_named(tmp_path: Path) -> None:
     ]
     assert len(lines("dump", tmp_path / "__consumer_offsets-0")) == 1
     assert len(lines("ls", tmp_path, "--json")) == 2
+
+
+def test_a_table_escapes_header_keys_that_would_steer_a_terminal(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(kts.encode({"value": [b"v"], "headers": [[("\x1b]0;title\x07h\n", b"x")]]}))
+    shown = run("dump", log, "--format", "table").stdout
+    assert "\x1b" not in shown and r"\x1b]0;title\x07h\n=x" in shown

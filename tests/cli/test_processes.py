@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from support.golden import PATIENCE_S, golden
 from support.processes.cli_pipes import outcome
-from support.processes.cli_runs import KTS, on_a_terminal, process, run
+from support.processes.cli_runs import KTS, on_a_terminal, process
 
 import kts
 
@@ -82,7 +82,7 @@ PRINTING = [
 
 
 def test_a_closed_pipe_ends_every_command_quietly() -> None:
-    """Three seconds: every command that prints, each with a reader that leaves before the first byte and behind some,
+    """Two seconds: every command that prints, each with a reader that leaves before the first byte and behind some,
     the formats of `dump` also behind what fits all buffers and with Python's stdout unbuffered. Python ends with 120
     where it cannot write at its own end what is left."""
     commands = [[str(argument) for argument in arguments] for arguments in PRINTING]
@@ -96,7 +96,7 @@ def test_a_closed_pipe_ends_every_command_quietly() -> None:
 
 
 def test_nobody_who_reads_stderr_changes_nothing(tmp_path: Path) -> None:
-    """Half a second: exit codes and output are as they are with a reader of what is said there."""
+    """Exit codes and output are as they are with a reader of what is said there."""
     (tmp_path / "t-0").mkdir()
     sound = kts.encode({"value": [b"x"]})
     (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(sound + b"\0" * 100)
@@ -242,38 +242,3 @@ def test_a_closed_stdout_is_no_traceback() -> None:
         timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    "command", [["ls"], ["dump"], ["verify"], ["batches"], ["stats"], ["offset-for", "--time", "0"]]
-)
-def test_a_file_that_is_no_segment_is_wrong_use(command: list[str]) -> None:
-    index = ORDERS / "orders-0" / f"{0:020d}.timeindex"
-    assert index.name in run(*command, index, code=2).stderr
-
-
-@pytest.mark.parametrize("name", [f"{0:020d}.log", "new.jsonl"])
-def test_output_never_goes_among_the_files_that_are_read(name: str, tmp_path: Path) -> None:
-    partition = tmp_path / "t-0"
-    partition.mkdir()
-    log = partition / f"{0:020d}.log"
-    log.write_bytes(kts.encode({"value": [b"x"]}))
-    before = log.read_bytes()
-    assert "which are only read" in run("dump", partition, "-o", partition / name, "--format", "jsonl", code=2).stderr
-    assert "which are only read" in run("dump", tmp_path, "-o", partition / name, "--format", "jsonl", code=2).stderr
-    assert [path.name for path in partition.iterdir()] == [log.name]
-    run("dump", log, "-o", log, "--format", "jsonl", code=2)
-    assert log.read_bytes() == before
-
-
-def test_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
-    secret = tmp_path / "secret.jsonl"
-    secret.touch(0o600)
-    run("dump", ORDERS, "--limit", "1", "-o", secret)
-    assert secret.stat().st_mode & 0o777 == 0o600
-    assert secret.stat().st_size > 0
-
-
-@pytest.mark.parametrize("wrong", [["dump", "--limit", 10**20], ["stats", "--by", "99999999999w"]])
-def test_numbers_beyond_64_bits_are_wrong_use(wrong: list[object]) -> None:
-    run(wrong[0], ORDERS, *wrong[1:], code=2)

@@ -41,7 +41,7 @@ def steers(shown: str) -> set[str]:
 
 @pytest.mark.parametrize("kind", ["table", "jsonl", "csv"])
 def test_a_dump_of_hostile_records_leaves_a_terminal_alone(kind: str, tmp_path: Path) -> None:
-    """Half a second a format: only a terminal shows what reaches it."""
+    """Only a terminal shows what reaches it."""
     path = attack(tmp_path)
     utf8 = ["--keys", "utf8", "--values", "utf8"]
     shown, code = on_a_terminal("dump", path, "--format", kind, *utf8, term="dumb")
@@ -58,7 +58,7 @@ def test_a_dump_of_hostile_records_leaves_a_terminal_alone(kind: str, tmp_path: 
     [["ls"], ["ls", "--segments", "--json"], ["stats", "--per", "topic"], ["verify"], ["batches", "--json"]],
 )
 def test_names_and_errors_leave_a_terminal_alone(arguments: list[str], tmp_path: Path) -> None:
-    """Half a second a command, as above; with a damaged file beside, so that errors and warnings are among it."""
+    """As above, with a damaged file beside, so that errors and warnings are among it."""
     path = attack(tmp_path)
     damaged = path.with_name("damaged.log")
     damaged.write_bytes(path.read_bytes()[:-30] + b"\0" * 90)
@@ -66,13 +66,6 @@ def test_names_and_errors_leave_a_terminal_alone(arguments: list[str], tmp_path:
     assert not steers(shown), steers(shown)
     shown, _ = on_a_terminal(*arguments, path, damaged, term="dumb")
     assert not steers(shown) and "\\u001b" in shown, shown
-
-
-def test_only_what_steers_is_spelled_out() -> None:
-    plain = "Käse \u200d\u05d0\u05d1 \U0001f600 x\ny"
-    assert harmless(plain) == plain
-    spelled = harmless(EVIL)
-    assert not steers(spelled) and json.loads('"' + spelled.replace("\n", "\\n") + '"') == EVIL
 
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
@@ -99,3 +92,10 @@ def test_disarmed_csv_has_no_cell_that_a_spreadsheet_runs(tmp_path: Path) -> Non
     assert [row[2] for row in rows] == [value or "" for value in values], "not asked, not changed"
     refused = run("dump", tmp_path / "-t-0", "--format", "jsonl", "--disarm", code=2)
     assert "--disarm is for CSV" in refused.stderr
+
+
+def test_only_what_steers_is_spelled_out() -> None:
+    plain = "Käse \u200d\u05d0\u05d1 \U0001f600 x\ny"
+    assert harmless(plain) == plain
+    spelled = harmless(EVIL)
+    assert not steers(spelled) and json.loads('"' + spelled.replace("\n", "\\n") + '"') == EVIL

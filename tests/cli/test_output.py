@@ -1,4 +1,4 @@
-"""Errors speak of options, not of Python's arguments, and give back times as they were typed."""
+"""What a command prints: errors in the words of its options, tables, and files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from support.golden import golden
 from support.processes.cli_runs import run
 
+import kts
 from kts.cli.app import COMMANDS, cli
-from kts.cli.output import NO_OPTION, OPTION_NAMES, in_options
+from kts.cli.output import NO_OPTION, OPTION_NAMES, counted, in_options, print_table, show_bytes, sink
 
 WORDS = {"read_uncommitted", "read_committed", "high_watermark"}  # values of options, as Kafka has them
 SOURCE = str(golden("demo", "orders").path)
@@ -102,3 +103,61 @@ def test_words_of_the_user_stay_as_they_are() -> None:
         ):
             assert in_options(said) == said
     assert in_options("drop_headers: outside of any command") == "drop_headers: outside of any command"
+
+
+@pytest.mark.parametrize("name", [f"{0:020d}.log", "new.jsonl"])
+def test_output_never_goes_among_the_files_that_are_read(name: str, tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    log = partition / f"{0:020d}.log"
+    log.write_bytes(kts.encode({"value": [b"x"]}))
+    before = log.read_bytes()
+    assert "which are only read" in run("dump", partition, "-o", partition / name, "--format", "jsonl", code=2).stderr
+    assert "which are only read" in run("dump", tmp_path, "-o", partition / name, "--format", "jsonl", code=2).stderr
+    assert [path.name for path in partition.iterdir()] == [log.name]
+    run("dump", log, "-o", log, "--format", "jsonl", code=2)
+    assert log.read_bytes() == before
+
+
+def test_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.jsonl"
+    secret.touch(0o600)
+    run("dump", SOURCE, "--limit", "1", "-o", secret)
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert secret.stat().st_size > 0
+
+
+def test_a_file_appears_whole_or_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    with pytest.raises(KeyError), sink(str(path)) as file:
+        file.write(b"half")
+        file.flush()
+        assert path.read_bytes() == b"old"
+        raise KeyError
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"old"]
+    with sink(str(path)) as file:
+        file.write(b"new")
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]
+    with pytest.raises(click.BadParameter, match="is a directory"), sink(str(tmp_path)):
+        pass
+
+
+def test_a_table_in_a_pipe_is_aligned_by_width_not_by_length(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "size"), [("a", 5), ("\u6f22\u5b57", 1234), (None, "")], right=(1,))
+    assert capsys.readouterr().out == "name  size\na        5\n\u6f22\u5b57  1234\n\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "thing", "expected"),
+    [(1, "batch", "1 batch"), (0, "batch", "0 batches"), (1234, "segment", "1,234 segments")],
+)
+def test_things_are_counted_in_the_plural(count: int, thing: str, expected: str) -> None:
+    assert counted(count, thing) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**30, "1.0 GiB"), (2**50, "1024.0 TiB")]
+)
+def test_sizes_have_the_largest_unit_that_fits(size: int, expected: str) -> None:
+    assert show_bytes(size) == expected

@@ -1,9 +1,11 @@
-"""Every command explains itself, and its examples work."""
+"""The group of commands: help, examples that work, and the exit code of every failure."""
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
+import warnings
 from pathlib import Path
 
 import click
@@ -11,10 +13,11 @@ import pytest
 from support.golden import golden
 from support.processes.cli_runs import run
 
+import kts
 from kts.cli import main
 from kts.cli.app import COMMANDS
 
-LIVE = {"follow", "serve"}  # their examples run in test_cli_follow, test_cli_serve
+LIVE = {"follow", "serve"}  # test_follow.py and test_serve.py run their examples
 
 
 def command_named(name: str) -> click.Command:
@@ -66,3 +69,35 @@ def test_an_unknown_command_and_an_unknown_option_are_wrong_use() -> None:
     assert "No such command" in run("list", code=2).stderr
     assert "No such option" in run("ls", "--nope", code=2).stderr
     assert "Missing argument" in run("ls", code=2).stderr
+
+
+FAILURES = [
+    (kts.OffsetOutOfRangeError("no such offset"), 2, "no such offset"),
+    (kts.UnknownTopicOrPartitionError("no topic 'x'"), 2, "no topic 'x'"),
+    (kts.CorruptRecordError("CRC 1, found 2", position=5), 3, "CRC 1, found 2, at position 5"),
+    (OSError(errno.ENOSPC, "No space left on device", "/full/x"), 3, "/full/x: No space left on device"),
+    (OSError("something else"), 3, "something else"),
+    (BrokenPipeError(), 0, ""),
+    (KeyboardInterrupt(), 130, "interrupted"),
+]
+
+
+@pytest.mark.parametrize(("failure", "code", "said"), FAILURES, ids=lambda value: type(value).__name__)
+def test_each_failure_has_its_exit_code_and_one_line(
+    failure: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(command_named("ls"), "callback", fail)
+    done = run("ls", "somewhere", code=code)
+    assert (done.stdout, done.stderr) == ("", f"kts: {said}\n" if said else "")
+
+
+def test_a_warning_of_the_library_is_a_line_and_one_for_programmers_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(**_: object) -> None:
+        warnings.warn(kts.KtsWarning("the tail is damaged", "x.log"), stacklevel=1)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+
+    monkeypatch.setattr(command_named("ls"), "callback", warn)
+    assert run("ls", "somewhere").stderr == "kts: warning: the tail is damaged\n"

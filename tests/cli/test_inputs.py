@@ -1,0 +1,78 @@
+"""What commands are given: which partitions a path and its filters mean, and the settings of one that is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from support.golden import golden
+from support.processes.cli_runs import run
+
+import kts
+from kts.cli.inputs import make_config, newest_magic, open_logs, parse_settings
+
+ORDERS = golden("demo", "orders").log_dir
+
+
+def chosen(*paths: Path, **filters: object) -> list[str]:
+    logs = open_logs([str(path) for path in paths], **filters)  # type: ignore[arg-type]
+    return [f"{log.topic}-{log.partition}" for log in logs]
+
+
+def test_filters_choose_among_the_partitions_of_all_paths_in_order(tmp_path: Path) -> None:
+    for name in ("b-1", "a-10", "a-9", "__consumer_offsets-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020d}.log").write_bytes(kts.encode({"value": [b"v"]}))
+    everything = ["__consumer_offsets-0", "a-9", "a-10", "b-1"]
+    assert chosen(tmp_path) == everything
+    assert chosen(ORDERS, tmp_path) == [*everything, "orders-0", "orders-1", "orders-2"]
+    assert chosen(tmp_path, topics=("b", "a")) == ["a-9", "a-10", "b-1"]
+    assert chosen(tmp_path, partitions=(1, 9)) == ["a-9", "b-1"]
+    assert chosen(tmp_path, internal=False) == ["a-9", "a-10", "b-1"]
+    assert chosen(tmp_path, internal=False, topics=("__consumer_offsets",)) == ["__consumer_offsets-0"]
+    assert chosen(tmp_path / "__consumer_offsets-0", internal=False) == ["__consumer_offsets-0"]
+
+
+def test_what_is_not_there_is_named_with_what_is(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such file or directory; expected a partition"):
+        chosen(tmp_path / "missing-0")
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match="there is no topic order in .*; did you mean orders"):
+        chosen(ORDERS, topics=("order",))
+    with pytest.raises(
+        kts.UnknownTopicOrPartitionError, match="there is no partition 7 in .*; there are the partitions 0, 1, 2"
+    ):
+        chosen(ORDERS, partitions=(7,))
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match="no partition directories"):
+        chosen(tmp_path)
+
+
+def test_settings_are_kafka_s_and_the_format_is_that_of_the_last_batch(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with kts.Log(path, {"message.format.version": "0.10.2"}) as log:
+        log.append(kts.encode({"value": [b"v"]}, magic=1))
+    assert newest_magic(str(path)) == 1
+    assert make_config(["segment.bytes = 5000"], str(path)).magic == 1
+    assert make_config(["segment.bytes = 5000"], str(path)).segment_bytes == 5000
+    assert make_config(["message.format.version=3.9"], str(path)).magic == 2
+    assert newest_magic(str(tmp_path / "missing-0")) is None
+    assert make_config([], str(tmp_path / "missing-0")).magic == 2
+    assert parse_settings(["a=b=c", " k = "]) == {"a": "b=c", "k": ""}
+    for wrong in ("a", "=b"):
+        with pytest.raises(click.BadParameter, match="expected KEY=VALUE"):
+            parse_settings([wrong])
+    with pytest.raises(click.BadParameter, match="segment.bytes"):
+        make_config(["segment.bytes=many"], str(path))
+
+
+@pytest.mark.parametrize(
+    "command", [["ls"], ["dump"], ["verify"], ["batches"], ["stats"], ["offset-for", "--time", "0"]]
+)
+def test_a_file_that_is_no_segment_is_wrong_use(command: list[str]) -> None:
+    index = ORDERS / "orders-0" / f"{0:020d}.timeindex"
+    assert index.name in run(*command, index, code=2).stderr
+
+
+@pytest.mark.parametrize("wrong", [["dump", "--limit", 10**20], ["stats", "--by", "99999999999w"]])
+def test_numbers_beyond_64_bits_are_wrong_use(wrong: list[object]) -> None:
+    run(wrong[0], ORDERS, *wrong[1:], code=2)

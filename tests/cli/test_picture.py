@@ -1,0 +1,96 @@
+"""A picture of a partition's timestamps: its boxes, marks, window and words."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from support.golden import golden, golden_partitions
+
+import kts
+from kts.cli.picture import MAX_BOXES, MAX_MARKS, Picture, edge_notes, gather, segment_label, thinned
+
+ORDERS = golden("demo", "orders")
+NOW = 1_795_000_000_000  # 2026-11-18
+DAY = 86_400_000
+
+
+def picture_of(path: Path, now: int = NOW) -> Picture:
+    log = kts.open(path)
+    assert isinstance(log, kts.PartitionLog)
+    return gather(log, now, lambda amount: None)
+
+
+def written(tmp_path: Path, times: list[int], **how: object) -> Path:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    data = kts.encode({"timestamp": pa.array(times), "value": pa.nulls(len(times), pa.binary())}, batch_bytes=1, **how)
+    (folder / f"{0:020d}.log").write_bytes(data)
+    return folder
+
+
+def test_outliers_are_told_and_do_not_squash_the_rest() -> None:
+    picture = picture_of(ORDERS.partition_dir("orders-0"))
+    assert picture.window is not None
+    assert picture.window[1] - picture.window[0] < 15 * DAY
+    assert [time for _, time in picture.clipped] == [2_104_136_421_245, 1_820_726_513_607]
+    assert picture.future.count == 2 and picture.batches == 150
+    assert edge_notes(picture)[0][2] == "2036-09-04T10:20:21.245Z, batch that ends at 1,378"
+    assert [segment.base_offset for segment in picture.segments] == [0, 1138, 1363, 2826]
+
+
+def test_boxes_hold_exactly_what_headers_say() -> None:
+    for scenario, name in golden_partitions():
+        picture = picture_of(scenario.partition_dir(name), now=2**63 - 1)
+        headers = [kts.scan_batches(log.read_bytes()) for log in scenario.logs(name)]
+        assert picture.batches == sum(batch.num_rows for batch in headers)
+        greatest = [ms for batch in headers for ms in batch["maxTimestamp"].cast("int64").to_pylist()]
+        timed = [ms for ms in greatest if ms != -1]
+        assert picture.without_time == len(greatest) - len(timed)
+        tops = [int(ms) for segment in picture.segments for ms in segment.boxes[3]]
+        outside = {time for _, time in picture.clipped}
+        assert {*tops, *outside} >= set(timed), f"{scenario} {name}"
+        assert (picture.window is None) == (not timed)
+
+
+def test_late_batches_are_counted_against_the_greatest_time_before(tmp_path: Path, rng: random.Random) -> None:
+    times = [NOW - 10 * DAY + i * 60_000 + rng.randrange(-90_000, 90_000) for i in range(500)]
+    picture = picture_of(written(tmp_path, times))
+    late = [max(times[:i]) - time for i, time in enumerate(times) if i and time < max(times[:i])]
+    assert (picture.late.count, picture.most_late_ms) == (len(late), max(late))
+
+
+def test_many_batches_become_few_boxes_that_cover_the_same(tmp_path: Path) -> None:
+    count = 30_000
+    picture = picture_of(written(tmp_path, [NOW - 10 * DAY + (i * 7919) % count * 1000 for i in range(count)], magic=1))
+    boxes = picture.segments[0].boxes
+    assert boxes.shape[1] <= MAX_BOXES and len(picture.late.offsets) <= MAX_MARKS + 1
+    assert (picture.batches, picture.late.count > 1000) == (count, True)
+    gaps = np.diff(picture.late.offsets)
+    assert gaps.max() < 20 * count / MAX_MARKS  # thinned evenly
+    assert (boxes[0].min(), boxes[1].max()) == (0, count - 1)
+    assert (boxes[2].min(), boxes[3].max()) == (NOW - 10 * DAY, NOW - 10 * DAY + (count - 1) * 1000)
+    assert (boxes[0][1:] == boxes[1][:-1] + 1).all()
+    assert 5 <= thinned(boxes, 10).shape[1] <= 10
+
+
+def test_when_everything_lies_in_the_future_it_is_the_picture(tmp_path: Path) -> None:
+    picture = picture_of(written(tmp_path, [NOW + 1 + i for i in range(50)]))
+    assert picture.window is not None and picture.future.count == 50 and picture.clipped == []
+
+
+def test_the_legend_stays_short() -> None:
+    picture = picture_of(ORDERS.partition_dir("orders-0"))
+    picture.segments = [picture.segments[0]] * 40
+    labels = [segment_label(picture, number) for number in range(40)]
+    assert sum(label is not None for label in labels) == 8
+    assert labels[7] == "… 33 more segments (colours repeat)"
+
+
+def test_boxes_of_a_compressed_wrapper_start_behind_the_one_before() -> None:
+    legacy = golden("demo", "legacy")
+    picture = picture_of(legacy.partition_dir("legacy-0"))
+    first, last = np.concatenate([segment.boxes[:2] for segment in picture.segments], axis=1)
+    assert first[0] == 0 and last[-1] == 3999 and (first[1:] == last[:-1] + 1).all()

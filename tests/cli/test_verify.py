@@ -1,0 +1,62 @@
+"""``kts verify``: nothing is wrong with what Kafka wrote, and each kind of damage is named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.golden import Golden, golden, goldens
+from support.processes.cli_runs import lines, run
+
+ORDERS = golden("demo", "orders")
+
+
+@pytest.mark.parametrize("scenario", goldens(), ids=str)
+def test_verify_finds_nothing_wrong_with_what_kafka_wrote(scenario: Golden) -> None:
+    assert run("verify", "--deep", scenario.log_dir).stdout.startswith("OK: ")
+
+
+def damage(scenario: Golden, kind: str) -> None:
+    log = scenario.logs("clicks-0")[0]
+    data = bytearray(log.read_bytes())
+    if kind == "crc":
+        data[100] ^= 1
+        log.write_bytes(data)
+    elif kind == "time index":
+        index = log.with_suffix(".timeindex")
+        entries = bytearray(index.read_bytes())
+        entries[7] ^= 1
+        index.write_bytes(entries)
+    elif kind == "offset index":
+        index = log.with_suffix(".index")
+        entries = bytearray(index.read_bytes())
+        entries[7] ^= 1
+        index.write_bytes(entries)
+    elif kind == "missing index":
+        log.with_suffix(".index").unlink()
+    elif kind == "checkpoint":
+        (scenario.log_dir / "replication-offset-checkpoint").write_text("rubbish\n")
+
+
+@pytest.mark.parametrize("kind", ["crc", "time index", "offset index", "missing index", "checkpoint"])
+def test_verify_names_each_kind_of_damage_and_exits_with_1(kind: str, writable: Callable[[Golden], Golden]) -> None:
+    scenario = writable(golden("demo", "clicks"))
+    damage(scenario, kind)
+    result = run("verify", scenario.log_dir, code=1)
+    assert "OK" not in result.stdout and str(scenario.log_dir) in result.stdout
+    rows = lines("verify", scenario.log_dir, "--json", code=1)
+    assert rows[-1]["ok"] is False and rows[-1]["violations"] == len(rows) - 1 == len(result.stdout.splitlines())
+    assert set(rows[0]) == {"path", "position", "offset", "kind", "message"}
+
+
+def test_verify_with_jobs_says_the_same_in_the_same_order(tmp_path: Path) -> None:
+    for source in (ORDERS, golden("demo", "clicks")):
+        for name in source.partitions:
+            shutil.copytree(source.partition_dir(name), tmp_path / name)
+    assert lines("verify", tmp_path, "--jobs", 2, "--json") == lines("verify", tmp_path, "--json")
+    for name in ("clicks-0", "orders-1"):
+        log = min((tmp_path / name).glob("*.log"))
+        log.write_bytes(log.read_bytes()[:-1] + b"!")
+    assert lines("verify", tmp_path, "--jobs", 2, "--json", code=1) == lines("verify", tmp_path, "--json", code=1)
