@@ -28,9 +28,9 @@ from support.sets.streams import STRICTER, TABLES, batch_of
 
 import kts
 
-BATCHES = scaled(10_000, 50_000)
+BATCHES = scaled(4_000, 50_000)
 BATCHES_OF_A_SET = 2  # as java/RandomSets.java builds them, before it compacts some
-STRANGER = scaled(1_200, 6_000)  # damaged sets that neither would write so
+STRANGER = scaled(800, 6_000)  # damaged sets that neither would write so
 MOST_GUARDED = 1 << 16  # bytes that `check` takes
 SEED = int(os.environ["KTS_SEED"])
 REPLAY = f"replay with KTS_SEED={SEED}"

@@ -7,13 +7,14 @@ import random
 from typing import Any
 
 import pytest
+from support.golden import scaled
 from support.kafka.jvm import Kafka, record_sets
 from support.reference import reference
 from support.reference.decoded import difference
 from support.sets import generate
 from support.sets.streams import REFUSED, TABLES, batch_of
 
-BUFFERS = 2000
+BUFFERS = scaled(700, 2000)
 
 
 @pytest.fixture(scope="module")

@@ -106,9 +106,10 @@ def directory_calls(root: Path) -> dict[str, list[Call]]:
 def main() -> None:
     what, loops = sys.argv[1], int(sys.argv[2])
     calls = codec_calls() if what == "calls" else directory_calls(Path(sys.argv[3]))
+    warm = loops // (2 if what == "calls" else 4)  # until the allocators hold what they need
     for name, runs in calls.items():
         with contextlib.redirect_stderr(None):
-            loop(runs, max(loops // 4, 50))
+            loop(runs, warm)
             before = left()
             refused = loop(runs, loops)
             after = left()
