@@ -7,6 +7,8 @@ from support.oracle import oracle_log
 from support.oracle.oracle_compare import Known, judge
 from support.oracle.oracle_known import compressed_anew
 
+pytestmark = pytest.mark.slow
+
 ANEW = "snappy, or 0.10.2's lz4, by another release of the library: other bytes, often of another length"
 ORDER = "0.10.2 finds a wrong inner magic before it comes to the damage in the compressed data"
 TABLES = {
