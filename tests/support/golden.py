@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +103,11 @@ def row_from_json(line: dict[str, Any]) -> Row:
     )
 
 
+@lru_cache(maxsize=16)  # several tests in a row ask for the same ones
+def _expected(path: Path) -> tuple[Row, ...]:
+    return tuple(row_from_json(line) for line in json_lines(path))
+
+
 @dataclass(frozen=True)
 class Golden:
     """One scenario: the partition directories that a broker left, and what its consumers saw."""
@@ -145,7 +150,7 @@ class Golden:
         path = self._beside("expected", partition, ".jsonl")
         if path is None:
             raise FileNotFoundError(f"{self.path} has no expected.jsonl for {partition}")
-        return [row_from_json(line) for line in json_lines(path)]
+        return list(_expected(path))
 
     def offsets_for_times(self, partition: str) -> dict[str, Any] | None:
         """The broker's answers to timestamp queries; None before 0.10.2."""

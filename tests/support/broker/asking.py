@@ -51,7 +51,8 @@ class Asking:
 
     def ask(self, api: ApiKey, version: int, body: Body, client_id: str | None = "tests") -> Any:
         """The answer's body."""
-        return self.runner.run(answer(self.broker, api, version, body, client_id))
+        # Runner.run would set a handler for SIGINT each time, which costs as much as a small request.
+        return self.runner.get_loop().run_until_complete(answer(self.broker, api, version, body, client_id))
 
     # --- topics and records, not through a request ------------------------------------------------
 

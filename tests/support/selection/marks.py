@@ -41,11 +41,11 @@ def leading(mark: str, path: Path) -> frozenset[str]:
     for node in top:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found |= reached(mark, node, path)
-    while True:
+    more = found
+    while more:
         more = {name for node in top for name in defined(node) if used(node) & found} - found
-        if not more:
-            return frozenset(found)
         found |= more
+    return frozenset(found)
 
 
 def reached(mark: str, node: ast.Import | ast.ImportFrom, path: Path) -> set[str]:
@@ -53,12 +53,19 @@ def reached(mark: str, node: ast.Import | ast.ImportFrom, path: Path) -> set[str
     module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
     found: set[str] = set()
     for alias in node.names:
-        whole, part_of = (TESTS / f"{name.replace('.', '/')}.py" for name in (module + alias.name, module[:-1]))
-        if whole.exists() and whole != path and leading(mark, whole):
+        whole, part_of = file_of(module + alias.name), file_of(module[:-1])
+        if whole is not None and whole != path and leading(mark, whole):
             found.add(alias.asname or alias.name)
-        if module and part_of.exists() and part_of != path and alias.name in leading(mark, part_of):
+        if part_of is not None and part_of != path and alias.name in leading(mark, part_of):
             found.add(alias.asname or alias.name)
     return found
+
+
+@functools.cache
+def file_of(module: str) -> Path | None:
+    """The file of a module of the tests."""
+    path = TESTS / f"{module.replace('.', '/')}.py"
+    return path if path.exists() else None
 
 
 @functools.cache
@@ -77,18 +84,42 @@ def defined(node: ast.stmt) -> list[str]:
 
 @functools.cache
 def used(node: ast.stmt) -> frozenset[str]:
-    """The names in a statement, with the arguments of a function: they may be fixtures."""
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return frozenset(names | {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)})
+    """The names in a statement, with the arguments of a function: they may be fixtures.
+
+    `ast.walk` takes four times as long, seconds of each start of the tests."""
+    names: set[str] = set()
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Name):
+            names.add(part.id)
+            continue
+        if isinstance(part, ast.arg):
+            names.add(part.arg)
+        for field in part._fields:
+            inside = getattr(part, field, None)
+            if isinstance(inside, list):
+                waiting += [each for each in inside if isinstance(each, ast.AST)]
+            elif isinstance(inside, ast.AST) and field != "ctx":
+                waiting.append(inside)
+    return frozenset(names)
 
 
 def is_carried(value: object) -> bool:
     """Whether a case's argument is a scenario of `tests/data`, or lies in one."""
-    golden = data_root() / "golden"
+    golden = _root() / "golden"
     path = value.path if isinstance(value, Golden) else golden / value if isinstance(value, Path | str) else golden
-    if path == golden or not path.is_relative_to(golden):
-        return False
-    return (CARRIED / path.relative_to(data_root())).exists()
+    return path != golden and _is_carried(path)
+
+
+@functools.cache
+def _root() -> Path:
+    return data_root()
+
+
+@functools.cache
+def _is_carried(path: Path) -> bool:
+    return path.is_relative_to(_root() / "golden") and (CARRIED / path.relative_to(_root())).exists()
 
 
 @functools.cache
