@@ -155,11 +155,11 @@ cdef extern from "write.h" nogil:
 
 cdef extern from "append.h" nogil:
     int KTS_IN_PLACE, KTS_READ, KTS_CONVERT, KTS_DEEP
-    struct Rules "kts_rules":
+    struct AppendRules "kts_append_rules":
         int old, shipped, magic, append_time, compacted, client, replica, exempt, negative
         int64_t before, after, largest
     struct Asked "kts_asked":
-        Rules r
+        AppendRules r
         int64_t now, start
         int32_t epoch
     struct Found "kts_found":

@@ -1316,7 +1316,7 @@ cdef class Appender:
     old : bool
         As 0.10.2.2 does, else as 3.9.2.
     shipped, append_time, compacted, client, replica, exempt, negative : bool
-        See ``kts_rules`` in ``append.h``.
+        See ``kts_append_rules`` in ``append.h``.
     magic : int
         Of the topic.
     target : int
@@ -1328,7 +1328,7 @@ cdef class Appender:
     max_decompressed_bytes : int
     """
 
-    cdef Rules rules
+    cdef AppendRules rules
     cdef int target
     cdef int64_t limit
     cdef void* spare          # an inflater that no set uses now
@@ -1785,31 +1785,3 @@ def message(int magic, int attributes, int64_t offset, int64_t timestamp, bytes 
     if kts_write_message(&sink, magic, attributes, offset, timestamp, &key, &body) != KTS_OK:
         raise ValueError(f"value: {body.n} bytes do not fit a message")
     return made[:sink.end]
-
-
-cdef int64_t walk_sizes(buf, int64_t* entries, int64_t* largest, int64_t* where) except -1:
-    cdef Source source = Source(buf)
-    cdef const uint8_t* p = <const uint8_t*> source.view.buf
-    cdef int64_t n = source.view.len, at = 0, size
-    while n - at >= KTS_OVERHEAD:
-        size = <int64_t> kts_be32(p + at + KTS_SIZE_AT) + KTS_OVERHEAD
-        if size > largest[0]:
-            largest[0] = size
-            where[0] = at
-        entries[0] += 1
-        at += size
-    return at
-
-
-def count_entries(buf):
-    """How many entries a set of whole ones has."""
-    cdef int64_t entries = 0, largest = 0, where = 0
-    walk_sizes(buf, &entries, &largest, &where)
-    return entries
-
-
-def largest_entry(buf):
-    """(size, position) of the largest entry in a set of whole ones."""
-    cdef int64_t entries = 0, largest = 0, where = 0
-    walk_sizes(buf, &entries, &largest, &where)
-    return largest, where

@@ -364,6 +364,7 @@ REASONS = {
     "INNER_MAGIC": Reason("magic of an inner message is {a}, expected its wrapper's {b}", None, _INVALID),
     "UNKNOWN_INNER_MAGIC": Reason("inner message magic {a} is unknown, expected 0 or 1", _CORRUPT, None),
     "NESTED": Reason("inner message is compressed itself (codec {a})", _CORRUPT, _INVALID),
+    "COMPRESSED": Reason("compression codec {a} in a set that is not compressed, expected 0", None, _UNKNOWN),
     "INNER_CRC": Reason("inner message CRC is {b:08x}, expected the stored {a:08x}", _CORRUPT, _CORRUPT),
     # policy: the set, then what is wrong with one record
     "POLICY": Reason("{n} records are refused, the first: record {record}: {first}", None, _INVALID),

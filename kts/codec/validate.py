@@ -293,7 +293,7 @@ def validate_records(
         records, top, of_top = rewrite(
             found, rules, target=target, converted=converted, now_ms=now_ms, epoch=leader_epoch
         )
-    entries = _codec.count_entries(records)
+    entries = found.facts()[0] if in_place else len(Entries(records))
     return Validated(
         records, start, end - 1, top, of_top, append_time, entries, len(records), not in_place, source, target, end
     )
@@ -301,10 +301,13 @@ def validate_records(
 
 def _check_sizes(records: bytes | memoryview, largest: int) -> None:
     """Check the entries of a rewritten set against ``max.message.bytes``."""
-    size, position = _codec.largest_entry(records)
-    if size > largest:
+    if len(records) <= largest:
+        return
+    entry = max(Entries(records), key=lambda entry: entry.size)
+    if entry.size > largest:
         raise RecordTooLargeError(
-            f"the entry has {size} bytes in the topic's format, max.message.bytes is {largest}", position=position
+            f"the entry has {entry.size} bytes in the topic's format, max.message.bytes is {largest}",
+            position=entry.position,
         )
 
 

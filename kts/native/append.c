@@ -36,7 +36,7 @@ int kts_append_size(struct kts_append *s, const uint8_t *p, int64_t left, int64_
 /* --- the shallow walk ------------------------------------------------------------------------------------ */
 
 int kts_analyse(struct kts_append *s, const uint8_t *p, int64_t n, int leader) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     struct kts_found *f = &s->found;
     int64_t size = 0, time, last;
     int status, batch, codec, later = 0;
@@ -129,11 +129,11 @@ static int wrong_record(struct kts_append *s, int64_t record, int64_t offset, in
     return KTS_OK;
 }
 
-static inline int unlimited(const struct kts_rules *r) { return r->before == INT64_MAX && r->after == INT64_MAX; }
+static inline int unlimited(const struct kts_append_rules *r) { return r->before == INT64_MAX && r->after == INT64_MAX; }
 
 /* What is wrong with a record's time, by its type (`append_time`) or the topic's limits; 0 nothing. */
 static inline int wrong_time(const struct kts_append *s, int64_t time, int append_time) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     int64_t behind, ahead;
     if (!r->append_time && !(r->exempt && time == -1) && !(r->negative && unlimited(r))) {
         /* Java's difference wraps around, and so passes the limits with times that are farthest from them. */
@@ -288,7 +288,7 @@ static void usual_records(struct kts_append *s, const struct kts_entry *b, const
 }
 
 static struct kts_limits limits_of(const struct kts_append *s) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     const int limited = !r->append_time && looks(s) && (r->before != INT64_MAX || r->after != INT64_MAX);
     const struct kts_limits limits = {s->asked.now, r->before, r->after,  r->largest,
                                       limited,      r->compacted && looks(s), r->exempt, r->append_time};
@@ -299,7 +299,7 @@ static struct kts_limits limits_of(const struct kts_append *s) {
 static int batch_records(struct kts_append *s, const struct kts_entry *b, const uint8_t *p, int64_t n,
                          const uint8_t *reach, int whole, int compressed) {
     const uint8_t *end = p + n, *last = reach - end >= KTS_LOOK ? end : reach - KTS_LOOK, *before;
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     const struct kts_limits limits = limits_of(s);
     const int usual = !is_append_time(b) && !r->negative && (s->path != KTS_DEEP || r->magic != 0);
     int careful = 0;
@@ -323,7 +323,7 @@ static int batch_records(struct kts_append *s, const struct kts_entry *b, const 
 
 /* What a client may say of a batch (validateBatch). */
 static int new_batch(struct kts_append *s, const uint8_t *e, int64_t size) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     const uint8_t flags = e[KTS_BATCH_FLAGS_AT];
     int32_t delta, count, sequence;
     int64_t producer;
@@ -443,7 +443,7 @@ static int wrong_only(struct kts_append *s, int64_t offset, int64_t time, int wr
 
 /* One message of 0.10.2, plain or inner. */
 static int old_message(struct kts_append *s, struct kts_seen_message *m, int64_t offset, int inner) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     const int timed = m->e.magic > 0, converted = m->e.magic != r->magic;
     int has_key = 1, wrong = 0, fault = KTS_OK;
     s->record = s->found.number;
@@ -461,10 +461,17 @@ static int old_message(struct kts_append *s, struct kts_seen_message *m, int64_t
         return wrong_only(s, offset, m->time, wrong);
     if (converted || !r->shipped)
         fault = kts_message_fields(m);
-    if (s->path == KTS_DEEP && kts_entry_crc(m->e.p, m->e.size, 0) != kts_stored_crc(m->e.p, 0)) {
-        if (inner && !r->shipped)
-            return bad_inner_crc(s, m);
-        s->bad_crc = 1; /* looked at only in place, at the very end */
+    if (s->path == KTS_DEEP) {
+        const uint32_t stored = kts_stored_crc(m->e.p, 0), found = kts_entry_crc(m->e.p, m->e.size, 0);
+        if (stored != found && inner && !r->shipped)
+            return kts_refuse(s, KTS_INNER_CRC, stored, found);
+        if (stored != found && !s->bad_crc) { /* looked at only in place, at the very end */
+            s->bad_crc = inner ? KTS_INNER_CRC : KTS_BAD_CRC;
+            s->bad_at = s->at;
+            s->bad_record = s->record;
+            s->bad_stored = stored;
+            s->bad_found = found;
+        }
     }
     if (s->path == KTS_IN_PLACE) {
         if (timed && !r->append_time)
@@ -482,8 +489,8 @@ static int old_message(struct kts_append *s, struct kts_seen_message *m, int64_t
     if (converted && s->path != KTS_IN_PLACE && m->time < -1 && !r->negative &&
         !(s->path == KTS_CONVERT && r->append_time))
         return kts_refuse(s, KTS_NEGATIVE, m->time, r->magic);
-    if (converted && s->path == KTS_CONVERT && m->e.codec)
-        return kts_refuse(s, KTS_BAD_CODEC, m->e.codec, 0);
+    if (converted && s->path == KTS_CONVERT && m->e.codec) /* the caller says that nothing is compressed */
+        return kts_refuse(s, KTS_COMPRESSED, m->e.codec, 0);
     s->found.number += 1;
     return KTS_OK;
 }
@@ -713,7 +720,7 @@ int kts_begin_in_place(struct kts_append *s, const uint8_t *p, int64_t n) {
 }
 
 void kts_end_in_place(struct kts_append *s) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     struct kts_found *f = &s->found;
     if (!r->append_time)
         return;
@@ -727,7 +734,7 @@ void kts_end_in_place(struct kts_append *s) {
 
 /* What is compressed or will be (P3, P4). */
 int kts_begin_deep(struct kts_append *s, const uint8_t *p, int64_t n) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     struct kts_found *f = &s->found;
     kts_begin(s, KTS_DEEP);
     f->in_place = f->source == s->target && r->magic > 0;
@@ -748,10 +755,13 @@ int kts_begin_deep(struct kts_append *s, const uint8_t *p, int64_t n) {
 int kts_end_deep_in_place(struct kts_append *s, uint8_t *p, int64_t n) {
     struct kts_found *f = &s->found;
     const int64_t time = s->asked.r.append_time ? s->asked.now : f->max;
+    if (s->bad_crc) {
+        s->at = s->bad_at;
+        s->record = s->bad_record;
+        return kts_refuse(s, s->bad_crc, s->bad_stored, s->bad_found);
+    }
     s->at = 0;
     s->record = -1;
-    if (s->bad_crc)
-        return kts_refuse(s, KTS_INNER_CRC, 0, 0);
     if (kts_append_size(s, p, n, &s->size) != KTS_OK)
         return kts_refuse(s, KTS_NOTHING, 0, 0);
     f->next = s->asked.start + f->number;
@@ -768,7 +778,7 @@ int kts_end_deep_in_place(struct kts_append *s, uint8_t *p, int64_t n) {
 /* Messages with nothing wrong: looked at, given offsets and stamped in one go. Whether the set was such; if not, it may
  * have been changed up to the message that is not. */
 static int usual_set(struct kts_append *s, uint8_t *p, int64_t n) {
-    const struct kts_rules *r = &s->asked.r;
+    const struct kts_append_rules *r = &s->asked.r;
     const struct kts_limits limits = limits_of(s);
     struct kts_run run;
     if (r->magic > 1 || n < KTS_OVERHEAD + KTS_V0_LEAST || p[KTS_MAGIC_AT] != r->magic || r->negative || s->asked.now < 0)

@@ -8,7 +8,7 @@
 
 #include "records.h"
 
-struct kts_rules { /* of a topic */
+struct kts_append_rules { /* of a topic */
     int old;         /* 0.10.2, else 3.9 */
     int shipped;     /* exactly, with its defects */
     int magic;       /* message.format.version */
@@ -24,7 +24,7 @@ struct kts_rules { /* of a topic */
 };
 
 struct kts_asked {
-    struct kts_rules r;
+    struct kts_append_rules r;
     int64_t now;
     int64_t start; /* offset of the first record */
     int32_t epoch;
@@ -98,7 +98,11 @@ struct kts_append { /* a set on its way through */
     int unwritable_why;
     int by_fields; /* compressed records are read without regard to their lengths */
     int rising;    /* offset deltas are to be 0, 1, 2 ... */
-    int bad_crc;   /* of an inner message */
+    int bad_crc;   /* the reason, where the CRC of a message is wrong: of the first one, */
+    int64_t bad_at; /* in this entry */
+    int64_t bad_record;
+    uint32_t bad_stored; /* and both CRCs */
+    uint32_t bad_found;
     int first_magic;
 };
 

@@ -58,6 +58,7 @@
     REASON(INNER_MAGIC)                                                                                                \
     REASON(UNKNOWN_INNER_MAGIC)                                                                                        \
     REASON(NESTED)                                                                                                     \
+    REASON(COMPRESSED)                                                                                                 \
     REASON(INNER_CRC)                                                                                                  \
     /* policy: the set, then what is wrong with one record */                                                          \
     REASON(POLICY)                                                                                                     \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
 import pytest
 from support.sets import generate
@@ -12,6 +13,7 @@ from support.sets.generate import Rec, message
 import kts
 from kts import _codec, errors
 from kts.broker.codes import ErrorCode
+from kts.codec.validate import rules_of
 from kts.errors import REASONS
 
 N = NOW
@@ -129,6 +131,26 @@ def test_the_whole_set_is_refused_for_one_record() -> None:
     error = refusal(plain(N, N - 1001, N), config)
     assert isinstance(error, kts.InvalidTimestampError)
     assert (error.code, [index for index, _ in error.record_errors]) == (32, [1])
+
+
+def test_a_wrong_inner_crc_is_told_with_both_numbers_and_its_place(rng) -> None:
+    inner = [message(number, 1, 0, N, b"k", b"value") for number in range(3)]
+    damaged = inner[2][:-1] + b"?"
+    data = wrapper(inner[0] + inner[1] + damaged)
+    stored, found = int.from_bytes(damaged[12:16], "big"), zlib.crc32(damaged[16:])
+    words = f"inner message CRC is {found:08x}, expected the stored {stored:08x}"
+    for how in ({}, {"shipped": True}):
+        error = refusal(data, topic(), **how)
+        assert (error.message, error.code, error.position, error.record_index) == (words, 2, 0, 2), how
+
+
+def test_a_compressed_message_in_a_set_that_is_said_to_be_plain_is_told_by_its_codec() -> None:
+    """Kafka's validator takes the codecs from its caller; the broker's own analysis never says so."""
+    rules = rules_of(topic(0), "0.10.2", True, "client")
+    found = rules.appender.set(wrapper(plain(N)), START, NOW, 0)
+    assert not found.choose(0, 0)
+    assert found.deep() is None
+    assert rules.certain_error(found, NOW).message == "compression codec 1 in a set that is not compressed, expected 0"
 
 
 def test_3_9_names_every_record_that_policy_refuses_with_a_reason() -> None:
