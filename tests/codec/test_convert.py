@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from support.golden import data_root, golden_logs, oracle_cases
-from support.oracle.oracle_convert import convert as asked
 from support.reference.decoded import rows_of
 from support.sets import generate
 
@@ -278,15 +277,6 @@ def test_offsets_that_fall_inside_a_batch_are_damage() -> None:
     with pytest.raises(kts.KtsError) as caught:
         kts.convert(data, 1, generation="0.10.2", shipped=True)
     assert caught.value.code == -1
-
-
-def test_escaped_errors_have_the_code_they_shipped_with() -> None:
-    data = bytearray(kts.encode({"value": [b"v" * 99]}, magic=1, compression="gzip"))
-    data[-6] ^= 1
-    case = {"bytes": base64.b64encode(data).decode(), "to_magic": 0, "gen": "0.10.2"}
-    assert asked(case)["error"]["class"] == "KafkaException"
-    with pytest.raises(kts.CorruptRecordError):
-        kts.convert(bytes(data), 0, verify_crc=False)
 
 
 def test_wrong_arguments_are_named() -> None:

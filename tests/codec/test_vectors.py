@@ -8,7 +8,6 @@ import pytest
 from support.golden import Row, rows
 
 import kts
-from kts import _codec
 
 T = 1500000000000
 NO_TYPE, CREATE, APPEND = -1, 0, 1
@@ -125,8 +124,3 @@ def test_all_vectors_in_one_buffer_are_decoded_in_order() -> None:
     expected = [record for _, records, _ in VECTORS.values() for record in records]
     assert rows(kts.decode(data)) == expected
     assert [record for piece in kts.iter_decode(data, slice_bytes=1) for record in rows(piece)] == expected
-
-
-def test_check_values_of_both_crcs() -> None:
-    assert _codec.crc32c(b"123456789") == 0xE3069283
-    assert _codec.crc32(b"123456789") == 0xCBF43926

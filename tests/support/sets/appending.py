@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 from support.sets import generate
-from support.sets.generate import Rec
+from support.sets.generate import Rec, message
 
 import kts
 from kts.codec.validate import Validated, validate
+from kts.compression import compressor
 from kts.config import LogConfig
 
 NOW = 1_500_000_000_000
@@ -19,6 +20,10 @@ START = 1000
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GENERATIONS = ("0.10.2", "3.9")
+LAT = {"message_timestamp_type": "LogAppendTime"}
+LIMITED = {"message_timestamp_difference_max_ms": 1000}
+COMPACTED = {"cleanup_policy": "compact"}
+T0 = Rec(0, NOW, b"k", b"v")
 
 
 def topic(magic: int = 1, *, generation: str | None = None, **settings: Any) -> LogConfig:
@@ -42,12 +47,27 @@ def produced(
             base_time=base,
             max_time=max(rec.timestamp for rec in records),
         )
-    plain = b"".join(generate.message(i, magic, 0, rec.timestamp, rec.key, rec.value) for i, rec in enumerate(records))
+    plain = b"".join(message(i, magic, 0, rec.timestamp, rec.key, rec.value) for i, rec in enumerate(records))
     if not codec:
         return plain
     last = len(records) - 1 if wrapper_offset is None else wrapper_offset
     time = max(rec.timestamp for rec in records)
-    return generate.message(last, magic, codec, time, None, generate.compress(rng, codec, magic, plain))
+    return message(last, magic, codec, time, None, generate.compress(rng, codec, magic, plain))
+
+
+def plain(*timestamps: int, magic: int = 1, attributes: int = 0) -> bytes:
+    """Messages with these times."""
+    return b"".join(message(7 + i, magic, attributes, time, b"k", b"v") for i, time in enumerate(timestamps))
+
+
+def wrapper(inner: bytes, *, offset: int = 0, magic: int = 1, attributes: int = 0, time: int = NOW) -> bytes:
+    """A gzip wrapper around the bytes as they are."""
+    return message(offset, magic, 1 | attributes, time, None, compressor(1, magic, None)(inner))
+
+
+def batch(payload: bytes, count: int = 1, **how: int) -> bytes:
+    """A record batch around the bytes as they are."""
+    return generate.batch(payload, count, **({"last_delta": count - 1, "base_time": NOW, "max_time": NOW} | how))
 
 
 def append(data: bytes, config: LogConfig, **how: Any) -> Validated:

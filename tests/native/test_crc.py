@@ -17,3 +17,8 @@ def test_crcs_agree_with_the_libraries_at_every_length(rng: Any) -> None:
             part = data[start : start + length]
             assert _codec.crc32c(part) == crc32c.crc32c(part), length
             assert _codec.crc32(part) == zlib.crc32(part), length
+
+
+def test_check_values_of_both_crcs() -> None:
+    assert _codec.crc32c(b"123456789") == 0xE3069283
+    assert _codec.crc32(b"123456789") == 0xCBF43926

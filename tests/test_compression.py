@@ -1,0 +1,76 @@
+"""Kafka's codecs: what kts compresses, beside the bytes that Kafka 3.9.2 made of the same records on a JVM 17."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections import Counter
+
+import pytest
+from support.golden import oracle_cases
+from support.oracle.oracle_validator import validate
+from support.reference import reference_codecs
+
+import kts
+from kts import compression
+from kts.compression import GZIP, LZ4, SNAPPY, ZSTD
+
+# Arrow's and zstandard's libraries give what lz4-java and zstd-jni give; snappy-java chooses some matches otherwise.
+SAME = {GZIP, LZ4, ZSTD}
+
+
+def test_gzip_lz4_and_zstd_have_the_bytes_that_java_writes() -> None:
+    counts: Counter[tuple[int, bool]] = Counter()
+    for case in oracle_cases("validator-3.9"):
+        out = case["out"]
+        if "bytes" not in out or out["byte_exact"]:
+            continue
+        codec = case["in"].get("target_codec", out.get("analysis", {}).get("target_codec"))
+        answer = validate(case["in"] | {"id": case["id"], "gen": case["gen"]})
+        same = base64.b64decode(answer["bytes"]) == base64.b64decode(out["bytes"])
+        if codec == GZIP and "ng" in zlib.ZLIB_RUNTIME_VERSION:  # another library by name
+            continue
+        assert same or codec not in SAME, f"{case['id']}: codec {codec}"
+        counts[codec, same] += 1
+    print(dict(counts))
+    assert all(counts[codec, True] > 50 for codec in SAME - ({GZIP} if "ng" in zlib.ZLIB_RUNTIME_VERSION else set()))
+    assert counts[SNAPPY, True] > counts[SNAPPY, False]
+
+
+@pytest.mark.parametrize(("name", "number"), [("none", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
+def test_a_codec_has_kafkas_number_and_zstd_needs_magic_2(name: str, number: int) -> None:
+    assert compression.codec_id(name) == number
+    for magic in (0, 1):
+        if name == "zstd":
+            with pytest.raises(kts.UnsupportedCompressionTypeError, match="zstd needs magic 2, found magic"):
+                compression.codec_id(name, magic)
+        else:
+            assert compression.codec_id(name, magic) == number
+
+
+def test_the_name_of_no_codec_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(
+        ValueError, match="^compression: expected one of none, gzip, snappy, lz4, zstd, found 'brotli'$"
+    ):
+        compression.codec_id("brotli")
+
+
+LEVELS = {GZIP: (1, 9), LZ4: (0, 16), ZSTD: (-131072, 22)}
+
+
+@pytest.mark.parametrize("codec", LEVELS)
+def test_every_level_up_to_the_last_gives_the_same_data_back(codec: int) -> None:
+    lowest, highest = LEVELS[codec]
+    data = b"a payload, " * 20_000
+    for level in (None, lowest, 1, highest):
+        payload = compression.compressor(codec, 2, level)(data)
+        assert len(payload) < len(data) or level == lowest
+        assert reference_codecs.decompress(codec, 2, payload) == data
+    for level in (lowest - 1, highest + 1):
+        with pytest.raises(ValueError, match=f"level: .* takes {lowest} to {highest}, found {level}"):
+            compression.compressor(codec, 2, level)
+
+
+def test_snappy_has_no_levels() -> None:
+    with pytest.raises(ValueError, match="level: snappy has no levels, found 1"):
+        compression.compressor(SNAPPY, 2, 1)
