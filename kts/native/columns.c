@@ -186,17 +186,25 @@ static const void *address(const struct kts_buf *b) { return b->p != NULL ? b->p
 
 /* Bitmap of a column of bytes 0 and 1 into `bits`; how many are 0, or -1 without memory. */
 static int64_t pack(struct kts_slab *s, int column) {
-    int64_t zeros = 0, i;
+    const int64_t rows = s->rows, whole = rows >> 3; /* eight rows at a time */
     const uint8_t *p = s->fixed[column].p;
-    struct kts_buf *bits = &s->bits[column];
-    if (kts_grow(bits, (s->rows + 8) >> 3))
+    int64_t ones = 0, i;
+    uint64_t eight;
+    uint8_t *bits, last = 0;
+    if (kts_grow(&s->bits[column], whole + 1))
         return -1;
-    memset(bits->p, 0, (size_t)((s->rows + 8) >> 3));
-    for (i = 0; i < s->rows; i++) {
-        bits->p[i >> 3] |= (uint8_t)(p[i] << (i & 7));
-        zeros += 1 - p[i];
+    bits = s->bits[column].p;
+    for (i = 0; i < whole; i++) {
+        memcpy(&eight, p + 8 * i, 8);
+        bits[i] = (uint8_t)((eight * 0x0102040810204080u) >> 56); /* row k is 8k bits up: its factor is 2^(56 - 7k) */
+        ones += (int64_t)((eight * 0x0101010101010101u) >> 56);
     }
-    return zeros;
+    for (i = 8 * whole; i < rows; i++) {
+        last |= (uint8_t)(p[i] << (i & 7));
+        ones += p[i];
+    }
+    bits[whole] = last;
+    return rows - ones;
 }
 
 struct exported { /* what is described so far */
