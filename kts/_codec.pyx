@@ -6,11 +6,13 @@ batch holds its records. Reading follows Kafka 3.9.2 (ByteBufferLogInputStream, 
 AbstractLegacyRecordBatch).
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
+from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport (
     INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
@@ -21,6 +23,7 @@ from . import compression, errors
 from .errors import CorruptRecordError, DecompressionLimitError
 
 cdef extern from "Python.h":
+    object PyType_GenericAlloc(type kind, Py_ssize_t items)
     PyObject* PyBytes_AllocateUninitialised "PyBytes_FromStringAndSize"(const char* p, Py_ssize_t n) except NULL
     int _PyBytes_Resize(PyObject** made, Py_ssize_t n) except -1
 
@@ -426,24 +429,34 @@ cdef void release(ArrowArray* array) noexcept nogil:
 
 # --- the Python surface --------------------------------------------------------------------------------
 
+@cython.final
+@cython.freelist(8)
 cdef class Source:
     """Keeps a caller's buffer, for as long as a pass or a view needs it."""
 
     cdef Py_buffer view
     cdef bint held
 
-    def __cinit__(self, buf):
-        try:
-            PyObject_GetBuffer(buf, &self.view, PyBUF_SIMPLE)
-        except TypeError as error:
-            raise TypeError(f"buf: expected bytes or another buffer, found {type(buf).__name__}") from error
-        except (BufferError, ValueError) as error:
-            raise TypeError(f"buf: expected a contiguous buffer: {error}") from error
-        self.held = True
-
     def __dealloc__(self):
         if self.held:
             PyBuffer_Release(&self.view)
+
+
+cdef Source source_of(buf):
+    cdef Source source = Source.__new__(Source)
+    try:
+        PyObject_GetBuffer(buf, &source.view, PyBUF_SIMPLE)
+    except TypeError as error:
+        raise TypeError(f"buf: expected bytes or another buffer, found {type(buf).__name__}") from error
+    except (BufferError, ValueError) as error:
+        raise TypeError(f"buf: expected a contiguous buffer: {error}") from error
+    source.held = True
+    return source
+
+
+def check_buffer(buf):
+    """Raise TypeError unless ``buf`` is a contiguous buffer."""
+    source_of(buf)
 
 
 cdef class Decoder:
@@ -474,8 +487,7 @@ cdef class Decoder:
 
     def __cinit__(self, buf, bytes ids not None, bint views, bint verify_crc, int64_t max_decompressed_bytes):
         cdef uint8_t column
-        self.source = Source(buf)
-        self.inflater = Inflater()
+        self.source = source_of(buf)
         self.ids = ids
         self.limit = max_decompressed_bytes
         self.d.data = <const uint8_t*> self.source.view.buf
@@ -604,6 +616,8 @@ cdef class Decoder:
 
     cdef int inflate(self, Slab* s, CEntry* e) except -1:
         cdef bytes owner
+        if self.inflater is None:
+            self.inflater = Inflater.__new__(Inflater)
         try:
             self.inflater.run(e, self.limit)
         except CorruptRecordError as error:
@@ -651,7 +665,7 @@ def max_timestamp(buf, bint verify_crc, int64_t max_decompressed_bytes):
 
 def valid_bytes(buf):
     """Length of the whole entries at the front; CorruptRecordError for an impossible size or magic."""
-    cdef Source source = Source(buf)
+    cdef Source source = source_of(buf)
     cdef const uint8_t* p = <const uint8_t*> source.view.buf
     cdef int64_t total = source.view.len, at = 0, size = 0
     cdef int status
@@ -679,7 +693,7 @@ cdef bytes SCAN_IDS = bytes((
 
 def scan(buf):
     """Address of an ArrowArray with one row an entry, in the columns ``SCAN_IDS``; from headers and CRCs alone."""
-    cdef Source source = Source(buf)
+    cdef Source source = source_of(buf)
     cdef Pass d
     cdef Err err
     cdef Slab* s
@@ -922,7 +936,7 @@ cdef class Entries:
     cdef readonly bint all_sound
 
     def __cinit__(self, buf, *, int64_t start=0, bint verify_crc=False, bint until_damage=False):
-        cdef Source source = Source(buf)
+        cdef Source source = source_of(buf)
         cdef Err err
         cdef int status
         with nogil:
@@ -1025,7 +1039,7 @@ def read_header(buf, int64_t at=0, *, int64_t start=0):
     CorruptRecordError
         An impossible size or magic.
     """
-    cdef Source source = Source(buf)
+    cdef Source source = source_of(buf)
     cdef CEntry e
     cdef Err err
     cdef int status
@@ -1296,17 +1310,24 @@ cdef class Encoder:
 
 def crc32c(buf):
     """CRC-32C of a buffer, as the codec computes it."""
-    cdef Source source = Source(buf)
+    cdef Source source = source_of(buf)
     return kts_crc32c(<const uint8_t*> source.view.buf, source.view.len)
 
 
 def crc32(buf):
     """CRC-32 of a buffer, as the codec computes it."""
-    cdef Source source = Source(buf)
+    cdef Source source = source_of(buf)
     return kts_crc32(<const uint8_t*> source.view.buf, source.view.len)
 
 
 # --- appending -----------------------------------------------------------------------------------------
+
+cdef inline int put_item(object made, Py_ssize_t place, object item) except -1:
+    """Set an item of a new tuple."""
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(made, place, item)
+    return 0
+
 
 cdef class Appender:
     """The rules that a topic appends by.
@@ -1326,9 +1347,12 @@ cdef class Appender:
     largest : int
         Most bytes of an entry.
     max_decompressed_bytes : int
+    result : type
+        What ``append`` returns: a tuple, or a class of named tuples with the fields of ``kts.codec.validate.Validated``.
     """
 
     cdef AppendRules rules
+    cdef type result
     cdef int target
     cdef int64_t limit
     cdef void* spare          # an inflater that no set uses now
@@ -1340,7 +1364,7 @@ cdef class Appender:
         cdef PyObject* kept = <PyObject*> kts_swap(&self.spare, NULL)
         cdef Inflater inflater
         if kept == NULL:
-            return Inflater()
+            return Inflater.__new__(Inflater)
         inflater = <Inflater> <object> kept
         Py_DECREF(inflater)
         return inflater
@@ -1355,7 +1379,7 @@ cdef class Appender:
 
     def __cinit__(self, *, bint old, bint shipped, int magic, bint append_time, bint compacted, bint client,
                   bint replica, bint exempt, bint negative, int target, int64_t before, int64_t after, int64_t largest,
-                  int64_t max_decompressed_bytes):
+                  int64_t max_decompressed_bytes, type result=tuple):
         self.rules.old = old
         self.rules.shipped = shipped
         self.rules.magic = magic
@@ -1370,6 +1394,7 @@ cdef class Appender:
         self.rules.largest = largest
         self.target = target
         self.limit = max_decompressed_bytes
+        self.result = result
 
     def set(self, buf, int64_t offset, int64_t now, int32_t epoch):
         """A set of records to be appended by these rules; nothing is done with it yet."""
@@ -1382,8 +1407,7 @@ cdef class Appender:
     def append(self, buf, int64_t offset, int64_t now, int32_t epoch):
         """Analyse a set, look at its records, and keep it in place if that can be.
 
-        Returns the fields of ``kts.codec.validate.Validated``; or the set where it was refused, is empty or is to be written
-        anew.
+        Returns a ``result``; or the set if it was refused, is empty or is to be written anew.
         """
         cdef AppendSet made = AppendSet.__new__(AppendSet)
         cdef Append* s = &made.s
@@ -1399,11 +1423,25 @@ cdef class Appender:
                 return made
             self.give_back(made.inflater)
             made.inflater = None
-        return (made.records(), s.asked.start, s.found.next - 1, s.found.max, s.found.max_offset,
-                s.asked.now if s.asked.r.append_time else -1, s.found.entries, s.found.valid, False, s.found.source,
-                s.target, s.found.next)
+        records = made.records()
+        result = PyType_GenericAlloc(self.result, 12)
+        put_item(result, 0, records)
+        put_item(result, 1, s.asked.start)
+        put_item(result, 2, s.found.next - 1)
+        put_item(result, 3, s.found.max)
+        put_item(result, 4, s.found.max_offset)
+        put_item(result, 5, s.asked.now if s.asked.r.append_time else -1)
+        put_item(result, 6, s.found.entries)
+        put_item(result, 7, s.found.valid)
+        put_item(result, 8, False)
+        put_item(result, 9, s.found.source)
+        put_item(result, 10, s.target)
+        put_item(result, 11, s.found.next)
+        return result
 
 
+@cython.final
+@cython.freelist(2)
 cdef class AppendSet:
     """A private copy of one set of records, and what is known of it."""
 
@@ -1425,7 +1463,7 @@ cdef class AppendSet:
 
     cdef Source take(self, Appender rules, buf, int64_t offset, int64_t now, int32_t epoch):
         """Room for a copy of the buffer; the buffer itself is given back."""
-        cdef Source source = Source(buf)
+        cdef Source source = source_of(buf)
         self.rules = rules
         self.n = source.view.len
         self.s.asked.r = rules.rules

@@ -161,8 +161,12 @@ def _decoder(
     buf: Any, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
 ) -> _codec.Decoder:
     integer("max_decompressed_bytes", max_decompressed_bytes, 0, LARGEST_BOUND)
-    ids = bytes(ALL_COLUMNS.index(name) for name in names)
-    return _codec.Decoder(buf, ids, bool(views), bool(verify_crc), max_decompressed_bytes)
+    return _codec.Decoder(buf, _column_ids(names), bool(views), bool(verify_crc), max_decompressed_bytes)
+
+
+@lru_cache(maxsize=256)
+def _column_ids(names: tuple[str, ...]) -> bytes:
+    return bytes(ALL_COLUMNS.index(name) for name in names)
 
 
 def decode(

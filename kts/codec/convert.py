@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts import arguments
-from kts._codec import Encoder, Source
+from kts._codec import Encoder, check_buffer
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice, integer
 from kts.codec.columns import ALL_COLUMNS, iter_decode
 from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
@@ -177,7 +177,7 @@ def convert(
         verify_crc=verify_crc and not shipped,
         max_decompressed_bytes=max_decompressed_bytes,
     )
-    Source(buf)  # raises TypeError if this is no buffer
+    check_buffer(buf)
     data = memoryview(buf).cast("B") if memoryview(buf).nbytes else memoryview(b"")
     sources = Sources(data)
     if generation is None:

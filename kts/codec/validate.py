@@ -135,9 +135,9 @@ def validate(
     Source: LogValidator, Log.analyzeAndValidateRecords of 0.10.2.2 and 3.9.2; KIP-31, KIP-32, KIP-467, KIP-937.
     """
     rules = config.prepared.get((generation, shipped, origin)) or rules_of(config, generation, shipped, origin)
-    found = rules.appender.append(buf, offset, now_ms, leader_epoch)
-    if isinstance(found, tuple):
-        return tuple.__new__(Validated, found)
+    found: Validated | _codec.AppendSet = rules.appender.append(buf, offset, now_ms, leader_epoch)
+    if isinstance(found, Validated):
+        return found
     entries, source, target, *_, whole, _ = found.facts()
     error = rules.error(found, now_ms)
     if error is not None:
@@ -241,6 +241,7 @@ class AppendRules:
             after=self.limits[1],
             largest=config.max_message_bytes,
             max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+            result=Validated,
         )
 
     def error(self, appended: _codec.AppendSet, now_ms: int) -> KtsError | None:

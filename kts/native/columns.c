@@ -17,11 +17,9 @@ static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1
 /* Dropped slabs, to be used again: freshly faulted pages cost as much as decoding into them. */
 static void *spare[SPARES + 1];
 
-int kts_grow(struct kts_buf *b, int64_t need) {
+int kts_make_larger(struct kts_buf *b, int64_t need) {
     int64_t cap;
     void *p;
-    if (need <= b->cap)
-        return KTS_OK;
     cap = SPARES ? b->cap + (b->cap >> 1) : need;
     if (cap < need)
         cap = need;
@@ -147,7 +145,7 @@ int kts_text_room(struct kts_text *t, int64_t rows, int64_t size, int views) {
     old = t->valid.cap;
     if (kts_grow(&t->valid, (t->rows + rows + 8) >> 3))
         return KTS_ROOM_MEMORY;
-    if (t->nulls)
+    if (t->nulls && t->valid.cap > old)
         memset(t->valid.p + old, 0xFF, (size_t)(t->valid.cap - old));
     return KTS_ROOM;
 }

@@ -103,7 +103,10 @@ struct kts_slab { /* the memory of one piece */
 
 enum kts_room { KTS_ROOM = 0, KTS_ROOM_FULL, KTS_ROOM_MEMORY }; /* a column passes 2 GiB; there is no memory */
 
-int kts_grow(struct kts_buf *b, int64_t need); /* KTS_OK, or KTS_FAILED without memory */
+int kts_make_larger(struct kts_buf *b, int64_t need); /* KTS_OK, or KTS_FAILED without memory */
+static inline int kts_grow(struct kts_buf *b, int64_t need) { /* the same where it is not that large yet */
+    return KTS_LIKELY(need <= b->cap) ? KTS_OK : kts_make_larger(b, need);
+}
 struct kts_slab *kts_slab_take(void);
 void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *));
 void kts_set_mark(struct kts_slab *s);
@@ -174,34 +177,6 @@ static inline void kts_view_put(struct kts_text *t, int64_t row, const uint8_t *
         kts_text_null(t, row);
     }
     memcpy(v, words, 16);
-}
-
-/* The same where KTS_SLACK bytes at p can be read. */
-static inline void kts_view_put_wide(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *base,
-                                     int32_t buffer) {
-    uint8_t *v = t->offsets.p + 16 * row;
-    uint64_t low, high = 0;
-    uint32_t word;
-    if (KTS_LIKELY(n >= 0)) {
-        memcpy(&word, p, 4);
-        low = (uint32_t)n | (uint64_t)word << 32;
-        if (n > 12) {
-            high = (uint32_t)buffer | (uint64_t)(uint32_t)(p - base) << 32;
-        } else {
-            memcpy(&high, p + 4, 8);
-            if (n <= 4) {
-                high = 0;
-                low &= ~0ull >> (8 * (4 - n)); /* the length and n bytes */
-            } else {
-                high &= ~0ull >> (8 * (12 - n));
-            }
-        }
-    } else {
-        low = 0;
-        kts_text_null(t, row);
-    }
-    memcpy(v, &low, 8);
-    memcpy(v + 8, &high, 8);
 }
 
 #endif

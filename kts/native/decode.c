@@ -86,7 +86,7 @@ static inline int32_t sequence_at(int32_t base, int32_t delta) {
     return (int32_t)((uint32_t)base + (uint32_t)delta);
 }
 
-static void put_string(const struct kts_pass *d, struct kts_text *t, int64_t row, const uint8_t *p, int64_t n,
+static KTS_INLINE void put_string(const struct kts_pass *d, struct kts_text *t, int64_t row, const uint8_t *p, int64_t n,
                        const uint8_t *reach) {
     if (d->views)
         kts_view_put(t, row, p, n, d->base, d->buffer);

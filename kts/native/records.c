@@ -45,8 +45,16 @@ static int utf8_step(const uint8_t *p, int64_t n) {
 /* Length of the longest prefix that is UTF-8. */
 static int64_t utf8_valid(const uint8_t *p, int64_t n) {
     int64_t i = 0;
+    uint64_t eight;
     int step;
     while (i < n) {
+        if (n - i >= 8) {
+            memcpy(&eight, p + i, 8);
+            if ((eight & 0x8080808080808080u) == 0) {
+                i += 8;
+                continue;
+            }
+        }
         if (p[i] < 0x80) {
             i += 1;
             continue;
@@ -59,13 +67,13 @@ static int64_t utf8_valid(const uint8_t *p, int64_t n) {
     return n;
 }
 
-/* A header key as UTF-8; three bytes of room for each of its bytes are there. */
-static void put_header_key(struct kts_text *t, const uint8_t *p, int64_t n, const uint8_t *reach) {
+/* Header key `row` as UTF-8; three bytes of room for each of its bytes are there. */
+static inline void put_header_key(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *reach) {
     int64_t good = utf8_valid(p, n);
     uint8_t *to;
     int step;
     if (good == n) {
-        kts_text_put(t, t->rows, p, n, reach);
+        kts_text_put(t, row, p, n, reach);
     } else {
         to = t->data.p + t->size;
         while (n > 0) {
@@ -84,9 +92,8 @@ static void put_header_key(struct kts_text *t, const uint8_t *p, int64_t n, cons
             }
         }
         t->size = to - t->data.p;
-        kts_offsets(&t->offsets)[t->rows + 1] = (int32_t)t->size;
+        kts_offsets(&t->offsets)[row + 1] = (int32_t)t->size;
     }
-    t->rows += 1;
 }
 
 static int headers_room(struct kts_slab *s, int32_t count, int64_t left, struct kts_error *err) {
@@ -104,6 +111,7 @@ static int headers_room(struct kts_slab *s, int32_t count, int64_t left, struct 
 static int read_headers(struct kts_slab *keep, int32_t count, const uint8_t **at, const uint8_t *end,
                         const uint8_t *reach, struct kts_error *err) {
     const uint8_t *p = *at, *key;
+    const int64_t row = keep ? keep->header_key.rows : 0;
     int32_t i, key_size, n;
     int status;
     if (count < 0 || count > end - p)
@@ -122,12 +130,13 @@ static int read_headers(struct kts_slab *keep, int32_t count, const uint8_t **at
         if (n > end - p)
             return kts_fail(err, KTS_HEADER_VALUE, n, end - p);
         if (keep) {
-            put_header_key(&keep->header_key, key, key_size, reach);
-            kts_text_put(&keep->header_value, keep->header_value.rows, p, n, reach);
-            keep->header_value.rows += 1;
+            put_header_key(&keep->header_key, row + i, key, key_size, reach);
+            kts_text_put(&keep->header_value, row + i, p, n, reach);
         }
         p += n > 0 ? n : 0;
     }
+    if (keep)
+        keep->header_key.rows = keep->header_value.rows = row + count;
     *at = p;
     return KTS_OK;
 }
@@ -194,11 +203,41 @@ enum {
     USUAL = TIMES | KEY_VALUE | KTS_REST
 };
 
+/* What a view of n <= 12 bytes has of its two words: the length and up to four bytes, and the others. */
+#define MASK(bytes) (~0ull >> 8 * (8 - (bytes)))
+static const uint64_t short_views[13][2] = {
+    {MASK(4), 0},       {MASK(5), 0},       {MASK(6), 0},       {MASK(7), 0},       {MASK(8), 0},
+    {MASK(8), MASK(1)}, {MASK(8), MASK(2)}, {MASK(8), MASK(3)}, {MASK(8), MASK(4)}, {MASK(8), MASK(5)},
+    {MASK(8), MASK(6)}, {MASK(8), MASK(7)}, {MASK(8), MASK(8)},
+};
+
+/* As kts_view_put, where KTS_SLACK bytes at p can be read. */
+static KTS_INLINE void put_view(const struct kts_run *r, struct kts_text *t, int64_t row, const uint8_t *p, int64_t n) {
+    uint8_t *v = t->offsets.p + 16 * row;
+    uint64_t low = 0, high = 0;
+    uint32_t word;
+    if (KTS_LIKELY(n >= 0)) {
+        memcpy(&word, p, 4);
+        low = (uint32_t)n | (uint64_t)word << 32;
+        if (n > 12) {
+            high = (uint32_t)r->buffer | (uint64_t)(uint32_t)(p - r->base) << 32;
+        } else {
+            memcpy(&high, p + 4, 8);
+            low &= short_views[n][0];
+            high &= short_views[n][1];
+        }
+    } else {
+        kts_text_null(t, row);
+    }
+    memcpy(v, &low, 8);
+    memcpy(v + 8, &high, 8);
+}
+
 /* One string of a row; the text's own size is kept in a register, as `end`. */
 static KTS_INLINE void put(const struct kts_run *r, struct kts_text *t, const int want, int64_t row, const uint8_t *p,
                            int64_t n, uint8_t **end) {
     if (want & KTS_VIEWS) {
-        kts_view_put_wide(t, row, p, n, r->base, r->buffer);
+        put_view(r, t, row, p, n);
         return;
     }
     if (KTS_LIKELY(n >= 0)) {
@@ -215,7 +254,7 @@ static KTS_INLINE void record_loop(struct kts_run *r, const int want) {
     const uint8_t *const last = r->last;
     const uint64_t base_offset = r->base_offset, base_timestamp = r->base_timestamp;
     int64_t row = r->row, key_size = 0, size = 0;
-    const int64_t most = r->most;
+    const int64_t most = r->most, ahead = r->ahead;
     int64_t *const offsets = r->offsets, *const timestamps = r->timestamps;
     struct kts_text *const keys = r->key, *const values = r->value;
     uint8_t *to_key = want & KTS_CHECK ? NULL : keys->data.p + keys->size;
@@ -232,9 +271,9 @@ static KTS_INLINE void record_loop(struct kts_run *r, const int want) {
             break;
         stop = p + (raw >> 1);
         if (!(want & KTS_CHECK) && raw >> 1 <= KTS_SLACK) { /* longer ones the processor fetches better by itself */
-            kts_prefetch(p + r->ahead);
+            kts_prefetch(p + ahead);
             if (want & KEY_VALUE)
-                kts_prefetch(p + r->ahead + 64);
+                kts_prefetch(p + ahead + 64);
         }
         p += 1; /* attributes of a record are unused */
         delta = kts_unzigzag(kts_quick(&p, &unusual));
@@ -377,6 +416,9 @@ void kts_run_records(struct kts_run *r, int want) {
     case TIMES:
         record_loop(r, TIMES);
         break;
+    case KEY_VALUE:
+        record_loop(r, KEY_VALUE);
+        break;
     case TIMES | KEY_VALUE:
         record_loop(r, TIMES | KEY_VALUE);
         break;
@@ -397,6 +439,8 @@ void kts_run_messages(struct kts_run *r, int want) {
         message_loop(r, ALL, 0);
     else if (want == (ALL | KTS_VIEWS) && r->magic)
         message_loop(r, ALL | KTS_VIEWS, 1);
+    else if (want == (ALL | KTS_VIEWS))
+        message_loop(r, ALL | KTS_VIEWS, 0);
     else if (want == (KTS_CRC | KTS_CHECK) && r->magic)
         message_loop(r, KTS_CRC | KTS_CHECK, 1);
     else if (want == (KTS_CRC | KTS_CHECK))
