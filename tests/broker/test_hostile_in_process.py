@@ -21,7 +21,7 @@ from kts.broker.codes import ApiKey, ErrorCode
 
 pytestmark = pytest.mark.slow
 
-REQUESTS, PROCESSES = scaled(60_000, 1_000_000), 2
+REQUESTS, PROCESSES = scaled(20_000, 1_000_000), 2
 BAD_NAMES = [
     "",
     ".",

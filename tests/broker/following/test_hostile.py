@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.broker.follow_serving import Copy, KtsLeader, copying
+from support.golden import scaled
 from support.processes.cli_runs import run
 
 import kts
@@ -18,7 +19,7 @@ from kts.broker.codes import ApiKey
 
 pytestmark = pytest.mark.slow
 
-SESSIONS = 50
+SESSIONS = scaled(20, 50)
 NUMBERS = [-1, -2, 0, 1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 1000, 2**40]
 HEADER_BYTES = 21  # of a batch, without the attributes and what else its CRC covers
 

@@ -433,7 +433,7 @@ def test_the_time_ends_the_wait_and_gives_what_is_there(asking: Asking) -> None:
     made = asking.create(partitions=2)
 
     async def run() -> Any:
-        task = await waiting(asking, max_wait_ms=1500, min_bytes=100_000)
+        task = await waiting(asking, max_wait_ms=700, min_bytes=100_000)
         made.partitions[1].append(batch(NOW))
         return await task
 
