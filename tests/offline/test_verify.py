@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import tarfile
@@ -473,3 +474,31 @@ def test_files_with_names_of_other_programs_are_ignored(sound: Path) -> None:
     assert list(verify(sound)) == []
     with pytest.raises(FileNotFoundError):
         list(verify(sound / "none"))
+
+
+def test_a_truncation_inside_a_batch_leaves_no_missing_end(tmp_path: Path) -> None:
+    """The batch goes as a whole, as in Kafka, and the log end offset stays behind the last batch until a start.
+
+    Only if the file is not as kts.Log closed it, its end is missing.
+    """
+    path = tmp_path / "t-0"
+    ten = kts.encode({"timestamp": [1_700_000_000_000] * 10, "value": [b"v"] * 10})
+    with kts.Log(path) as log:
+        for _ in range(3):
+            log.append(ten)
+        log.truncate_to(25)
+        assert log.log_end_offset == 25
+    assert list(verify(path)) == []
+    copy = tmp_path / "copy" / "t-0"
+    shutil.copytree(tmp_path / "t-0", copy)
+    for name in tmp_path.glob("*-checkpoint"):
+        shutil.copy(name, copy.parent)
+    shutil.copy(tmp_path / ".kafka_cleanshutdown", copy.parent)
+    with kts.Log(path) as log:
+        assert (log.log_end_offset, log.recovered) == (20, [])
+    assert list(verify(path)) == []
+    os.truncate(copy / f"{0:020d}.log", len(ten))
+    assert [one.kind for one in verify(copy)] == ["snapshot"]
+    with kts.Log(copy) as log:
+        told = "expected offsets up to 25, the recovery point of a clean stop, found the end 10"
+        assert [one.reason.partition(":")[0] for one in log.recovered if "missing" in str(one.reason)] == [told]
