@@ -131,7 +131,7 @@ class KafkaPythonConsumer(Consumer):
 
     def poll(self) -> list[Row]:
         # A poll that ends during a rebalance may make kafka-python forget it.
-        return record_rows(self._consumer.poll(timeout_ms=5000))
+        return record_rows(self._consumer.poll(timeout_ms=100 if self.formed else 2000))
 
     def assigned(self) -> int:
         return len(self._consumer.assignment())

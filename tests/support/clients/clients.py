@@ -105,7 +105,9 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 class Consumer(ABC):
-    """A consumer that subscribes, for `ThreadedMembers`."""
+    """A consumer that subscribes, for `ThreadedMembers`, which sets `formed` when every member has its partitions."""
+
+    formed = False
 
     @abstractmethod
     def poll(self) -> list[Row]:
@@ -131,6 +133,7 @@ class ThreadedMembers(Members):
         self._over = threading.Event()
         self._rows: list[list[Row]] = [[] for _ in range(members)]
         self._assigned = [0] * members
+        self._consumers: list[Consumer] = []
         self._failed: list[BaseException] = []
         self._make = make
         self._committed = threading.Barrier(members)  # who leaves earlier moves the others' partitions about
@@ -138,6 +141,8 @@ class ThreadedMembers(Members):
         for thread in self._threads:
             thread.start()
         self._wait(lambda: all(self._assigned) and sum(self._assigned) == partitions, "every member has partitions")
+        for consumer in self._consumers:
+            consumer.formed = True
 
     def __enter__(self) -> Self:
         return self
@@ -150,6 +155,7 @@ class ThreadedMembers(Members):
     def _run(self, number: int) -> None:
         try:
             consumer = self._make()
+            self._consumers.append(consumer)
             try:
                 while not self._over.is_set():
                     self._rows[number] += consumer.poll()
