@@ -6,7 +6,7 @@ they can also be asked when nothing is appended.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError
 from kts.proposals.modes import Appended, RollingMode
 from kts.proposals.shallow import record_timestamps, shallow_entries, with_a_time
+from kts.segment.entries import at
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,13 +48,49 @@ class WallClock(RollingMode):
         return None
 
 
-class LargestTimestamp(RollingMode):
-    """Roll once nothing as young as ``segment.ms`` was appended: the clock against the largest timestamp ever seen.
+class TimestampMode(RollingMode):
+    """Roll by the clock against one timestamp that was appended; while there was none, by creation.
 
     Parameters
     ----------
     allow_negative : bool
         Times below 0 other than -1 count too (KIP-228).
+
+    Attributes
+    ----------
+    timestamp_ms : int or None
+        The timestamp that counts, of those seen.
+    """
+
+    which = ""
+    pick: ClassVar[np.ufunc]  # the timestamp that counts, of two
+
+    def __init__(self, *, allow_negative: bool = False) -> None:
+        self.allow_negative = allow_negative
+        self.timestamp_ms: int | None = None
+
+    def observe(self, timestamps: npt.NDArray[np.int64]) -> None:
+        """Look at timestamps that were appended."""
+        times = timestamps[with_a_time(timestamps, self.allow_negative)]
+        if len(times):
+            found = int(self.pick.reduce(times))
+            self.timestamp_ms = found if self.timestamp_ms is None else int(self.pick(found, self.timestamp_ms))
+
+    def truncated(self, log: PartitionLog) -> None:
+        self.opened(log)
+
+    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why to roll the active segment before the next append; arguments as of ``WallClock.due``."""
+        if self.timestamp_ms is None:
+            return WallClock().due(now_ms, created_ms, limit_ms)
+        if now_ms > self.timestamp_ms + limit_ms:
+            age = now_ms - self.timestamp_ms
+            return f"{self.which} timestamp {self.timestamp_ms} is {age} ms old, over {limit_ms} ms"
+        return None
+
+
+class LargestTimestamp(TimestampMode):
+    """Roll once nothing as young as ``segment.ms`` was appended: the clock against the largest timestamp ever seen.
 
     Notes
     -----
@@ -61,22 +98,11 @@ class LargestTimestamp(RollingMode):
     creation (KIP-33, migration). A log that is filled with old messages rolls at each append, as the KIP warns.
     """
 
-    name = "largest-timestamp"
-
-    def __init__(self, *, allow_negative: bool = False) -> None:
-        self.allow_negative = allow_negative
-        self.largest_ms: int | None = None
-
-    def observe(self, timestamps: npt.NDArray[np.int64]) -> None:
-        """Look at the timestamps that were appended, of this segment or those before it."""
-        times = timestamps[with_a_time(timestamps, self.allow_negative)]
-        if len(times):
-            top = int(times.max())
-            self.largest_ms = top if self.largest_ms is None else max(self.largest_ms, top)
+    name, which, pick = "largest-timestamp", "largest", np.maximum
 
     def opened(self, log: PartitionLog) -> None:
         # The broker's start-up in KIP-33: back from the active segment until the largest timestamp is known.
-        self.largest_ms = None
+        self.timestamp_ms = None
         found = log.max_timestamp()
         if found is not None and not (self.allow_negative and found.timestamp_ms < 0):
             self.observe(np.array([found.timestamp_ms]))
@@ -85,28 +111,12 @@ class LargestTimestamp(RollingMode):
             for _, data in segment.slices():
                 self.observe(shallow_entries(data, segment.base_offset, allow_negative=True).timestamps)
 
-    def truncated(self, log: PartitionLog) -> None:
-        self.opened(log)
-
     def appended(self, appended: Appended) -> None:
         self.observe(appended.shallow.timestamps)
 
-    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        """Why to roll the active segment before the next append; arguments as of ``WallClock.due``."""
-        if self.largest_ms is None:
-            return WallClock().due(now_ms, created_ms, limit_ms)
-        if now_ms > self.largest_ms + limit_ms:
-            return f"largest timestamp {self.largest_ms} is {now_ms - self.largest_ms} ms old, over {limit_ms} ms"
-        return None
 
-
-class EarliestTimestamp(RollingMode):
+class EarliestTimestamp(TimestampMode):
     """Roll once the earliest timestamp in the active segment is older than ``segment.ms`` by the clock.
-
-    Parameters
-    ----------
-    allow_negative : bool
-        Times below 0 other than -1 count too (KIP-228).
 
     Notes
     -----
@@ -114,42 +124,19 @@ class EarliestTimestamp(RollingMode):
     the active segment has to be read for it. While it has no timestamp, by creation.
     """
 
-    name = "earliest-timestamp"
-
-    def __init__(self, *, allow_negative: bool = False) -> None:
-        self.allow_negative = allow_negative
-        self.earliest_ms: int | None = None
-
-    def observe(self, timestamps: npt.NDArray[np.int64]) -> None:
-        """Look at the timestamps of records that were appended to the active segment."""
-        times = timestamps[with_a_time(timestamps, self.allow_negative)]
-        if len(times):
-            low = int(times.min())
-            self.earliest_ms = low if self.earliest_ms is None else min(self.earliest_ms, low)
+    name, which, pick = "earliest-timestamp", "earliest", np.minimum
 
     def opened(self, log: PartitionLog) -> None:
-        self.earliest_ms = None
+        self.timestamp_ms = None
         for segment in log.segments[-1:]:
             for position, data in segment.slices():
                 try:
                     self.observe(record_timestamps(data))
                 except CorruptRecordError as error:
-                    error.path, error.position = segment.path, position + (error.position or 0)
-                    raise
-
-    def truncated(self, log: PartitionLog) -> None:
-        self.opened(log)
+                    raise at(error, segment.path, position) from error.__cause__
 
     def appended(self, appended: Appended) -> None:
         self.observe(record_timestamps(appended.records))
 
     def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
-        self.earliest_ms = None
-
-    def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
-        """Why to roll the active segment before the next append; arguments as of ``WallClock.due``."""
-        if self.earliest_ms is None:
-            return WallClock().due(now_ms, created_ms, limit_ms)
-        if now_ms > self.earliest_ms + limit_ms:
-            return f"earliest timestamp {self.earliest_ms} is {now_ms - self.earliest_ms} ms old, over {limit_ms} ms"
-        return None
+        self.timestamp_ms = None

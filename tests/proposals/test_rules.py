@@ -320,7 +320,7 @@ def test_the_earliest_timestamp_rolls_by_the_oldest_record_of_the_segment() -> N
     assert rule.due(T + 1000, 0, 1000) is None
     assert rule.due(T + 1001, 0, 1000) == f"earliest timestamp {T} is 1001 ms old, over 1000 ms"
     rule.rolled(None, 0, 5)  # type: ignore[arg-type]
-    assert rule.earliest_ms is None
+    assert rule.timestamp_ms is None
 
 
 @pytest.mark.parametrize("rule", [LargestTimestamp, EarliestTimestamp])
