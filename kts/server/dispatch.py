@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, TypeVar
 
 from kts.broker import wire
@@ -13,6 +14,7 @@ from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.handlers import handle
 from kts.broker.request import ConnectionClose, Peer, Request
 from kts.broker.wire import RequestHeader, decode_request, encode_response
+from kts.broker.wire.messages import MESSAGES
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
 from kts.server.sending import Chunk
 
@@ -23,29 +25,6 @@ AT_ONCE_BYTES = 1 << 15  # a larger one without records is decoded and answered 
 AT_ONCE = 1000  # structs; answers and Produce requests with more use a thread
 SLOW_THREADS = 2  # separate, so that the other threads stay available
 
-# APIs whose response has a field for an error of the whole request, from this version on.
-PLACE_FOR_ERROR = {
-    ApiKey.FETCH: 7,
-    ApiKey.METADATA: 13,
-    ApiKey.OFFSET_FETCH: 2,
-    ApiKey.FIND_COORDINATOR: 0,
-    ApiKey.JOIN_GROUP: 0,
-    ApiKey.HEARTBEAT: 0,
-    ApiKey.LEAVE_GROUP: 0,
-    ApiKey.SYNC_GROUP: 0,
-    ApiKey.LIST_GROUPS: 0,
-    ApiKey.API_VERSIONS: 0,
-    ApiKey.INIT_PRODUCER_ID: 0,
-    ApiKey.OFFSET_DELETE: 0,
-    ApiKey.DESCRIBE_CLUSTER: 0,
-    ApiKey.DESCRIBE_ACLS: 0,
-    ApiKey.DESCRIBE_LOG_DIRS: 3,
-    ApiKey.ELECT_LEADERS: 1,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.DESCRIBE_QUORUM: 0,
-    ApiKey.LIST_TRANSACTIONS: 0,
-}
 # Their answers may be long in the third level, which `is_long` does not count.
 DEEP = {ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_PRODUCERS}
 
@@ -140,7 +119,12 @@ def unknown_version(frame: memoryview) -> list[Chunk]:
 
 def refusal(request: Request, error: KtsError) -> dict[str, Any]:
     """A response with an error for the whole request. If it has no field for that, the connection is closed."""
-    since = PLACE_FOR_ERROR.get(ApiKey(request.api_key))
-    if since is None or request.version < since:
+    if not has_error_field(request.api_key, request.version):
         raise ConnectionClose(f"{ApiKey(request.api_key).name} failed with error {error.code}: {error}") from error
     return {"error_code": error.code, "error_message": str(error)}
+
+
+@cache
+def has_error_field(api_key: int, version: int) -> bool:
+    """Whether a response has a field for an error of the whole request."""
+    return any(field.name == "error_code" and version in field.versions for field in MESSAGES[api_key].response)

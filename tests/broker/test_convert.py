@@ -1,6 +1,6 @@
 """Brokers serve what `kts convert` made of others' partitions: a new one of magic 0 and 1, an old one of magic 2.
 
-What 3.9.2 does with a whole converted log directory is in test_broker_converted.py.
+What 3.9.2 does with a whole converted log directory is in test_converted.py.
 """
 
 from __future__ import annotations

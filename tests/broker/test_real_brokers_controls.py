@@ -1,5 +1,5 @@
-"""The measure of test_brokers.py: what a broker alone says and does about its own files, about spoiled ones, and about
-those that it left when it was killed."""
+"""The measure of test_real_brokers.py: what a broker alone says and does about its own files, about spoiled ones, and
+about those that it left when it was killed."""
 
 from __future__ import annotations
 

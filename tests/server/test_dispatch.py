@@ -12,8 +12,10 @@ from support.broker.asking import Asking
 from kts.broker import wire
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
-from kts.broker.request import ConnectionClose, Peer
-from kts.server.dispatch import Answering
+from kts.broker.request import ConnectionClose, Peer, Request
+from kts.broker.wire.messages import MESSAGES
+from kts.errors import InvalidRequestError, UnsupportedVersionError
+from kts.server.dispatch import Answering, frame_limit, refusal
 
 LOW, HIGH = wire.versions(ApiKey.METADATA)
 
@@ -77,3 +79,39 @@ def test_long_answers_of_three_levels_are_encoded_in_a_thread(asking: Asking) ->
     asking.runner.run(ask(ApiKey.DESCRIBE_PRODUCERS, {"topics": []}))
     asking.runner.run(ask(ApiKey.LIST_TRANSACTIONS, {}))
     assert here == ["encode_response"] * 2
+
+
+def test_a_request_without_records_is_small_and_an_api_that_is_not_served_has_no_size() -> None:
+    limit = frame_limit(100 << 20)
+    assert {key: limit(key) >> 20 for key in ApiKey} == {key: 100 if key == ApiKey.PRODUCE else 16 for key in ApiKey}
+    assert {frame_limit(1000)(key) for key in ApiKey} == {1000}
+    for key in (-1, 4, 67, 2**15 - 1):
+        with pytest.raises(UnsupportedVersionError, match=f"found {key}$"):
+            limit(key)
+
+
+def test_an_error_of_a_whole_request_reaches_the_client_or_ends_its_connection() -> None:
+    error = InvalidRequestError("expected this, found that")
+    answered: dict[ApiKey, set[int]] = {}
+    for message in MESSAGES.values():
+        for version in message.versions:
+            try:
+                reply = refusal(Request(message.api_key, version, None, {}), error)
+            except ConnectionClose as closed:
+                assert str(closed).startswith(f"{message.api_key.name} failed with error 42")
+                continue
+            [frame] = wire.encode_response(message.api_key, version, 1, reply)
+            body = wire.decode_response(message.api_key, version, memoryview(bytes(frame))[4:])[1]
+            assert body["error_code"] == 42
+            assert body.get("error_message", str(error)) in (
+                str(error),
+                None,
+                "",
+            )  # older versions have no field for it
+            answered.setdefault(message.api_key, set()).add(version)
+    assert answered[ApiKey.FETCH] == {*range(7, 19)}
+    assert answered[ApiKey.METADATA] == {13}
+    assert answered[ApiKey.FIND_COORDINATOR] == {*range(4)}  # later ones answer each key, and have no place but that
+    assert answered[ApiKey.OFFSET_FETCH] == {*range(2, 8)}  # the same, for each group
+    assert answered[ApiKey.HEARTBEAT] == {*range(5)}
+    assert ApiKey.PRODUCE not in answered

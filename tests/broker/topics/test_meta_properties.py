@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
 
 import kts
-from kts.broker.topics import Topics
+from kts.broker.topics import Topics, meta_properties
 
 
 def meta(folder: Path, text: str) -> None:
@@ -54,3 +55,19 @@ def test_a_meta_properties_that_says_nothing_is_refused(tmp_path: Path, text: st
     with pytest.raises(kts.LogStorageError):
         Topics(tmp_path)
     assert (tmp_path / "meta.properties").read_text() == text
+
+
+def test_what_is_written_has_kafkas_lines_and_is_read_again(tmp_path: Path) -> None:
+    assert meta_properties.read(str(tmp_path)) is None
+    meta_properties.write(str(tmp_path), 7, "AAAAAAAAQACAAAAAAAAAAA")
+    first, *lines = (tmp_path / "meta.properties").read_text().splitlines()
+    values = dict(line.split("=", 1) for line in lines)
+    assert first == "#" and len(values.pop("directory.id")) == 22
+    assert values == {"cluster.id": "AAAAAAAAQACAAAAAAAAAAA", "node.id": "7", "version": "1"}
+    assert meta_properties.read(str(tmp_path)) == (7, "AAAAAAAAQACAAAAAAAAAAA")
+
+
+def test_ids_are_kafkas_uuids_and_begin_with_no_dash() -> None:
+    made = [meta_properties.random_id() for _ in range(1000)]
+    assert len(set(made)) == 1000 and not any(one.startswith("-") for one in made)
+    assert {len(base64.urlsafe_b64decode(one + "==")) for one in made} == {16}
