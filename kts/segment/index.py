@@ -371,6 +371,39 @@ def _length(path: str) -> int | None:
         return None
 
 
+# --- what an index refuses --------------------------------------------------------------------------
+
+
+def full(kind: str, entries: int, path: str | None) -> IndexFullError:
+    """The error for an ``offset`` or ``time`` index without a slot left."""
+    return IndexFullError(f"the {kind} index is full, it has {entries} entries", path=path)
+
+
+def refused_offset_entry(
+    entries: int, most: int, last_offset: int, offset: int, path: str | None, position: int | None = None
+) -> IndexFullError | InvalidOffsetError | None:
+    """Why an offset index takes no entry: there is no slot left, or the offset is not greater than the last one."""
+    if entries >= most:
+        return full("offset", entries, path)
+    if entries and offset <= last_offset:
+        message = f"expected an offset above {last_offset}, found {offset}"
+        return InvalidOffsetError(message, path=path, position=position, offset=offset)
+    return None
+
+
+def refused_time_entry(
+    entries: int, last_offset: int, offset: int, path: str | None, position: int | None = None
+) -> InvalidOffsetError | None:
+    """Why a time index takes no entry: its offset lies before the last one."""
+    if not entries or offset >= last_offset:
+        return None
+    message = f"expected an offset from {last_offset} on, found {offset}"
+    return InvalidOffsetError(message, path=path, position=position, offset=offset)
+
+
+# --- the two files ----------------------------------------------------------------------------------
+
+
 class OffsetIndexFile(IndexFile):
     """A writable ``.index``. Source: OffsetIndex."""
 
@@ -394,12 +427,9 @@ class OffsetIndexFile(IndexFile):
             There is no slot left; the offset is not greater than the last one.
         """
         slot = self.entries
-        if slot >= self.max_entries:
-            raise IndexFullError(f"the offset index is full, it has {slot} entries", path=self.path)
-        if slot and offset <= self.last_offset:
-            raise InvalidOffsetError(
-                f"expected an offset above {self.last_offset}, found {offset}", path=self.path, offset=offset
-            )
+        error = refused_offset_entry(slot, self.max_entries, self.last_offset, offset, self.path)
+        if error is not None:
+            raise error
         relative = self._relative_offset(offset)
         self.dirty = True
         file = self._file or self.resume()
@@ -527,13 +557,12 @@ class TimeIndexFile(IndexFile):
         slot = self.entries
         if slot >= self.max_entries - 1:
             if not skip_full_check:
-                raise IndexFullError(f"the time index is full, it has {slot} entries", path=self.path)
+                raise full("time", slot, self.path)
             if slot >= self.max_entries and self.shipped and timestamp_ms > self.last_timestamp:
                 raise IndexFullError("no slot is left for the closing entry of the time index", path=self.path)
-        if slot and offset < self.last_offset:
-            raise InvalidOffsetError(
-                f"expected an offset from {self.last_offset} on, found {offset}", path=self.path, offset=offset
-            )
+        error = refused_time_entry(slot, self.last_offset, offset, self.path)
+        if error is not None:
+            raise error
         if timestamp_ms <= self.last_timestamp:
             if slot and timestamp_ms < self.last_timestamp:
                 message = f"expected a timestamp from {self.last_timestamp} on, found {timestamp_ms}"

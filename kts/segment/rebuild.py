@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kts.config import LogConfig
-from kts.errors import CorruptRecordError, IndexFullError, InvalidOffsetError, KtsError
+from kts.errors import CorruptRecordError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
 from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, greatest_timestamp
-from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, IndexSpacing
+from kts.segment.index import (
+    GREATEST_RELATIVE_OFFSET,
+    NOTHING,
+    IndexSpacing,
+    full,
+    refused_offset_entry,
+    refused_time_entry,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -260,26 +267,21 @@ class IndexEntries:
 
     def add(self, offset: int, position: int, time: int, time_offset: int) -> KtsError | None:
         """Add one entry to each index, or say what is against it."""
-        full = disordered = None
-        if self.time_entries >= self.most_times:
-            full = IndexFullError(f"the time index is full, it has {self.time_entries} entries", path=self.path)
-        if self.time_entries and time_offset < self.last_time_offset:
-            message = f"expected an offset from {self.last_time_offset} on, found {time_offset}"
-            disordered = InvalidOffsetError(message, path=self.path, position=position, offset=time_offset)
-        if full is not None and not self.config.shipped:
-            return full
-        if self.entries >= self.most:
-            return IndexFullError(f"the offset index is full, it has {self.entries} entries", path=self.path)
-        if self.entries and offset <= self.last_index_offset:
-            message = f"expected an offset above {self.last_index_offset}, found {offset}"
-            return InvalidOffsetError(message, path=self.path, position=position, offset=offset)
-        if self.config.shipped or not (full or disordered):  # Kafka has added the first entry when the second one fails
+        is_full = full("time", self.time_entries, self.path) if self.time_entries >= self.most_times else None
+        if is_full is not None and not self.config.shipped:
+            return is_full
+        error = refused_offset_entry(self.entries, self.most, self.last_index_offset, offset, self.path, position)
+        if error is not None:
+            return error
+        disordered = refused_time_entry(self.time_entries, self.last_time_offset, time_offset, self.path, position)
+        refused = is_full or disordered
+        if self.config.shipped or not refused:  # Kafka has added the first entry when the second one fails
             self.offset_parts.append(_packed(offset - self.base_offset, 4) + _packed(position, 4))
             self.entries += 1
             self.last_index_offset = offset
-        if full is None and disordered is None and time > self.last_time:
+        if refused is None and time > self.last_time:
             self.add_time(time, time_offset)
-        return full or disordered
+        return refused
 
     def add_time(self, time: int, offset: int) -> None:
         self.time_parts.append(_packed(time, 8) + _packed(offset - self.base_offset, 4))
