@@ -13,7 +13,8 @@ from support.kafka.jvm import require_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Little is compiled, and bytecode is not verified: a tenth of a start.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 @pytest.fixture(scope="session")
