@@ -323,15 +323,9 @@ def test_a_limit_is_written_once() -> None:
 
 # Files of the package whose tests still lie elsewhere. A line goes when its test file comes.
 MIRRORED_LATER = {
-    # the top
-    # codec
-    # the top
     # dataset
     "kts/dataset/plan.py",
     "kts/dataset/reader.py",
-    # the top
-    # the top
-    # native
     # offline
     "kts/offline/convert.py",
     "kts/offline/reindex.py",
