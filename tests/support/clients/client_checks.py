@@ -12,10 +12,12 @@ from support.clients.client_places import Place
 from support.clients.client_proxy import CuttingProxy
 from support.clients.client_records import APPEND, CREATE, NONE, NOON_MS, Record, Row, make, search, search_one_segment
 from support.clients.clients import Client
+from support.golden import scaled
 
 import kts
 
-COUNT = 10_000
+COUNT = scaled(2500, 10_000)  # more than a request takes, at both lengths
+MANY = 10_000  # requests enough to lose three answers
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TYPES = {-1: NONE, 0: CREATE, 1: APPEND}
 
@@ -160,7 +162,7 @@ def check_cut(
     """
     topic = topic_name(client, "cut", "idempotent" if idempotent else "again", timestamp_type)
     place.create(topic, message_timestamp_type=timestamp_type)
-    records = records_for(client, rng, COUNT)
+    records = records_for(client, rng, MANY)
     with CuttingProxy(place.bootstrap, cuts=3) as proxy:
         sent = client.produce(proxy.bootstrap, topic, records, idempotent=idempotent)
         assert proxy.cuts >= 2, f"{proxy.cuts} cuts in {proxy.produced} requests"  # two may share a connection
@@ -171,7 +173,7 @@ def check_cut(
     if found != expected:
         return False
     if idempotent:
-        assert [one.offset for one in sent] == list(range(COUNT))
+        assert [one.offset for one in sent] == list(range(MANY))
         largest = kts.scan(place.data, topics=[topic], columns=["maxTimestamp"]).read_all()["maxTimestamp"].to_pylist()
         for one, row, most in zip(sent, stored, largest, strict=True):
             assert one.timestamp in (row.timestamp, most) or client.tells_first_time, (one, row, most)
