@@ -50,6 +50,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / name, copy / name, ignore=GENERATED)
         else:
             shutil.copyfile(ROOT / name, copy / name)
+    if (ROOT / "build/c").exists():  # of `make ready`: the sdist needs none, so its C need not be made again
+        shutil.copytree(ROOT / "build/c", copy / "build/c")
     optimise(copy, "-O3", "-O1")
     return copy
 
