@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
-
-import numpy as np
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from kts.arguments import INT64_MAX
 from kts.errors import OffsetOutOfRangeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampOffset
-from kts.segment.entries import Slices, decoded, decoded_as_shipped, shallow_entries
+from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, shallow_entries
 from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
-from kts.segment.search import ReadStats, first_match
+from kts.segment.search import Claim, ReadStats, first_match, greatest_in, greatest_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Fetched(NamedTuple):
@@ -146,21 +149,16 @@ def max_timestamp(view: View) -> TimestampOffset | None:
     -----
     Segments whose indexes know of no timestamp are read.
     """
-    best: TimestampOffset | None = None
+    negative = view.segments[0].config.allow_negative_timestamps
+    claims: list[Claim] = []
     for number, segment in enumerate(view.segments):
         if number + 1 < len(view.segments) and view.bases[number + 1] <= view.log_start_offset:
             continue
-        none = NO_TIMESTAMP if segment.config.allow_negative_timestamps else None
+        read = partial(segment_max_timestamp, segment, view.log_start_offset, view.end_offset, view.size(number))
         largest = segment.max_timestamp_so_far.timestamp_ms
-        known = best is not None and best.timestamp_ms != none
-        if best is not None and known and _is_time(segment, largest) and largest <= best.timestamp_ms:
-            continue
-        found = segment_max_timestamp(segment, view.log_start_offset, view.end_offset, view.size(number))
-        if found is None or (best is not None and found.timestamp_ms == none):
-            continue
-        if best is None or not known or found.timestamp_ms > best.timestamp_ms:
-            best = found
-    return best
+        known = _is_time(segment, largest)
+        claims.append(Claim(largest, None, read) if known else Claim.of(read(), negative=negative))
+    return greatest_of(claims, negative=negative)
 
 
 def segment_max_timestamp(
@@ -182,35 +180,15 @@ def segment_max_timestamp(
 
 
 def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -> TimestampOffset | None:
-    negative = segment.config.allow_negative_timestamps
-    best: TimestampOffset | None = None
-    without_time: TimestampOffset | None = None
-    for batches in Slices(segment.log_file(), start, end):
-        times = batches.column("maxTimestamp")
-        if negative:
-            times = np.where(times == NO_TIMESTAMP, NO_TIMESTAMP - 1, times)  # it may hide earlier times
-        else:
-            times = np.maximum(times, NO_TIMESTAMP)  # earlier times may have hidden it while the setting was on
-        while True:
-            row = int(times.argmax())
-            if best is not None and times[row] <= best.timestamp_ms:
-                break
-            offsets, timestamps = decoded(batches.entry(row))
-            timestamps, offsets = timestamps[offsets >= starting_offset], offsets[offsets >= starting_offset]
-            if negative and len(offsets):
-                timed = timestamps != NO_TIMESTAMP
-                if not timed.all() and without_time is None:
-                    without_time = TimestampOffset(NO_TIMESTAMP, int(offsets[~timed][0]))
-                timestamps, offsets = timestamps[timed], offsets[timed]
-            if len(offsets):
-                top = int(timestamps.argmax())
-                if best is None or timestamps[top] > best.timestamp_ms:
-                    best = TimestampOffset(int(timestamps[top]), int(offsets[top]))
-            times = times.copy()
-            times[row] = -(2**63)
-            if not (times > -(2**63)).any():
-                break
-    return without_time if best is None else best
+    slices = Slices(segment.log_file(), start, end)
+    headers = (
+        (batches.column("maxTimestamp"), batches.column("lastOffset"), partial(_records, batches)) for batches in slices
+    )
+    return greatest_in(headers, starting_offset, negative=segment.config.allow_negative_timestamps)
+
+
+def _records(batches: Batches, row: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    return decoded(batches.entry(row))
 
 
 def _is_time(segment: LogSegment, timestamp_ms: int) -> bool:

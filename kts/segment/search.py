@@ -13,9 +13,9 @@ such times, unless negative timestamps are allowed (KIP-228), so the records are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,16 +27,19 @@ from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment import files
 from kts.segment.damage import header_scan
 from kts.segment.entries import at
+from kts.segment.index import NOTHING
 from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    Times = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # offsets and timestamps of records
+    Headers = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Callable[[int], Times]]
+
     from kts.segment.partition import Partition
 
 FIRST_BYTES = 2**13  # most searches end within an index interval (4096 bytes); doubled from slice to slice
 EXAMPLES = 5
-NOTHING = (-(2**63) - 1, 0, True)
 
 # --- the search -----------------------------------------------------------------------------------
 
@@ -307,9 +310,7 @@ def _counted(segments: list[Segment], log_start_offset: int) -> list[Segment]:
     return segments[sum(segment.base_offset <= log_start_offset for segment in segments[1:]) :]
 
 
-def _records(
-    segment: Segment, position: int, data: memoryview, verify_crc: bool = True
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _records(segment: Segment, position: int, data: memoryview, verify_crc: bool = True) -> Times:
     """Offsets and timestamps of the records of one entry."""
     try:
         records = decode(data, ["offset", "timestamp", "headers"], verify_crc=verify_crc)
@@ -438,12 +439,83 @@ def max_so_far(segment: Segment, active: bool) -> int:
 # --- the greatest timestamp -----------------------------------------------------------------------
 
 
+class Claim(NamedTuple):
+    """The greatest timestamp of a segment: found by reading it, or what its index or headers claim it to be."""
+
+    timestamp_ms: int
+    found: TimestampOffset | None = None
+    read: Callable[[], TimestampOffset | None] | None = None
+
+    @classmethod
+    def of(cls, found: TimestampOffset | None, *, negative: bool = False) -> Claim:
+        """What reading found. ``negative``: -1 is no time, and below every time."""
+        if found is None:
+            return cls(NOTHING - 1)
+        return cls(NOTHING if negative and found.timestamp_ms == NO_TIMESTAMP else found.timestamp_ms, found)
+
+
+def greatest_of(claims: list[Claim], *, negative: bool = False) -> TimestampOffset | None:
+    """The greatest timestamp of several segments, in order, and the first record that has it.
+
+    A segment is read only if its claim is the greatest that is left: the cleaner may have emptied the batch it is of.
+    """
+    while claims:
+        best = max(range(len(claims)), key=lambda i: (claims[i].timestamp_ms, -i))
+        if (read := claims[best].read) is None:
+            return claims[best].found
+        claims[best] = Claim.of(read(), negative=negative)
+    return None
+
+
+def greatest_in(
+    slices: Iterable[Headers], first_offset: int, *, negative: bool = False, enough: int | None = None
+) -> TimestampOffset | None:
+    """The greatest timestamp of records from an offset on, and the first record that has it.
+
+    Parameters
+    ----------
+    slices : iterable of (greatest timestamps, last offsets, reader)
+        Of the entries of the log in order, as their headers say; the reader gives the records of one entry.
+    negative : bool
+        Times before 1970 count (KIP-228); -1 is no time, and the answer only if no record has one.
+    enough : int, optional
+        No greater timestamp is looked for.
+    """
+    best: TimestampOffset | None = None
+    untimed: TimestampOffset | None = None
+    for times, lasts, read in slices:
+        if negative:
+            claims = np.where(times == NO_TIMESTAMP, NO_TIMESTAMP - 1, times)  # it may hide earlier times
+        else:
+            claims = np.maximum(times, NO_TIMESTAMP)  # earlier times may have hidden it while the setting was on
+        left = lasts >= first_offset
+        # A header may promise more than the records that are left in its batch keep: read until it is kept.
+        while left.any():
+            row = int(np.where(left, claims, -(2**63)).argmax())
+            if not left[row] or (best is not None and claims[row] <= best.timestamp_ms):
+                break
+            left[row] = False
+            offsets, timestamps = read(row)
+            timestamps, offsets = timestamps[offsets >= first_offset], offsets[offsets >= first_offset]
+            if negative:
+                timed = timestamps != NO_TIMESTAMP
+                if untimed is None and not timed.all():
+                    untimed = TimestampOffset(NO_TIMESTAMP, int(offsets[~timed][0]))
+                timestamps, offsets = timestamps[timed], offsets[timed]
+            if len(offsets):
+                top = int(timestamps.argmax())
+                if best is None or timestamps[top] > best.timestamp_ms:
+                    best = TimestampOffset(int(timestamps[top]), int(offsets[top]))
+        if best is not None and enough is not None and best.timestamp_ms >= enough:
+            break
+    return untimed if best is None else best
+
+
 def max_timestamp(log: Partition) -> TimestampOffset | None:
     """See ``PartitionLog.max_timestamp``."""
     log_start = log.log_start_offset
     segments = _counted(log.segments, log_start)
-    # The greatest timestamp of each segment, where reading for it begins or the offset that has it, and whether it was.
-    claims: list[tuple[int, int, bool]] = []
+    claims: list[Claim] = []
     known = closed_times(segments, log.sealed_indexes)
     for segment in segments:
         closed = next(known, None)
@@ -451,7 +523,7 @@ def max_timestamp(log: Partition) -> TimestampOffset | None:
             raise closed.lost
         greatest = None if closed is None else closed.greatest_timestamp_ms
         if closed is not None and greatest is not None and greatest >= 0 and segment.base_offset >= log_start:
-            claims.append((greatest, closed.start, False))
+            claims.append(Claim(greatest, None, partial(_closed_max, segment, log_start, closed.start, greatest)))
             continue
         tail = None
         if closed is None and segment.base_offset >= log_start:
@@ -459,60 +531,34 @@ def max_timestamp(log: Partition) -> TimestampOffset | None:
             last = Lookups(segment).last_time()
             if last is not None:
                 tail = _segment_max(segment, log_start, last[1])
-                tail = tail if tail is not None and tail[0] >= last[0] else None
-        claims.append(_claim(tail or _segment_max(segment, log_start)))
-    while claims:
-        best = max(range(len(claims)), key=lambda i: (claims[i][0], -i))
-        timestamp, where, read = claims[best]
-        if timestamp == NOTHING[0]:
-            return None
-        if read:
-            return TimestampOffset(timestamp, where)
-        # That may be the time of a batch that the cleaner emptied since.
-        found = _segment_max(segments[best], log_start, where, enough=timestamp)
-        if found is None or found[0] < timestamp:
-            found = _segment_max(segments[best], log_start)
-        claims[best] = _claim(found)
-    return None
+                tail = tail if tail is not None and tail.timestamp_ms >= last[0] else None
+        claims.append(Claim.of(tail or _segment_max(segment, log_start)))
+    return greatest_of(claims)
 
 
-def _claim(found: tuple[int, int] | None) -> tuple[int, int, bool]:
-    return NOTHING if found is None else (*found, True)
+def _closed_max(segment: Segment, log_start: int, start: int, claimed: int) -> TimestampOffset | None:
+    found = _segment_max(segment, log_start, start, enough=claimed)
+    return found if found is not None and found.timestamp_ms >= claimed else _segment_max(segment, log_start)
 
 
 def _segment_max(
     segment: Segment, log_start: int, start: int | None = None, enough: int | None = None
-) -> tuple[int, int] | None:
-    """The greatest timestamp of a segment's records from a position on, and the first record that has it.
-
-    No greater one than ``enough`` is looked for.
-    """
+) -> TimestampOffset | None:
+    """The greatest timestamp of a segment's records from a position on, and the first record that has it."""
     first = segment.start_position(log_start) if start is None else start
-    best: tuple[int, int] | None = None
-    for batch, damaged in header_scan(segment, first, log_start, False, FIRST_BYTES):
-        positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
-        for i in np.flatnonzero(damaged).tolist():
-            _read(segment, int(positions[i]), int(sizes[i]))  # raises, saying what is wrong
-        claims = np.maximum(int64(batch, "maxTimestamp"), -1)
-        left = int64(batch, "lastOffset") >= log_start
-        # A header may promise more than the records that are left in its batch keep: read until it is kept.
-        while left.any():
-            i = int(np.where(left, claims, -(2**63)).argmax())
-            if not left[i] or (best is not None and claims[i] <= best[0]):
-                break
-            left[i] = False
-            offsets, timestamps = _read(segment, int(positions[i]), int(sizes[i]))
-            timestamps, offsets = timestamps[offsets >= log_start], offsets[offsets >= log_start]
-            if len(offsets):
-                top = int(timestamps.argmax())
-                if best is None or timestamps[top] > best[0]:
-                    best = int(timestamps[top]), int(offsets[top])
-        if best is not None and enough is not None and best[0] >= enough:
-            break
-    return best
+    return greatest_in(_headers(segment, first, log_start), log_start, enough=enough)
 
 
-def _read(segment: Segment, position: int, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _headers(segment: Segment, start: int, log_start: int) -> Iterator[Headers]:
+    for batch, damaged in header_scan(segment, start, log_start, False, FIRST_BYTES):
+        read = partial(_read, segment, int64(batch, "position"), int64(batch, "sizeInBytes"))
+        for row in np.flatnonzero(damaged).tolist():
+            read(row)  # raises, saying what is wrong
+        yield int64(batch, "maxTimestamp"), int64(batch, "lastOffset"), read
+
+
+def _read(segment: Segment, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], row: int) -> Times:
     """Offsets and timestamps of the records of one batch."""
+    position = int(positions[row])
     with files.File(segment.path) as file:
-        return _records(segment, position, memoryview(file.read(position, size)))
+        return _records(segment, position, memoryview(file.read(position, int(sizes[row]))))
