@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from kts.broker import wire
+from support.broker.asking import answer
+
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey
 from kts.broker.following.client import Connection
-from kts.broker.handlers import handle
-from kts.broker.request import Request
 
 Body = dict[str, Any]
 Ask = Callable[[ApiKey, int, Body], Body]
@@ -25,15 +24,8 @@ class Asked:
         self.topics = broker.topics
 
     def __call__(self, api: ApiKey, version: int, body: Body) -> Body:
-        frame = wire.encode_request(api, version, 5, "test", body)
-        header, decoded = wire.decode_request(memoryview(frame)[4:])
-        request = Request(header.api_key, header.api_version, header.client_id, decoded)
-        answer = asyncio.run(handle(self.broker, request))
-        assert answer is not None
-        chunks = wire.encode_response(api, version, 5, answer)
-        data = b"".join(bytes(one) if isinstance(one, bytes | memoryview) else one.read() for one in chunks)
-        correlation, found = wire.decode_response(api, version, memoryview(data)[4:])
-        assert correlation == 5
+        found = asyncio.run(answer(self.broker, api, version, body))
+        assert found is not None
         return found
 
 
