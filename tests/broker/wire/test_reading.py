@@ -20,6 +20,7 @@ PLACES = scaled(15, 60)  # behind the header's API and version, in each message
 REQUESTS = scaled(10_000, 200_000)  # more of them are handled to their end in test_hostile_in_process
 
 
+@pytest.mark.slow
 def test_every_cut_of_every_message_is_an_invalid_request(rng: random.Random) -> None:
     cuts = 0
     for message, version, back, fields in every_layout():
