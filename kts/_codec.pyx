@@ -777,6 +777,8 @@ cdef int64_t entry_field(const CEntry* e, int field) noexcept nogil:
     return e.crc_ok
 
 
+@cython.final
+@cython.freelist(8)
 cdef class Entry:
     """The header of one entry: a record batch, a message or a wrapper message.
 

@@ -1148,7 +1148,8 @@ def _checked_clock(clock: Any) -> Callable[[], int]:
         raise TypeError(f"clock: expected a callable that gives ms as an int, found {clock!r}")
 
     def now_ms() -> int:
-        return integer("clock", clock())
+        now = clock()
+        return now if type(now) is int and 0 <= now <= INT64_MAX else integer("clock", now)
 
     return now_ms
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 GREATEST_RELATIVE_OFFSET = INT32_MAX
 NOTHING = -(2**63) - 1  # earlier than every timestamp
+_NEVER_INDEXED = (NO_TIMESTAMP, NOTHING)
 _BLOCK_BYTES = 4096
 
 
@@ -286,10 +287,9 @@ class IndexFile:
         self.rest()
         files.remove(self.path, missing_ok=True)
 
-    def _relative_offset(self, offset: int) -> int:
+    def _outside_offset(self, offset: int) -> int:
+        """What is written for an offset that no relative offset reaches."""
         relative = offset - self.base_offset
-        if 0 <= relative <= GREATEST_RELATIVE_OFFSET:
-            return relative
         if self.shipped and self.generation == "0.10.2":
             return relative & 0xFFFFFFFF  # it cuts the number to 32 bits
         message = f"expected an offset from {self.base_offset} to {self.base_offset + GREATEST_RELATIVE_OFFSET}"
@@ -430,7 +430,9 @@ class OffsetIndexFile(IndexFile):
         error = refused_offset_entry(slot, self.max_entries, self.last_offset, offset, self.path)
         if error is not None:
             raise error
-        relative = self._relative_offset(offset)
+        relative = offset - self.base_offset
+        if not 0 <= relative <= GREATEST_RELATIVE_OFFSET:
+            relative = self._outside_offset(offset)
         self.dirty = True
         file = self._file or self.resume()
         file.write(self._entry.pack(relative, position), slot * 8)
@@ -552,7 +554,8 @@ class TimeIndexFile(IndexFile):
         IndexFullError, InvalidOffsetError
             There is no slot left; the offset or the time lies before the last one.
         """
-        if not self.shipped and timestamp_ms in (NO_TIMESTAMP, NOTHING):
+        is_indexed = timestamp_ms not in _NEVER_INDEXED
+        if not (is_indexed or self.shipped):
             return
         slot = self.entries
         if slot >= self.max_entries - 1:
@@ -568,9 +571,11 @@ class TimeIndexFile(IndexFile):
                 message = f"expected a timestamp from {self.last_timestamp} on, found {timestamp_ms}"
                 raise InvalidOffsetError(message, path=self.path, offset=offset)
             return
-        if timestamp_ms in (NO_TIMESTAMP, NOTHING):
+        if not is_indexed:
             return
-        relative = self._relative_offset(offset)
+        relative = offset - self.base_offset
+        if not 0 <= relative <= GREATEST_RELATIVE_OFFSET:
+            relative = self._outside_offset(offset)
         self.dirty = True
         file = self._file or self.resume()
         file.write(self._entry.pack(timestamp_ms, relative), slot * 12)

@@ -8,7 +8,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -129,6 +128,7 @@ class LogSegment:
         most = self.config.segment_index_bytes
         index, time_index = f"{stem}.index{suffix}", f"{stem}.timeindex{suffix}"
         self._index_path = index
+        self._offset_index: OffsetIndexFile | None = None
         self._index_lock: threading.Lock
         new_in_children(self, _index_lock=threading.Lock)
         missing = [path for path in (self.path, index, time_index) if not files.exists(path)]
@@ -152,18 +152,22 @@ class LogSegment:
         self.corrupt_index: str | None = None  # what of the indexes the log does not confirm
         self.on_corrupt_index: Callable[[Any], None] | None = None  # told once
 
-    @cached_property
+    @property
     def offset_index(self) -> OffsetIndexFile:
         """Made with the segment; 3.9 makes a missing one when it is first asked for."""
-        with self._index_lock:
-            made: OffsetIndexFile | None = self.__dict__.get("offset_index")
-            most = self.config.segment_index_bytes
-            rules: dict[str, Any] = {"generation": self.generation, "shipped": self.shipped}
-            return made or OffsetIndexFile(self._index_path, self.base_offset, most, **rules)
+        made = self._offset_index
+        if made is None:
+            with self._index_lock:
+                made = self._offset_index
+                if made is None:
+                    most = self.config.segment_index_bytes
+                    rules: dict[str, Any] = {"generation": self.generation, "shipped": self.shipped}
+                    made = self._offset_index = OffsetIndexFile(self._index_path, self.base_offset, most, **rules)
+        return made
 
     def _indexes(self) -> tuple[OffsetIndexFile | TimeIndexFile, ...]:
         """Those that are made."""
-        return (self.offset_index, self.time_index) if "offset_index" in self.__dict__ else (self.time_index,)
+        return (self.time_index,) if self._offset_index is None else (self._offset_index, self.time_index)
 
     def _open_log(self) -> None:
         if self.is_new:
@@ -192,7 +196,8 @@ class LogSegment:
     @property
     def indexes_are_full(self) -> bool:
         """True if one of the indexes has no room: the log rolls before the next append."""
-        return self.offset_index.is_full or self.time_index.is_full
+        index = self._offset_index or self.offset_index
+        return index.entries >= index.max_entries or self.time_index.is_full
 
     @property
     def modified_ms(self) -> int:
@@ -278,8 +283,9 @@ class LogSegment:
             message = f"expected an offset from {self.base_offset} to {most}, found {largest_offset}"
             raise InvalidOffsetError(message, path=self.path, offset=largest_offset)
         position = self.size
+        index = self._offset_index or self.offset_index
         before = self._largest, self._offset_of_largest, self._spacing.position, self._rolling_base
-        marks = self.offset_index.entries, self.time_index.entries
+        marks = index.entries, self.time_index.entries
         self._log_dirty = True
         try:
             log.write(records, position)
@@ -333,7 +339,8 @@ class LogSegment:
             return  # behind what may be any number nothing is in order; it is rebuilt
         if not self.shipped and self.indexes_are_full:
             return  # it stops growing; the log rolls before
-        self.offset_index.append(offset, position)
+        index = self._offset_index or self.offset_index
+        index.append(offset, position)
         self.time_index.maybe_append(self._largest, self._offset_of_largest)
         self._spacing.position = position
 
