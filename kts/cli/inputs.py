@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.errors import LogLockedError, UnknownTopicOrPartitionError
+from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
 
-from .output import note
+from .output import FINE, UNREADABLE, note, say
 
 if TYPE_CHECKING:
     from kts.config import LogConfig
@@ -98,6 +98,21 @@ def log_bytes(logs: Iterable[PartitionLog]) -> int:
         return sum(segment.size_bytes for segment in log.segments)
 
     return sum(settled(partial(bytes_of, log)) for log in logs)
+
+
+def rows_of(
+    logs: Iterable[PartitionLog], read: Callable[[PartitionLog], list[dict[str, Any]]]
+) -> tuple[list[dict[str, Any]], int]:
+    """What is read of each log, and the exit code: a damaged log is left out, and an error says so."""
+    from kts.segment.rereading import settled
+
+    rows, code = list[dict[str, Any]](), FINE
+    for log in logs:
+        try:
+            rows += settled(partial(read, log))
+        except KtsError as error:
+            code = say(f"{log.topic}-{log.partition} is left out: {error}", UNREADABLE)
+    return rows, code
 
 
 # --- logs that are written ---------------------------------------------------------------------

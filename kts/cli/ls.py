@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.errors import KtsError
-
-from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import UNREADABLE, counted, print_json, print_table, remark, say, show_bytes
+from .inputs import filter_options, json_option, open_logs, paths_argument, rows_of
+from .output import counted, print_json, print_table, remark, show_bytes
 from .times import show_time
 
 if TYPE_CHECKING:
@@ -41,15 +38,9 @@ def command(
     as_json: bool,
 ) -> int:
     """List partitions: segments, offsets, range of times, size."""
-    from kts.segment.rereading import settled
 
     logs = open_logs(paths, topics=topics, partitions=partitions)
-    rows, code = list[dict[str, Any]](), 0
-    for log in logs:
-        try:
-            rows += settled(partial(segment_rows if per_segment else partition_rows, log))
-        except KtsError as error:
-            code = say(f"{log.topic}-{log.partition} is left out: {error}", UNREADABLE)
+    rows, code = rows_of(logs, segment_rows if per_segment else partition_rows)
     if as_json:
         for row in rows:
             print_json(row)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.errors import KtsError
-
-from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import UNREADABLE, counted, note, print_json, print_table, say, show_bytes
+from .inputs import filter_options, json_option, open_logs, paths_argument, rows_of
+from .output import counted, note, print_json, print_table, show_bytes
 from .times import UNITS, parse_length, resolve, show_length, show_time
 
 if TYPE_CHECKING:
@@ -86,7 +83,6 @@ def command(
     """Say for each segment whether retention takes it now, from when on, and what keeps it."""
     from kts.config import LogConfig
     from kts.log.policies import RetentionPolicy
-    from kts.segment.rereading import settled
 
     now_ms = resolve(now, "--now", unit, None)
     if now_ms is None:
@@ -100,12 +96,7 @@ def command(
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
         raise click.UsageError(f"--log-start-offset needs one partition, found {len(logs)}")
-    rows, code = [], 0
-    for log in logs:
-        try:
-            rows += settled(partial(partition_rows, log, policy, now_ms, log_start_offset))
-        except KtsError as error:
-            code = say(f"{log.topic}-{log.partition} is left out: {error}", UNREADABLE)
+    rows, code = rows_of(logs, lambda log: partition_rows(log, policy, now_ms, log_start_offset))
     if as_json:
         for row in rows:
             print_json(row)

@@ -125,21 +125,16 @@ class KtsBroker:
 
         In a forked process this and ``close`` do nothing, since the broker belongs to the parent.
         """
-        if self._is_fork():
-            return
-        server, broker = self._server, self._broker
-        self._server = self._broker = None
-        try:
-            if server is not None:
-                server.stop()
-        finally:
-            if broker is not None:
-                broker.close()
+        if not self._is_fork():
+            self._end(lambda broker: broker.close())
 
     def kill(self) -> None:
         """Stop as if the process was killed: nothing is closed or flushed. ``start`` recovers the logs."""
         if self._is_fork():
             raise LogClosedError(f"expected a broker of this process, found {self._found()}")
+        self._end(lambda broker: broker.topics.abandon())
+
+    def _end(self, end: Callable[[Broker], None]) -> None:
         server, broker = self._server, self._broker
         self._server = self._broker = None
         try:
@@ -147,7 +142,7 @@ class KtsBroker:
                 server.stop()
         finally:
             if broker is not None:
-                broker.topics.abandon()
+                end(broker)
 
     def restart(self, config: Mapping[str, Any] | None = None) -> None:
         """Stop and start on the same port. Leader epochs increase by one and group members must join again.
