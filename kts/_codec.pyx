@@ -931,7 +931,8 @@ cdef class Entries:
     """
 
     cdef CEntry* rows
-    cdef CEntry one           # the first row, so that a single entry needs no memory of its own
+    cdef CEntry[2] few        # the first rows, so that a single entry needs no memory of its own
+    cdef int64_t room
     cdef int64_t count
     cdef readonly int64_t end
     cdef readonly object error
@@ -952,36 +953,41 @@ cdef class Entries:
             self.error = error
 
     def __dealloc__(self):
-        if self.rows != &self.one:
+        if self.rows != self.few:
             free(self.rows)
 
     cdef int walk(self, const uint8_t* p, int64_t n, int64_t start, bint verify, Err* err) noexcept nogil:
-        cdef CEntry e
-        cdef CEntry* more
-        cdef int64_t position = 0, room = 1
+        cdef CEntry* e
+        cdef int64_t position = 0
         cdef int status
-        self.rows = &self.one
+        self.rows = self.few
+        self.room = 2
         self.all_sound = True
         while True:
             self.end = start + position
-            status = kts_next_entry(p, n, position, &e, err)
+            if self.count == self.room and self.make_room():
+                return kts_fail(err, KTS_NO_MEMORY, 0, 0)
+            e = self.rows + self.count
+            status = kts_next_entry(p, n, position, e, err)
             if status != KTS_OK:
                 return status
             position += e.size
             e.position += start
-            e.crc_ok = kts_crc_ok(&e, err) if verify else -1
+            e.crc_ok = kts_crc_ok(e, err) if verify else -1
             if e.crc_ok == 0:
                 self.all_sound = False
-            if self.count == room:
-                room = 64 if room == 1 else 2 * room
-                more = <CEntry*> realloc(NULL if self.rows == &self.one else self.rows, <size_t> room * sizeof(CEntry))
-                if more == NULL:
-                    return kts_fail(err, KTS_NO_MEMORY, 0, 0)
-                if self.rows == &self.one:
-                    more[0] = self.one
-                self.rows = more
-            self.rows[self.count] = e
             self.count += 1
+
+    cdef int make_room(self) noexcept nogil:
+        cdef int64_t room = 64 if self.rows == self.few else 2 * self.room
+        cdef CEntry* rows = <CEntry*> realloc(NULL if self.rows == self.few else self.rows, <size_t> room * sizeof(CEntry))
+        if rows == NULL:
+            return KTS_FAILED
+        if self.rows == self.few:
+            memcpy(rows, self.few, sizeof(self.few))
+        self.rows = rows
+        self.room = room
+        return KTS_OK
 
     def __len__(self):
         return self.count

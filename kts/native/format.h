@@ -83,34 +83,54 @@ enum kts_varint_status { KTS_VARINT_OK, KTS_VARINT_CUT /* the bytes end before i
 int kts_varint_slow(const uint8_t **at, const uint8_t *end, int32_t *value);
 int kts_varlong_slow(const uint8_t **at, const uint8_t *end, int64_t *value);
 
+/* One of one or two bytes, as nearly all are: how many, or 0. */
+static inline int kts_short_varint(const uint8_t *p, const uint8_t *end, int32_t *value) {
+    uint32_t raw;
+    int size = 1;
+    if (p >= end)
+        return 0;
+    raw = p[0];
+    if (raw >= 0x80) {
+        if (end - p < 2 || p[1] >= 0x80)
+            return 0;
+        raw = (raw & 0x7F) | (uint32_t)p[1] << 7;
+        size = 2;
+    }
+    *value = (int32_t)((raw >> 1) ^ (0 - (raw & 1)));
+    return size;
+}
+
+/* The long ones are read by functions on copies: the caller's own then stay in registers. */
 static inline int kts_varint(const uint8_t **at, const uint8_t *end, int32_t *value) {
     const uint8_t *p = *at;
-    uint32_t raw;
-    if (KTS_LIKELY(end - p >= 2)) {
-        raw = p[0];
-        if (KTS_LIKELY(raw < 0x80)) {
-            *at = p + 1;
-            *value = (int32_t)((raw >> 1) ^ (0 - (raw & 1)));
-            return KTS_VARINT_OK;
-        }
-        if (KTS_LIKELY(p[1] < 0x80)) {
-            raw = (raw & 0x7F) | (uint32_t)p[1] << 7;
-            *at = p + 2;
-            *value = (int32_t)((raw >> 1) ^ (0 - (raw & 1)));
-            return KTS_VARINT_OK;
-        }
+    int32_t long_one = 0;
+    int status;
+    const int size = kts_short_varint(p, end, value);
+    if (KTS_LIKELY(size)) {
+        *at = p + size;
+        return KTS_VARINT_OK;
     }
-    return kts_varint_slow(at, end, value);
+    status = kts_varint_slow(&p, end, &long_one);
+    *at = p;
+    *value = long_one;
+    return status;
 }
 
 static inline int kts_varlong(const uint8_t **at, const uint8_t *end, int64_t *value) {
     const uint8_t *p = *at;
-    if (KTS_LIKELY(end - p >= 1 && p[0] < 0x80)) {
-        *at = p + 1;
-        *value = (p[0] >> 1) ^ -(int64_t)(p[0] & 1);
+    int64_t long_one = 0;
+    int32_t short_one = 0;
+    int status;
+    const int size = kts_short_varint(p, end, &short_one);
+    if (KTS_LIKELY(size)) {
+        *at = p + size;
+        *value = short_one;
         return KTS_VARINT_OK;
     }
-    return kts_varlong_slow(at, end, value);
+    status = kts_varlong_slow(&p, end, &long_one);
+    *at = p;
+    *value = long_one;
+    return status;
 }
 
 /* A varint of up to four bytes, undecoded; reads up to four bytes whatever they are. */

@@ -18,6 +18,7 @@
 #define KTS_LIKELY(x) (x)
 #define kts_prefetch(p) ((void)(p))
 #define KTS_INLINE __forceinline
+#define KTS_APART __declspec(noinline)
 #else
 #define kts_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_ACQ_REL)
 #define kts_swap(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
@@ -28,6 +29,7 @@ static inline int kts_offer(void **place, void *value) {
 #define KTS_LIKELY(x) __builtin_expect(!!(x), 1)
 #define kts_prefetch(p) __builtin_prefetch(p)
 #define KTS_INLINE inline __attribute__((always_inline))
+#define KTS_APART __attribute__((noinline)) /* seldom called: its caller stays small */
 #endif
 
 /* Every destination of kts_copy has this much room behind what is asked for. */

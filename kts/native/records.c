@@ -108,8 +108,8 @@ static int headers_room(struct kts_slab *s, int32_t count, int64_t left, struct 
     return KTS_OK;
 }
 
-static int read_headers(struct kts_slab *keep, int32_t count, const uint8_t **at, const uint8_t *end,
-                        const uint8_t *reach, struct kts_error *err) {
+static KTS_APART int read_headers(struct kts_slab *keep, int32_t count, const uint8_t **at, const uint8_t *end,
+                                  const uint8_t *reach, struct kts_error *err) {
     const uint8_t *p = *at, *key;
     const int64_t row = keep ? keep->header_key.rows : 0;
     int32_t i, key_size, n;
