@@ -28,8 +28,10 @@ JAVA = TESTS / "java"
 TARGET = ROOT / "build/tests"  # what is fetched and compiled: where pytest looks for no tests
 Program = Callable[..., bytes]  # see java_program
 Kafka = Callable[..., list[dict[str, Any]]]  # see record_sets
-# For programs that live for seconds: little is compiled, and nothing is said of an archive that no longer fits.
-FLAGS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xlog:disable"]
+# For what lives for seconds, Maven and the compiler too: little is compiled. A program is started in silence about an
+# archive that no longer fits.
+QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+FLAGS = [*QUICK, "-Xlog:disable"]
 ENDED_WELL = (0, 143)  # by themselves, or by SIGTERM
 CLOSE_S = 60.0
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
@@ -106,7 +108,8 @@ def maven_class_path(pom: Path) -> str:
         if is_older(answer, pom):
             mine = answer.with_suffix(".part")
             command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={mine}"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            environ = os.environ | {"MAVEN_OPTS": " ".join([*QUICK, os.environ.get("MAVEN_OPTS", "")])}
+            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
             if done.returncode:
                 pytest.fail(f"Maven could not get the jars of {pom}:\n{done.stdout}{done.stderr}")
             mine.replace(answer)
@@ -139,7 +142,8 @@ class Jvm:
 
     def _compile(self, programs: Path, sources: Sequence[Path]) -> None:
         with tempfile.TemporaryDirectory() as classes:
-            compiler = [java_tool("javac"), "-nowarn", "-cp", self.class_path, "-d", classes]
+            quick = [f"-J{flag}" for flag in QUICK]
+            compiler = [java_tool("javac"), *quick, "-nowarn", "-cp", self.class_path, "-d", classes]
             subprocess.run([*compiler, *map(str, sources)], check=True, capture_output=True)
             mine = programs.with_suffix(".part")
             with zipfile.ZipFile(mine, "w") as jar:
