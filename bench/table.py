@@ -68,10 +68,13 @@ def medians(contenders: dict[str, Seconds], rounds: int) -> dict[str, float]:
     for contender in contenders.values():
         contender()
     taken: dict[str, list[float]] = {name: [] for name in contenders}
+    gc.collect()
+    gc.freeze()  # what is there by now stays: a collection before each measurement need not look at it
     for _ in range(rounds):
         for name, contender in contenders.items():
             gc.collect()
             taken[name].append(contender())
+    gc.unfreeze()
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 

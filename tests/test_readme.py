@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.golden import PATIENCE_S
-from support.kafka.jvm import JAVA, java_tool, maven_class_path, require_spark
+from support.kafka.jvm import FLAGS, JAVA, java_tool, maven_class_path, require_spark
 
 from kts.testing import KtsBroker
 
@@ -38,6 +38,7 @@ def test_a_code_block_runs(language: str, code: str, line: int, tmp_path: Path) 
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_TOOL_OPTIONS": " ".join(FLAGS),  # ten seconds of CPU time less for a Spark session
     }
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"README.md:{line}\n{done.stdout}\n{done.stderr}"
@@ -53,7 +54,7 @@ def test_a_java_program_talks_to_a_broker_for_tests(code: str, tmp_path: Path) -
     jars = maven_class_path(JAVA / "pom.xml")
     (tmp_path / "Orders.java").write_text(code, encoding="utf-8")
     with KtsBroker() as broker:
-        command = [java_tool("java"), "-cp", jars, "Orders.java", broker.bootstrap_servers]
+        command = [java_tool("java"), *FLAGS, "-cp", jars, "Orders.java", broker.bootstrap_servers]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         assert done.stdout.split() == ["1800000000000", "1800000000000", "CreateTime", "paid"]
