@@ -107,6 +107,8 @@ def main() -> None:
     what, loops = sys.argv[1], int(sys.argv[2])
     calls = codec_calls() if what == "calls" else directory_calls(Path(sys.argv[3]))
     warm = loops // (2 if what == "calls" else 4)  # until the allocators hold what they need
+    gc.collect()
+    gc.freeze()  # what is there by now stays: later collections need not look at it
     for name, runs in calls.items():
         with contextlib.redirect_stderr(None):
             loop(runs, warm)
