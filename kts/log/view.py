@@ -13,7 +13,7 @@ from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, shallow_entries
 from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
-from kts.segment.search import Claim, ReadStats, first_match, greatest_in, greatest_of
+from kts.segment.search import Found, ReadStats, claim_of, first_match, greatest_in, greatest_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,15 +150,25 @@ def max_timestamp(view: View) -> TimestampOffset | None:
     Segments whose indexes know of no timestamp are read.
     """
     negative = view.segments[0].config.allow_negative_timestamps
-    claims: list[Claim] = []
-    for number, segment in enumerate(view.segments):
-        if number + 1 < len(view.segments) and view.bases[number + 1] <= view.log_start_offset:
-            continue
-        read = partial(segment_max_timestamp, segment, view.log_start_offset, view.end_offset, view.size(number))
+    counted = [
+        (segment, view.size(number))
+        for number, segment in enumerate(view.segments)
+        if number + 1 == len(view.segments) or view.bases[number + 1] > view.log_start_offset
+    ]
+
+    def read(number: int) -> TimestampOffset | None:
+        segment, size = counted[number]
+        return segment_max_timestamp(segment, view.log_start_offset, view.end_offset, size)
+
+    claims: list[int] = []
+    found: Found = {}
+    for number, (segment, _) in enumerate(counted):
         largest = segment.max_timestamp_so_far.timestamp_ms
-        known = _is_time(segment, largest)
-        claims.append(Claim(largest, None, read) if known else Claim.of(read(), negative=negative))
-    return greatest_of(claims, negative=negative)
+        if not _is_time(segment, largest):
+            found[number] = read(number)
+            largest = claim_of(found[number], negative=negative)
+        claims.append(largest)
+    return greatest_of(claims, found, read, negative=negative)
 
 
 def segment_max_timestamp(

@@ -439,31 +439,37 @@ def max_so_far(segment: Segment, active: bool) -> int:
 # --- the greatest timestamp -----------------------------------------------------------------------
 
 
-class Claim(NamedTuple):
-    """The greatest timestamp of a segment: found by reading it, or what its index or headers claim it to be."""
-
-    timestamp_ms: int
-    found: TimestampOffset | None = None
-    read: Callable[[], TimestampOffset | None] | None = None
-
-    @classmethod
-    def of(cls, found: TimestampOffset | None, *, negative: bool = False) -> Claim:
-        """What reading found. ``negative``: -1 is no time, and below every time."""
-        if found is None:
-            return cls(NOTHING - 1)
-        return cls(NOTHING if negative and found.timestamp_ms == NO_TIMESTAMP else found.timestamp_ms, found)
+Found = dict[int, TimestampOffset | None]
 
 
-def greatest_of(claims: list[Claim], *, negative: bool = False) -> TimestampOffset | None:
+def claim_of(found: TimestampOffset | None, *, negative: bool = False) -> int:
+    """The greatest timestamp of a segment that was read. ``negative``: -1 is no time, and below every time."""
+    if found is None:
+        return NOTHING - 1
+    return NOTHING if negative and found.timestamp_ms == NO_TIMESTAMP else found.timestamp_ms
+
+
+def greatest_of(
+    claims: list[int], found: Found, read: Callable[[int], TimestampOffset | None], *, negative: bool = False
+) -> TimestampOffset | None:
     """The greatest timestamp of several segments, in order, and the first record that has it.
 
-    A segment is read only if its claim is the greatest that is left: the cleaner may have emptied the batch it is of.
+    Parameters
+    ----------
+    claims : list of int
+        The greatest timestamp of each: what reading found, or what its index or headers claim.
+    found : dict
+        What reading found, by number.
+    read : callable
+        Reads one of the others. That is done only if its claim is the greatest that is left: the cleaner may have
+        emptied the batch it is of.
     """
     while claims:
-        best = max(range(len(claims)), key=lambda i: (claims[i].timestamp_ms, -i))
-        if (read := claims[best].read) is None:
-            return claims[best].found
-        claims[best] = Claim.of(read(), negative=negative)
+        best = claims.index(max(claims))
+        if best in found:
+            return found[best]
+        found[best] = read(best)
+        claims[best] = claim_of(found[best], negative=negative)
     return None
 
 
@@ -515,15 +521,18 @@ def max_timestamp(log: Partition) -> TimestampOffset | None:
     """See ``PartitionLog.max_timestamp``."""
     log_start = log.log_start_offset
     segments = _counted(log.segments, log_start)
-    claims: list[Claim] = []
+    claims: list[int] = []
+    starts: list[int] = []
+    found: Found = {}
     known = closed_times(segments, log.sealed_indexes)
-    for segment in segments:
+    for number, segment in enumerate(segments):
         closed = next(known, None)
         if closed is not None and closed.lost is not None:
             raise closed.lost
         greatest = None if closed is None else closed.greatest_timestamp_ms
         if closed is not None and greatest is not None and greatest >= 0 and segment.base_offset >= log_start:
-            claims.append(Claim(greatest, None, partial(_closed_max, segment, log_start, closed.start, greatest)))
+            claims.append(greatest)
+            starts.append(closed.start)
             continue
         tail = None
         if closed is None and segment.base_offset >= log_start:
@@ -532,8 +541,10 @@ def max_timestamp(log: Partition) -> TimestampOffset | None:
             if last is not None:
                 tail = _segment_max(segment, log_start, last[1])
                 tail = tail if tail is not None and tail.timestamp_ms >= last[0] else None
-        claims.append(Claim.of(tail or _segment_max(segment, log_start)))
-    return greatest_of(claims)
+        found[number] = tail or _segment_max(segment, log_start)
+        claims.append(claim_of(found[number]))
+        starts.append(0)
+    return greatest_of(claims, found, lambda i: _closed_max(segments[i], log_start, starts[i], claims[i]))
 
 
 def _closed_max(segment: Segment, log_start: int, start: int, claimed: int) -> TimestampOffset | None:
