@@ -29,7 +29,7 @@ static inline int kts_offer(void **place, void *value) {
 #define KTS_LIKELY(x) __builtin_expect(!!(x), 1)
 #define kts_prefetch(p) __builtin_prefetch(p)
 #define KTS_INLINE inline __attribute__((always_inline))
-#define KTS_APART __attribute__((noinline)) /* seldom called: its caller stays small */
+#define KTS_APART __attribute__((noinline)) /* so that neither it nor its caller pays for the other */
 #endif
 
 /* Every destination of kts_copy has this much room behind what is asked for. */

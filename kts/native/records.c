@@ -404,26 +404,39 @@ static KTS_INLINE void message_loop(struct kts_run *r, const int want, const int
     values->size = to_value - values->data.p;
 }
 
+/* Each in a function of its own, so that the compiler does not make them share anything. */
+#define RECORD_LOOP(name, want)                     \
+    static KTS_APART void name(struct kts_run *r) { \
+        record_loop(r, want);                       \
+    }
+RECORD_LOOP(usual, USUAL)
+RECORD_LOOP(usual_views, USUAL | KTS_VIEWS)
+RECORD_LOOP(times, TIMES)
+RECORD_LOOP(keys_values, KEY_VALUE)
+RECORD_LOOP(times_keys_values, TIMES | KEY_VALUE)
+RECORD_LOOP(check, KTS_REST | KTS_CHECK)
+#undef RECORD_LOOP
+
 void kts_run_records(struct kts_run *r, int want) {
     want &= ~(KTS_TYPES | KTS_CRC);
     switch (want) {
     case USUAL:
-        record_loop(r, USUAL);
+        usual(r);
         break;
     case USUAL | KTS_VIEWS:
-        record_loop(r, USUAL | KTS_VIEWS);
+        usual_views(r);
         break;
     case TIMES:
-        record_loop(r, TIMES);
+        times(r);
         break;
     case KEY_VALUE:
-        record_loop(r, KEY_VALUE);
+        keys_values(r);
         break;
     case TIMES | KEY_VALUE:
-        record_loop(r, TIMES | KEY_VALUE);
+        times_keys_values(r);
         break;
     case KTS_REST | KTS_CHECK:
-        record_loop(r, KTS_REST | KTS_CHECK);
+        check(r);
         break;
     default:
         record_loop(r, want & ~KTS_CHECK);
