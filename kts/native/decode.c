@@ -99,7 +99,7 @@ static int careful_record(const struct kts_pass *d, struct kts_slab *s, const st
                           const uint8_t *end, const uint8_t *reach, struct kts_error *err) {
     const int keep = wants(d, KTS_C_HEADERS);
     const int64_t row = r->row, headers = s->header_key.rows;
-    struct kts_record found = {0};
+    struct kts_record found;
     if (kts_read_record(&r->p, end, reach, d->records, 1, keep ? s : NULL, &found, err))
         return KTS_FAILED;
     if (wants(d, KTS_C_OFFSET))
