@@ -329,16 +329,6 @@ MIRRORED_LATER = {
     # offline
     "kts/offline/convert.py",
     "kts/offline/reindex.py",
-    # proposals
-    "kts/proposals/answers.py",
-    "kts/proposals/append_time.py",
-    "kts/proposals/bucket_index.py",
-    "kts/proposals/comparing.py",
-    "kts/proposals/index.py",
-    "kts/proposals/minute_map.py",
-    "kts/proposals/modes.py",
-    "kts/proposals/rolling.py",
-    "kts/proposals/shallow.py",
     # segment
     "kts/segment/damage.py",
     "kts/segment/entries.py",

@@ -1,0 +1,37 @@
+"""The modes that a log follows: chosen by name, and nothing at all without one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.golden import PATIENCE_S
+
+import kts
+from kts.proposals import made
+
+
+def test_wrong_names_and_contradicting_rules_are_refused(tmp_path: object) -> None:
+    log = kts.PartitionLog(str(tmp_path), "t", 0)
+    with pytest.raises(ValueError, match="'buckets' is unknown; there are wall-clock, largest-timestamp"):
+        made(("buckets",), log)
+    with pytest.raises(ValueError, match="one rule for rolling at most, found wall-clock, largest-timestamp"):
+        made(("wall-clock", "largest-timestamp"), log)
+    with pytest.raises(ValueError, match="expected each once"):
+        made(("minute-map", "minute-map"), log)
+    with pytest.raises(TypeError, match="found the string 'minute-map'"):
+        made("minute-map", log)
+    assert made((), log) is None
+
+
+def test_a_log_without_proposals_does_not_even_import_them(tmp_path: Path) -> None:
+    program = (
+        "import sys, kts\n"
+        f"with kts.Log({str(tmp_path / 't-0')!r}) as log:\n"
+        "    log.append(kts.encode({'value': [b'x']})); log.roll(); log.offset_for_timestamp(5)\n"
+        "    assert log.proposals is None\n"
+        "sys.exit(any('proposals' in name for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=PATIENCE_S).returncode == 0
