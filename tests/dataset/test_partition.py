@@ -15,7 +15,6 @@ import pytest
 from support.golden import RECORD_COLUMNS, Golden, golden, golden_partitions, rows
 
 import kts
-from kts.segment.names import parse_directory_name, parse_file_name
 
 
 def batch(offset: int, timestamp: int = 1_600_000_000_000, value: bytes = b"v") -> bytes:
@@ -385,15 +384,6 @@ def test_a_file_that_shrinks_while_it_is_read_ends_the_scan(tmp_path: Path) -> N
         file.truncate(len(batch(0, value=bytes(1000))) * 500)
     total = first.num_rows + sum(one.num_rows for one in reader)
     assert first.num_rows <= total <= 500
-
-
-def test_names_that_are_not_kafkas_are_none() -> None:
-    for name in ("x.log", "1.log", f"{2**63:020}.log", f"{0:020}.log.tmp", f"{0:020}.logs", f"{0:020}"):
-        assert parse_file_name(name) is None
-    for name in ("topic", "topic-", "-5", "topic-x", "topic-99999999999", "a b-0", ".hidden"):
-        assert parse_directory_name(name) is None
-    assert parse_file_name(f"{7:020}.txnindex.swap") == (7, ".txnindex", "", ".swap")
-    assert parse_directory_name("a-1-2") == ("a-1", 2, "")
 
 
 def test_records_are_the_golden_ones_after_opening_by_list() -> None:

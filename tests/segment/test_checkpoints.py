@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.golden import golden_partitions
 
-from kts.errors import LogLockedError, LogStorageError
-from kts.segment import checkpoints, files
-from kts.segment.locks import FileLock
+from kts.errors import LogStorageError
+from kts.segment import checkpoints
 
 
 def test_leader_epochs_and_topic_ids_are_written_with_the_bytes_of_a_broker(tmp_path: Path) -> None:
@@ -75,54 +71,3 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path) -> None:
         checkpoints.write_checkpoint(str(path), {("t", 0): 6})
     assert caught.value.errno is not None
     assert path.read_bytes() == before
-
-
-# --- locks ----------------------------------------------------------------------------------------
-
-OTHER = """
-import sys
-from kts.errors import LogLockedError
-from kts.segment.locks import FileLock
-try:
-    FileLock(sys.argv[1], "other")
-except LogLockedError as error:
-    print(error)
-else:
-    print("got it")
-"""
-
-
-def from_another_process(path: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", OTHER, str(path)], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def test_a_lock_keeps_other_processes_away_until_its_last_owner_gives_it_back(tmp_path: Path) -> None:
-    path = tmp_path / ".lock"
-    one, two = FileLock(str(path), "t-0"), FileLock(str(path), "t-1")
-    with pytest.raises(LogLockedError, match="t-0 is already open for writing in this process"):
-        FileLock(str(path), "t-0")
-    assert re.search("another process.* holds the lock", from_another_process(path))
-    one.release()
-    one.release()
-    assert re.search("another process.* holds the lock", from_another_process(path))
-    two.release()
-    assert from_another_process(path) == "got it"
-    with FileLock(str(path), "t-0"):
-        pass
-
-
-def test_a_lock_that_a_dead_process_had_is_free(tmp_path: Path) -> None:
-    path = tmp_path / ".lock"
-    holder = "from kts.segment.locks import FileLock; import sys; FileLock(sys.argv[1], 'x'); print(1, flush=True)"
-    command = [sys.executable, "-c", f"{holder}; sys.stdin.read()", str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            with pytest.raises(LogLockedError):
-                FileLock(str(path), "t-0")
-        finally:
-            process.kill()
-    with FileLock(str(path), "t-0"):
-        assert files.size_of(str(path)) == 0

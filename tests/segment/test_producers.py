@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ from support.golden import data_root
 
 import kts
 from kts.segment.producers import Producer, Producers, Sent, Update
-from kts.segment.snapshots import Snapshots, read_snapshot_entries, snapshot_bytes
-from kts.segment.transactions import TXN_ENTRY, append_aborted, truncate_aborted
+from kts.segment.snapshots import snapshot_bytes
+from kts.segment.transactions import TXN_ENTRY
 
 SCENARIOS = [f"3.9.2/{name}" for name in ("idempotent", "txn-none", "txn-lz4-lat", "txn-open")]
 SCENARIOS += [f"4.3.1/{name}" for name in ("idempotent", "txn-none", "txn-open")]
@@ -84,73 +83,3 @@ def test_producers_are_written_in_the_order_of_javas_hash_map() -> None:
     expected = [0, 32, 2**40, 1, 100, 2**33 + 5, 101, 7, 9, 11, 12, 16, 17]
     expected = sorted(expected, key=lambda number: {2**40: 2**8 % 32, 2**33 + 5: 7}.get(number, number % 32))
     assert [one.producer_id for one in state.in_table_order()] == expected
-
-
-def test_snapshots_are_found_loaded_and_rebuilt_from_the_batches_behind_them(tmp_path: Path) -> None:
-    source = partition("3.9.2/txn-none")
-    directory = tmp_path / source.name
-    shutil.copytree(source, directory)
-    logs = sorted(directory.glob("*.log"))
-    bases, now = [base_of(path) for path in logs], 1795231313057
-    reads = []
-
-    def read(number: int, first: int, end: int) -> list[bytes]:
-        reads.append((bases[number], first, end))
-        return [logs[number].read_bytes()]
-
-    expected = (directory / f"{58:020d}.snapshot").read_bytes()
-    whole = Snapshots(str(directory))
-    assert whole.offsets == [7, 58]
-    whole.rebuild(bases, 0, 58, now, read)
-    assert (reads, snapshot_bytes(whole.producers.in_table_order())) == ([], expected)
-    (directory / f"{58:020d}.snapshot").write_bytes(expected[:-1] + b"?")
-    broken = Snapshots(str(directory))
-    broken.rebuild(bases, 0, 58, now, read)
-    assert reads == [(7, 7, 58)]
-    assert broken.offsets == [7, 58]
-    assert (directory / f"{58:020d}.snapshot").read_bytes() == expected
-    broken.clear(3)
-    assert not list(directory.glob("*.snapshot"))
-    broken.rebuild(bases, 0, 58, now, read)
-    assert reads[1:] == [(0, 0, 58), (7, 7, 58)]
-    assert (directory / f"{58:020d}.snapshot").read_bytes() == expected
-
-
-def test_producers_silent_for_a_day_are_forgotten_at_start_unless_a_transaction_is_open(tmp_path: Path) -> None:
-    first = Snapshots(str(tmp_path))
-    first.producers.add(Producer(1, 0, (Sent(5, 9, 0, 1000),), 1000))
-    first.producers.add(Producer(2, 0, (Sent(5, 9, 0, 1001),), 1001))
-    first.producers.add(Producer(3, 0, (Sent(5, 9, 0, 1000),), 1000, -1, 4))
-    first.producers.end_offset = 10
-    first.take()
-    again = Snapshots(str(tmp_path))
-    again.reload(0, 10, 1000 + 86_400_000)
-    assert list(again.producers.known) == [2, 3]
-    assert again.producers.open_transactions == {4: 3}
-
-
-def test_strays_go_except_the_newest_behind_all_segments(tmp_path: Path) -> None:
-    snapshots = Snapshots(str(tmp_path))
-    for offset in (5, 10, 15, 20, 25):
-        snapshots.producers.end_offset = offset
-        snapshots.take()
-    snapshots.remove_strays([0, 10, 18])
-    assert snapshots.offsets == [10, 25]
-    snapshots.remove_strays([0, 10, 30])
-    assert snapshots.offsets == [10]
-    assert read_snapshot_entries(snapshots.path(10)) == []
-
-
-def test_a_transaction_index_grows_and_is_cut_from_the_first_that_ended_later(tmp_path: Path) -> None:
-    path = tmp_path / f"{0:020d}.txnindex"
-    truncate_aborted(str(path), 0)
-    assert not path.exists()
-    entries = [(1, 0, 9, 10), (2, 3, 19, 20), (1, 11, 29, 30)]
-    append_aborted(str(path), entries[:1])  # type: ignore[arg-type]
-    append_aborted(str(path), entries[1:])  # type: ignore[arg-type]
-    whole = b"".join(TXN_ENTRY.pack(0, *entry) for entry in entries)
-    assert path.read_bytes() == whole
-    truncate_aborted(str(path), 20)
-    assert path.read_bytes() == whole[:68]
-    truncate_aborted(str(path), 9)
-    assert path.read_bytes() == b""

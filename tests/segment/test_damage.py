@@ -1,0 +1,106 @@
+"""Where a log goes on after damage, and what looking for that may cost."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from support.sets.partitions import flip, offsets
+
+import kts
+from kts.errors import CorruptRecordError
+from kts.offline.verify import verify
+from kts.segment.damage import SearchBudget, header_scan, last_sound_offset, next_sound_entry
+from kts.segment.segment import Segment, segment_of_file
+
+
+def segment(tmp_path: Path, *parts: bytes) -> Segment:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(parts))
+    return segment_of_file(str(path))
+
+
+def batches(count: int, value: bytes = b"v" * 40) -> list[bytes]:
+    return [kts.encode({"value": [value]}, base_offset=offset) for offset in range(count)]
+
+
+def found(one: Segment, position: int, expected_offset: int = 0) -> int | None:
+    return next_sound_entry(one, position, one.size_bytes, expected_offset)
+
+
+def test_behind_a_damaged_entry_the_log_goes_on_where_its_size_says(tmp_path: Path) -> None:
+    parts = batches(4)
+    one = segment(tmp_path, *parts)
+    flip(Path(one.path), len(parts[0]) + 70)
+    assert found(one, len(parts[0])) == 2 * len(parts[0])
+
+
+def test_a_size_that_hides_sound_entries_is_not_believed(tmp_path: Path) -> None:
+    parts = batches(5)
+    size = len(parts[0])
+    lying = parts[1][:8] + struct.pack(">i", 3 * size - 12) + parts[1][12:]
+    one = segment(tmp_path, parts[0], lying, *parts[2:])
+    assert found(one, size) == 2 * size
+
+
+def test_a_whole_record_set_in_a_value_is_no_place_to_go_on(tmp_path: Path) -> None:
+    inner = kts.encode({"value": [b"inner"]}, base_offset=7)
+    parts = [batches(1)[0], kts.encode({"value": [inner]}, base_offset=1), *batches(4)[2:]]
+    one = segment(tmp_path, *parts)
+    flip(Path(one.path), len(parts[0]) + 17)  # the CRC of the batch that holds it
+    assert found(one, len(parts[0])) == len(parts[0]) + len(parts[1])
+
+
+def test_no_entry_below_the_expected_offset_is_believed(tmp_path: Path) -> None:
+    parts = batches(6)
+    size = len(parts[0])
+    one = segment(tmp_path, parts[0], b"\xff" * 30, *parts[1:])
+    assert found(one, size, expected_offset=1) == size + 30
+    assert found(one, size, expected_offset=3) == size + 30 + 2 * size
+    assert found(one, size, expected_offset=6) is None
+
+
+def test_scans_go_on_behind_damage_only_when_asked(tmp_path: Path) -> None:
+    parts = batches(6)
+    one = segment(tmp_path, *parts[:2], b"\xff" * 50, *parts[3:])
+    bases = [offset for found, _ in header_scan(one, 0, 0, True) for offset in found.column("baseOffset").to_pylist()]
+    assert bases == [0, 1, 3, 4, 5]
+    with pytest.raises(CorruptRecordError) as error:
+        list(header_scan(one, 0, 0, False))
+    assert error.value.position == 2 * len(parts[0])
+
+
+def test_the_last_offset_is_not_taken_from_one_that_leaps(tmp_path: Path) -> None:
+    """No CRC covers an offset: the last one counts only if it is the next one."""
+    parts = batches(4)
+    assert last_sound_offset(segment(tmp_path, *parts)) == 3
+    leaping = (99).to_bytes(8, "big") + parts[3][8:]
+    assert last_sound_offset(segment(tmp_path, *parts[:3], leaping)) == 2
+    assert last_sound_offset(segment(tmp_path)) == -1
+
+
+def hostile(kind: str) -> bytes:
+    header = struct.pack(">qiibI", 0, 1 << 20, 0, 2, 0) + struct.pack(">hiqqqhii", 0, 0, 5, 5, -1, -1, -1, 1)
+    message = struct.pack(">qi", 0, 1 << 19) + bytes(6) + b"\xff" * 8
+    return {
+        "zeros": bytes(8 << 20),
+        "ones": b"\xff" * (8 << 20),
+        "noise": random.Random(5).randbytes(8 << 20),
+        "batches that claim much": header * ((2 << 20) // len(header)),
+        "messages that claim much": message * ((2 << 20) // len(message)),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["zeros", "ones", "noise", "batches that claim much", "messages that claim much"])
+def test_no_damage_costs_more_than_a_few_times_its_length(kind: str, tmp_path: Path) -> None:
+    """Megabytes of it, each claim of which would cost a CRC of a megabyte: the bytes that are checked are counted."""
+    damage = hostile(kind)
+    one = segment(tmp_path, damage, kts.encode({"value": [b"ok"]}, base_offset=7))
+    budget = SearchBudget()
+    assert next_sound_entry(one, 0, one.size_bytes, 0, budget) == len(damage)
+    assert budget.spent <= 2**24 + 8 * one.size_bytes
+    with pytest.warns(UserWarning):
+        assert offsets(one.path, on_error="skip") == [7]
+    assert list(verify(one.path))
