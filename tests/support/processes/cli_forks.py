@@ -29,6 +29,7 @@ class Forks:
         environment["PYTHONPATH"] = str(Path(kts_command.__file__).parent)
         if unbuffered:
             environment["PYTHONUNBUFFERED"] = "1"
+        self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -56,6 +57,9 @@ class Forks:
         return int(answer)
 
     def close(self) -> None:
+        """End it; in a fork of its owner, which has a copy of the socket, do nothing."""
+        if os.getpid() != self._owner:
+            return
         self._socket.close()
         self._process.communicate()
 
