@@ -335,6 +335,15 @@ def test_each_file_of_the_package_has_its_test_file() -> None:
     assert sorted(path.relative_to(ROOT).as_posix() for path in sources if not own_test(path).exists()) == []
 
 
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_the_files_that_a_page_for_contributors_names_exist(page: str) -> None:
+    named = set(re.findall(r"`([a-z]+/[\w/.]*\w)", (ROOT / page).read_text(encoding="utf-8")))
+    there = {
+        name for name in named for at in (ROOT, ROOT / "kts") if (at / name).exists() or (at / f"{name}.py").exists()
+    }
+    assert len(named) > 5 and named - there == set()
+
+
 def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """`make lint` in a folder, with the tools that run this test."""
     tools = [f"BIN={Path(sys.executable).parent}", "INSTALLED=", "BUILT=", f"PYTHON={sys.executable}"]
