@@ -23,21 +23,21 @@ _TOPIC_ID = re.compile(r"version: 0\r?\ntopic_id: ([A-Za-z0-9_-]{22})(?:\r?\n)?"
 
 
 class Checkpoints:
-    """What the files beside the partitions of a log directory say of them, for readers.
+    """The checkpoint files of a log directory, for readers.
 
     Notes
     -----
-    A checkpoint is read at each question and parsed only if its bytes changed: it has a line for every partition of the
-    directory, and a reader of the directory asks once for each of them.
+    Each call reads the checkpoint but parses it only if its bytes changed: the file has a line for every partition of
+    the directory, and a reader of the directory asks once for each.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # by name, of these bytes
+        self._parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # name -> (bytes, offsets)
         self._checksums: tuple[tuple[int, ...], IndexChecksums] | None = None  # of the file with this identity
 
     def offset(self, name: str, topic: str, partition: int) -> int | None:
-        """A partition's offset in a checkpoint; None if it has none, or the file is missing or malformed."""
+        """A partition's offset in a checkpoint; None if it has no line, or the file is missing or malformed."""
         data = files.read_if_there(os.path.join(self.directory, name))
         if data is None:
             return None
@@ -47,10 +47,10 @@ class Checkpoints:
         return None if known[1] is None else known[1].get((topic, partition))
 
     def sealed_indexes(self, topic: str, partition: int) -> dict[int, Sealed]:
-        """What ``kts.Log`` noted about the indexes of a partition, by base offset."""
+        """The index checksums that ``kts.Log`` recorded for a partition, by base offset."""
         with suppress(LogStorageError):
             identity = files.identity(os.path.join(self.directory, CHECKSUMS))
-            if identity is not None:  # the file is replaced as a whole, so that another one has another identity
+            if identity is not None:  # a write replaces the file, so its identity changes
                 if self._checksums is None or self._checksums[0] != identity:
                     self._checksums = identity, IndexChecksums(self.directory)
                 return self._checksums[1].of(topic, partition)
@@ -87,7 +87,7 @@ def read_leader_epochs(path: str) -> list[tuple[int, int]] | None:
 
 
 def _body_of(data: bytes, lines: re.Pattern[str]) -> str | None:
-    """The lines behind the version and their count, each with its line feed; None if they are not as they should be."""
+    """The lines after the version and the count, each with its line feed; None if malformed."""
     version, _, rest = data.decode("utf-8", "replace").partition("\n")
     count, _, body = rest.partition("\n")
     if body and not body.endswith("\n"):
@@ -106,12 +106,12 @@ def read_topic_id(directory: str) -> str | None:
 
 
 def write_checkpoint(path: str, offsets: dict[tuple[str, int], int]) -> None:
-    """A checkpoint file, replaced as a whole."""
+    """Write a checkpoint file atomically."""
     _write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def write_leader_epochs(path: str, epochs: list[tuple[int, int]]) -> None:
-    """A leader-epoch-checkpoint of (epoch, start offset), replaced as a whole."""
+    """Write a leader-epoch-checkpoint of (epoch, start offset) atomically."""
     _write(path, [f"{epoch} {start}" for epoch, start in epochs])
 
 
@@ -120,6 +120,6 @@ def _write(path: str, lines: list[str]) -> None:
 
 
 def write_topic_id(directory: str, topic_id: str) -> None:
-    """A partition.metadata file: no line feed behind the id."""
+    """Write a partition.metadata file, without a line feed after the id."""
     path = os.path.join(directory, PARTITION_METADATA)
     files.write_atomically(path, f"version: 0\ntopic_id: {topic_id}".encode())

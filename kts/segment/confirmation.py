@@ -1,8 +1,8 @@
-"""Does the log confirm an index entry? No answer rests on an unconfirmed one.
+"""Does the log confirm an index entry? No answer uses an unconfirmed one.
 
-An index says where reading may begin. A position is right if an entry of the log begins there and nothing before it is
-wanted: only lower offsets for an entry (offset, position), only earlier times for an entry (timestamp, offset). A
-position that is too early only costs time. Offsets of the log must rise, as they do where ``kts verify`` finds nothing.
+An index says where reading may begin. A position is right if an entry of the log begins there and only lower offsets
+precede it (offset index), or only earlier times (time index). A position that is too early only costs time. Offsets in
+the log must increase, as they do where ``kts verify`` finds no fault.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kts.model import NO_TIMESTAMP
 from kts.segment import files
 from kts.segment.entries import FIRST_READ_BYTES, Slices, decoded
 
-HEADER_BYTES = 64  # of an entry that is larger than a read, no more is looked at
+HEADER_BYTES = 64  # all that is read of an entry larger than one read
 
 
 class Place(NamedTuple):
-    """An entry of the log whose CRC is right, and where it begins."""
+    """An entry of the log with a correct CRC, and where it begins."""
 
     position: int
     size: int
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 def confirmed_place(file: files.File, size: int, offset: int, position: int, before: int = 0) -> Place | None:
-    """What an offset-index entry leads to, None unless the log confirms it.
+    """The log entry that an offset-index entry points to; None unless the log confirms it.
 
     Parameters
     ----------
@@ -39,18 +39,18 @@ def confirmed_place(file: files.File, size: int, offset: int, position: int, bef
     offset, position : int
         The entry.
     before : int
-        The position of the index entry before it, 0 for the first one: the sizes from there on must lead to this
-        position, so that the bytes of a value are not taken for a batch.
+        The position of the previous index entry, 0 for the first: entry sizes must lead from there exactly to this
+        position, so that bytes inside a value are never taken for a batch.
 
     Notes
     -----
-    Nothing before the place reaches the offset. Brokers wrote the last, the first and the first inner offset of what
-    lies there, and the last one of a whole set beside the place of its first batch.
+    No entry before the place reaches the offset. Depending on version, brokers indexed an entry by its last, first or
+    first inner offset, or the first batch of a set by the last offset of the set.
     """
     if not 0 <= before <= position < size:
         return None
     data, at = b"", position - before
-    if at <= FIRST_READ_BYTES:  # as entries of an index mostly lie: one read will do
+    if at <= FIRST_READ_BYTES:  # the usual distance between index entries: one read is enough
         data = file.read(before, min(at + FIRST_READ_BYTES, size - before))
         if not _leads_to(data, at):
             return None
@@ -62,7 +62,7 @@ def confirmed_place(file: files.File, size: int, offset: int, position: int, bef
 
 
 def _leads_to(data: bytes, end: int) -> bool:
-    """True if there are whole entries up to exactly there."""
+    """True if whole entries end exactly there."""
     try:
         return end == 0 or valid_bytes(memoryview(data)[:end]) == end
     except CorruptRecordError:
@@ -70,7 +70,7 @@ def _leads_to(data: bytes, end: int) -> bool:
 
 
 def is_border(file: files.File, position: int, before: int) -> bool:
-    """True if the sizes of the entries from one border on lead to a position."""
+    """True if the sizes of the entries lead from one border exactly to a position."""
     want = HEADER_BYTES
     while before < position:
         data = file.read(before, min(want, position - before))
@@ -88,12 +88,12 @@ def is_border(file: files.File, position: int, before: int) -> bool:
 
 
 def entry_at(file: files.File, size: int, position: int, data: bytes = b"") -> Place | None:
-    """The entry that lies at a position and whole below the size; None unless there is one whose CRC is right.
+    """The entry at a position; None unless it ends within ``size`` and its CRC is correct.
 
     Parameters
     ----------
     data : bytes
-        What was already read there.
+        Bytes already read from there.
     """
     data = data or file.read(position, min(FIRST_READ_BYTES, size - position))
     count = _size_of(data)
@@ -106,7 +106,7 @@ def entry_at(file: files.File, size: int, position: int, data: bytes = b"") -> P
         return None
     entry = found[0]
     first = entry.base_offset
-    if first < 0 and entry.codec:  # a wrapper, whose header states its last offset only
+    if first < 0 and entry.codec:  # the header of a wrapper message has only its last offset
         try:
             offsets, _ = decoded(data[:count])
         except CorruptRecordError:
@@ -125,7 +125,7 @@ def confirmed_time(
     first_bytes: int = FIRST_READ_BYTES,
     to_end: bool = False,
 ) -> int | None:
-    """Where reading for the time of a time-index entry and later ones may begin, None unless the log confirms it.
+    """Where to start reading for the timestamp of a time-index entry or a later one; None unless the log confirms it.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def confirmed_time(
     timestamp_ms, offset : int
         The entry.
     start : int
-        A confirmed place at or before what holds the offset of the time-index entry before this one, 0 for the first.
+        A confirmed place at or before the batch with the previous time-index entry's offset; 0 for the first entry.
     first_bytes : int
         How many bytes to read first.
     to_end : bool
@@ -142,10 +142,11 @@ def confirmed_time(
 
     Notes
     -----
-    From ``start`` up to what holds the offset nothing is later, and that has the time itself. Batches that the cleaner
-    emptied may count or not. Of magic 0 and 1 the time may be that of another entry in the same set; and 0.10.2 indexed
-    times of messages that it converted to magic 0, and append times that it did not give to the messages: all of them
-    later than the log's, which hides nothing. Where times before 1970 count, a header may hide them behind -1.
+    From ``start`` to the batch with the offset nothing is later, and that batch has the timestamp itself. Batches that
+    the cleaner emptied may or may not count. In magic 0 and 1 another entry of the same set may have the timestamp.
+    0.10.2 also indexed timestamps of messages it converted to magic 0, and append times it did not store in the
+    messages: these are later than the log's own, so they hide no record. Where times before 1970 count, a header may
+    show -1 for them.
     """
     reached: int | None = None
     held = False
@@ -176,7 +177,7 @@ def confirmed_time(
 
 
 def _size_of(data: bytes) -> int:
-    """Bytes of the entry with this front; 0 if it can be none."""
+    """Size of the entry that starts with these bytes; 0 if they cannot start one."""
     try:
         entry = read_header(data)
     except CorruptRecordError:

@@ -1,4 +1,4 @@
-"""Where a log goes on after damage, and header scans that go on there."""
+"""Find the next sound entry after damage, and resume header scans there."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 FIRST_WINDOW = 2**12
 LAST_WINDOW = 2**20
-AFTER_DAMAGE_BYTES = 2**14  # first slice behind damage: more of it may follow soon
+AFTER_DAMAGE_BYTES = 2**14  # first slice after damage: more may follow soon
 SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
 _SPAN = 2**31  # offsets of one segment
 
 
 class SearchBudget:
-    """Work that looking for sound entries may cost: in all a few times the bytes of the file.
+    """A limit on the work of looking for sound entries: a few times the bytes of the file in all.
 
     Notes
     -----
-    A hostile file can claim large entries at every byte, each of which would need a CRC of its own.
+    A hostile file can claim a large entry at every byte, and each would cost a CRC.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class SearchBudget:
         self.spent = 0
 
     def allows(self, position: int, cost: int) -> bool:
-        """True, and the cost is counted, unless it is too much for the way that was made."""
+        """Count the cost and return True, unless it is too high for the bytes passed so far."""
         self.first = position if self.first is None else self.first
         if self.spent + cost > 2**24 + 8 * max(position - self.first, 0):
             return False
@@ -49,7 +49,7 @@ class SearchBudget:
 def next_sound_entry(
     segment: Segment, position: int, end: int, expected_offset: int, budget: SearchBudget | None = None
 ) -> int | None:
-    """Where the first sound entry behind damage starts, or None if there is none.
+    """Where the first sound entry after damage starts, or None if there is none.
 
     Parameters
     ----------
@@ -58,15 +58,15 @@ def next_sound_entry(
     end : int
         Where the bytes end.
     expected_offset : int
-        No entry below this offset is believed.
+        Entries below this offset are not accepted.
     budget : SearchBudget, optional
-        The same one for all searches in a file.
+        Shared by all searches in one file.
 
     Notes
     -----
-    The damaged entry's size is believed if a sound entry, or the end, follows it, and no sound entries inside of it
-    lead up to there. Else every byte is tried: an entry is sound when its size fits, its magic is known, its offset
-    can follow, and its CRC is right. Costs O(n) for n bytes.
+    The damaged entry's size is accepted if a sound entry or the end of the bytes follows it, and no chain of sound
+    entries inside it leads there. Otherwise every byte is tried: an entry is sound if its size fits, its magic is
+    known, its offset can follow, and its CRC is correct. Costs O(n) for n bytes.
     """
     with files.File(segment.path) as file:
         look = _Look(file, min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
@@ -80,7 +80,7 @@ def next_sound_entry(
 
 
 class _Look:
-    """A file, and what makes an entry in it believable."""
+    """A file, and the test for sound entries in it."""
 
     def __init__(self, file: files.File, end: int, expected_offset: int, budget: SearchBudget) -> None:
         self.file = file
@@ -89,7 +89,7 @@ class _Look:
         self.budget = budget
 
     def size_at(self, position: int, end: int | None = None) -> int | None:
-        """Bytes of the entry that starts there by its size field, or None if it cannot be one."""
+        """Size of the entry that starts there, by its size field; None if it cannot be one."""
         header = self.file.read(position, OVERHEAD_BYTES)
         size = claimed_size(header) or 0
         fits = size >= SMALLEST_ENTRY and position + size <= (self.end if end is None else end)
@@ -109,7 +109,7 @@ class _Look:
         return bool(self.expected_offset <= last < self.expected_offset + _SPAN)
 
     def sound_entries(self, start: int, end: int) -> Iterator[int]:
-        """Every position between two others where a sound entry starts that ends by the second."""
+        """The start of every sound entry that lies between two positions."""
         window = FIRST_WINDOW
         while start + SMALLEST_ENTRY <= end:
             data = self.file.read(start, min(window + SMALLEST_ENTRY - 1, end - start))
@@ -128,7 +128,7 @@ class _Look:
         return found
 
     def chain(self, start: int, end: int) -> int | None:
-        """First of the sound entries that follow each other exactly up to the end; those inside a value do not."""
+        """Start of the first run of adjacent sound entries that ends exactly at ``end``; entries in a value do not."""
         seen: set[int] = set()
         for first in self.sound_entries(start, end):
             position = first
@@ -148,9 +148,9 @@ def header_scan(
     first_bytes: int | None = None,
     file: files.File | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
-    """Header scans from a position, each with a mask of the batches whose CRC is wrong.
+    """Header scans from a position, each with a mask of the batches that fail their CRC.
 
-    With ``skip_damage`` it goes on behind bytes that are no batch, else it raises there.
+    With ``skip_damage`` the scan resumes after bytes that are not a batch; otherwise it raises there.
     """
     budget = SearchBudget()
     while True:
@@ -158,7 +158,7 @@ def header_scan(
             for batch in segment.batches(start, None, first_bytes, file):
                 if batch.num_rows:
                     start = int(batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py())
-                if batch.num_rows > 1:  # not the last one's: offsets are under no CRC
+                if batch.num_rows > 1:  # not from the last batch: no CRC covers offsets
                     expected_offset = batch.column("lastOffset")[-2].as_py() + 1
                 damaged = ~bools(batch, "crcOk")
                 yield batch, damaged
@@ -173,7 +173,7 @@ def header_scan(
 
 
 def last_sound_offset(segment: Segment) -> int:
-    """Last offset of a segment, without the last entry's where that is not the next one: offsets are under no CRC."""
+    """Last offset of a segment; the last entry counts only if its offset is the next one: no CRC covers offsets."""
     before, last, position, size = segment.base_offset - 1, segment.base_offset - 1, 0, 0
     try:
         for batch, damaged in header_scan(segment, 0, segment.base_offset, True):

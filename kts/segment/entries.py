@@ -1,6 +1,6 @@
 """Shallow entries of an open ``.log`` file: a few at a time from their headers, or many at once as arrays.
 
-A shallow entry is a plain message, a wrapper message or a v2 batch, as it lies in the log.
+A shallow entry is a plain message, a wrapper message or a v2 batch, as stored in the log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 
 def is_plain(entry: Entry) -> bool:
-    """True for a message of magic 0 or 1 that is not compressed: its header says all."""
+    """True for an uncompressed message of magic 0 or 1: its header has all that is needed."""
     return entry.magic < 2 and not entry.codec
 
 
@@ -53,7 +53,7 @@ def shallow_entries(
     end : int
         The end of the published bytes.
     generation : str
-        How many bytes must be left for an entry to be looked at: 13 ("0.10.2") or 18 ("3.9").
+        Sets the bytes that must remain for an entry to be read: 13 ("0.10.2") or 18 ("3.9").
 
     Raises
     ------
@@ -62,7 +62,7 @@ def shallow_entries(
 
     Notes
     -----
-    An entry that reaches past the end is left out, as Kafka does. Source: FileLogInputStream.
+    As in Kafka, an entry that extends past the end is left out. Source: FileLogInputStream.
     """
     least = OVERHEAD_BYTES if generation == "0.10.2" else OVERHEAD_BYTES + 5
     position, want = start, FIRST_READ_BYTES
@@ -77,13 +77,13 @@ def shallow_entries(
                 return
             size = claimed_size(data, found.end - position)
             if size is not None and size >= OVERHEAD_BYTES + SMALLEST_SIZE and found.end + size > end:
-                return  # Kafka looks at the magic of whole entries only
+                return  # Kafka checks the magic of whole entries only
             raise at(found.error, path)
         if position + asked >= end or len(data) < asked:
-            return  # what is left is cut
+            return  # the rest is an incomplete entry
         entry = read_header(data, found.end - position, start=position)
         position = found.end
-        if entry is not None:  # its end lies beyond what was read
+        if entry is not None:  # it ends after the bytes that were read
             if entry.end > end:
                 return
             yield entry
@@ -100,21 +100,21 @@ def at(error: CorruptRecordError, path: str | None, start: int = 0) -> CorruptRe
 
 
 class Batches:
-    """The entries of one slice of a log as arrays, each made when it is asked for.
+    """The entries of one slice of a log as arrays, each built on first use.
 
     Parameters
     ----------
     found : pyarrow.RecordBatch
         The slice's header scan.
     data : memoryview
-        The slice. Read again into the same memory for the next one.
+        The slice. The next slice reuses this memory.
     start : int
         Position of its first byte.
 
     Notes
     -----
-    ``codec.layout.Entries`` reads the same headers into one table of all fields, for few entries or single ones. Here
-    are many, and few columns are asked for: 30,000 small messages with their CRCs take 0.7 ms in place of 1.2 ms.
+    ``codec.layout.Entries`` reads the same headers into one table of all fields, which suits few entries. This class
+    suits many entries and few columns: 30,000 small messages with their CRCs take 0.7 ms instead of 1.2 ms.
     """
 
     def __init__(self, found: pa.RecordBatch, data: memoryview, start: int) -> None:
@@ -131,7 +131,7 @@ class Batches:
         column = self._found.column(_COLUMNS[name])
         if column.null_count:  # base offset and count of a wrapper message
             column = column.fill_null(-1)
-        data = column.buffers()[1]  # pyarrow's own to_numpy() imports pandas, where it is installed
+        data = column.buffers()[1]  # pyarrow's to_numpy() imports pandas if it is installed
         kind = _DTYPES[name]
         if kind is np.bool_:
             return np.unpackbits(np.frombuffer(data, np.uint8), count=self.rows, bitorder="little").view(np.bool_)
@@ -147,7 +147,7 @@ class Batches:
         return found
 
     def records(self) -> memoryview:
-        """The bytes of all of them."""
+        """The bytes of all entries."""
         if not self.rows:
             return self.data[:0]
         return self.data[: int(self.column("position")[-1]) + int(self.column("sizeInBytes")[-1])]
@@ -159,23 +159,23 @@ class Batches:
 
 
 class Slices:
-    """The entries of a file slice by slice, up to where they end; iterated once.
+    """The entries of a file, slice by slice, up to the first fault; iterate once.
 
     Parameters
     ----------
     file : File
         The log.
     start, end : int
-        From the start of an entry up to here.
+        From the start of an entry to here.
     first_bytes : int
-        Size of the first slice, doubled from one to the next, for a reader that hopes to stop soon.
+        Size of the first slice, for a reader that may stop early; each slice is twice as large as the last.
 
     Attributes
     ----------
     position : int
-        Behind the last entry that was given.
+        End of the last entry that was yielded.
     reason : str or None
-        Why that is not the end; None if it is.
+        Why the entries stop before ``end``; None if they do not.
     """
 
     def __init__(self, file: files.File, start: int, end: int, first_bytes: int = SLICE_BYTES) -> None:
@@ -206,7 +206,7 @@ class Slices:
                 self._make_room(data)
 
     def _make_room(self, data: memoryview) -> None:
-        """For an entry that is larger than the slice, or say that its end is missing."""
+        """Enlarge the slice for an entry that does not fit, or record that the entry is cut."""
         left = self.end - self.position
         size = claimed_size(data) or OVERHEAD_BYTES
         if size > left or len(data) < min(len(self._memory), left):
@@ -233,7 +233,7 @@ def decoded(entry: bytes | memoryview, verify_crc: bool = True) -> tuple[npt.NDA
 def decoded_as_shipped(
     entry: bytes | memoryview, generation: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The same without a look at CRCs; 0.10.2 takes inner offsets as they are where the wrapper's lies below them."""
+    """The same without CRC checks; 0.10.2 takes inner offsets as absolute if the wrapper's offset is below them."""
     head = read_header(entry)
     if generation != "0.10.2" or head is None or head.magic != 1 or is_plain(head):
         return decoded(entry, verify_crc=False)
@@ -243,6 +243,6 @@ def decoded_as_shipped(
 
 
 def greatest_timestamp(timestamps: npt.NDArray[np.int64]) -> int | None:
-    """The greatest timestamp where -1 is none and every other number is a time; None if there is none."""
+    """The greatest timestamp other than -1; None if there is none."""
     times = timestamps[timestamps != NO_TIMESTAMP]
     return int(times.max()) if len(times) else None

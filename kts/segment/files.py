@@ -1,8 +1,8 @@
-"""The only door to the file system: everything that opens, reads or changes a file goes through here.
+"""All file system access: everything that opens, reads or changes a file goes through this module.
 
 Files are read with pread and written with pwrite, never mapped: a broker may append, truncate or delete meanwhile, and
-a mapped file that shrinks would kill the process. Every call of the operating system goes through this module's name
-``os``, so that a test can put another file system in its place.
+a mapped file that shrinks would kill the process. Every system call goes through this module's name ``os``, so that a
+test can substitute another file system.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOC
 
 
 def failure(error: OSError, path: str, doing: str) -> LogStorageError:
-    """An operating system's error as LogStorageError with its errno."""
+    """An operating system error as a LogStorageError with its errno."""
     message = f"{doing} failed: {error.strerror or error}"
     if error.errno in NO_DESCRIPTOR:
         tell_no_descriptor()
@@ -39,7 +39,7 @@ def failure(error: OSError, path: str, doing: str) -> LogStorageError:
 
 @contextmanager
 def storage_errors(path: str, doing: str) -> Iterator[None]:
-    """Turn an operating system's error into LogStorageError with its errno."""
+    """Raise an operating system error as a LogStorageError with its errno."""
     try:
         yield
     except OSError as error:
@@ -47,7 +47,7 @@ def storage_errors(path: str, doing: str) -> Iterator[None]:
 
 
 def again(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call until no signal interrupts it."""
+    """Call a function, and repeat the call if a signal interrupts it."""
     while True:
         try:
             return call(*arguments)
@@ -56,7 +56,7 @@ def again(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _close(fd: int) -> None:
-    with suppress(InterruptedError):  # it is closed all the same
+    with suppress(InterruptedError):  # the descriptor is closed even so
         os.close(fd)
 
 
@@ -64,20 +64,20 @@ def _close(fd: int) -> None:
 
 
 class Holder(Protocol):
-    """Something that keeps files open between its uses; ``rest`` may come from any thread, at any time."""
+    """An object that keeps files open between uses; any thread may call ``rest`` at any time."""
 
     def rest(self) -> None:
-        """Hold no descriptors until it needs them again."""
+        """Release all descriptors until they are needed again."""
 
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 DESCRIPTORS_OF_A_HOLDER = 3  # a log and its two indexes
-_holders: deque[weakref.ref[Holder]] = deque()  # no lock: a fork may come while another thread has it
+_holders: deque[weakref.ref[Holder]] = deque()  # no lock: a fork could happen while another thread holds it
 _told: list[bool] = []
 
 
 def most_descriptors() -> int:
-    """How many descriptors this process may have."""
+    """How many descriptors this process may open."""
     if sys.platform == "win32":
         return 1 << 14
     import resource
@@ -87,12 +87,12 @@ def most_descriptors() -> int:
 
 
 def most_holders() -> int:
-    """How many holders may keep their files open, over all logs of this process: a quarter of the descriptors."""
+    """How many holders in this process may keep their files open: together they use a quarter of the descriptors."""
     return max(most_descriptors() // (4 * DESCRIPTORS_OF_A_HOLDER), 1)
 
 
 def keep_open(holder: Holder) -> None:
-    """Note that a holder keeps files open from now on; above the limit, the oldest holders close theirs."""
+    """Register a holder that keeps files open; above the limit, the oldest holders close theirs."""
     _holders.append(weakref.ref(holder))
     most = most_holders()
     while len(_holders) > most and _rest_first():
@@ -122,7 +122,7 @@ def tell_no_descriptor() -> None:
 
 
 def _with_descriptor(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call what needs a descriptor; if none is left, close what holders keep open and try again."""
+    """Call a function that needs a descriptor; if none is left, close the holders' files and retry."""
     try:
         return again(call, *arguments)
     except OSError as error:
@@ -137,7 +137,7 @@ def _opened(path: str, flags: int, mode: int = 0o777) -> int:
     return int(_with_descriptor(os.open, path, flags | getattr(os, "O_CLOEXEC", 0), mode))
 
 
-KEPT_BYTES = 2**18  # of a file that is read more than once
+KEPT_BYTES = 2**18  # cache of a RereadFile
 
 # --- files ----------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class File:
             raise failure(error, self.path, "reading the size") from error
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill the buffer from a position; fewer bytes only where the file ends."""
+        """Fill the buffer from a position; fewer bytes only at the end of the file."""
         done = 0
         with storage_errors(self.path, "reading"):
             while done < len(buffer):
@@ -210,7 +210,7 @@ class File:
         return done
 
     def read(self, position: int, count: int) -> bytes:
-        """Up to count bytes from a position; fewer only where the file ends."""
+        """Up to ``count`` bytes from a position; fewer only at the end of the file."""
         try:
             data: bytes = again(os.pread, self._fd, count, position)
         except OSError as error:
@@ -219,11 +219,11 @@ class File:
             return data
         rest = bytearray(count)
         rest[: len(data)] = data
-        done = len(data) + File.read_into(self, memoryview(rest)[len(data) :], position + len(data))  # not what it kept
+        done = len(data) + File.read_into(self, memoryview(rest)[len(data) :], position + len(data))  # bypass the cache
         return bytes(memoryview(rest)[:done])
 
     def share(self) -> File:
-        """The same open file with a descriptor of its own, which lives on when this one is closed."""
+        """The same open file with its own descriptor, which stays open when this one is closed."""
         shared = object.__new__(File)
         shared.path = self.path
         with storage_errors(self.path, "sharing the descriptor"):
@@ -232,11 +232,11 @@ class File:
 
 
 class RereadFile(File):
-    """A file for a reader that asks for the same or neighbouring bytes again: the last bytes read are kept.
+    """A file for a reader that asks for the same or nearby bytes again: it caches the last bytes read.
 
     Notes
     -----
-    What lies below a log's end is written once. Long reads are not kept.
+    Bytes below a log's end are written once, so the cache stays valid. Long reads are not cached.
     """
 
     _kept, _start = b"", 0
@@ -262,19 +262,19 @@ class RereadFile(File):
 
 
 class FileRange:
-    """Bytes of an open file, to be sent as they lie or read later; ``len`` is how many.
+    """A range of bytes of an open file, to send unchanged or to read later; ``len`` is its size.
 
     Parameters
     ----------
     file : File, optional
-        Its own: nobody else closes it. None for no bytes.
+        Owned by this object. None for an empty range.
     position, count : int
-        Where they begin, and how many they are.
+        Where the range begins, and its bytes.
 
     Notes
     -----
-    They stay when the file is renamed or deleted. When they are cut off meanwhile they are never others: ``read``
-    raises, and ``fileno`` is that of an empty file, of which ``sendfile`` sends nothing.
+    The bytes stay readable when the file is renamed or deleted. A truncated range never yields other bytes: ``read``
+    raises, and ``fileno`` refers to an empty file, so ``sendfile`` sends nothing.
     """
 
     __slots__ = ("__weakref__", "_closing", "_gone", "count", "file", "position")
@@ -294,7 +294,7 @@ class FileRange:
         return f"FileRange({path!r}, position={self.position}, count={self.count})"
 
     def fileno(self) -> int:
-        """The descriptor for ``sendfile``, -1 without a file; it lives as long as this object does."""
+        """The descriptor for ``sendfile``, -1 without a file; open as long as this object lives."""
         return -1 if self.file is None else self.file.fileno()
 
     def read(self, start: int = 0, count: int | None = None) -> bytes:
@@ -303,7 +303,7 @@ class FileRange:
         Raises
         ------
         LogStorageError
-            They are not all there: the file was cut meanwhile.
+            Bytes are missing: the file was truncated meanwhile.
         """
         count = self.count - start if count is None else min(count, self.count - start)
         if self.file is None or count <= 0:
@@ -315,8 +315,8 @@ class FileRange:
         return data
 
     def revoke(self) -> None:
-        """What it stands for is about to be cut off: from now on its descriptor is one of nothing."""
-        with self._closing:  # else the number could be another file's by then
+        """Point the descriptor at an empty file, because the range is about to be truncated."""
+        with self._closing:  # otherwise the number could belong to another file by then
             self._gone = True
             if self.file is None or self.file.fileno() < 0:
                 return
@@ -328,7 +328,7 @@ class FileRange:
                     _close(nothing)
 
     def close(self) -> None:
-        """Give the descriptor back at once."""
+        """Close the descriptor now."""
         with self._closing:
             if self.file is not None:
                 self.file.close()
@@ -342,14 +342,14 @@ class WritableFile(File):
     path : str
         The file.
     create : bool
-        Make it if it is missing.
+        Create it if it is missing.
     new : bool
-        Make it, and fail if it is there.
+        Create it, and fail if it exists.
 
     Raises
     ------
     LogStorageError
-        From every method that the operating system refuses; ``errno`` says why.
+        A system call in any method failed; ``errno`` says why.
     """
 
     def __init__(self, path: str, *, create: bool = False, new: bool = False) -> None:
@@ -360,7 +360,7 @@ class WritableFile(File):
         return os.O_RDWR | self._create
 
     def write(self, data: Bytes, position: int) -> None:
-        """Write all of it at a position, or raise: then any part of it may be there."""
+        """Write all data at a position, or raise; after an error any part of it may have been written."""
         try:
             done = os.pwrite(self._fd, data, position)
         except InterruptedError:
@@ -379,18 +379,18 @@ class WritableFile(File):
                 done += count
 
     def truncate(self, size: int) -> None:
-        """Cut it, or make it longer with zeros that take no space."""
+        """Truncate the file, or extend it with zeros that take no disk space."""
         with storage_errors(self.path, f"truncating to {size} bytes"):
             again(os.ftruncate, self._fd, size)
 
     def sync(self) -> None:
-        """Wait until everything is on the disk. After a failure nobody knows what is: close the log."""
+        """Wait until all data is on disk. After a failure the state on disk is unknown: close the log."""
         with storage_errors(self.path, "syncing"):
             again(os.fsync, self._fd)
 
 
 def read_bytes(path: str) -> bytes:
-    """A whole file, as long as it is now."""
+    """A whole file at its current length."""
     with File(path) as file:
         return file.read(0, file.size())
 
@@ -406,7 +406,7 @@ def read_if_there(path: str) -> bytes | None:
 
 
 def read_small(paths: Iterable[str], most: int) -> list[bytes | None]:
-    """Whole files, those of at most so many bytes; None for others."""
+    """Whole files of at most ``most`` bytes; None for larger ones."""
     found: list[bytes | None] = []
     for path in paths:
         try:
@@ -431,7 +431,7 @@ def _read_small(path: str, most: int) -> bytes | None:
 
 
 def identity(path: str) -> tuple[int, ...] | None:
-    """Changes when the file is replaced or written to; None if there is no file."""
+    """A value that changes when the file is replaced or written; None if there is no file."""
     with storage_errors(path, "looking at it"):
         try:
             status = again(os.stat, path)
@@ -447,7 +447,7 @@ def read_used(path: str, entry_bytes: int) -> bytes:
 
 
 def read_index(path: str, entry_bytes: int) -> bytes:
-    """As ``read_used``; nothing if the file is missing or does not consist of whole entries."""
+    """As ``read_used``; empty if the file is missing or does not consist of whole entries."""
     try:
         file = File(path)
     except LogStorageError as error:
@@ -470,7 +470,7 @@ def _used(file: File, size: int, entry_bytes: int) -> bytes:
 
 
 def modified_ms(path: str) -> int:
-    """Modification time in ms since the epoch, cut as Java does."""
+    """Modification time in ms since the epoch, rounded down as in Java."""
     with storage_errors(path, "reading the modification time"):
         return int(again(os.stat, path).st_mtime_ns) // 1_000_000
 
@@ -503,7 +503,7 @@ def names_in(path: str) -> list[str]:
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """True for a directory and for a link that leads to one; a link that leads in circles does not."""
+    """True for a directory or a link to one; False for a link that loops."""
     with storage_errors(entry.path, "looking at it"):
         try:
             return entry.is_dir()
@@ -514,7 +514,7 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def exists(path: str) -> bool:
-    """True if the path exists; an error if the system cannot tell."""
+    """True if the path exists; raises if the system cannot tell."""
     try:
         again(os.stat, path)
     except (FileNotFoundError, NotADirectoryError):
@@ -528,9 +528,9 @@ def exists(path: str) -> bool:
 
 
 def write_atomically(path: str, data: Bytes) -> None:
-    """Put a whole file in place of another: written beside it, synced, renamed, and the directory synced.
+    """Replace a file atomically: write a temporary file, sync it, rename it, and sync the directory.
 
-    Until then its name ends in ``.tmp``, as Kafka's checkpoints do: a broker leaves such a file alone.
+    The temporary name ends in ``.tmp``, as for Kafka's checkpoints: a broker ignores such a file.
     """
     beside = path + ".tmp"
     try:
@@ -547,7 +547,7 @@ def write_atomically(path: str, data: Bytes) -> None:
 
 
 def rename(source: str, target: str) -> None:
-    """Give a file or directory another name; a file of that name is replaced in one step."""
+    """Rename a file or directory; a file of that name is replaced atomically."""
     with storage_errors(source, f"renaming to {os.path.basename(target)}"):
         again(os.replace, source, target)
 
@@ -569,7 +569,7 @@ def remove_directory(path: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and those above it; nothing happens if it is there."""
+    """Create a directory and its parents; do nothing if it exists."""
     with storage_errors(path, "making the directory"):
         if os.path.isdir(path):
             return
@@ -580,7 +580,7 @@ def make_directory(path: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Wait until the names in a directory are on the disk."""
+    """Wait until the names in a directory are on disk."""
     with storage_errors(path or ".", "syncing the directory"):
         fd = _opened(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
@@ -590,7 +590,7 @@ def sync_directory(path: str) -> None:
 
 
 def copy_mode(source: str, target: str) -> None:
-    """Give a file another one's permissions."""
+    """Copy a file's permissions to another."""
     with storage_errors(target, "setting the permissions"):
         again(os.chmod, target, stat.S_IMODE(os.stat(source).st_mode))
 

@@ -1,11 +1,11 @@
-"""The two index files of a segment while they are written: append, truncate, look up, check.
+"""The two writable index files of a segment: append, truncate, look up, check.
 
 Layout::
 
     .index      entries of 8 bytes:  relative offset i32 | position i32
     .timeindex  entries of 12 bytes: timestamp i64 | relative offset i32
 
-An index that is appended to has its full length from the start. The unused part is zeros and takes no space on disk.
+An index open for appends has its full length from the start. The unused part is zeros and takes no space on disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BLOCK_BYTES = 4096
 
 
 class IndexSpacing:
-    """Where index entries go: at the first entry of the log that is further than an interval from the last indexed one.
+    """Chooses the log entries to index: the first one more than an interval after the last indexed one.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ class IndexSpacing:
         self.position = position
 
     def is_due(self, position: int) -> bool:
-        """Whether the entry of the log at a position gets an index entry; if it gets one, set ``position`` to it."""
+        """Whether the log entry at a position gets an index entry; if so, the caller sets ``position`` to it."""
         return position - self.position > self.interval
 
     def choose(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Which of many entries of the log, in order, get index entries; moves ``position`` on."""
+        """Rows of the log entries, given in order, that get index entries; advances ``position``."""
         interval, count = self.interval, len(positions)
-        if int(sizes[:-1].min(initial=INT32_MAX)) > interval:  # all but those near the last indexed one
+        if int(sizes[:-1].min(initial=INT32_MAX)) > interval:  # all except those near the last indexed one
             first = int(np.searchsorted(positions, self.position + interval, "right"))
             chosen = np.arange(first, count)
         else:
@@ -69,7 +69,7 @@ class IndexSpacing:
                 found.append(row)
                 end = places[row] + interval
                 if row + step < count and places[row + step - 1] <= end < places[row + step]:
-                    row += step  # entries of one size are as far apart as the two before
+                    row += step  # entries of equal size: the same step as before
                 else:
                     following = bisect_right(places, end, row + 1, min(row + most, count))
                     row, step = following, following - row
@@ -80,25 +80,25 @@ class IndexSpacing:
 
 
 class IndexFile:
-    """What both indexes have in common.
+    """Base class of both indexes.
 
     Parameters
     ----------
     path : str
-        The file. A missing one is made, of full length and without entries; of another one every slot counts.
+        The file. A missing file is created with full length and no entries; in an existing one every slot is an entry.
     base_offset : int
         Of the segment.
     max_bytes : int
         ``segment.index.bytes``.
     generation : str
-        Whose rules are followed: "0.10.2" or "3.9".
+        The Kafka version to follow: "0.10.2" or "3.9".
     shipped : bool
-        Fail where Kafka fails; else an index gives way: it grows by its closing entry, and keeps all entries when it
-        is resized.
+        Fail where Kafka fails; otherwise an index adapts: it grows for its closing entry, and keeps all entries when
+        it is resized.
 
     Notes
     -----
-    Holds a descriptor from ``resume`` to ``rest``; in between a file is opened for each call.
+    Holds a descriptor from ``resume`` to ``rest``; at other times each call opens the file.
     Source: AbstractIndex.
     """
 
@@ -113,8 +113,8 @@ class IndexFile:
         self.generation = generation
         self.shipped = shipped
         self.dirty = False  # written to since the last flush
-        self.own_from = 0  # entries from here on were written by this process, those before lay in the file
-        self._confirmed = bytearray()  # a bit for each of those before
+        self.own_from = 0  # this process wrote the entries from here on; earlier ones were in the file
+        self._confirmed = bytearray()  # a bit for each earlier entry
         self._file: files.WritableFile | None = None
         length = _length(path)
         if length is None:
@@ -126,7 +126,7 @@ class IndexFile:
                 with files.WritableFile(path, create=True) as file:
                     file.truncate(self.length)
             except LogStorageError:
-                with suppress(LogStorageError):  # else it would be taken for one without a slot
+                with suppress(LogStorageError):  # otherwise it would count as an index without slots
                     files.remove(path, missing_ok=True)
                 raise
         else:
@@ -151,33 +151,33 @@ class IndexFile:
     # --- what the log confirms -------------------------------------------------------------------
 
     def trusts(self, slot: int) -> bool:
-        """True if an answer may rest on an entry: this process wrote it, or found that the log confirms it."""
+        """True if an answer may use an entry: this process wrote it, or the log confirmed it."""
         if slot >= self.own_from or self.shipped:
             return True
         return slot >> 3 < len(self._confirmed) and bool(self._confirmed[slot >> 3] & 1 << (slot & 7))
 
     def confirm(self, slot: int) -> None:
-        """The log confirms an entry; it stays confirmed as long as it lies there."""
+        """Record that the log confirms an entry; it stays confirmed until it is removed."""
         if slot < self.own_from:
             if not self._confirmed:
                 self._confirmed = bytearray((self.own_from + 7) // 8)
             self._confirmed[slot >> 3] |= 1 << (slot & 7)
 
     def vouch(self) -> None:
-        """All entries are those that were written."""
+        """Trust all entries, because the index is unchanged since it was closed."""
         self.own_from = 0
 
     # --- the file ---------------------------------------------------------------------------------
 
     def resume(self) -> files.WritableFile:
-        """Keep the file open from now on."""
+        """Open the file and keep it open."""
         file = self._file
         if file is None:
             file = self._file = files.WritableFile(self.path)
         return file
 
     def rest(self) -> None:
-        """Keep it open no longer. Who reads just now may end; the descriptor goes with the last one."""
+        """Keep the file open no longer. Active readers finish; the last one closes the descriptor."""
         self._file = None
 
     def abandon(self) -> None:
@@ -190,7 +190,7 @@ class IndexFile:
         return self._file or files.WritableFile(self.path)
 
     def read(self) -> bytes:
-        """All entries as they lie in the file."""
+        """The bytes of all entries."""
         return self._open().read(0, self.size_bytes)
 
     def own_entries(self) -> bytes:
@@ -207,13 +207,13 @@ class IndexFile:
         return LogStorageError(f"expected {self.entries} entries, found fewer: the file was cut", path=self.path)
 
     def flush(self) -> None:
-        """Wait until what was written is on the disk."""
+        """Wait until all entries are on disk."""
         if self.dirty:
             self._open().sync()
             self.dirty = False
 
     def resize(self, new_bytes: int) -> None:
-        """Give the file another length; entries stay."""
+        """Change the length of the file; entries stay."""
         length = new_bytes // self.entry_bytes * self.entry_bytes
         if length < self.size_bytes:
             if self.shipped:
@@ -227,11 +227,11 @@ class IndexFile:
         self.max_entries = length // self.entry_bytes
 
     def trim(self) -> None:
-        """Cut off what is not used."""
+        """Truncate the unused part."""
         self.resize(self.size_bytes)
 
     def reset(self, entries: bytes = b"") -> None:
-        """Replace all entries, with room up to the maximum. A file that has just these entries is not touched."""
+        """Replace all entries, with room up to the maximum. A file with exactly these entries is not written."""
         self.dirty = True
         self.own_from = 0
         if not self.shipped and 0 < self.length == self.size_bytes == len(entries) and self.read() == entries:
@@ -248,7 +248,7 @@ class IndexFile:
         self._load_last()
 
     def replace(self, entries: bytes) -> None:
-        """Put a file of just these entries in the place of this one, in one step; as much room as before is kept."""
+        """Replace the file atomically by one with these entries only; keep its preallocated length."""
         room, is_open = self.length if self.length > self.size_bytes else 0, self._file is not None
         files.write_atomically(self.path, entries)
         self.rest()
@@ -261,7 +261,7 @@ class IndexFile:
         self.resize(max(room, self.length))
 
     def cut(self, entries: int) -> None:
-        """Keep the first entries only; the length of the file stays, zeros follow."""
+        """Keep only the first entries; the file keeps its length, and zeros follow."""
         self.entries = entries
         self.own_from = min(self.own_from, entries)
         self.dirty = True
@@ -283,24 +283,24 @@ class IndexFile:
         self.path = path
 
     def delete(self) -> None:
-        """Remove the file, if it is there."""
+        """Delete the file, if it exists."""
         self.rest()
         files.remove(self.path, missing_ok=True)
 
     def _outside_offset(self, offset: int) -> int:
-        """What is written for an offset that no relative offset reaches."""
+        """The value to write for an offset outside the range of relative offsets; 3.9 refuses it."""
         relative = offset - self.base_offset
         if self.shipped and self.generation == "0.10.2":
-            return relative & 0xFFFFFFFF  # it cuts the number to 32 bits
+            return relative & 0xFFFFFFFF  # 0.10.2 truncates the number to 32 bits
         message = f"expected an offset from {self.base_offset} to {self.base_offset + GREATEST_RELATIVE_OFFSET}"
         raise InvalidOffsetError(f"{message}, found {offset}", path=self.path, offset=offset)
 
     # --- searching --------------------------------------------------------------------------------
 
     def _slot(self, column: struct.Struct, at: int, target: int) -> tuple[int, bytes]:
-        """Slot of the greatest entry at or below a target by one of its fields, and the entry; -1 if there is none.
+        """Slot and bytes of the greatest entry with a field at or below a target; slot -1 if there is none.
 
-        Kafka's own steps: in an index that is out of order they lead where Kafka's lead.
+        Follows Kafka's steps exactly: an index that is out of order gives Kafka's result.
         """
         count, width = self.entries, self.entry_bytes
         if count == 0:
@@ -348,14 +348,14 @@ class IndexFile:
         return low, entry(low)
 
     def _cut_slot(self, column: struct.Struct, at: int, relative: int) -> int:
-        """How many entries lie before an offset."""
+        """How many entries are below an offset."""
         slot, found = self._slot(column, at, relative)
         if slot < 0:
             return 0
         return slot if column.unpack_from(found, at)[0] == relative else slot + 1
 
     def check_length(self) -> None:
-        """Refuse a length that is no multiple of an entry's."""
+        """Refuse a length that is not a multiple of the entry size."""
         if self.length % self.entry_bytes:
             message = f"expected a multiple of {self.entry_bytes} bytes, found {self.length}"
             raise CorruptIndexError(message, path=self.path)
@@ -375,14 +375,14 @@ def _length(path: str) -> int | None:
 
 
 def full(kind: str, entries: int, path: str | None) -> IndexFullError:
-    """The error for an ``offset`` or ``time`` index without a slot left."""
+    """The error for an ``offset`` or ``time`` index with no free slot."""
     return IndexFullError(f"the {kind} index is full, it has {entries} entries", path=path)
 
 
 def refused_offset_entry(
     entries: int, most: int, last_offset: int, offset: int, path: str | None, position: int | None = None
 ) -> IndexFullError | InvalidOffsetError | None:
-    """Why an offset index takes no entry: there is no slot left, or the offset is not greater than the last one."""
+    """Why an offset index refuses an entry: no slot is free, or the offset is not greater than the last one."""
     if entries >= most:
         return full("offset", entries, path)
     if entries and offset <= last_offset:
@@ -394,7 +394,7 @@ def refused_offset_entry(
 def refused_time_entry(
     entries: int, last_offset: int, offset: int, path: str | None, position: int | None = None
 ) -> InvalidOffsetError | None:
-    """Why a time index takes no entry: its offset lies before the last one."""
+    """Why a time index refuses an entry: its offset is below the last one."""
     if not entries or offset >= last_offset:
         return None
     message = f"expected an offset from {last_offset} on, found {offset}"
@@ -424,7 +424,7 @@ class OffsetIndexFile(IndexFile):
         Raises
         ------
         IndexFullError, InvalidOffsetError
-            There is no slot left; the offset is not greater than the last one.
+            No slot is free; the offset is not greater than the last one.
         """
         slot = self.entries
         error = refused_offset_entry(slot, self.max_entries, self.last_offset, offset, self.path)
@@ -473,7 +473,7 @@ class OffsetIndexFile(IndexFile):
         self.cut(len(kept) if kept.all() else int(kept.argmin()))
 
     def truncate_to_position(self, position: int) -> None:
-        """Drop the entries at and behind a position of the log."""
+        """Drop the entries at and after a position of the log."""
         entries = self.entries
         while entries and self._signed.unpack(self._open().read(8 * entries - 8, 8))[1] >= position:
             entries -= 1
@@ -481,13 +481,13 @@ class OffsetIndexFile(IndexFile):
             self.cut(entries)
 
     def sanity_check(self) -> None:
-        """What a broker looks at when it loads the file.
+        """The check that a broker makes when it loads the file.
 
         Raises
         ------
         CorruptIndexError
-            The length is no multiple of 8, or the last offset is not above the base offset (not below it, from 2.0 on,
-            where a broker takes room that was never used for entries; not so here, if there are others before it).
+            The length is not a multiple of 8, or the last offset is not above the base offset. From 2.0 on it may
+            equal the base offset, because a broker takes unused room for entries; here only if it is the only entry.
         """
         lowest = self.base_offset + (self.generation == "0.10.2")
         if self.entries and self.last_offset < lowest:
@@ -505,7 +505,7 @@ class TimeIndexFile(IndexFile):
     Parameters
     ----------
     allow_negative : bool
-        Times before 1970 count as they are, only -1 is none (KIP-228). Else they are never entered.
+        Times before 1970 count, and only -1 means no timestamp (KIP-228). Otherwise they are never indexed.
     """
 
     entry_bytes = 12
@@ -552,7 +552,7 @@ class TimeIndexFile(IndexFile):
         Raises
         ------
         IndexFullError, InvalidOffsetError
-            There is no slot left; the offset or the time lies before the last one.
+            No slot is free; the offset or the time is below the last one.
         """
         is_indexed = timestamp_ms not in _NEVER_INDEXED
         if not (is_indexed or self.shipped):
@@ -607,7 +607,7 @@ class TimeIndexFile(IndexFile):
         return timestamp, self.base_offset + relative
 
     def own_entries_after(self, timestamp_ms: int) -> bytes:
-        """The entries that this process wrote, from the first one on that is later than a time."""
+        """The entries that this process wrote, starting with the first one later than a time."""
         own = self.own_entries()
         later = np.frombuffer(own, [("time", ">i8"), ("offset", ">i4")])["time"] > timestamp_ms
         return own[12 * int(later.argmax()) :] if later.any() else b""
@@ -629,12 +629,13 @@ class TimeIndexFile(IndexFile):
         self.cut(len(kept) if kept.all() else int(kept.argmin()))
 
     def sanity_check(self) -> None:
-        """What a broker looked at when it loaded the file, up to 2.2.
+        """The check that a broker up to 2.2 made when it loaded the file.
 
         Raises
         ------
         CorruptIndexError
-            The length is no multiple of 12, the last time lies before the first, or its offset below the base offset.
+            The length is not a multiple of 12, the last time is before the first, or its offset is below the base
+            offset.
         """
         if self.entries:
             first: int = self._time.unpack_from(self._open().read(0, 12))[0]

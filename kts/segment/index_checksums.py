@@ -1,16 +1,16 @@
-"""The index checksums of a log directory: what the indexes of its segments were when ``kts.Log`` closed them.
+"""The index checksums of a log directory: the state of each segment's indexes when ``kts.Log`` closed them.
 
-An entry of an index that an answer rests on is confirmed by the log. That does not show
-whether entries are missing, as from an index that was cut between two of them: so its length, its checksum and its last
-entry are compared with what they were. The file lies beside the checkpoints, and brokers ignore it::
+The log confirms every index entry that an answer uses. That does not detect missing entries, as when an index was cut
+between two of them. So its length, its checksum and its last entry are compared with the recorded ones. The file is
+next to the checkpoints, and brokers ignore it::
 
     0                           version
     2                           segments
     1a2b3c4d                    CRC-32C of the lines below, in hex
     topic partition base-offset log-bytes index-bytes index-crc32c timeindex-bytes timeindex-crc32c time offset
 
-Time and offset are those of the last time entry. A line counts as long as the log has the length it had; else somebody
-appended to the segment, or cut it. A line only adds distrust.
+Time and offset are those of the last time-index entry. A line is valid while the log has the recorded length;
+otherwise the segment was appended to or truncated. A line only adds distrust.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _LINE = re.compile(r"(?am)^(\S+) (\d{1,10}) ((?:\d{1,19} ){6}-?\d{1,19} \d{1,19}
 _LINE_BYTES = 512  # no line is longer
 _PIECE_BYTES = 2**18
 
-Blocks = dict[tuple[str, int], str]  # the lines of each partition, without its name
+Blocks = dict[tuple[str, int], str]  # the lines of each partition, without topic and partition
 
 
 class Sealed(NamedTuple):
-    """What a segment's indexes were when it was closed.
+    """The state of a segment's indexes when it was closed.
 
     Attributes
     ----------
     log_bytes : int
-        Of the ``.log``; with another length the rest says nothing.
+        Length of the ``.log``; if it differs now, the other fields do not apply.
     last_timestamp_ms, last_offset : int
         The last entry of the time index; (-1, base offset) if it had none.
     """
@@ -55,11 +55,11 @@ class Sealed(NamedTuple):
 
     @classmethod
     def of(cls, log_bytes: int, index: bytes, time_index: bytes, last_entry: tuple[int, int]) -> Sealed:
-        """Of the bytes of both files, without preallocated zeros."""
+        """Build it from the bytes of both files, without preallocated zeros."""
         return cls(log_bytes, len(index), crc32c(index), len(time_index), crc32c(time_index), *last_entry)
 
     def index_differs(self, index: bytes) -> bool:
-        """True if an ``.index`` is not the one that was closed; zeros behind it are room that its writer keeps."""
+        """True if an ``.index`` is not the one that was closed; trailing zeros are preallocated room."""
         return _differ(index, self.index_bytes, self.index_crc)
 
     def time_index_differs(self, time_index: bytes) -> bool:
@@ -67,17 +67,17 @@ class Sealed(NamedTuple):
         return _differ(time_index, self.time_index_bytes, self.time_index_crc)
 
     def end_differs(self, time_index_bytes: int, last_entry: tuple[int, int]) -> bool:
-        """True if a time index, by its length without preallocated zeros and by its last entry, is not the one."""
+        """True if a time index has another length, without preallocated zeros, or another last entry."""
         return (time_index_bytes, *last_entry) != (self.time_index_bytes, self.last_timestamp_ms, self.last_offset)
 
 
 class IndexChecksums:
-    """The file of a log directory as it was read, and as it is written.
+    """The index checksum file of a log directory: read, change, write.
 
     Attributes
     ----------
     fault : str or None
-        Why the file that lies there says nothing.
+        Why the existing file is not usable.
     """
 
     def __init__(self, directory: str) -> None:
@@ -98,7 +98,7 @@ class IndexChecksums:
         return {line[0]: Sealed(*line[1:]) for line in numbers}
 
     def replace(self, topic: str, partition: int, segments: Mapping[int, Sealed]) -> None:
-        """Have these lines of a partition in place of those it had."""
+        """Replace the lines of a partition."""
         block = "".join(f"{base} {' '.join(map(str, sealed))}\n" for base, sealed in sorted(segments.items()))
         if block == self._blocks.get((topic, partition), ""):
             return
@@ -109,7 +109,7 @@ class IndexChecksums:
             del self._blocks[topic, partition]
 
     def write(self) -> None:
-        """Put the file in place as a whole, if it is another one now."""
+        """Write the file atomically, if its content changed."""
         if not self._changed:
             return
         lines = [
@@ -119,7 +119,7 @@ class IndexChecksums:
         ]
         body = "".join(lines).encode()
         if os.path.isdir(self.path):
-            return  # it stands in the way of this file alone
+            return  # a directory of this name blocks only this file
         files.write_atomically(self.path, f"0\n{len(lines)}\n{crc32c(body):08x}\n".encode() + body)
         self._changed, self.fault = False, None
 
@@ -130,14 +130,14 @@ def _differ(data: bytes, count: int, crc: int) -> bool:
 
 
 def _read(path: str) -> Blocks | str:
-    """The lines by partition, or why the file that lies there says nothing."""
+    """The lines by partition, or why the existing file is not usable."""
     try:
         if not files.exists(path):
             return {}
         with files.File(path) as file:
             size = file.size()
             count = sum(file.read(at, _PIECE_BYTES).count(b"\n") for at in range(0, size, _PIECE_BYTES))
-            if size > _LINE_BYTES * (count + 1):  # nobody's memory for a file of zeros
+            if size > _LINE_BYTES * (count + 1):  # a file of zeros never fills memory
                 return f"expected at most {_LINE_BYTES} bytes a line, found {size} bytes in {count} lines"
             return _blocks(file.read(0, size))
     except LogStorageError as error:

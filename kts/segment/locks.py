@@ -1,4 +1,4 @@
-"""Locks: on files, which keep two writers out of one log directory, and in forked processes."""
+"""File locks, which allow one writer for each log directory, and locks that survive a fork."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _made: weakref.WeakKeyDictionary[object, dict[str, Callable[[], Any]]] = weakref
 
 
 def new_in_children(owner: object, **makers: Callable[[], Any]) -> None:
-    """Set lock attributes of an object, and set them anew in a forked child, where no thread would release them.
+    """Set lock attributes of an object, and replace them in a forked child, where no thread would release them.
 
-    What they protect is a copy in the child, which no other thread changes; whether the child may use it at all is
-    checked elsewhere.
+    The child has its own copy of the protected state, and no other thread changes it. Other code checks whether the
+    child may use it at all.
     """
     _made[owner] = makers
     _make(owner, makers)
@@ -46,13 +46,13 @@ if hasattr(os, "register_at_fork"):
 # --- locks on files -------------------------------------------------------------------------------
 
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, process
-_changes = threading.RLock()  # a forgotten log may be collected while another one is opened
+_changes = threading.RLock()  # reentrant: an unused log may be garbage-collected while another one opens
 new_in_children(sys.modules[__name__], _changes=threading.RLock)
 _held: dict[tuple[int, int, int], _Held] = {}  # by process, device and inode
 
 
 class _Held:
-    """A lock that this process has, and for whom."""
+    """A lock that this process holds, and its owners."""
 
     def __init__(self, file: files.WritableFile) -> None:
         self.file = file
@@ -60,7 +60,7 @@ class _Held:
 
 
 def _holder(file: files.WritableFile) -> str:
-    """The process that has the lock, as far as the system tells."""
+    """The process that holds the lock, if the system reports it."""
     import fcntl
 
     asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -72,25 +72,25 @@ def _holder(file: files.WritableFile) -> str:
 
 
 class FileLock:
-    """A lock on a file, as Java's FileLock takes it: a live broker and kts exclude each other. A context manager.
+    """A file lock compatible with Java's FileLock: a live broker and kts exclude each other. A context manager.
 
     Parameters
     ----------
     path : str
-        The file, made if it is missing: ``.lock`` of a log directory.
+        The file, created if it is missing: ``.lock`` of a log directory.
     owner : str
-        For whom. Several owners in one process share the lock, as a broker's partitions do; the same one twice
-        exclude each other.
+        The owner's name. Different owners in one process share the lock, as a broker's partitions do; two of the same
+        name exclude each other.
 
     Raises
     ------
     LogLockedError
-        Another process has it, or this one for the same owner.
+        Another process holds the lock, or this process holds it for the same owner.
 
     Notes
     -----
-    The operating system takes the lock away with the process. It also does when any other descriptor of the file is
-    closed, so nothing else may open it.
+    The operating system releases the lock when the process ends. It also does when any other descriptor of the file is
+    closed, so no other code may open the file.
     """
 
     def __init__(self, path: str, owner: str) -> None:
@@ -126,7 +126,7 @@ class FileLock:
         return os.getpid(), status.st_dev, status.st_ino
 
     def release(self) -> None:
-        """Give it back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         with _changes:
             key = self._key
             held = _held.get(key) if key and key[0] == os.getpid() else None

@@ -1,4 +1,4 @@
-"""One segment that is written to: opened, appended, looked up, searched, flushed, truncated, recovered, closed."""
+"""A writable segment: open, append, look up, search, flush, truncate, recover, close."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 class SegmentRead(NamedTuple):
-    """Bytes of a segment from the first entry that was asked for; the last entry may be cut."""
+    """Bytes of a segment from the first requested entry; the last entry may be incomplete."""
 
     position: int
     data: bytes
@@ -59,7 +59,7 @@ class SegmentRead(NamedTuple):
 
 
 class SegmentSlice(NamedTuple):
-    """The same, to be sent as they lie."""
+    """The same bytes as a range of the file, to send unchanged."""
 
     position: int
     data: FileRange
@@ -80,7 +80,7 @@ class LogSegment:
     generation : str, optional
         "0.10.2" or "3.9"; None takes it from the settings.
     shipped : bool
-        Fail where Kafka fails, and leave what it leaves. Otherwise a failed append changes nothing.
+        Fail where Kafka fails, and leave the same files. Otherwise a failed append changes nothing.
     now_ms : int
         The clock, for segments without timestamps.
     jitter_ms : int
@@ -90,8 +90,8 @@ class LogSegment:
 
     Notes
     -----
-    One thread writes; others may read at the same time, up to ``size``. Only a segment that is written to keeps its
-    files open. Answers use an index entry only if the log confirms it; ``corrupt_index`` says which one it did not.
+    One thread writes; others may read at the same time, up to ``size``. Only a segment open for writing keeps its
+    files open. Answers use an index entry only if the log confirms it; ``corrupt_index`` says why an index is corrupt.
     Source: LogSegment of 0.10.2.2 and 3.9.2.
     """
 
@@ -144,17 +144,17 @@ class LogSegment:
                     files.remove(path, missing_ok=True)
             raise
         self._largest, self._offset_of_largest = self._last_time_entry()
-        self._claimed = not (shipped or self.is_new)  # that is what an index says that the log did not confirm yet
+        self._claimed = not (shipped or self.is_new)  # the time index says so; the log has not confirmed it yet
         self._rolling_base: int | None = None
         self._spacing = IndexSpacing(self.config.index_interval_bytes, self.size)
-        self.loaded_bytes = self.size  # of them the indexes know by the entries that lay there
+        self.loaded_bytes = self.size  # index entries found at load cover these bytes
         self.sealed: Sealed | None = None
-        self.corrupt_index: str | None = None  # what of the indexes the log does not confirm
-        self.on_corrupt_index: Callable[[Any], None] | None = None  # told once
+        self.corrupt_index: str | None = None  # why an index is corrupt
+        self.on_corrupt_index: Callable[[Any], None] | None = None  # called once
 
     @property
     def offset_index(self) -> OffsetIndexFile:
-        """Made with the segment; 3.9 makes a missing one when it is first asked for."""
+        """The offset index, opened with the segment; as shipped, 3.9 creates a missing one on first use."""
         made = self._offset_index
         if made is None:
             with self._index_lock:
@@ -166,7 +166,7 @@ class LogSegment:
         return made
 
     def _indexes(self) -> tuple[OffsetIndexFile | TimeIndexFile, ...]:
-        """Those that are made."""
+        """The indexes that are open."""
         return (self.time_index,) if self._offset_index is None else (self._offset_index, self.time_index)
 
     def _open_log(self) -> None:
@@ -177,7 +177,7 @@ class LogSegment:
         self.size = 0 if self.is_new else files.size_of(self.path)
 
     def _last_time_entry(self) -> tuple[int, int]:
-        # Entries before 1970 are of a log that had other settings, they count no longer.
+        # Entries before 1970 date from other settings and no longer count.
         if self.time_index.entries and (self.time_index.last_timestamp >= 0 or self._allow_negative or self.shipped):
             return self.time_index.last_timestamp, self.time_index.last_offset
         return self._least, self.base_offset
@@ -201,11 +201,11 @@ class LogSegment:
 
     @property
     def modified_ms(self) -> int:
-        """When the ``.log`` file was modified last, ms since the epoch."""
+        """Modification time of the ``.log`` file, ms since the epoch."""
         return files.modified_ms(self.path)
 
     def index_config(self) -> IndexConfig:
-        """What a rebuild of its indexes depends on."""
+        """The settings for a rebuild of the indexes."""
         limited = self.shipped and not self._batches_are_indexed
         config = IndexConfig.of(self.config, shipped=self.shipped)
         return config._replace(max_message_bytes=self.config.max_message_bytes) if limited else config
@@ -216,7 +216,7 @@ class LogSegment:
         return relative <= GREATEST_RELATIVE_OFFSET and (relative >= 0 or not self._batches_are_indexed)
 
     def log_file(self) -> files.File:
-        """The log, for reading. Stays readable when the segment is renamed or deleted meanwhile."""
+        """The log, for reading. It stays readable if the segment is renamed or deleted meanwhile."""
         log = self._log
         if log is not None:
             return log
@@ -238,7 +238,7 @@ class LogSegment:
         return log
 
     def _fail(self, error: LogStorageError) -> None:
-        # Without its traceback, whose frames would keep the files open.
+        # A copy without traceback: its frames would keep the files open.
         self.failed = LogStorageError(error.message, path=error.path, errno=error.errno)
 
     # --- append -----------------------------------------------------------------------------------
@@ -252,25 +252,25 @@ class LogSegment:
         offset_of_largest_timestamp: int,
         entries: Entries | None = None,
     ) -> None:
-        """Write a set of whole entries behind the others, and what the indexes get of it.
+        """Append a set of whole entries to the log, and add its index entries.
 
         Parameters
         ----------
         records : buffer
             Validated bytes.
         first_offset, largest_offset : int
-            Of the set.
+            First and last offset of the set.
         largest_timestamp_ms, offset_of_largest_timestamp : int
-            Of the set, the offset is shallow. The 3.9 generation reads them from each batch's header.
+            Max timestamp of the set and its shallow offset. The 3.9 generation reads them from each batch's header.
         entries : Entries, optional
-            Of the set; None reads them.
+            Entries of the set; None parses them.
 
         Raises
         ------
         InvalidOffsetError
             An offset does not fit, or is not in order.
         LogStorageError
-            Writing failed; everything is as before, or ``failed`` is set.
+            Writing failed; the segment is unchanged, or ``failed`` is set.
         """
         count = len(records)
         if not count:
@@ -304,7 +304,7 @@ class LogSegment:
 
     @property
     def entry_is_due(self) -> bool:
-        """Whether the next set gets an index entry, if it is appended here."""
+        """Whether the next set appended here gets an index entry."""
         return self._spacing.is_due(self.size)
 
     def _index_set(
@@ -336,16 +336,16 @@ class LogSegment:
 
     def _add_entry(self, offset: int, position: int) -> None:
         if self.corrupt_index is not None:
-            return  # behind what may be any number nothing is in order; it is rebuilt
+            return  # after a corrupt entry, which may be any number, no order holds; the index is rebuilt
         if not self.shipped and self.indexes_are_full:
-            return  # it stops growing; the log rolls before
+            return  # a full index stops growing; the log rolls before the next append
         index = self._offset_index or self.offset_index
         index.append(offset, position)
         self.time_index.maybe_append(self._largest, self._offset_of_largest)
         self._spacing.position = position
 
     def _put_back(self, size: int, entries: int, time_entries: int) -> None:
-        """Make files as they were before a failed append."""
+        """Restore the files to their state before a failed append."""
         try:
             log = self._writable()
             log.truncate(size)
@@ -361,7 +361,7 @@ class LogSegment:
     # --- look up: where to start reading ----------------------------------------------------------
 
     def start_of(self, offset: int) -> int:
-        """Where to begin to look for an offset: an entry of the log that nothing before it reaches."""
+        """Where to start looking for an offset: at an entry of the log, and no earlier entry reaches the offset."""
         index = self.offset_index
         slot, found, position = index.lookup_slot(offset)
         if slot < 0:
@@ -382,7 +382,7 @@ class LogSegment:
         return 0
 
     def _check_first(self, index: OffsetIndexFile) -> None:
-        """Look at the first entry where all are above an offset: no answer rests on it, but what it could save."""
+        """Check the first entry when all are above the offset: no answer uses it, but it can reveal corruption."""
         if self._confirms(0, *index.entry(0)):
             index.confirm(0)
         else:
@@ -391,7 +391,8 @@ class LogSegment:
     def _confirms(self, slot: int, offset: int, position: int) -> bool:
         """Whether the log confirms an entry of the offset index.
 
-        What is damaged between it and the entry before it leads to no border: then the one that it points to must do.
+        Damage since the previous index entry hides the borders between the two: then a sound entry at its position is
+        enough.
         """
         log, size = self.log_file(), self.size
         before = max(self.offset_index.entry(slot - 1)[1], 0) if slot else 0
@@ -401,7 +402,7 @@ class LogSegment:
         return place is not None and place.first_offset <= offset and _is_damaged(log, size, before, position)
 
     def _start_of_time(self, timestamp_ms: int, lowest: int) -> int:
-        """Where to begin to look for a time at an offset or behind it."""
+        """Where to start looking for a time at or after an offset."""
         index = self.time_index
         slot, time, offset = index.lookup_slot(timestamp_ms)
         step = 1
@@ -416,7 +417,7 @@ class LogSegment:
         return self.start_of(max(lowest, self.base_offset))
 
     def _place_of_time(self, slot: int, time: int, offset: int, lowest: int) -> int | None:
-        """Where to read on from an entry of the time index; None unless the log confirms it."""
+        """Where to start reading for an entry of the time index; None unless the log confirms it."""
         index = self.time_index
         if index.trusts(slot) or self._is_as_sealed(index):
             return self.start_of(max(offset, lowest))
@@ -435,7 +436,7 @@ class LogSegment:
         return confirmed_time(self.log_file(), self.size, time, offset, self.start_of(before) if slot else 0)
 
     def _is_its_time(self, slot: int) -> bool:
-        """Whether an entry of the log has the time of one of the time index, which may also be later than the log's."""
+        """Whether the log has the timestamp of a time-index entry, which may also be later than the log's own."""
         time, offset = self.time_index.entry(slot)
         place = self._confirmed_time(slot, time, offset)
         if place is None:
@@ -444,7 +445,7 @@ class LogSegment:
         return found is not None and found.max_timestamp == time
 
     def _is_as_sealed(self, index: OffsetIndexFile | TimeIndexFile) -> bool:
-        """Whether an index is, as a whole, what it was when it was closed; looked at once."""
+        """Whether an index is unchanged since it was closed; compared once."""
         if self.sealed is None or self.sealed.log_bytes != self.size or self.corrupt_index is not None:
             return False
         if index is self.offset_index:
@@ -460,7 +461,7 @@ class LogSegment:
     # --- read -------------------------------------------------------------------------------------
 
     def translate_offset(self, offset: int, start_position: int = 0) -> Entry | None:
-        """The first entry that reaches an offset, None if none does; not looked for before ``start_position``."""
+        """The first entry at or after ``start_position`` that reaches an offset; None if none does."""
         start = max(self.start_of(offset), start_position)
         for entry in shallow_entries(self.log_file(), start, self.size, self.generation, self.path):
             if entry.last_offset >= offset:
@@ -481,11 +482,11 @@ class LogSegment:
         Parameters
         ----------
         max_bytes : int
-            Most bytes; the last entry may be cut.
+            Most bytes to return; the last entry may be incomplete.
         max_position, max_offset : int, optional
-            Nothing from this position, or from the entry that reaches this offset on.
+            Stop at this position, or at the entry that reaches this offset.
         min_one_message : bool
-            Give the first entry whole, even if it is larger.
+            Return the first entry whole, even if it is larger.
         """
         found = self._range(start_offset, max_bytes, max_position, max_offset, min_one_message)
         if found is None:
@@ -502,7 +503,7 @@ class LogSegment:
         max_offset: int | None = None,
         min_one_message: bool = False,
     ) -> SegmentSlice | None:
-        """What ``read`` reads, as a range of the file."""
+        """As ``read``, but as a range of the file."""
         found = self._range(start_offset, max_bytes, max_position, max_offset, min_one_message)
         if found is None:
             return None
@@ -510,7 +511,7 @@ class LogSegment:
         return SegmentSlice(position, self.lend(position, count), incomplete)
 
     def lend(self, position: int, count: int) -> FileRange:
-        """Bytes of the log, with a descriptor of their own; a cut takes them back."""
+        """A range of the log with its own descriptor; truncation revokes it."""
         if not count:
             return FileRange(None, position, 0)
         file = self._log
@@ -519,7 +520,7 @@ class LogSegment:
         return lent
 
     def _take_back(self, size: int) -> None:
-        """Revoke what was lent of the bytes behind a position, which are about to be cut off."""
+        """Revoke lent ranges that extend past a position, because the log is about to be truncated there."""
         for lent in list(self._lent):
             if lent.position + lent.count > size:
                 lent.revoke()
@@ -532,7 +533,7 @@ class LogSegment:
         max_offset: int | None,
         min_one_message: bool,
     ) -> tuple[int, int, bool] | None:
-        """Position, count of bytes, and whether not even the first entry is whole."""
+        """Position, count of bytes, and whether the first entry is incomplete."""
         size = self.size
         first = self.translate_offset(start_offset)
         if first is None:
@@ -546,9 +547,9 @@ class LogSegment:
         return first.position, count, 0 < most < first.size
 
     def next_offset(self) -> int:
-        """The offset behind its last entry, from the log; the base offset if there is none."""
+        """The offset after the last entry of the log; the base offset if there is none."""
         start = self.start_of(INT64_MAX)
-        if self.shipped:  # where the index is damaged it takes a segment that has bytes for an empty one
+        if self.shipped:  # with a damaged index Kafka takes a segment that has bytes for an empty one
             first = self.translate_offset(self.offset_index.last_offset)
             start = self.size if first is None else first.position
         end = self.base_offset
@@ -560,7 +561,7 @@ class LogSegment:
 
     @property
     def max_timestamp_so_far(self) -> TimestampOffset:
-        """Greatest timestamp of its entries and the offset it was reached at; (-1, base offset) if there is none."""
+        """Greatest timestamp of its entries and the offset of the entry; (-1, base offset) if there is none."""
         if self._claimed:
             self._settle()
         if self._largest == self._least:
@@ -569,18 +570,18 @@ class LogSegment:
 
     @property
     def has_timestamp(self) -> bool:
-        """True if a timestamp counts: one that is not negative, or with ``allow.negative.timestamps`` any."""
+        """True if it has a valid timestamp: a non-negative one, or any with ``allow.negative.timestamps``."""
         if self._claimed:
             self._settle()
         return self._largest > self._least if self._allow_negative else self._largest >= 0
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Its greatest timestamp, or when the file was modified last if it has none."""
+        """Its greatest timestamp, or the file's modification time if it has none."""
         return self._largest if self.has_timestamp else self.modified_ms
 
     def _settle(self) -> None:
-        """The last time entry of a closed segment, if the log confirms that it is the last word."""
+        """Take the greatest timestamp from the last time-index entry if the log confirms it, otherwise from the log."""
         (time, offset), slot = self._last_time_entry(), self._last_believed()
         if self._reaches_beyond(time):
             self.mark_index_corrupt("the log has later timestamps than the time index")
@@ -590,9 +591,9 @@ class LogSegment:
         self._claimed = False
 
     def _last_believed(self) -> int:
-        """The last slot of the time index, or the one before it if the log does not confirm that.
+        """The last slot of the time index, or the one before it if the log does not confirm the last.
 
-        0.10.2 wrote times that are later than the log's, or none such: a single one of many is damage.
+        0.10.2 wrote either all times later than the log's or none: a single later one is damage.
         """
         times = self.time_index
         slot = times.entries - 1
@@ -607,7 +608,7 @@ class LogSegment:
         return slot - 1
 
     def _reaches_beyond(self, time: int) -> bool:
-        """Whether something behind the last entry of the offset index is later; emptied batches may count or not."""
+        """Whether a batch after the last offset-index entry is later than a time; emptied batches do not count."""
         for batches in Slices(self.log_file(), self.start_of(INT64_MAX), self.size):
             times = batches.column("maxTimestamp")
             if ((times > time) & (times != NO_TIMESTAMP) & (batches.column("count") != 0)).any():
@@ -615,9 +616,9 @@ class LogSegment:
         return False
 
     def _derived_largest(self, slot: int) -> tuple[int, int]:
-        """The greatest timestamp: that of a time entry or one before it that the log confirms, or one behind its place.
+        """The greatest timestamp: from the last confirmed time-index entry at or before a slot, and the log after it.
 
-        Where the log is damaged, what lies behind that is looked at as far as the offset index leads there.
+        If the log is damaged, entries after the damage count as far as the offset index leads there.
         """
         index, start = self.time_index, self.start_of(self.base_offset)
         time, offset = self._least, self.base_offset
@@ -637,12 +638,12 @@ class LogSegment:
         return time, offset
 
     def _greatest_from(self, start: int, time: int, offset: int) -> tuple[int, int, int]:
-        """The greater of a timestamp and those from a place on, its offset, and where the entries end."""
+        """The greatest of a timestamp and those from a position on, its offset, and where the entries end."""
         slices = Slices(self.log_file(), start, self.size)
         for batches in slices:
             times, lasts = batches.column("maxTimestamp"), batches.column("lastOffset")
             if not (self.shipped or batches.all_sound()):
-                # A damaged header says any offset: what an index gets is none behind the sound batches so far.
+                # A damaged header may claim any offset: never index one above the sound batches so far.
                 lasts = np.maximum.accumulate(np.where(batches.column("crcOk"), lasts, offset))
             for row in (times == NO_TIMESTAMP).nonzero()[0].tolist() if self._allow_negative else []:
                 hidden = self._hidden_timestamp(batches.entry(row))
@@ -656,14 +657,14 @@ class LogSegment:
         return time, offset, slices.position
 
     def _load_largest(self, slot: int) -> None:
-        """Greatest timestamp from an entry of the time index, and from the entries behind its place."""
+        """Set the greatest timestamp from a time-index entry and the log entries after its place."""
         self._largest, self._offset_of_largest = self._derived_largest(slot)
         self._claimed = False
 
     # --- search by time ---------------------------------------------------------------------------
 
     def query(self, timestamp_ms: int, first_offset: int, one_segment: bool = False) -> Query:
-        """What a search of this log looks for, by the topic's settings."""
+        """The query for a search of this log, by the topic's settings."""
         return Query(
             timestamp_ms,
             first_offset,
@@ -685,7 +686,7 @@ class LogSegment:
         return first_match_in(self, self.query(timestamp_ms, lowest), ReadStats())
 
     def reaches(self, query: Query) -> bool:
-        """False if its greatest timestamp says that no record matches; see ``SearchedSegment``."""
+        """False if its greatest timestamp rules out a match; see ``SearchedSegment``."""
         if query.one_segment:
             return self.largest_timestamp_ms >= query.timestamp_ms
         if self._claimed:
@@ -693,7 +694,7 @@ class LogSegment:
         greatest = self._largest
         if greatest >= 0 or (self._allow_negative and greatest not in (NO_TIMESTAMP, NOTHING)):
             return greatest >= query.timestamp_ms
-        return True  # without a timestamp; its records have to be read
+        return True  # no timestamp is known, so its records must be read
 
     def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
         """The records of the entries whose headers allow a match."""
@@ -702,7 +703,7 @@ class LogSegment:
         for entry in shallow_entries(log, position, self.size, self.generation, self.path):
             if not query.may_match(entry.max_timestamp):
                 continue
-            if self.shipped and is_plain(entry):  # its header says all; damage after the header is not looked at
+            if self.shipped and is_plain(entry):  # the header is enough; damage after it is ignored
                 offsets, timestamps = np.array([entry.last_offset]), np.array([entry.max_timestamp])
             elif entry.last_offset < lowest and not self.shipped:
                 continue
@@ -724,12 +725,12 @@ class LogSegment:
     # --- flush ------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Wait until the log and both indexes are on the disk.
+        """Wait until the log and both indexes are on disk.
 
         Raises
         ------
         LogStorageError
-            It is unknown what reached the disk: the segment has failed.
+            The state on disk is unknown: the segment has failed.
         """
         try:
             if self._log_dirty:
@@ -742,7 +743,7 @@ class LogSegment:
             raise
 
     def rest(self) -> None:
-        """Hold no descriptors until it is written to again; one that is in use just now goes with its last user."""
+        """Release all descriptors until the next write; the last active user closes one in use."""
         self._log = None
         for index in self._indexes():
             index.rest()
@@ -750,7 +751,7 @@ class LogSegment:
     # --- truncate ---------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop every entry that reaches an offset, and those behind it.
+        """Drop every entry that reaches an offset, and all entries after it.
 
         Returns
         -------
@@ -759,7 +760,7 @@ class LogSegment:
 
         Notes
         -----
-        Where no entry reaches the offset, 0.10.2 leaves the indexes as they are; 3.9 enlarges them.
+        If no entry reaches the offset, 0.10.2 leaves the indexes unchanged; 3.9 enlarges them.
         """
         self.load_as_active()
         entry = self.translate_offset(offset)
@@ -767,7 +768,7 @@ class LogSegment:
             return 0
         log = self._writable()
         self.offset_index.truncate_to(offset)
-        if entry is not None and not self.shipped:  # 0.10.2 keeps that of an entry which the offset lies inside of
+        if entry is not None and not self.shipped:  # 0.10.2 keeps the index entry of a batch that spans the offset
             self.offset_index.truncate_to_position(entry.position)
         self.time_index.truncate_to(offset)
         self.resize_indexes()
@@ -788,14 +789,14 @@ class LogSegment:
         return cut
 
     def resize_indexes(self, max_bytes: int | None = None) -> None:
-        """Give both indexes room up to ``segment.index.bytes``, as an active segment needs it."""
+        """Preallocate both indexes up to ``segment.index.bytes``, as an active segment needs."""
         if max_bytes is not None:
             self.offset_index.max_bytes = self.time_index.max_bytes = max_bytes
         self.offset_index.resize(self.offset_index.max_bytes)
         self.time_index.resize(self.time_index.max_bytes)
 
     def load_as_active(self) -> None:
-        """Know both indexes, if they were sealed, and the greatest timestamp: what is appended will rest on them."""
+        """Verify sealed indexes and load the greatest timestamp, because appends build on them."""
         for index in self._indexes():
             self._is_as_sealed(index)
         if self._claimed:
@@ -804,19 +805,19 @@ class LogSegment:
     # --- recover: indexes rebuilt from the log ----------------------------------------------------
 
     def recover(self, visit: Visit | None = None, before_cut: Callable[[int], None] | None = None) -> Recovered:
-        """Rebuild both indexes and cut the log where it is not sound.
+        """Rebuild both indexes and truncate the log at the first unsound entry.
 
         Parameters
         ----------
         visit : callable, optional
             Called with the sound entries of each slice, in order, to follow producer state and leader epochs.
         before_cut : callable, optional
-            Called with the position before anything is cut off, to cut or keep what belongs to it first.
+            Called with the position before the log is truncated, to truncate or save dependent files first.
 
         Raises
         ------
         KtsError
-            Only as shipped: what Kafka raises. The indexes are left as it leaves them.
+            Only as shipped: the error that Kafka raises. The indexes are left as Kafka leaves them.
         """
         rebuilt = rebuild(self.log_file(), self.size, self.base_offset, self.index_config(), self.path, visit)
         cut = rebuilt.size - rebuilt.valid_bytes
@@ -828,9 +829,9 @@ class LogSegment:
         return Recovered(self.path, rebuilt.valid_bytes, cut, rebuilt.reason, rebuilt.batches)
 
     def adopt(self, rebuilt: RebuiltIndexes) -> None:
-        """Take what a rebuild found: write both indexes, and cut the log.
+        """Apply a rebuild: write both indexes, and truncate the log.
 
-        Who wrote the log may have been killed before it was on the disk: the next flush sees to all of it.
+        The writer may have been killed before the log was on disk: the next flush syncs all of it.
         """
         self._log_dirty = True
         self.corrupt_index, self.sealed, self._claimed = None, None, False
@@ -854,7 +855,7 @@ class LogSegment:
             raise
 
     def tail_fault(self) -> str | None:
-        """What is wrong from the last entry of the offset index on, None if all is sound up to the end of the log."""
+        """The fault after the last offset-index entry; None if the log is sound from there to its end."""
         index, times = self.offset_index, self.time_index
         position = self.start_of(INT64_MAX)
         slices, last = Slices(self.log_file(), position, self.size), self.base_offset - 1
@@ -876,11 +877,11 @@ class LogSegment:
         return None
 
     def rebuilt_indexes(self) -> RebuiltIndexes:
-        """What the log says of the part of the indexes that lay there when it was loaded."""
+        """The indexes rebuilt for the bytes that the log had when it was loaded."""
         return rebuild(self.log_file(), self.loaded_bytes, self.base_offset, self.index_config(), self.path)
 
     def repair(self, rebuilt: RebuiltIndexes, following: int | None) -> Recovered | None:
-        """Put indexes that the log confirms in the place of corrupt ones; no reader may be active.
+        """Replace corrupt indexes with rebuilt ones; no reader may be active.
 
         Parameters
         ----------
@@ -892,8 +893,8 @@ class LogSegment:
         Returns
         -------
         Recovered or None
-            What was done; None where the log is damaged: the old ones still lead behind that, as far as it confirms it.
-            Where they alone know that the end of the log is missing, it says so and leaves them.
+            What was done; None if the log is damaged: confirmed entries of the old indexes still lead past the damage.
+            If only the indexes show that the end of the log is missing, the result says so, and they are kept.
         """
         why, index, times = self.corrupt_index, self.offset_index, self.time_index
         if rebuilt.size != self.loaded_bytes:  # cut meanwhile
@@ -910,7 +911,7 @@ class LogSegment:
         time, offset = rebuilt.largest_timestamp_ms, rebuilt.offset_of_largest
         if time == NO_TIMESTAMP:
             time = self._least
-        if self.size > self.loaded_bytes:  # what was known came from an index that proved corrupt later
+        if self.size > self.loaded_bytes:  # the old value came from an index that later proved corrupt
             time, offset, _ = self._greatest_from(self.loaded_bytes, time, offset)
         self._largest, self._offset_of_largest = time, offset
         self.corrupt_index, self.sealed, self._claimed = None, None, False
@@ -919,11 +920,11 @@ class LogSegment:
     # --- roll -------------------------------------------------------------------------------------
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp_ms: int) -> int:
-        """How long ago its first timestamp is, seen from an incoming one; without timestamps since it was made."""
+        """Milliseconds from its first timestamp to an incoming one; without timestamps, since it was created."""
         if self._rolling_base is None and self.size:
             try:
                 self._rolling_base = self._first_timestamp()
-            except CorruptRecordError:  # damage at rest costs what is damaged, and no append
+            except CorruptRecordError:  # existing damage does not block appends
                 if self.shipped:
                     raise
                 self._rolling_base = NO_TIMESTAMP
@@ -951,7 +952,7 @@ class LogSegment:
         self.time_index.maybe_append(self._largest, self._offset_of_largest, skip_full_check=True)
 
     def on_become_inactive_segment(self) -> None:
-        """Close the time index, and give back the room that was kept."""
+        """Add the closing entry to the time index, and free preallocated space."""
         self.append_closing_entry()
         self.offset_index.trim()
         self.time_index.trim()
@@ -962,16 +963,16 @@ class LogSegment:
             self._log_dirty = True
             self._writable().truncate(self.size)
 
-    # --- the indexes as they were when they were closed -------------------------------------------
+    # --- sealed indexes ---------------------------------------------------------------------------
 
     def load_seal(self, sealed: Sealed | None) -> None:
-        """Compare lengths and the last time entry with what was noted, if that is of this log."""
+        """Compare lengths and the last time-index entry with the recorded ones, if these apply to this log."""
         if sealed is None or self.shipped:
             return
         index, times = self.offset_index, self.time_index
         if sealed.log_bytes != self.size:
             if sealed.log_bytes > self.size and index.size_bytes == sealed.index_bytes:  # a truncation changes both
-                self.sealed = sealed  # to be noted again, as long as the end is missing
+                self.sealed = sealed  # recorded again while the end is missing
                 self.mark_index_corrupt(f"the log had {sealed.log_bytes} bytes when it was closed, found {self.size}")
             return
         self.sealed = sealed
@@ -985,7 +986,7 @@ class LogSegment:
             self._claimed = False
 
     def seal(self) -> Sealed | None:
-        """What the indexes are, if this log wrote all of them or they were so noted before."""
+        """The state of the indexes to record, if this log wrote every entry or an earlier record still holds."""
         if self.sealed is not None and (self.sealed.log_bytes == self.size or self.corrupt_index is not None):
             return self.sealed
         if self.shipped or not self.size or any(index.own_from for index in self._indexes()):
@@ -995,20 +996,20 @@ class LogSegment:
         return self.sealed
 
     def mark_index_corrupt(self, why: str) -> None:
-        """The log does not confirm what an index says: answers do without it, and it has to be rebuilt."""
+        """Mark the indexes corrupt: answers no longer trust them, and they must be rebuilt."""
         if self.corrupt_index is None:
             self.corrupt_index = why
             if self.on_corrupt_index is not None:
                 self.on_corrupt_index(self)
 
     def go_on_from(self, before: LogSegment) -> None:
-        """Be as old as the same segment was before it was loaded again."""
+        """Keep the age of the same segment before it was reloaded."""
         self.created_ms, self.jitter_ms, self._rolling_base = before.created_ms, before.jitter_ms, before._rolling_base
 
     # --- close ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the time index, trim both, flush everything; a segment that failed is only let go."""
+        """Add the closing entry, trim both indexes, flush; a failed segment only closes its descriptors."""
         try:
             if self.failed is None:
                 self._close_indexes()
@@ -1031,13 +1032,13 @@ class LogSegment:
         try:
             self.append_closing_entry()
         except (IndexFullError, InvalidOffsetError):
-            if not self.shipped:  # Kafka swallows it
+            if not self.shipped:  # Kafka ignores it
                 raise
         for index in self._indexes():
             index.trim()
 
     def change_file_suffixes(self, old: str, new: str) -> None:
-        """Rename all its files, as to ``.deleted``."""
+        """Rename all its files, for example to ``.deleted``."""
         txn_index = self.txn_index_path
         target = _replaced(self.path, old, new)
         files.rename(self.path, target)
@@ -1049,7 +1050,7 @@ class LogSegment:
             files.rename(txn_index, _replaced(txn_index, old, new))
 
     def delete(self) -> None:
-        """Remove all its files; those that are gone already do not matter."""
+        """Delete all its files; missing ones are ignored."""
         self.rest()
         files.remove(self.path, missing_ok=True)
         for index in self._indexes():
@@ -1058,7 +1059,7 @@ class LogSegment:
 
 
 def _is_damaged(log: files.File, size: int, start: int, end: int) -> bool:
-    """True if the entries between two positions are not sound: then no walk tells what is a border."""
+    """True if the entries between two positions are not sound, so that sizes do not show the borders."""
     slices = Slices(log, start, size, FIRST_READ_BYTES)
     for batches in slices:
         inside = batches.positions() < end

@@ -76,9 +76,9 @@ def parse_directory_name(name: str) -> DirectoryName | None:
 def partition_of_file(path: str) -> tuple[str, int]:
     """Topic and partition of a segment file, from its own name or the directories around it.
 
-    Known are ``<topic>-<p>/x.log``, tiered storage's ``<topic>-<p>-<topic id>/x.log`` and
+    Recognized are ``<topic>-<p>/x.log``, tiered storage's ``<topic>-<p>-<topic id>/x.log`` and
     ``<topic>-<topic id>/<p>/x.log``, and a file called ``<topic>-<p>.log``.
-    Anything else is partition 0 of a topic named like the directory.
+    Any other path is partition 0 of a topic named after the directory.
     """
     path = os.path.abspath(path)
     parent = os.path.basename(os.path.dirname(path))

@@ -1,4 +1,4 @@
-"""What searches, transactions and plans ask of a partition; ``kts.PartitionLog`` is one."""
+"""The interface of a partition that searches, transactions and plans use; ``kts.PartitionLog`` implements it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kts.segment.segment import Segment
 
 
 class Partition(Protocol):
-    """A partition that is read; see ``kts.PartitionLog`` for what each name means."""
+    """A partition to read; ``kts.PartitionLog`` documents each name."""
 
     @property
     def path(self) -> str:
@@ -25,15 +25,15 @@ class Partition(Protocol):
 
     @property
     def lone(self) -> bool:
-        """True if it is made of segment files given by name."""
+        """True if it consists of segment files given by name."""
 
     @property
     def segments(self) -> list[Segment]:
-        """The live segments by base offset."""
+        """The live segments in order of base offset."""
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that counts."""
+        """The first offset that readers see."""
 
     @property
     def log_end_offset(self) -> int:
@@ -41,10 +41,10 @@ class Partition(Protocol):
 
     @property
     def high_watermark(self) -> int | None:
-        """The broker's last checkpoint of it."""
+        """The high watermark in the broker's last checkpoint."""
 
     def sealed_indexes(self) -> dict[int, Sealed]:
-        """What ``kts.Log`` noted about indexes, by base offset."""
+        """The index checksums that ``kts.Log`` recorded, by base offset."""
 
     def listed(self) -> Self:
-        """The same partition with the segments of this moment."""
+        """The same partition with its current segments."""

@@ -1,4 +1,4 @@
-"""What a log knows of its producers, and whether a producer's next batch follows its last one."""
+"""Producer state of a log: checks whether a producer's next batch follows its last one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKER = struct.Struct(">hi")  # value of a marker: version, coordinator epoch
 
 
 class Sent(NamedTuple):
-    """A batch that is in the log, as far as a second one like it is recognized by it."""
+    """A batch in the log: the fields that identify a duplicate of it."""
 
     last_sequence: int = -1
     last_offset: int = -1
@@ -52,14 +52,14 @@ _NOTHING = Sent()
 
 @dataclass(slots=True)
 class Producer:
-    """What is known of one producer.
+    """The state of one producer.
 
     Attributes
     ----------
     batches : tuple of Sent
-        The last ones of its epoch, at most five, oldest first.
+        The last batches of its epoch, at most five, oldest first.
     first_offset : int
-        Of its open transaction, -1 for none.
+        First offset of its open transaction, -1 for none.
     """
 
     producer_id: int
@@ -71,7 +71,7 @@ class Producer:
 
     @classmethod
     def of_snapshot(cls, entry: tuple[int, int, int, int, int, int, int, int]) -> Producer:
-        """As a ``.snapshot`` tells of it: one without a last offset has no batch, whatever else is written there."""
+        """The producer of a ``.snapshot`` entry; without a last offset it has no batch, whatever the other fields."""
         number, epoch, sequence, offset, delta, timestamp_ms, coordinator, first = entry
         batches = (Sent(sequence, offset, delta, timestamp_ms),) if offset >= 0 else ()
         return cls(number, epoch, batches, timestamp_ms, coordinator, max(first, -1))
@@ -82,16 +82,16 @@ class Producer:
         return self.batches[-1] if self.batches else _NOTHING
 
     def without_batches(self) -> Producer:
-        """A copy that collects what a set adds."""
+        """A copy to collect the batches of a set."""
         return Producer(self.producer_id, self.epoch, (), self.timestamp_ms, self.coordinator_epoch, self.first_offset)
 
     def begin(self, epoch: int) -> None:
-        """Another epoch has no batches yet."""
+        """Set the epoch; a new epoch has no batches yet."""
         if epoch != self.epoch:
             self.epoch, self.batches = epoch, ()
 
     def add(self, batch: Entry) -> None:
-        """It wrote a batch."""
+        """Add a batch that the producer wrote."""
         last, largest = batch.last_offset, batch.max_timestamp
         self.batches = (*self.batches, Sent(last_sequence(batch), last, last - batch.base_offset, largest))[
             -KEPT_BATCHES:
@@ -99,12 +99,12 @@ class Producer:
         self.timestamp_ms = largest
 
     def behind(self, earlier: Producer) -> None:
-        """What was known before comes in front of what this one collected."""
+        """Put the earlier batches of the same epoch before the collected ones."""
         if earlier.epoch == self.epoch:
             self.batches = (*earlier.batches, *self.batches)[-KEPT_BATCHES:]
 
     def duplicate_of(self, batch: Entry) -> Sent | None:
-        """The batch of the same epoch and sequences that it wrote already; None if there is none."""
+        """The earlier batch with the same epoch and sequences; None if there is none."""
         if batch.producer_epoch != self.epoch:
             return None
         first, last = batch.base_sequence, last_sequence(batch)
@@ -112,7 +112,7 @@ class Producer:
 
 
 def check_epoch(updated: Producer, batch: Entry) -> None:
-    """Refuse a batch of an epoch that is over.
+    """Refuse a batch of a fenced epoch.
 
     Raises
     ------
@@ -129,9 +129,9 @@ def check_sequence(current: Producer, updated: Producer, batch: Entry) -> None:
     Parameters
     ----------
     current : Producer
-        As the log knows it.
+        The state in the log.
     updated : Producer
-        What the batches before this one in the same set make of it.
+        The state after the preceding batches of the same set.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def check_sequence(current: Producer, updated: Producer, batch: Entry) -> None:
 
 
 def check_transaction(updated: Producer, batch: Entry) -> None:
-    """Refuse a batch outside of the transaction that the producer has open.
+    """Refuse a non-transactional batch while the producer has a transaction open.
 
     Raises
     ------
@@ -197,12 +197,12 @@ class _Completed(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a set of batches will change, once it is written.
+    """The changes of a set of batches, to apply once it is written.
 
     Attributes
     ----------
     producers : dict of int to Producer
-        With the batches of the set alone.
+        With only the batches of the set.
     started : list of (int, int)
         First offset and producer id of the transactions that begin.
     """
@@ -218,13 +218,13 @@ class Producers:
     Attributes
     ----------
     known : dict of int to Producer
-        By producer id, in the order in which they came.
+        By producer id, in the order of their arrival.
     open_transactions : dict of int to int
         First offset -> producer id.
     unreplicated : dict of int to int
-        First offset -> last offset of finished transactions that end at or behind the high watermark.
+        First offset -> last offset of completed transactions that end at or above the high watermark.
     end_offset : int
-        What was followed so far ends here.
+        The state includes all batches below this offset.
     expiration_ms : int
         ``producer.id.expiration.ms``.
 
@@ -244,27 +244,27 @@ class Producers:
     def prepare(
         self, records: bytes | memoryview, origin: str = "replication", entries: Iterable[Entry] | None = None
     ) -> Update | Sent | None:
-        """What a set of batches changes, without changing anything yet; None if it names no producer.
+        """The changes that a set of batches makes, without applying them; None if no batch has a producer id.
 
         Parameters
         ----------
         records : buffer
-            With their offsets.
+            Batches with their final offsets.
         origin : str
-            "client": epochs and sequences are checked; "coordinator": epochs are; "replication": what a leader took,
-            is taken as it comes.
+            "client": check epochs and sequences; "coordinator": check epochs; "replication": check nothing, because
+            the leader did.
         entries : iterable of Entry, optional
-            The entries of the records to look at; None is all of them.
+            The entries to process; None is all of them.
 
         Returns
         -------
         Sent
-            Of a client's set that has a duplicate of one of the producer's last five batches: what that one was.
+            If a client's set repeats one of the producer's last five batches: the earlier batch.
 
         Raises
         ------
         CorruptRecordError
-            A transaction marker that cannot be read.
+            A transaction marker cannot be read.
         OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
         """
         found: Update | None = None
@@ -299,7 +299,7 @@ class Producers:
         return found
 
     def apply(self, update: Update) -> list[AbortedBatch]:
-        """Take over an update; returns the aborted transactions for the segment's transaction index."""
+        """Apply an update; returns the aborted transactions for the segment's transaction index."""
         for number, producer in update.producers.items():
             if number not in self.known and 4 * (len(self.known) + 1) > 3 * self._buckets:
                 self._buckets *= 2
@@ -318,7 +318,7 @@ class Producers:
         return aborted
 
     def follow(self, records: bytes | memoryview) -> list[AbortedBatch]:
-        """Take over batches one by one, as recovery reads them; returns the entries for the transaction index."""
+        """Apply batches one by one, as recovery does; returns the entries for the transaction index."""
         aborted: list[AbortedBatch] = []
         for entry in Entries(records, until_damage=True):
             update = self.prepare(records, entries=(entry,))
@@ -327,13 +327,13 @@ class Producers:
         return aborted
 
     def replicated_to(self, high_watermark: int) -> None:
-        """Forget finished transactions below the high watermark."""
+        """Forget completed transactions below the high watermark."""
         if self.unreplicated:
             self.unreplicated = {a: z for a, z in self.unreplicated.items() if z >= high_watermark}
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the earliest transaction that is open, or ends at or behind the high watermark."""
+        """First offset of the earliest transaction that is open or ends at or above the high watermark."""
         return min((*self.open_transactions, *self.unreplicated), default=None)
 
     def clear(self) -> None:
@@ -343,16 +343,16 @@ class Producers:
         self.unreplicated.clear()
 
     def add(self, producer: Producer) -> None:
-        """A producer from a snapshot."""
+        """Add a producer from a snapshot."""
         started = [(producer.first_offset, producer.producer_id)] if producer.first_offset >= 0 else []
         self.apply(Update({producer.producer_id: producer}, started, []))
 
     def expired(self, producer: Producer, now_ms: int) -> bool:
-        """Whether a producer is forgotten: nothing open, and silent for too long."""
+        """Whether a producer has expired: it has no open transaction and wrote nothing for ``expiration_ms``."""
         return producer.first_offset < 0 and now_ms - producer.timestamp_ms >= self.expiration_ms
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget the producers that expired; returns how many."""
+        """Remove expired producers; returns how many."""
         gone = [number for number, producer in self.known.items() if self.expired(producer, now_ms)]
         for number in gone:
             del self.known[number]
@@ -383,7 +383,7 @@ def _end_transaction(found: Update, updated: Producer, batch: Entry, marker: tup
 
 
 def _marker(batch: bytes | memoryview) -> tuple[int, int, int] | None:
-    """Kind (0 abort, 1 commit), coordinator epoch and timestamp of a control batch; None for a batch of nothing."""
+    """Kind (0 abort, 1 commit), coordinator epoch and timestamp of a control batch; None for an empty batch."""
     records = decode(batch, ["key", "value", "createTimestamp"], verify_crc=False)
     if records.num_rows == 0:
         return None

@@ -1,7 +1,7 @@
-"""Rebuild: both indexes of a segment from its log, and what recovery found.
+"""Rebuild both indexes of a segment from its log, and describe a recovery.
 
-The log is read in slices. Its headers become arrays, and the index entries are chosen from those, without a loop over
-entries.
+The log is read in slices. Entry headers become arrays, and index entries are chosen from the arrays, without a loop
+over log entries.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 class IndexConfig(NamedTuple):
-    """What the index entries of a log depend on.
+    """The settings that determine the index entries of a log.
 
     Parameters
     ----------
     index_interval_bytes, segment_index_bytes : int
         The topic's settings.
     generation : str
-        "0.10.2": entries have the first offset of their entry of the log; "3.9": the last one.
+        "0.10.2": an index entry has the first offset of its log entry; "3.9": the last.
     shipped : bool
-        Fail where Kafka fails; else a full index stops growing, and what cannot be indexed is cut off.
+        Fail where Kafka fails; otherwise a full index stops growing, and the log is cut before an entry that cannot be
+        indexed.
     allow_negative : bool
         Times before 1970 count.
     max_message_bytes : int or None
-        Larger entries count as damaged, as 0.10.2 has it.
+        Larger entries count as damaged, as in 0.10.2.
     """
 
     index_interval_bytes: int = 4096
@@ -60,7 +61,7 @@ class IndexConfig(NamedTuple):
 
     @classmethod
     def of(cls, topic: LogConfig, *, shipped: bool = False) -> IndexConfig:
-        """As a topic is configured."""
+        """Take the settings of a topic."""
         return cls(
             topic.index_interval_bytes,
             topic.segment_index_bytes,
@@ -71,24 +72,24 @@ class IndexConfig(NamedTuple):
 
 
 class RebuiltIndexes(NamedTuple):
-    """What a log says its indexes are.
+    """Both indexes, rebuilt from a log.
 
     Attributes
     ----------
     offset_index, time_index : bytes
-        Their entries, the closing one included.
+        Entries of each index, including the closing one.
     size, valid_bytes : int
-        Length of the log, and of its sound front.
+        Length of the log, and of its sound part.
     reason : str or None
-        What is wrong behind that.
+        The fault after the sound part.
     batches : int
         Entries of the log.
     largest_timestamp_ms, offset_of_largest : int
         (-1, base offset) if there is none.
     next_offset : int
-        Behind the last entry; the base offset if there is none.
+        The offset after the last entry; the base offset if there is none.
     error : KtsError or None
-        Where Kafka gives up: the indexes are as it leaves them.
+        The error that stops Kafka here: the indexes are as Kafka leaves them.
     """
 
     offset_index: bytes
@@ -104,14 +105,14 @@ class RebuiltIndexes(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What the recovery of a segment did: which file was cut where, by how much, and why."""
+    """The result of recovering a segment: which file was truncated, where, by how much, and why."""
 
     path: str
     position: int
     bytes_cut: int
     reason: str | None
     batches: int
-    aside: str | None = None  # the file that keeps what was cut, where that had reached the disk before
+    aside: str | None = None  # the file with the bytes cut off, if they had been flushed before
 
     def __str__(self) -> str:
         cut = f", {self.bytes_cut:,} bytes at position {self.position}" if self.bytes_cut else ""
@@ -127,24 +128,24 @@ def rebuild(
     path: str | None = None,
     visit: Visit | None = None,
 ) -> RebuiltIndexes:
-    """What both indexes of a log are; changes nothing.
+    """Compute both indexes of a log; changes no file.
 
     Parameters
     ----------
     file : File
         The log.
     size : int
-        Bytes of it that count.
+        Bytes of the log to read.
 
     Notes
     -----
-    Takes a slice of memory, or as much as the largest entry has. Source: LogSegment.recover.
+    Uses memory for one slice, or for the largest entry. Source: LogSegment.recover.
     """
     return _Rebuild(file, size, base_offset, config, path, visit).run()
 
 
 class Stop(Exception):
-    """Nothing more is taken from the log."""
+    """Indexing stops at a row of the log."""
 
     def __init__(self, row: int, reason: str, error: KtsError | None = None) -> None:
         super().__init__(reason)
@@ -154,11 +155,11 @@ class Stop(Exception):
 
 
 class Rows(NamedTuple):
-    """Entries of the log that wait to be indexed."""
+    """Log entries waiting to be indexed."""
 
     position: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
-    offset: npt.NDArray[np.int64]  # that an index entry has; -1 where only the records can tell
+    offset: npt.NDArray[np.int64]  # for the index entry; -1 if only the records show it
     last: npt.NDArray[np.int64]
     time: npt.NDArray[np.int64]
 
@@ -167,12 +168,12 @@ class Rows(NamedTuple):
 
 
 class IndexEntries:
-    """Both indexes of a log while they are made.
+    """Builds both indexes of a log.
 
     Attributes
     ----------
     time, time_offset : int
-        The greatest timestamp so far, and where it was reached.
+        The greatest timestamp so far, and its offset.
     """
 
     def __init__(self, file: files.File, base_offset: int, config: IndexConfig, path: str | None) -> None:
@@ -196,7 +197,7 @@ class IndexEntries:
         running: npt.NDArray[np.int64],
         reached: npt.NDArray[np.int64],
     ) -> bool:
-        """Add all chosen entries at once; False, and nothing is done, if any of them needs a closer look."""
+        """Add all chosen entries at once; do nothing and return False if one of them needs a separate check."""
         offsets = rows.offset[chosen]
         if self.entries + len(chosen) > self.most or self.time_entries + len(chosen) > self.most_times:
             return False
@@ -235,7 +236,7 @@ class IndexEntries:
         reached: npt.NDArray[np.int64],
         untimed: int,
     ) -> Stop | None:
-        """Add the chosen entries in order, up to one that cannot be added; the first rows may have no time yet."""
+        """Add the chosen entries in order, up to one that is refused; the first ``untimed`` rows have no time yet."""
         for row, at in zip(chosen.tolist(), reached.tolist(), strict=True):
             position = int(rows.position[row])
             time = NOTHING if row < untimed else int(running[row])
@@ -266,7 +267,7 @@ class IndexEntries:
         return int(offsets[0]) if len(offsets) else None
 
     def add(self, offset: int, position: int, time: int, time_offset: int) -> KtsError | None:
-        """Add one entry to each index, or say what is against it."""
+        """Add one entry to each index, or return why it is refused."""
         is_full = full("time", self.time_entries, self.path) if self.time_entries >= self.most_times else None
         if is_full is not None and not self.config.shipped:
             return is_full
@@ -275,7 +276,7 @@ class IndexEntries:
             return error
         disordered = refused_time_entry(self.time_entries, self.last_time_offset, time_offset, self.path, position)
         refused = is_full or disordered
-        if self.config.shipped or not refused:  # Kafka has added the first entry when the second one fails
+        if self.config.shipped or not refused:  # Kafka adds the offset entry before the time entry fails
             self.offset_parts.append(_packed(offset - self.base_offset, 4) + _packed(position, 4))
             self.entries += 1
             self.last_index_offset = offset
@@ -287,7 +288,7 @@ class IndexEntries:
         self.time_parts.append(_packed(time, 8) + _packed(offset - self.base_offset, 4))
         self.time_entries += 1
         self.last_time, self.last_time_offset = time, offset
-        if self.first_offsets and self.config.shipped:  # read back from the file there, cut to 32 bits
+        if self.first_offsets and self.config.shipped:  # 0.10.2 reads it back from the file, truncated to 32 bits
             self.last_time_offset = self.base_offset + _cut(offset - self.base_offset)
 
 
@@ -316,7 +317,7 @@ class _Rebuild(IndexEntries):
             self.index_waiting()
         except Stop as stop:
             reason, error = stop.reason, stop.error
-            stop.__traceback__ = None  # its frames name it, and the file: that circle would keep the file open
+            stop.__traceback__ = None  # break the reference cycle, which would keep the file open
         if error is None:
             if self.config.shipped and self.time_entries and self.time_offset < self.last_time_offset:
                 error = InvalidOffsetError("the closing entry's offset lies before the last one", path=self.path)
@@ -339,7 +340,7 @@ class _Rebuild(IndexEntries):
     # --- from the log -----------------------------------------------------------------------------
 
     def take(self, batches: Batches) -> None:
-        """Look at the entries of one slice; those before the first unsound one wait to be indexed."""
+        """Check the entries of one slice; queue those before the first unsound one for indexing."""
         stop = self.unsound(batches)
         if stop is not None:
             batches.rows = stop.row
@@ -374,7 +375,7 @@ class _Rebuild(IndexEntries):
             raise stop
 
     def unsound(self, batches: Batches) -> Stop | None:
-        """Where the entries of a slice end to be sound, and why."""
+        """The first unsound entry of a slice and the reason; None if all are sound."""
         found: Stop | None = None
         if not batches.all_sound():
             found = Stop(int(batches.column("crcOk").argmin()), "the CRC is wrong")
@@ -389,10 +390,10 @@ class _Rebuild(IndexEntries):
         return found
 
     def backwards(self, batches: Batches) -> Stop | None:
-        """The first entry whose offset is not above the one before: no CRC covers it, and a torn write may lack it."""
+        """The first entry with an offset not above the previous one: no CRC covers offsets, and a write may be torn."""
         first, last = batches.column("baseOffset"), batches.column("lastOffset")
         before = np.concatenate(([self.last_taken], last[:-1]))
-        unknown = (first < 0) & (batches.column("magic") < 2)  # a wrapper's header does not tell it
+        unknown = (first < 0) & (batches.column("magic") < 2)  # a wrapper's header lacks its first offset
         wrong = (last <= before) | ((first <= before) & ~unknown)
         if not wrong.any():
             return None
@@ -401,7 +402,7 @@ class _Rebuild(IndexEntries):
         return Stop(row, f"expected an offset above {before[row]}, found {found}")
 
     def outside(self, rows: Rows) -> Stop | None:
-        """The first entry whose offset does not fit into the segment."""
+        """The first entry with an offset that does not fit into the segment."""
         most = self.base_offset + GREATEST_RELATIVE_OFFSET
         last = rows.last
         if not self.checks_range or (last.min() >= self.base_offset and last.max() <= most):
@@ -413,7 +414,7 @@ class _Rebuild(IndexEntries):
         return Stop(row, message, error if self.config.shipped else None)
 
     def signed(self, batches: Batches, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Greatest timestamps where a header's -1 may hide earlier ones."""
+        """Greatest timestamps, read from the records where a header has -1, which may hide times before 1970."""
         time = time.copy()
         for row in np.flatnonzero(time == NO_TIMESTAMP).tolist():
             found = greatest_timestamp(decoded(batches.entry(row))[1])
@@ -423,7 +424,7 @@ class _Rebuild(IndexEntries):
     # --- into the indexes -------------------------------------------------------------------------
 
     def index_waiting(self) -> None:
-        """Choose the index entries among the entries of the log that wait."""
+        """Index the queued log entries."""
         if not self.waiting:
             return
         rows = self.waiting[0]
@@ -439,7 +440,7 @@ class _Rebuild(IndexEntries):
             raise outside
 
     def index(self, rows: Rows) -> None:
-        """Choose the index entries among some entries of the log, and take over what these say."""
+        """Choose index entries for some log entries, and update the totals."""
         chosen = self.spacing.choose(rows.position, rows.size)
         times, untimed = rows.time, 0
         if self.config.allow_negative:
@@ -458,7 +459,7 @@ class _Rebuild(IndexEntries):
             stop = self.one_by_one(rows, chosen, running, reached, untimed)
         end = len(running) if stop is None else stop.row
         if stop is not None and stop.error is not None:
-            end += 1  # Kafka has taken its timestamp when it fails
+            end += 1  # Kafka takes the entry's timestamp before it fails
         if end:
             if end > untimed and running[end - 1] > self.time:
                 row = max(int(np.searchsorted(running, running[end - 1])), untimed)

@@ -1,4 +1,4 @@
-"""Reading beside a writer in another process, which may truncate a file and write it anew, or delete segments."""
+"""Reading while another process writes: the writer may truncate and rewrite a file, or delete segments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kts.segment import files
 
 Result = TypeVar("Result")
 KEPT_BYTES = 2**16
-ATTEMPTS = 100  # a writer that is faster than that is damage
+ATTEMPTS = 100  # after that, changes count as damage
 
 
 class Reread:
-    """What was read last of a file, to compare it with what is there now."""
+    """The bytes last read from a file, to compare with its current bytes."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -26,16 +26,16 @@ class Reread:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing was read yet."""
+        """Start over: nothing has been read."""
         self.position, self.data = 0, b""
 
     def note(self, start: int, data: memoryview) -> None:
-        """These bytes were read, and what follows them is read next."""
+        """Record the bytes just read; the next read follows them."""
         self.data = bytes(data[-KEPT_BYTES:])
         self.position = start + len(data) - len(self.data)
 
     def differs(self, start: int = 0, data: memoryview | bytes = b"") -> bool:
-        """True if the bytes before, or those given, are not in the file any more: it was truncated meanwhile."""
+        """True if the file no longer has the last bytes read, or those given: it was truncated meanwhile."""
         if self.again >= ATTEMPTS:
             return False
         with files.File(self.path) as file:
@@ -44,7 +44,7 @@ class Reread:
 
 
 def warn(message: str, path: str | None) -> None:
-    """A KtsWarning that shows the line outside of kts that asked for the data."""
+    """Issue a KtsWarning that shows the line outside kts that asked for the data."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("kts", "contextlib"):
         frame, level = frame.f_back, level + 1
@@ -53,10 +53,10 @@ def warn(message: str, path: str | None) -> None:
 
 @contextmanager
 def unless_deleted(path: str) -> Iterator[None]:
-    """Read a segment in here: if a writer deletes it meanwhile, what is left of it is left out, with a warning.
+    """A context for reading a segment: if a writer deletes it meanwhile, skip the rest of it with a warning.
 
-    Every reader that goes through the segments of a partition does so. One that gives a single answer, as a search, is
-    asked again with the segments that are there then: see ``settled``.
+    Every reader that iterates over the segments of a partition uses it. A reader with a single answer, such as a
+    search, runs again on the current segments instead: see ``settled``.
     """
     try:
         yield
@@ -67,13 +67,13 @@ def unless_deleted(path: str) -> Iterator[None]:
 
 
 def settled(read: Callable[[], Result]) -> Result:
-    """What a function reads, called again while files are deleted or change under it.
+    """The result of a read function, called again while files change or are deleted.
 
     Notes
     -----
-    Damage is believed once it is found twice at the same place; a deleted file, if it is still there.
+    An error is raised once two attempts in a row give it; a storage error at once, unless a file is truly missing.
     """
-    before: dict[str, Any] | None = None  # the error of the attempt before
+    before: dict[str, Any] | None = None  # the error of the previous attempt
     for _ in range(ATTEMPTS):
         try:
             return read()

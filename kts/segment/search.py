@@ -1,14 +1,14 @@
-"""Search by time: which record is the first at or after a time, and why.
+"""Search by time: find the first record at or after a time, and explain the answer.
 
-There is one search. It asks the segments in order and reads only those that can hold such a record, each from where
-its indexes lead to. KIP-33's search goes on to the next segment where one has no such record; with
-``Query.one_segment`` it stops there, as the shipped one does.
+There is one search. It visits the segments in order and reads only those that can hold such a record, each from the
+position that its indexes give. If a segment has no such record, KIP-33's search goes on to the next one; with
+``Query.one_segment`` it stops there, as the shipped search does.
 
-An entry (t0, o0) of the time index says that nothing before the place of o0 is later than t0. A search for t0 or later
-starts there. A closed segment whose greatest timestamp is before the target is not read.
+An entry (t0, o0) of the time index says that no record before the position of o0 is later than t0. A search for t0 or
+later starts there. A closed segment with a greatest timestamp before the target is not read.
 
-Targets below 0 are compared as numbers, with -1 for records without a timestamp. Indexes and headers say nothing of
-such times, unless negative timestamps are allowed (KIP-228), so the records are read.
+Targets below 0 are compared as numbers, with -1 for records without a timestamp. Indexes and headers do not cover such
+times unless negative timestamps are allowed (KIP-228), so the records are read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXAMPLES = 5
 
 
 class Query(NamedTuple):
-    """What a search looks for.
+    """The target and rules of a search.
 
     Parameters
     ----------
@@ -54,13 +54,14 @@ class Query(NamedTuple):
     first_offset : int
         Records below this offset do not count.
     one_segment : bool
-        As brokers ship it: only the first segment whose largest timestamp, else file time, reaches the target.
+        As brokers ship it: search only the first segment that reaches the target by its largest timestamp, or by its
+        file time if it has none.
     none_is_a_time : bool
         -1 is compared as a number, as Kafka does. False (KIP-228): a record without a timestamp is never found.
     exact_headers : bool
-        The headers of batches tell times before 1970.
+        Batch headers are reliable for times before 1970.
     as_0_10_2 : bool
-        As 0.10.2 shipped: the first entry that reaches the target has the answer, whatever its offset.
+        As 0.10.2 shipped: take the answer from the first entry that reaches the target, whatever its offset.
     """
 
     timestamp_ms: int
@@ -106,13 +107,13 @@ class Records(NamedTuple):
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a search read.
+    """Counts of what a search read.
 
     Attributes
     ----------
     segment : str or None
-        The last segment that was read, by its ``.log`` file; its base offset, the time-index entry that the search
-        started from, and the bytes that were read of it.
+        The ``.log`` file of the last segment read. The fields after it have its base offset, the time-index entry that
+        the search started from, and the positions read.
     """
 
     segments_skipped: int = 0
@@ -128,7 +129,7 @@ class ReadStats:
 
 
 class SearchedSegment(Protocol):
-    """What a search asks of a segment."""
+    """The interface of a segment that a search uses."""
 
     @property
     def path(self) -> str:
@@ -138,14 +139,14 @@ class SearchedSegment(Protocol):
         """False if no record of the segment can match."""
 
     def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
-        """The records of the entries that can match, in order, from where the indexes lead to."""
+        """The records of the entries that can match, in order, from the position that the indexes give."""
 
     def check_end(self) -> None:
         """Raise if the end of the segment is missing."""
 
 
 def first_match(segments: Iterable[SearchedSegment], query: Query, stats: ReadStats) -> TimestampOffset | None:
-    """The first record of some segments that matches; ``stats`` is counted up.
+    """The first matching record of some segments; adds to ``stats``.
 
     Notes
     -----
@@ -164,7 +165,7 @@ def first_match(segments: Iterable[SearchedSegment], query: Query, stats: ReadSt
 
 
 def first_match_in(segment: SearchedSegment, query: Query, stats: ReadStats) -> TimestampOffset | None:
-    """The first record of one segment that matches.
+    """The first matching record of one segment.
 
     Raises
     ------
@@ -196,11 +197,11 @@ class SegmentSearch:
     ----------
     segment : Segment
     following : int, optional
-        The base offset of the segment that follows, to check the end if nothing was read yet.
+        The base offset of the next segment, to check the end unless that was done before.
     active : bool
         True for the last segment.
     start_offset : int, optional
-        Where reading starts, if not where its own indexes lead to.
+        Where reading starts, if not at the position from its own indexes.
     skip_damage, verify_crc : bool
         Read on after damaged batches; check CRCs.
     """
@@ -219,17 +220,17 @@ class SegmentSearch:
 
     @cached_property
     def indexes(self) -> Lookups:
-        """Read only if the segment is."""
+        """The indexes, read only if the segment is."""
         return Lookups(self.segment)
 
     def reaches(self, query: Query) -> bool:
-        """As brokers count; a closed segment whose index rules it out does not come here."""
+        """By the broker's largest timestamp; segments ruled out by a closed index are filtered out earlier."""
         if query.one_segment:
             return largest_ms(self.segment, self.active)[0] >= query.timestamp_ms
         return True
 
     def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
-        """The records of the entries whose headers allow a match, and of damaged ones, which raises."""
+        """The records of the entries whose headers allow a match; reading a damaged entry raises."""
         file, stats.time_index_entry = self.indexes.file, None
         if self.start_offset is not None:
             start = self.indexes.place(max(self.start_offset, query.first_offset))
@@ -267,7 +268,7 @@ class SegmentSearch:
             stats.end_position = end
 
     def check_end(self) -> None:
-        """Raise if its indexes know offsets that its log does not have any more."""
+        """Raise if its indexes have offsets that its log has lost."""
         if self.following is not None and not self.skip_damage:
             lost = self.indexes.lost_end(self.following)
             if lost is not None:
@@ -284,7 +285,7 @@ def search(
 def _segments(
     log: Partition, query: Query, stats: ReadStats, skip_damage: bool, verify_crc: bool
 ) -> Iterator[SegmentSearch]:
-    """The segments that can match by their closed time indexes."""
+    """The segments that can match, judged by their closed time indexes."""
     segments = log.segments
     known: Iterator[Closed] = iter(())
     if not query.one_segment:
@@ -306,7 +307,7 @@ def _segments(
 
 
 def _counted(segments: list[Segment], log_start_offset: int) -> list[Segment]:
-    """The segments that do not end below the log start offset."""
+    """The segments without those that end below the log start offset."""
     return segments[sum(segment.base_offset <= log_start_offset for segment in segments[1:]) :]
 
 
@@ -319,37 +320,37 @@ def _records(segment: Segment, position: int, data: memoryview, verify_crc: bool
     return int64(records, "offset"), int64(records, "timestamp")
 
 
-# --- what a partition answers ----------------------------------------------------------------------
+# --- queries on a partition ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a search by timestamp went.
+    """A report of a search by timestamp.
 
     Attributes
     ----------
     timestamp_ms : int
-        What was asked.
+        The target.
     answer : TimestampOffset or None
         The first record at or after it.
     segment : str or None
-        The ``.log`` file with the answer, else the last one that was read.
+        The ``.log`` file with the answer, or the last one read.
     segment_base_offset : int or None
         Its base offset.
     segments_skipped : int
-        Segments before it that end before the target, as a confirmed time index or the headers of a small one say.
+        Earlier segments with no record at or after the target, by a confirmed time index or the headers of a small log.
     segments_read : int
         Segments that were read.
     time_index_entry : tuple of (timestamp_ms, offset), or None
-        Latest entry at or before the target in that segment that its log confirms; None when there is none.
+        Latest confirmed entry at or before the target in that segment; None if there is none.
     start_position, end_position : int
-        The bytes of that segment that were read, up to the end of the batch with the answer.
+        The range of that segment that was read, up to the end of the batch with the answer.
     bytes_read : int
-        Bytes of all segments that were read, from where the indexes led to on.
+        Bytes read from all segments, starting where the indexes pointed.
     batches_read, records_read : int
-        Headers looked at, and records decoded because their batch's header promised a hit.
+        Headers read, and records decoded because their batch header allowed a match.
     later_older_records : int
-        Records behind the answer that are older than the target: the log is not in order there.
+        Records after the answer that are older than the target: timestamps are out of order there.
     examples : tuple of TimestampOffset
         The first few of them.
     """
@@ -384,14 +385,14 @@ def offset_for_timestamp(
 
 
 def explained(log: Partition, target: int, *, one_segment: bool = False) -> Explanation:
-    """The answer to a search, and what was read for it."""
+    """The answer to a search, and counts of what it read."""
     stats = ReadStats()
     answer = search(log, Query(target, log.log_start_offset, one_segment), stats)
     return Explanation(target, answer, **asdict(stats))
 
 
 def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
-    """See ``PartitionLog.explain_offset_for_timestamp``. Reads everything after the answer."""
+    """See ``PartitionLog.explain_offset_for_timestamp``. Reads the whole log after the answer."""
     target = timestamp("t_ms", t_ms)
     story = explained(log, target)
     if story.answer is None:
@@ -414,15 +415,15 @@ def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
 
 
 def largest_ms(segment: Segment, active: bool) -> tuple[int, bool]:
-    """Largest timestamp of a segment as a broker counts it, and whether it is the file's time, for want of any."""
+    """Largest timestamp of a segment as a broker counts it, and whether it is the file time because none is known."""
     largest = max_so_far(segment, active)
     return (largest, False) if largest >= 0 else (segment.modified_ms, True)
 
 
 def max_so_far(segment: Segment, active: bool) -> int:
-    """Largest timestamp as a broker has it in memory: the last index entry, and in the active segment what follows.
+    """Largest timestamp in a broker's memory: the last time-index entry, and in the active segment the log after it.
 
-    A broker rebuilds a missing or damaged index, which reads the log. It believes a file of no bytes.
+    A broker rebuilds a missing or damaged index from the log. It accepts an empty index file.
     """
     path, last = segment.time_index_path, Lookups(segment).last_time()
     if last is not None and not active:
@@ -443,7 +444,7 @@ Found = dict[int, TimestampOffset | None]
 
 
 def claim_of(found: TimestampOffset | None, *, negative: bool = False) -> int:
-    """The greatest timestamp of a segment that was read. ``negative``: -1 is no time, and below every time."""
+    """The claim of a segment that was read: its greatest timestamp. ``negative``: -1 sorts below every time."""
     if found is None:
         return NOTHING - 1
     return NOTHING if negative and found.timestamp_ms == NO_TIMESTAMP else found.timestamp_ms
@@ -457,12 +458,12 @@ def greatest_of(
     Parameters
     ----------
     claims : list of int
-        The greatest timestamp of each: what reading found, or what its index or headers claim.
+        The greatest timestamp of each: as read, or as its index or headers claim.
     found : dict
-        What reading found, by number.
+        The results of reading, by number.
     read : callable
-        Reads one of the others. That is done only if its claim is the greatest that is left: the cleaner may have
-        emptied the batch it is of.
+        Reads another segment. It is called only for the greatest remaining claim, because the cleaner may have emptied
+        the batch with that timestamp.
     """
     while claims:
         best = claims.index(max(claims))
@@ -481,11 +482,11 @@ def greatest_in(
     Parameters
     ----------
     slices : iterable of (greatest timestamps, last offsets, reader)
-        Of the entries of the log in order, as their headers say; the reader gives the records of one entry.
+        From the headers of the log entries in order; the reader returns the records of one entry.
     negative : bool
-        Times before 1970 count (KIP-228); -1 is no time, and the answer only if no record has one.
+        Times before 1970 count (KIP-228); -1 means no timestamp, and is the answer only if no record has one.
     enough : int, optional
-        No greater timestamp is looked for.
+        Stop at a timestamp that reaches this.
     """
     best: TimestampOffset | None = None
     untimed: TimestampOffset | None = None
@@ -493,9 +494,9 @@ def greatest_in(
         if negative:
             claims = np.where(times == NO_TIMESTAMP, NO_TIMESTAMP - 1, times)  # it may hide earlier times
         else:
-            claims = np.maximum(times, NO_TIMESTAMP)  # earlier times may have hidden it while the setting was on
+            claims = np.maximum(times, NO_TIMESTAMP)  # such times, kept from an earlier setting, may hide a -1
         left = lasts >= first_offset
-        # A header may promise more than the records that are left in its batch keep: read until it is kept.
+        # The cleaner may have removed the record with a header's timestamp: read until a record matches its claim.
         while left.any():
             row = int(np.where(left, claims, -(2**63)).argmax())
             if not left[row] or (best is not None and claims[row] <= best.timestamp_ms):
@@ -536,7 +537,7 @@ def max_timestamp(log: Partition) -> TimestampOffset | None:
             continue
         tail = None
         if closed is None and segment.base_offset >= log_start:
-            # Nothing up to the place of its last entry is greater: only what follows needs reading.
+            # No timestamp before the place of its last entry is greater: read only from there.
             last = Lookups(segment).last_time()
             if last is not None:
                 tail = _segment_max(segment, log_start, last[1])
@@ -564,7 +565,7 @@ def _headers(segment: Segment, start: int, log_start: int) -> Iterator[Headers]:
     for batch, damaged in header_scan(segment, start, log_start, False, FIRST_BYTES):
         read = partial(_read, segment, int64(batch, "position"), int64(batch, "sizeInBytes"))
         for row in np.flatnonzero(damaged).tolist():
-            read(row)  # raises, saying what is wrong
+            read(row)  # raises the error
         yield int64(batch, "maxTimestamp"), int64(batch, "lastOffset"), read
 
 

@@ -1,4 +1,4 @@
-"""One segment on disk, read-only: its files, its bytes in slices of whole batches, and where its indexes lead."""
+"""One segment on disk, read-only: its files, its bytes in slices of whole batches, and lookups in its indexes."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-SMALL_BYTES = 2**14  # a whole log of this size is read as fast as the ends of its indexes and its own
-GROUP = 256  # small logs that are read together, at most
+SMALL_BYTES = 2**14  # reading a whole log of this size is as fast as reading the ends of its files
+GROUP = 256  # most small logs to read together
 EVERYTHING = INT64_MAX
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Read-only view of one segment; nothing is remembered, every call sees the files as they are then.
+    """Read-only view of one segment without a cache: every call sees the current files.
 
     Parameters
     ----------
     path : str
         The ``.log`` file.
     topic, partition
-        Whose segment it is.
+        The partition that it belongs to.
     base_offset : int
-        From the file's name, else of the first batch.
+        From the file's name, or from the first batch.
     indexed : bool
-        False where the file's name is not Kafka's, so that index files beside it cannot be trusted to be its own.
+        False if the file's name is not Kafka's, so that index files beside it may belong to another log.
     """
 
     path: str
@@ -97,17 +97,17 @@ class Segment:
         return index if _sound(index) else OffsetIndex(b"", self.base_offset)
 
     def closed_time_index(self) -> TimeIndex:
-        """The time index of a segment that another follows; an empty one if the log does not confirm its end."""
+        """The time index of a closed segment; an empty one if the log does not confirm its end."""
         known = Lookups(self).closing_time()
         return self.time_index() if known is not None else TimeIndex(b"", self.base_offset)
 
     def _index_bytes(self, suffix: str, entry_bytes: int) -> bytes:
-        # Also an open index has whole entries only: other lengths are damage.
+        # Even an open index has only whole entries: any other length is damage.
         path = self._path_beside(suffix)
         return b"" if path is None else files.read_index(path, entry_bytes)
 
     def start_position(self, offset: int) -> int:
-        """Where to start reading for an offset: the last border before which the log confirms that all is below it."""
+        """Where to start reading for an offset: the last confirmed border with only lower offsets before it."""
         return Lookups(self).place(offset)
 
     def slices(
@@ -118,25 +118,25 @@ class Segment:
         first_bytes: int | None = None,
         file: files.File | None = None,
     ) -> Iterator[tuple[int, memoryview]]:
-        """Bytes in slices of whole batches, as (position, bytes), each in memory of its own.
+        """Slices of whole batches, as (position, bytes), each in its own memory.
 
         Parameters
         ----------
         start_position : int
             A batch start.
         end_position : int, optional
-            Where to stop; None is the file's end as it is when the first slice is read.
+            Where to stop; None is the end of the file when the first slice is read.
         slice_bytes : int
-            About how many bytes a slice; a larger batch gets a larger slice.
+            Approximate size of a slice; a larger batch gets a larger slice.
         first_bytes : int, optional
-            Size of the first slice, doubled from one to the next, for a reader that hopes to stop soon.
+            Size of the first slice, for a reader that may stop early; each slice is twice as large as the last.
         file : File, optional
-            The log, where it is open.
+            The log, if it is open.
 
         Notes
         -----
-        A cut tail is left out. Where the bytes are no batch, the rest of a slice is given as it is, for a decoder to
-        say what is wrong with it.
+        An incomplete last batch is left out. Bytes that are not a batch are yielded to the end of the slice, so that a
+        decoder can report the fault.
         """
         with files.File(self.path) if file is None else nullcontext(file) as file:
             size = file.size()
@@ -175,17 +175,17 @@ class Segment:
         Raises
         ------
         CorruptRecordError
-            After the batches before the damage were given; ``.path`` and ``.position`` are set.
+            Raised after the batches before the damage; ``.path`` and ``.position`` are set.
         """
         yield from batches_of(self, self.slices(start, end, first_bytes=first_bytes, file=file))
 
     def tail_position(self) -> int:
-        """The last border that the offset index knows and the log confirms, 0 if there is none."""
+        """The last border in the offset index that the log confirms; 0 if there is none."""
         return Lookups(self).place(EVERYTHING)
 
 
 def segment_of_file(path: str) -> Segment:
-    """A lone segment file under any name, topic and partition guessed from the names around it."""
+    """A lone segment file with any name; topic and partition are guessed from its path."""
     topic, partition = partition_of_file(path)
     name = parse_file_name(os.path.basename(path))
     if name is not None and name.suffix == ".log":
@@ -220,9 +220,9 @@ def _sound(index: TimeIndex | OffsetIndex) -> bool:
 
 
 def whole_entries(data: bytes | memoryview) -> tuple[int, int]:
-    """Length of the whole entries at the front, and the bytes that the next one needs.
+    """Length of the whole entries at the start, and the bytes that the next one needs.
 
-    The second number is 0 where the bytes cannot be an entry, so that no more bytes would help.
+    The second number is 0 if the bytes cannot be an entry, so that more bytes would not help.
     """
     try:
         position = valid_bytes(data)
@@ -260,7 +260,7 @@ def int64(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
         return np.frombuffer(column.buffers()[1] or b"", kind, len(column), kind.itemsize * column.offset).astype(
             np.int64
         )
-    # pyarrow's own to_numpy() imports pandas, where it is installed.
+    # pyarrow's to_numpy() imports pandas if it is installed.
     return np.frombuffer(column.buffers()[1] or b"", np.int64, len(column), 8 * column.offset)
 
 
@@ -273,7 +273,7 @@ def bools(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:
 
 
 def rebase(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-    """The same rows with ``start`` added to the column ``position``, where there is one."""
+    """The same rows with ``start`` added to the column ``position``, if there is one."""
     index = batch.schema.get_field_index("position")
     if start == 0 or index < 0 or batch.num_rows == 0:
         return batch
@@ -286,12 +286,12 @@ def rebase(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
 
 
 class Lookups:
-    """The indexes of one segment, each read once, when it is first needed.
+    """The indexes of one segment, each read once, on first use.
 
     Parameters
     ----------
     segment : Segment
-        Whose they are; missing and damaged ones are as empty ones.
+        The segment; a missing or damaged index counts as empty.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -299,31 +299,31 @@ class Lookups:
 
     @cached_property
     def file(self) -> files.File:
-        """The log; what one question read of it the next one need not read again."""
+        """The log; it caches the last bytes read, so that the next lookup need not read them again."""
         return files.RereadFile(self.segment.path)
 
     @cached_property
     def size(self) -> int:
-        """Bytes of the log when it was first looked at."""
+        """Length of the log at first use."""
         return self.file.size()
 
     @cached_property
     def places(self) -> OffsetIndex:
-        """The offset index, none of its entries confirmed."""
+        """The offset index, with unconfirmed entries."""
         return self.segment.offset_index()
 
     @cached_property
     def times(self) -> TimeIndex:
-        """The time index, none of its entries confirmed."""
+        """The time index, with unconfirmed entries."""
         return self.segment.time_index()
 
     def confirmed(self, number: int) -> Place | None:
-        """What an entry of the offset index leads to, None unless the log confirms it."""
+        """The place that an offset-index entry points to; None unless the log confirms it."""
         before = self.places.entry(number - 1)[1] if number else 0
         return confirmed_place(self.file, self.size, *self.places.entry(number), before)
 
     def place(self, offset: int) -> int:
-        """A border before which everything is below an offset: the last one that is confirmed, else 0."""
+        """The last confirmed border with only lower offsets before it; 0 if there is none."""
         if offset <= self.segment.base_offset:
             return 0
         for candidate in _backwards(self.places.slot(offset)):
@@ -332,9 +332,9 @@ class Lookups:
         return 0
 
     def end(self, offset: int) -> int:
-        """A border from which on nothing is below an offset: an early one that is confirmed, else the log's end."""
+        """An early confirmed border with no lower offsets after it; the log's end if there is none."""
         number = self.places.slot(offset - 1) + 1
-        # The first of these can hold lower offsets too. The one behind it cannot, whatever brokers indexed.
+        # The first of these batches may also hold lower offsets. The next cannot, whichever offset brokers indexed.
         for candidate in range(number, min(number + 3, len(self.places))):
             found = self.confirmed(candidate)
             if found is not None and found.first_offset >= offset:
@@ -342,7 +342,7 @@ class Lookups:
         return self.size
 
     def cuts(self, targets: npt.NDArray[np.int64], start: int, end: int) -> list[int]:
-        """Confirmed borders at or behind some positions, between two others."""
+        """Confirmed borders between two positions: the first in the index at or after each target."""
         positions = self.places.entries()[1]
         found = []
         for number in np.unique(np.searchsorted(positions, targets)).tolist():
@@ -351,16 +351,16 @@ class Lookups:
         return found
 
     def time(self, number: int, to_end: bool = False) -> int | None:
-        """Where reading for the time of a time-index entry may begin, None unless the log confirms the entry.
+        """Where to start reading for the timestamp of a time-index entry; None unless the log confirms the entry.
 
-        ``to_end``: and that nothing up to the end of the log is later.
+        ``to_end``: also confirm that nothing up to the end of the log is later.
         """
         (time, offset), before = self.times.entry(number), self.times.entry(number - 1)[1] if number else 0
         start = self.place(before) if number else 0
-        distance = self.size // max(len(self.places), 1)  # of places
+        distance = self.size // max(len(self.places), 1)  # between index entries
         first = min(max((3 if to_end else 2) * distance, FIRST_READ_BYTES), SLICE_BYTES, self.size - start)
         tail = None
-        if to_end and self.size - start > first:  # the rest is known by its own place
+        if to_end and self.size - start > first:  # check the tail from its own index entry
             to_end, tail = False, self.place(EVERYTHING)
         reached = confirmed_time(self.file, self.size, time, offset, start, first_bytes=first, to_end=to_end)
         if tail is not None and reached is not None:
@@ -370,34 +370,34 @@ class Lookups:
         return reached
 
     def time_at(self, timestamp_ms: int) -> tuple[tuple[int, int] | None, int]:
-        """The latest entry at or before a time that is confirmed, and a border before which everything is earlier."""
+        """The latest confirmed entry at or before a time, and a border with only earlier times before it."""
         for candidate in _backwards(self.times.slot(timestamp_ms)):
             if (start := self.time(candidate)) is not None:
                 return self.times.entry(candidate), start
         return None, 0
 
     def last_time(self, to_end: bool = False) -> tuple[int, int] | None:
-        """The time of the last entry, and where reading for it may begin; None if there is none, or not confirmed.
+        """The timestamp of the last entry, and where to start reading for it; None if none is there or confirmed.
 
-        ``to_end``: nor that nothing up to the end of the log is later.
+        ``to_end``: also confirm that nothing up to the end of the log is later.
         """
         last = len(self.times) - 1
         start = None if last < 0 else self.time(last, to_end)
         return None if start is None else (self.times.entry(last)[0], start)
 
     def closing_time(self, sealed: Sealed | None = None) -> tuple[int, int] | None:
-        """The greatest timestamp of a closed segment and where reading for it may begin, if its time index knows it.
+        """The greatest timestamp of a closed segment and where to start reading for it; None if the index cannot tell.
 
         Parameters
         ----------
         sealed : Sealed, optional
-            What ``kts.Log`` noted when it closed the indexes.
+            The record that ``kts.Log`` wrote when it closed the indexes.
 
         Notes
         -----
-        A time index that ends as it did when ``kts.Log`` closed it is believed, one that does not is no use. Of others
-        the last entry is confirmed, and that nothing is later behind the last place that the offset index knows.
-        Entries that are gone without a trace before it are not noticed.
+        A time index that ends as ``kts.Log`` recorded is trusted; one that does not is ignored. Without a record, the
+        log must confirm the last entry, and that nothing after the last confirmed offset-index entry is later. Missing
+        earlier entries are not detected.
         """
         count = len(self.times)
         if not count or sealed is None or sealed.log_bytes != self.size:
@@ -406,23 +406,23 @@ class Lookups:
         return None if sealed.end_differs(12 * count, last) else (last[0], self.place(last[1]))
 
     def points_beyond(self) -> bool:
-        """True if the offset index has an entry behind the log's end."""
+        """True if the offset index has an entry past the log's end."""
         count = len(self.places)
         return count > 0 and self.places.entry(count - 1)[1] >= self.size
 
     def lost_end(self, following: int) -> CorruptRecordError | None:
-        """What is wrong with a closed segment that ends before the next one's base offset, if its indexes knew more.
+        """The error for a closed segment that lost its end: its indexes have entries past it. None if it is complete.
 
         Notes
         -----
-        The cleaner leaves gaps, and damaged indexes say anything. So both numbers of an entry must lie behind the log's
-        end: its offset and its position, or its offset and its time.
+        The cleaner leaves gaps, and a damaged index may hold any number. So both fields of an entry must be past the
+        log's end: its offset and its position, or its offset and its time.
         """
         last = self.segment.base_offset - 1
         tail = Slices(self.file, self.place(EVERYTHING), self.size, FIRST_READ_BYTES)
         for batches in tail:
             last = max(last, int(batches.column("lastOffset").max()))
-        if tail.reason is not None or last + 1 >= following:  # what reads the log says what is wrong with it
+        if tail.reason is not None or last + 1 >= following:  # a reader of the log reports such damage
             return None
         (places, positions), (times, offsets) = self.places.entries(), self.times.entries()
         beyond = (places > last) & (places < following) & (positions >= self.size)
@@ -441,7 +441,7 @@ class Lookups:
         return CorruptRecordError(message, path=self.segment.path, position=self.size)
 
     def _is_followed_by(self, base_offset: int) -> bool:
-        """False if a writer cut the log meanwhile: it deletes what follows first."""
+        """False if a writer truncated the log meanwhile: it deletes the later segments first."""
         folder = os.path.dirname(self.segment.path) or "."
         names = (parse_file_name(entry.name) for entry in files.list_directory(folder))
         return any(name is not None and name.base_offset == base_offset for name in names)
@@ -459,10 +459,10 @@ def _backwards(number: int) -> Iterator[int]:
 
 
 class Closed(NamedTuple):
-    """What is known of a segment that another one follows."""
+    """The known facts of a closed segment."""
 
     greatest_timestamp_ms: int | None  # None: its batches must be read
-    start: int  # where reading for it may begin
+    start: int  # where to start reading for it
     lost: CorruptRecordError | None = None  # its end is missing
 
 
@@ -470,7 +470,7 @@ Sealing = Callable[[], dict[int, Sealed]]
 
 
 def closed_times(segments: Sequence[Segment], sealed: Sealing) -> Iterator[Closed]:
-    """The greatest timestamps of all but the last segment; those of the first ones need little reading."""
+    """The greatest timestamps of all but the last segment; the first groups are small, so the first need few reads."""
     sealed = cache(sealed)
     done, count = 0, 1
     while done < len(segments) - 1:
@@ -498,7 +498,7 @@ def _group(group: Sequence[Segment], followings: Sequence[int], sealed: Sealing)
 
 
 def _small_times(logs: Sequence[bytes]) -> list[tuple[int, int] | None]:
-    """The greatest timestamp and last offset of each log; None of an empty or damaged one."""
+    """The greatest timestamp and last offset of each log; None for an empty or damaged log."""
     filled = [number for number, data in enumerate(logs) if data]
     found: list[tuple[int, int] | None] = [None] * len(logs)
     if not filled:
@@ -511,7 +511,7 @@ def _small_times(logs: Sequence[bytes]) -> list[tuple[int, int] | None]:
         whole = whole and bool(np.isin(ends[:-1], batches.column("position")).all())
     except CorruptRecordError:
         whole = False
-    if not whole:  # one of them is damaged: which, each says for itself
+    if not whole:  # one of them is damaged: check each alone
         return [_small_times([one])[0] for one in logs] if len(filled) > 1 else found
     stops = np.searchsorted(batches.column("position"), ends)
     firsts = np.concatenate([[0], stops[:-1]])

@@ -74,7 +74,7 @@ def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int,
 
 
 class Snapshot(NamedTuple):
-    """What a broker remembered of its producers: only the transactions open at that offset."""
+    """The transactions open at the offset of a producer snapshot."""
 
     offset: int
     open_transactions: dict[int, int]  # producer id -> first offset
@@ -101,19 +101,19 @@ def snapshot_paths(directory: str) -> list[tuple[int, str]]:
 
 
 class Snapshots:
-    """The producer snapshots of a partition directory, and the state they were taken of.
+    """The producer snapshots of a partition directory, and the current producer state.
 
     Parameters
     ----------
     offsets : list of int, optional
-        Those of another state of the same directory, which both keep up to date; None looks for them.
+        The list of another state of the same directory, shared and updated by both; None lists the directory.
     kept : bool
-        False writes no snapshots and looks for none.
+        False neither writes snapshots nor looks for them.
 
     Attributes
     ----------
     offsets : list of int
-        Of the snapshots there are, ascending.
+        Offsets of the existing snapshots, ascending.
 
     Notes
     -----
@@ -148,7 +148,7 @@ class Snapshots:
         return os.path.join(self.directory, f"{offset:020d}.snapshot")
 
     def take(self) -> None:
-        """Write a snapshot of the state at its offset, if that moved on since the last one."""
+        """Write a snapshot of the state at its offset, if the offset advanced since the last one."""
         offset = self.producers.end_offset
         if offset <= self._last or not self._kept:
             return
@@ -163,13 +163,13 @@ class Snapshots:
         return at < len(self.offsets) and self.offsets[at] == offset
 
     def remove(self, offset: int) -> None:
-        """Delete a snapshot, if it is there."""
+        """Delete a snapshot, if it exists."""
         if offset in self:
             del self.offsets[bisect_left(self.offsets, offset)]
             files.remove(self.path(offset), missing_ok=True)
 
     def rename_deleted(self, offset: int) -> str | None:
-        """Have the snapshot of a removed segment called ``.deleted``; its new path, None if there is none."""
+        """Rename the snapshot of a removed segment to ``.deleted``; returns its new path, None if there is none."""
         if offset not in self:
             return None
         del self.offsets[bisect_left(self.offsets, offset)]
@@ -178,7 +178,7 @@ class Snapshots:
         return f"{path}.deleted"
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
-        """Delete the snapshots at which no segment starts, but for the newest behind all segments."""
+        """Delete the snapshots at which no segment starts, except the newest if it is above all segments."""
         bases = set(base_offsets)
         strays = [offset for offset in self.offsets if offset not in bases]
         if strays and strays[-1] > max(bases, default=-1):
@@ -187,14 +187,14 @@ class Snapshots:
             self.remove(offset)
 
     def clear(self, offset: int) -> None:
-        """Delete all snapshots and forget all producers; the state is that at ``offset``."""
+        """Delete all snapshots and forget all producers; the empty state is at ``offset``."""
         for known in list(self.offsets):
             self.remove(known)
         self.producers.clear()
         self._last, self.producers.end_offset = 0, offset
 
     def reload(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
-        """Go back to the newest sound snapshot in (log start offset, end offset]; the others outside of it go."""
+        """Load the newest sound snapshot in (log start offset, end offset]; delete those outside this range."""
         known = self.offsets
         outside = known[: bisect_right(known, log_start_offset)] + known[bisect_right(known, end_offset) :]
         for offset in outside:
@@ -218,7 +218,7 @@ class Snapshots:
             return
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """The log start offset moved."""
+        """Update the state after the log start offset moved."""
         self.producers.replicated_to(log_start_offset)
         self.producers.end_offset = max(self.producers.end_offset, log_start_offset)
         self._last = self.offsets[-1] if self.offsets else log_start_offset
@@ -235,18 +235,18 @@ class Snapshots:
         clean: bool = False,
         count: int | None = None,
     ) -> None:
-        """The state at an offset, from the newest snapshot and the batches behind it.
+        """Rebuild the state at an offset from the newest snapshot and the batches after it.
 
         Parameters
         ----------
         base_offsets : sequence of int
-            Of the segments, ascending.
+            Base offsets of the segments, ascending.
         read : callable
-            ``read(number of the segment, first offset, end offset)`` gives its whole batches in pieces.
+            ``read(number of the segment, first offset, end offset)`` yields its whole batches in pieces.
         clean : bool
-            True after a clean stop: without any snapshot there are no producers then.
+            True after a clean shutdown: no snapshot then means no producers.
         count : int, optional
-            How many of the segments are looked at, the oldest; None is all.
+            How many of the oldest segments to use; None is all.
         """
         count = len(base_offsets) if count is None else count
         newest = base_offsets[max(count - 2, 0) : count]

@@ -1,4 +1,4 @@
-"""Transactions: which were aborted and which are open, from the ``.txnindex`` or from the log's markers.
+"""Aborted and open transactions, from the ``.txnindex`` or from the markers in the log.
 
 Layout::
 
@@ -36,7 +36,7 @@ ABORT, COMMIT = 0, 1
 
 
 class AbortedTransaction(NamedTuple):
-    """The batches of a producer between two offsets, both included, that a read_committed reader drops."""
+    """A range of offsets, both ends included: a read_committed reader drops the producer's batches in it."""
 
     producer_id: int
     first_offset: int
@@ -80,7 +80,7 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
 
 
 def append_aborted(path: str, aborted: list[AbortedBatch]) -> None:
-    """Add entries to a ``.txnindex``, which is made for the first of them."""
+    """Add entries to a ``.txnindex``, created if it is missing."""
     with files.WritableFile(path, create=True) as file:
         size = file.size()
         size -= size % TXN_ENTRY.size
@@ -88,13 +88,13 @@ def append_aborted(path: str, aborted: list[AbortedBatch]) -> None:
 
 
 def truncate_aborted(path: str, offset: int) -> None:
-    """Cut the entries of a ``.txnindex`` from the first on whose transaction ended at or behind an offset; synced."""
+    """Truncate a ``.txnindex`` at the first transaction that ended at or after an offset, and sync it."""
     if not files.exists(path):
         return
     with files.WritableFile(path) as file:
         data = file.read(0, file.size())
         whole = data[: len(data) - len(data) % TXN_ENTRY.size]
-        if offset <= 0:  # whatever they say
+        if offset <= 0:  # whatever the entries are
             file.truncate(0)
             whole = b""
         for number, entry in enumerate(TXN_ENTRY.iter_unpack(whole)):
@@ -105,7 +105,7 @@ def truncate_aborted(path: str, offset: int) -> None:
 
 
 def sync_aborted(paths: Iterable[str]) -> None:
-    """Wait until transaction indexes are on the disk; those that were removed meanwhile do not matter."""
+    """Wait until transaction indexes are on disk; files removed meanwhile are ignored."""
     for path in paths:
         if files.exists(path):
             with files.WritableFile(path) as file:
@@ -115,10 +115,10 @@ def sync_aborted(paths: Iterable[str]) -> None:
 def are_confirmed(
     listed: list[AbortedTransaction], log: files.File, size: int, base_offset: int, start_of: Callable[[int], int]
 ) -> bool:
-    """Whether the log has each of the transactions that a segment's ``.txnindex`` lists.
+    """Whether the log confirms every transaction that a segment's ``.txnindex`` lists.
 
-    Each ends with an abort marker of its producer. It begins behind the producer's one before it and, if that lies in
-    the segment, with the base offset of a transactional batch of the producer.
+    Each must end with an abort marker of its producer and begin after the producer's previous one. If it begins in the
+    segment, it must begin at the base offset of a transactional batch of the producer.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _is_of(entry: Entry, producer: int, last_offset: int | None, control: bool) 
 
 
 def _kind(log: files.File, batch: Entry) -> int:
-    """Of a marker; -1 for what is none."""
+    """Kind of a marker; -1 for any other batch."""
     try:
         [key] = decode(log.read(batch.position, batch.size), ["key"]).column(0).to_pylist()
     except (CorruptRecordError, ValueError):
@@ -172,12 +172,12 @@ def _kind(log: files.File, batch: Entry) -> int:
 
 
 def aborted_transactions(segments: list[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """Aborted transactions with batches in [start_offset, end_offset) that a ``.txnindex`` lists, by first offset.
+    """Aborted transactions with batches in [start_offset, end_offset), from ``.txnindex`` files, by first offset.
 
     Parameters
     ----------
     segments : list of Segment
-        Those that hold the offsets, and all behind them: an entry lies where its transaction ended.
+        The segments with the offsets and all later ones: an entry is in the segment where its transaction ended.
     """
     found: set[AbortedTransaction] = set()
     for segment in segments:
@@ -189,7 +189,7 @@ def aborted_transactions(segments: list[Segment], start_offset: int, end_offset:
 
 
 def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
-    """The entries of a segment's ``.txnindex``; None if there is none that the log confirms, so that markers tell."""
+    """The entries of a segment's ``.txnindex``; None if it has none or the log does not confirm them: use markers."""
     path = segment.txn_index_path
     if path is None:
         return None
@@ -203,7 +203,7 @@ def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
 
 
 class Markers:
-    """How transactions ended, by the control records behind a place: read only as far as needed.
+    """How transactions ended, from the control records after a position, read only as far as needed.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ class Markers:
 
 
 def _following(segment: Segment) -> list[Segment]:
-    """The live segments behind one in its directory."""
+    """The later live segments in a segment's directory."""
     if not segment.indexed or parse_file_name(os.path.basename(segment.path)) is None:
         return []
     found = []
@@ -262,7 +262,7 @@ def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
 
 
 def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> list[Marker]:
-    """The transaction markers in one control batch; none in other kinds of it."""
+    """The transaction markers in one control batch; empty for other control records."""
     with files.File(segment.path) as file:
         data = file.read(position, size)
     try:
@@ -284,12 +284,12 @@ def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker
 
 
 def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
-    """First offset of the earliest open transaction, else the log end offset.
+    """First offset of the earliest open transaction, or the log end offset.
 
     Notes
     -----
-    The newest sound snapshot at or below the log end gives the transactions open there, and the headers of the batches
-    behind it the rest: after a clean stop that is nothing. Without snapshots all headers are read.
+    The newest sound snapshot at or below the log end offset gives the transactions open there, and the headers of the
+    batches after it the rest: none after a clean shutdown. Without snapshots all headers are read.
     """
     end = log_end_offset(log, skip_damage=skip_damage)
     start, still_open = log.log_start_offset, dict[int, int]()
@@ -328,7 +328,7 @@ def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
 
 
 def _without(batch: pa.RecordBatch, damaged: npt.NDArray[np.bool_], skip_damage: bool) -> pa.RecordBatch:
-    """A header scan without the batches whose CRC is wrong, if those are to be skipped."""
+    """A header scan, without the batches that fail their CRC if damage is to be skipped."""
     import pyarrow as pa
 
     return batch.filter(pa.array(~damaged)) if skip_damage and damaged.any() else batch
