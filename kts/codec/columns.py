@@ -1,4 +1,4 @@
-"""Decoding: the names, order and Arrow types of record columns, and buffers decoded into them."""
+"""Decode buffers into Arrow record columns, with the names, order and types of these columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kts.model import MaxTimestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes, sums of which still fit 64 bits
+LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes; their sums still fit 64 bits
 ALL_COLUMNS = (
     "offset",
     "timestamp",
@@ -66,7 +66,7 @@ def check_columns(columns: Sequence[str] | None, default: tuple[str, ...], known
     Returns
     -------
     tuple of str
-        ``default`` for None, else the names in the order given.
+        ``default`` for None, otherwise the names in the given order.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def check_columns(columns: Sequence[str] | None, default: tuple[str, ...], known
 
 @lru_cache(maxsize=256)
 def record_schema(names: tuple[str, ...], views: bool) -> pa.Schema:
-    """Arrow schema of decoded records with these columns; ``topic`` and ``partition`` are known too."""
+    """Arrow schema of decoded records with these columns, which may include ``topic`` and ``partition``."""
     import pyarrow as pa
 
     binary = pa.binary_view() if views else pa.binary()
@@ -182,11 +182,11 @@ def decode(
     Parameters
     ----------
     buf : buffer
-        Any contiguous buffer. An empty one gives 0 rows. A cut tail is left out.
+        Any contiguous buffer. An empty one gives 0 rows. An incomplete last entry is left out.
     columns : list of str, optional
-        Names of ``kts.ALL_COLUMNS``; None is the first six.
+        Names from ``kts.ALL_COLUMNS``; None is the first six.
     views : bool
-        Give keys and values as ``binary_view`` into ``buf``, which is kept alive, instead of copies as ``binary``.
+        Return keys and values as ``binary_view`` into ``buf``, which is kept alive, instead of copies as ``binary``.
     verify_crc : bool
         Check the CRC of every batch, message and inner message.
     max_decompressed_bytes : int
@@ -201,7 +201,7 @@ def decode(
     ------
     CorruptRecordError
         Any damage, with position, offset and record index where known. DecompressionLimitError: a batch exceeds
-        ``max_decompressed_bytes``. Fields behind the last one that ``columns`` needs are covered by the CRC only.
+        ``max_decompressed_bytes``. Fields after the last one that ``columns`` needs are checked by the CRC only.
     TypeError, ValueError
         A wrong argument; a column that would exceed Arrow's 2 GiB.
 
@@ -247,7 +247,7 @@ def iter_decode(
     Raises
     ------
     CorruptRecordError
-        As in :func:`decode`, after the batches in front of the damage.
+        As in :func:`decode`, after the batches before the damage.
     """
     integer("slice_bytes", slice_bytes, 1, LARGEST_SLICE)
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
@@ -277,7 +277,7 @@ class _Pieces:
 
 
 def scan_batches(buf: Any) -> pa.RecordBatch:
-    """List batches and outermost messages, one row each, from headers and CRCs alone.
+    """List batches and outermost messages, one row each, using only headers and CRCs.
 
     Returns
     -------

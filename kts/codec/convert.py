@@ -1,5 +1,5 @@
-"""Conversion of message sets and record batches from one magic to another: entry by entry as Kafka 3.9, or one set of
-all as 0.10.2.
+"""Conversion of message sets and record batches from one magic to another: entry by entry as in Kafka 3.9, or all
+entries as one set as in 0.10.2.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 SLICE_BYTES = 16 * 2**20
-NO_LIMIT = INT32_MAX  # bytes of a batch: only its size field limits it
+NO_LIMIT = INT32_MAX  # bytes of a batch: limited only by its size field
 NEEDED = ("offset", "timestamp", "key", "value", "createTimestamp", "position", "magic", "attributes", "timestampType")
 COPY, DROP, REWRITE, RECOMPRESS = range(4)
 
@@ -57,7 +57,7 @@ class Options(NamedTuple):
 
 
 class Sources:
-    """The entries to convert, an array for each header field; ``end`` of them lie in front of ``error``."""
+    """The entries to convert, an array for each header field; the first ``end`` entries precede ``error``."""
 
     def __init__(self, data: memoryview) -> None:
         entries = Entries(data, until_damage=True)
@@ -73,7 +73,7 @@ class Sources:
         self.end = len(entries)
 
     def refuse(self, those: npt.NDArray[np.bool_], error: type[KtsError], why: str) -> None:
-        """Convert only the entries in front of the first of ``those``."""
+        """Convert only the entries before the first of ``those``."""
         found = np.flatnonzero(those[: self.end])
         if found.size:
             self.end = int(found[0])
@@ -102,26 +102,25 @@ def convert(
     Parameters
     ----------
     buf : buffer
-        As in :func:`kts.decode`; a cut tail is left out.
+        As in :func:`kts.decode`; an incomplete last entry is left out.
     to_magic : int
         0, 1 or 2.
     generation : str, optional
         "3.9" converts entry by entry and keeps the codec and the timestamp type of each. "0.10.2" (magic 0 and 1)
-        makes one set of all entries, with the codec of the first, as its fetches do; a buffer without a whole entry is
-        returned as it is. None is "0.10.2" if neither the buffer nor ``to_magic`` has magic 2, else "3.9".
+        makes one set of all entries, with the codec of the first, as its fetches do; it returns a buffer without a
+        whole entry unchanged. None is "0.10.2" if neither the buffer nor ``to_magic`` has magic 2, otherwise "3.9".
     shipped : bool
-        Exactly as that release: CRCs are not checked, 3.9 does not convert entries up, and errors have the release's
-        codes.
+        Act exactly as that release: CRCs are not checked, 3.9 does not up-convert, and errors have the release's codes.
     down_only : bool
         Do not convert entries of a lower magic, as in a fetch.
     first_offset : int
-        When 3.9 converts down: leave out uncompressed records below this offset.
+        When 3.9 down-converts: leave out uncompressed records below this offset.
     compression : str, optional
         The codec of all entries; None keeps the codec of each.
     level : int, optional
-        Of the codec; None is Kafka's default.
+        Compression level; None is Kafka's default.
     batch_bytes : int
-        How many bytes of uncompressed messages become one batch or wrapper message, approximately.
+        Approximate number of bytes of uncompressed messages that become one batch or wrapper message.
     lossless : bool
         Refuse headers, transactions and control batches if the target cannot carry them; otherwise they are left out.
     drop_headers : bool
@@ -129,9 +128,9 @@ def convert(
     allow_negative_timestamps : bool
         Convert timestamps before 1970; otherwise they are refused. -1 always means no timestamp.
     verify_crc : bool
-        Check the CRCs of entries that are converted.
+        Check the CRCs of converted entries.
     max_decompressed_bytes : int
-        Bound of each batch.
+        Bound on the decompressed bytes of each batch.
 
     Returns
     -------
@@ -144,7 +143,7 @@ def convert(
     UnsupportedCompressionTypeError
         zstd below magic 2.
     UnsupportedForMessageFormatError
-        What ``lossless`` refuses.
+        ``lossless`` refuses an entry.
     KtsError
         A negative timestamp; its code is -1, as in Kafka.
 
@@ -157,7 +156,7 @@ def convert(
 
     Notes
     -----
-    Source: AbstractRecords.toMessageFormat of 0.10.2, RecordsUtil.downConvert of 3.9, LogValidator for the way up;
+    Source: AbstractRecords.toMessageFormat of 0.10.2, RecordsUtil.downConvert of 3.9, LogValidator for up-conversion;
     KIP-31, KIP-32.
     """
     arguments.magic("to_magic", to_magic)
@@ -196,7 +195,7 @@ def convert(
 
 
 def entry_by_entry(data: memoryview, sources: Sources, options: Options) -> bytes:
-    """Each entry is copied, left out, rewritten with its records, or compressed with another codec."""
+    """Copy, leave out, rewrite or recompress each entry."""
     actions = np.full(sources.end, COPY)
     actions[sources.magic > options.magic] = REWRITE
     if not options.down_only:
@@ -272,7 +271,7 @@ def _recompressed(rows: pa.RecordBatch, options: Options) -> bytes:
 
 
 def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) -> bytes:
-    """Records of another magic or codec, as entries of the target magic."""
+    """Write records of another magic or codec as entries of the target magic."""
     facts = {name: int64s(table.column(name), name) for name in ("attributes", "magic", "offset")}
     plain = facts["attributes"] & 7 == NONE
     if options.magic < 2 and options.first_offset > 0:
@@ -285,11 +284,11 @@ def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) 
         if heads.null_count < len(heads):
             why = f"magic {options.magic} has no record headers, drop_headers leaves them out"
             raise UnsupportedForMessageFormatError(why, **_place(table, int(np.argmin(heads.is_null())), start))
-    sets = options.magic == 2 or codec != NONE  # else each record becomes one message
+    sets = options.magic == 2 or codec != NONE  # otherwise each record becomes one message
     _check_relative(facts["offset"], codec, options, table, start)
     times = int64s(table.column("timestamp"), "timestamp")
     append = int64s(table.column("timestampType"), "timestampType") == TimestampType.LogAppendTime
-    alone = ~plain | (facts["magic"] == 2)  # a batch or a wrapper stays one
+    alone = ~plain | (facts["magic"] == 2)  # a batch or a wrapper stays one entry
     _check_times(times, options, table, start)
     rows = Rows({name: table.column(name) for name in NEEDED[: 4 + sets]}, 0, sets, True)
     if sets and not options.shipped:
@@ -355,7 +354,7 @@ def _check_relative(offsets: Ints, codec: int, options: Options, table: pa.Recor
 
 
 def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], options: Options) -> None:
-    """Refuse an offset that is not above the one in front of it; ``before`` says which pairs count."""
+    """Refuse an offset that is not above the previous one; ``before`` marks the pairs to check."""
     falls = np.flatnonzero((offsets[1:] <= offsets[:-1]) & before)
     if falls.size:
         offset = int(offsets[falls[0] + 1])

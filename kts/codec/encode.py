@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
-# A batch header as the encoder takes it, without the base sequence.
+# Header fields of a batch, in the encoder's order, without the base sequence.
 HEAD = (
     "attributes",
     "baseOffset",
@@ -32,7 +32,7 @@ HEAD = (
     "producerEpoch",
 )
 
-# Bits of the fields that are narrower than their columns.
+# Width in bits of the fields that are narrower than their columns.
 BITS = {"attributes": 16, "lastOffsetDelta": 32, "partitionLeaderEpoch": 32, "producerEpoch": 16, "sequence": 32}
 
 
@@ -59,17 +59,17 @@ def encode(
     Parameters
     ----------
     batch : RecordBatch, Table or dict of arrays
-        Some of ``timestamp`` (timestamp or int64 ms), ``key``, ``value``, ``headers``, ``offset``. Absent columns are
-        null, absent timestamps -1. Offsets must rise strictly; gaps are kept.
+        Any of ``timestamp`` (timestamp or int64 ms), ``key``, ``value``, ``headers``, ``offset``. Absent columns are
+        null, absent timestamps -1. Offsets must be strictly increasing; gaps are kept.
     magic : int
         0, 1 or 2. Magic 0 carries no timestamps.
     compression : str
         none, gzip, snappy, lz4, zstd (magic 2 only).
     level : int, optional
-        Of the codec; None is Kafka's default.
+        Compression level; None is Kafka's default.
     timestamp_type : str
         CreateTime or LogAppendTime. With LogAppendTime, ``log_append_time_ms`` is the timestamp of every batch, wrapper
-        or uncompressed message; the records' own timestamps come from ``createTimestamp``, else ``timestamp``.
+        or uncompressed message; the records' own timestamps come from ``createTimestamp``, or from ``timestamp``.
     base_offset : int
         Offset of the first row if there is no ``offset`` column.
     batch_bytes : int
@@ -77,8 +77,8 @@ def encode(
     producer_id, producer_epoch, base_sequence, partition_leader_epoch, transactional, control
         Magic 2 only. Sequences continue from batch to batch.
     preserve_batches : bool
-        Write the batches that the rows were decoded from. Needs all of ``kts.ALL_COLUMNS``, which give magic, codec and
-        everything else. Batches without records have no row and are not written.
+        Write the batches that the rows were decoded from. Needs all of ``kts.ALL_COLUMNS``, which determine magic,
+        codec and all other header fields. Batches without records have no row and are not written.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def _array(name: str, values: Any) -> pa.Array:
 
 
 def _check_dicts(rows: Any) -> None:
-    """Refuse headers with other fields: Arrow would leave them out silently."""
+    """Refuse headers with other fields: Arrow would drop them silently."""
     for row in rows:
         for header in row or ():
             if isinstance(header, dict) and set(header) != {"key", "value"}:
@@ -201,7 +201,7 @@ def _check_dicts(rows: Any) -> None:
 
 
 class Rows:
-    """The columns as the encoder takes them. Keeps alive the arrays whose addresses it passes on."""
+    """The columns in the encoder's form. Keeps alive the arrays, because the encoder gets their addresses."""
 
     def __init__(self, columns: dict[str, pa.Array], base_offset: int, own_times: bool, own_batches: bool) -> None:
         self.columns = columns
@@ -285,7 +285,7 @@ class Rows:
             array = array.cast(record_schema(("headers",), False).field(0).type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(f"batch: column 'headers': expected {_wanted('headers')}: {error}") from error
-        # A null list may span entries; filling it drops them, and then the offsets alone say which entries count.
+        # A null list may span entries; filling it drops them, and then the offsets alone select the entries.
         if array.null_count:
             array = array.fill_null(_instead_of_null("headers"))
         entries = array.values
@@ -321,13 +321,13 @@ def int64s(array: pa.Array, name: str) -> npt.NDArray[np.int64]:
         array = array.fill_null(_instead_of_null("offset"))
     if not len(array):
         return np.empty(0, dtype=np.int64)
-    # pyarrow's to_numpy ends the process if memory is short, so the buffer is read directly.
+    # pyarrow's to_numpy aborts the process when out of memory, so the buffer is read directly.
     return np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
 
 
 @cache
 def _instead_of_null(name: str) -> Any:
-    """The Arrow scalar, made once: pyarrow ends the process if it makes one while memory is short."""
+    """The Arrow scalar, created once: pyarrow aborts the process if it creates one when out of memory."""
     import pyarrow as pa
 
     return pa.scalar([] if name == "headers" else -1, record_schema((name,), False).field(0).type)
@@ -369,7 +369,7 @@ def _preserved(rows: Rows, level: int | None) -> bytes:
         )
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], rows.count)
-    mixed = np.zeros(rows.count, dtype=bool)  # not the magic of the row before it, inside a batch
+    mixed = np.zeros(rows.count, dtype=bool)  # rows with another magic than the previous row of the same batch
     mixed[1:] = (data["magic"][1:] != data["magic"][:-1]) & ~begins[1:]
     mixes = np.flatnonzero(mixed)
     if mixes.size:

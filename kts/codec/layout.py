@@ -1,4 +1,4 @@
-"""Where an entry's fields lie is known to the compiled core alone; this is how Python reads them.
+"""Access to the header fields of entries. Only the compiled core knows the layout.
 
 An entry is a record batch (magic 2), a message (magic 0 or 1) or a wrapper message. No other Python file needs a byte
 position:
@@ -16,8 +16,8 @@ array([6])
 >>> read_header(records[:61]).max_timestamp  # the first bytes of an entry, its end may be elsewhere
 11
 
-``Entries(..., verify_crc=True)`` fills ``all_sound`` and ``crc_ok``; ``until_damage=True`` stops in front of an entry
-with an impossible size or magic and keeps the ``error`` instead of raising it; ``start=`` is added to the positions.
+``Entries(..., verify_crc=True)`` fills ``all_sound`` and ``crc_ok``; ``until_damage=True`` stops before an entry with
+an impossible size or magic and keeps the ``error`` instead of raising it; ``start=`` is added to the positions.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ __all__ = [
 
 OVERHEAD_BYTES = 12  # offset and size, which the size field does not count
 SMALLEST_ENTRY_BYTES = 26  # a message of magic 0 without key and value
-HEADER_BYTES = 61  # of a record batch, the longest header: as many bytes are enough for ``read_header``
-_CRC, _MAGIC, _VALUE = 12, 16, {0: 22, 1: 30}  # where a message's CRC, magic and value begin, if its key is null
+HEADER_BYTES = 61  # the longest header, of a record batch: enough bytes for ``read_header``
+_CRC, _MAGIC, _VALUE = 12, 16, {0: 22, 1: 30}  # positions of a message's CRC, magic and value, if its key is null
 
 
 def same_message_header(one: bytes | memoryview, other: bytes | memoryview) -> bool:
@@ -57,13 +57,13 @@ def same_message_header(one: bytes | memoryview, other: bytes | memoryview) -> b
 
 
 def claimed_size(data: bytes | memoryview, at: int = 0) -> int | None:
-    """Bytes of an entry by its size field alone, which may be damaged; None where the field is cut."""
+    """Size of an entry by its size field alone, which may be damaged; None if the field is incomplete."""
     size = data[at + 8 : at + OVERHEAD_BYTES]
     return int.from_bytes(size, "big", signed=True) + OVERHEAD_BYTES if len(size) == 4 else None
 
 
 def candidates(data: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where in some bytes an entry could begin, by its magic and the signs of its numbers; its size and its offset."""
+    """Positions where an entry could begin, by its magic and the signs of its numbers; claimed sizes and offsets."""
     count = max(len(data) - SMALLEST_ENTRY_BYTES + 1, 0)
     raw = np.frombuffer(data, np.uint8)
     likely = (raw[_MAGIC : _MAGIC + count] <= 2) & (raw[:count] < 128) & (raw[8 : 8 + count] < 128)

@@ -1,4 +1,4 @@
-"""The error for damaged bytes or a refused set of records, as kts raises it or as a Kafka release answers."""
+"""The error for damaged bytes or a refused set of records, as kts raises it or as a Kafka release returns it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from kts.compression import CODEC_NAMES
 from kts.errors import REASONS, CorruptRecordError, InvalidRecordError, KtsError
 
-Refused = tuple[int, int, str]  # of a record: index, timestamp, reason
+Refused = tuple[int, int, str]  # index, timestamp and reason of a refused record
 Refusal = tuple[str, int, int, int, int, int, list[Refused], CorruptRecordError | None]
 INVALID_RECORD_0_10 = 2  # InvalidRecordException is a CorruptRecordException up to 2.3
 
@@ -18,18 +18,18 @@ def refused(found: Refusal, *, old: bool, shipped: bool, now_ms: int, before_ms:
     Parameters
     ----------
     found : tuple
-        What ``AppendSet.refusal`` returned.
+        The result of ``AppendSet.refusal``.
     old : bool
-        By the rules of 0.10.2.2, else of 3.9.2.
+        Apply the rules of 0.10.2.2, otherwise those of 3.9.2.
     shipped : bool
-        Exactly as that release answers, including UNKNOWN_SERVER_ERROR (-1).
+        Answer exactly as that release, including UNKNOWN_SERVER_ERROR (-1).
     now_ms, before_ms, after_ms : int
         The clock and the limits for timestamps, in ms.
 
     Returns
     -------
     KtsError
-        InvalidRecordError has code 2 in 0.10.2 and 87 in 3.9, as InvalidRecordException had.
+        InvalidRecordError has code 2 in 0.10.2 and 87 in 3.9, as InvalidRecordException has.
     """
     reason, position, offset, record, a, b, records, failure = found
     raises = REASONS[reason].append or REASONS[reason].read
@@ -62,7 +62,7 @@ def refused(found: Refusal, *, old: bool, shipped: bool, now_ms: int, before_ms:
 
 
 def as_shipped(error: CorruptRecordError, generation: str) -> KtsError:
-    """The error with the code that a release answers when it reads the same damage.
+    """The error with the code that a release returns when it reads the same damage.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def as_shipped(error: CorruptRecordError, generation: str) -> KtsError:
     Returns
     -------
     KtsError
-        The same error, or a plain KtsError (-1) where that Kafka met an exception that it does not handle.
+        The same error, or a plain KtsError (-1) if that release does not handle the exception.
     """
     raises = REASONS[error.reason].read if error.reason is not None else None
     if raises is None or raises.by(generation == "0.10.2", True) is CorruptRecordError:

@@ -1,4 +1,4 @@
-"""What a leader and a follower do with a set of records before they write it: check it, give it offsets, stamp it."""
+"""Validation of a set of records before an append, as leader or follower: check it, assign offsets and timestamps."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Validated(NamedTuple):
     records : bytes or memoryview
         Whole entries.
     first_offset, last_offset : int
-        Of the set; -1 if it has no entry. For a follower, ``first_offset`` is the last offset of the first entry if its
-        header states no other (magic 0 and 1).
+        First and last offset of the set; -1 if it has no entry. For a follower, ``first_offset`` is the last offset of
+        the first entry if its header has no first offset (magic 0 and 1).
     max_timestamp_ms, offset_of_max_timestamp : int
-        For the time index: the greatest timestamp, and the shallow offset that the release gives it; -1 for none.
+        For the time index: the max timestamp, and the shallow offset that the release records for it; -1 for none.
     log_append_time_ms : int
-        The clock under LogAppendTime, else -1.
+        The append time under LogAppendTime, otherwise -1.
     entries : int
-        Batches and outermost messages in ``records``; 0 means that nothing is to be written.
+        Batches and outermost messages in ``records``; 0 means that there is nothing to write.
     valid_bytes : int
         Size of the whole entries of the input.
     size_maybe_changed : bool
@@ -51,8 +51,8 @@ class Validated(NamedTuple):
     next_offset : int
         The log end offset after the append.
     duplicate : bool
-        Nothing is written because the log already has these batches: the offsets are theirs, and
-        ``log_append_time_ms`` is their greatest timestamp of either type, as in Kafka. Only ``Log.append`` sets this.
+        Nothing is written because the log already has these batches. The offsets are those of the existing batches, and
+        ``log_append_time_ms`` is their max timestamp of either type, as in Kafka. Only ``Log.append`` sets this.
     """
 
     records: bytes | memoryview
@@ -85,27 +85,27 @@ def validate(
     leader_epoch: int = 0,
     origin: str = "client",
 ) -> Validated:
-    """Check a set as a partition's leader does, give it offsets and timestamps, and convert it if needed.
+    """Check a set as a partition's leader does, assign offsets and timestamps, and convert it if needed.
 
-    An uncompressed set in the topic's format is copied once and changed in place. A compressed set that has the topic's
-    codec is decompressed to be checked, and its payload is kept. Every other set is rewritten.
+    An uncompressed set in the topic's format is copied once and changed in place. A compressed set with the topic's
+    codec is decompressed for the checks, and its payload is kept. Every other set is rewritten.
 
     Parameters
     ----------
     buf : buffer
-        Entries as a producer sends them; a cut tail is left out.
+        Entries as a producer sends them; an incomplete last entry is left out.
     offset : int
         Log end offset: the offset of the first record.
     now_ms : int
         The broker's clock.
     config : LogConfig
-        Of the topic.
+        The topic's settings.
     generation : str, optional
         "0.10.2" or "3.9"; None is ``config.generation``.
     shipped : bool
-        Exactly as that release, see Notes.
+        Act exactly as that release, see Notes.
     leader_epoch : int
-        Stamped on record batches.
+        Written to record batches.
     origin : str
         "client"; or "coordinator" and "replication", which may write control batches.
 
@@ -118,19 +118,19 @@ def validate(
     ------
     CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
     UnsupportedForMessageFormatError, UnsupportedCompressionTypeError
-        Nothing of the set is accepted. ``record_errors`` lists (index, reason) of the records that policy refuses.
+        The whole set is refused. ``record_errors`` lists (index, reason) of the records that policy refuses.
     KtsError
-        UNKNOWN_SERVER_ERROR (-1): a timestamp before 1970 in a set that has to be rewritten, headers in a format
-        without them, an unknown codec.
+        UNKNOWN_SERVER_ERROR (-1): a timestamp before 1970 in a set that must be rewritten, headers in a format without
+        them, an unknown codec.
 
     Notes
     -----
-    Differences from the releases without ``shipped``. By the rules of 0.10.2: -1 is exempt from the timestamp limit; an
-    unknown magic is refused (2); under LogAppendTime every uncompressed message is stamped; several wrappers become
-    one. Damaged compressed data, wrappers without a message and messages that kts.decode cannot read are refused (2).
-    By the rules of 3.9: timestamp type LogAppendTime is refused from producers on every topic; inner messages keep
-    their own timestamps under LogAppendTime, as in 0.10.2; wrong record lengths and offset deltas are refused in place
-    (87), and zstd below magic 2 too (76).
+    Without ``shipped`` the rules differ from the releases. By the rules of 0.10.2: -1 is exempt from the timestamp
+    limit; an unknown magic is refused (2); under LogAppendTime every uncompressed message gets the append time; several
+    wrappers become one. Damaged compressed data, wrappers without a message and messages that kts.decode cannot read
+    are refused (2). By the rules of 3.9: timestamp type LogAppendTime is refused from producers on every topic; inner
+    messages keep their own timestamps under LogAppendTime, as in 0.10.2; wrong record lengths and offset deltas are
+    refused in place (87), and zstd below magic 2 too (76).
 
     Source: LogValidator, Log.analyzeAndValidateRecords of 0.10.2.2 and 3.9.2; KIP-31, KIP-32, KIP-467, KIP-937.
     """
@@ -164,27 +164,27 @@ def validate_follower(
     Parameters
     ----------
     buf : buffer
-        Entries as the leader has them.
+        Entries as stored by the leader.
     end_offset : int
         Log end offset; no entry may begin below it.
     config, generation, shipped
         As in :func:`validate`; only 0.10.2 checks entries against ``max.message.bytes``.
     leader_epoch : int, optional
-        The leader's epoch: the first batch of a later epoch and everything behind it are left out, as in 3.9.2
+        The leader's epoch: the first batch of a later epoch and all batches after it are left out, as in 3.9.2
         (KAFKA-18723). None accepts every epoch.
 
     Returns
     -------
     Validated
-        The greatest timestamp is that of the entries' headers; its offset is the entry's (the last one of a batch).
+        The max timestamp comes from the headers of the entries; its offset is that of the entry (the last of a batch).
 
     Raises
     ------
     CorruptRecordError, RecordTooLargeError
         As in :func:`validate`.
     InvalidOffsetError
-        Offsets do not rise, or begin below ``end_offset``. The code is -1: 0.10.2 throws IllegalArgumentException, 3.9
-        throws OffsetsOutOfOrderException and UnexpectedAppendOffsetException, and none of them has a code.
+        Offsets do not increase, or begin below ``end_offset``. The code is -1: 0.10.2 throws IllegalArgumentException,
+        3.9 throws OffsetsOutOfOrderException and UnexpectedAppendOffsetException, and none of them has a code.
 
     Notes
     -----
@@ -245,7 +245,7 @@ class AppendRules:
         )
 
     def error(self, appended: _codec.AppendSet, now_ms: int) -> KtsError | None:
-        """Why the set was refused; None if it was not."""
+        """The error of a refused set; None if it was accepted."""
         found = appended.refusal()
         if found is None:
             return None
@@ -253,7 +253,7 @@ class AppendRules:
         return refused(found, old=self.old, shipped=self.shipped, now_ms=now_ms, before_ms=before, after_ms=after)
 
     def certain_error(self, appended: _codec.AppendSet, now_ms: int) -> KtsError:
-        """Why a set was refused that certainly was."""
+        """The error of a set that was certainly refused."""
         error = self.error(appended, now_ms)
         if error is None:
             raise RuntimeError("a set was refused without a reason")
@@ -261,7 +261,7 @@ class AppendRules:
 
 
 def rules_of(config: LogConfig, generation: str | None, shipped: bool, origin: str) -> AppendRules:
-    """The rules of a configuration, prepared once and kept with it."""
+    """The rules of a configuration, prepared once and cached in it."""
     key = (generation, shipped, origin)
     rules: AppendRules | None = config.prepared.get(key)
     if rules is None:
@@ -276,7 +276,7 @@ def target_codec(compression_type: str) -> int:
     return NONE if compression_type == "uncompressed" else CODEC_NAMES.index(compression_type)
 
 
-# --- sets that need a look at every record --------------------------------------------------------
+# --- sets that need a check of every record -------------------------------------------------------
 
 
 def validate_records(
@@ -323,18 +323,18 @@ class Rewritten(NamedTuple):
 def rewrite(
     appended: _codec.AppendSet, rules: AppendRules, *, target: int, converted: bool, now_ms: int, epoch: int
 ) -> Rewritten:
-    """Write all records of a checked set again, in the topic's format and codec.
+    """Rewrite all records of a checked set in the topic's format and codec.
 
     Parameters
     ----------
     appended : AppendSet
-        Checked by ``deep``, and found writable.
+        Checked by ``deep``, and ``writable``.
     target : int
         Codec to write.
     converted : bool
-        Neither side is compressed.
+        Neither source nor target is compressed.
     now_ms, epoch : int
-        The clock, for LogAppendTime; the leader epoch of a batch.
+        The append time, for LogAppendTime; the leader epoch of a batch.
     """
     start, end, top, *_ = appended.result()
     magic, append_time = rules.config.magic, rules.log_append_time
@@ -367,7 +367,7 @@ def rewrite(
 def _one_batch(
     appended: _codec.AppendSet, rules: AppendRules, target: int, now_ms: int, epoch: int
 ) -> tuple[bytes, int]:
-    """All records as one batch, and its greatest timestamp."""
+    """Write all records as one batch; returns it and its max timestamp."""
     magic, attributes, *producer = appended.producer()
     start, end, top, *_ = appended.result()
     compress = compressor(target, 2, None) if target else None
@@ -392,7 +392,7 @@ def _one_batch(
 
 
 def _record_columns(source: bytes) -> dict[str, pa.Array]:
-    """Columns of records that were checked before; CRCs are not checked again."""
+    """Columns of records that were already checked; CRCs are not checked again."""
     import pyarrow as pa
 
     decoder = _codec.Decoder(source, RECORD_COLUMN_IDS, False, False, DEFAULT_MAX_DECOMPRESSED_BYTES)
@@ -409,7 +409,7 @@ def _integers(values: npt.NDArray[np.int64]) -> pa.Array:
 def _greatest(column: pa.Array, negative: bool) -> int:
     """The greatest timestamp of a column, -1 if there is none; ``negative``: times before 1970 count."""
     times = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
-    top = max(times.tolist(), default=-1)  # not times.max(): NumPy loses the error if memory is short
+    top = max(times.tolist(), default=-1)  # not times.max(): NumPy loses the error when out of memory
     if not negative:
         return max(top, -1)
     timed = times[times != -1] if top == -1 else times
