@@ -1,1 +1,1 @@
-"""Partitions and log directories, read-only: what is there, which bytes hold what was asked for, and their records."""
+"""Read-only access to partitions and log directories: find them, plan the bytes to read, and read the records."""

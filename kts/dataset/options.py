@@ -1,4 +1,4 @@
-"""What a scan may be asked for: the names, the defaults and the checks of its arguments."""
+"""Options of a scan: names, defaults and checks of its arguments."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ScanOptions:
         Raises
         ------
         TypeError, ValueError
-            A wrong argument, named.
+            A wrong argument; the message names it.
         """
         choice("isolation", isolation, ISOLATIONS)
         choice("on_error", on_error, ON_ERROR)
@@ -101,14 +101,14 @@ class ScanOptions:
 
     @property
     def skip_damage(self) -> bool:
-        """True if damage is left out with a warning."""
+        """True if damage is skipped with a warning."""
         return self.on_error == "skip"
 
 
 def takes(
     check: Callable[Checked, Options],
 ) -> Callable[[Callable[[Owner, Options], Result]], Callable[Concatenate[Owner, Checked], Result]]:
-    """Give a method the signature of a function that checks its arguments, and the result of that as its argument."""
+    """Give a method the signature of a checking function, and pass the function's result to the method."""
 
     def decorate(method: Callable[[Owner, Options], Result]) -> Callable[Concatenate[Owner, Checked], Result]:
         own, asked = inspect.signature(method), inspect.signature(check)
@@ -129,19 +129,19 @@ def takes(
 
 
 def milliseconds(value: object, name: str) -> int | None:
-    """A time argument as ms since the epoch; a datetime must be aware, and is rounded up to ms."""
+    """A time argument in ms since the epoch; a datetime must be aware, and is rounded up to ms."""
     if value is None:
         return None
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValueError(f"{name}: expected an aware datetime, found {value!r} without a time zone")
-        # Up: records have whole ms, so that those of the same ms lie before a start or an end within it.
+        # Up: records have whole ms, so a record in the same ms is before the given time.
         return -((_EPOCH - value) // timedelta(milliseconds=1))
     return timestamp(name, value)
 
 
 def flat_offsets(given: Mapping[Any, Any], name: str) -> dict[tuple[str, int], int]:
-    """{topic: {partition: offset}} or {(topic, partition): offset} as the latter."""
+    """{topic: {partition: offset}} or {(topic, partition): offset}, converted to the latter."""
     flat: dict[tuple[str, int], int] = {}
     for key, value in given.items():
         inner = {(key, one): offset for one, offset in value.items()} if isinstance(value, Mapping) else {key: value}

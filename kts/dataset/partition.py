@@ -1,4 +1,4 @@
-"""A partition, and log directories full of partitions, as read-only objects."""
+"""Read-only objects for a partition and for log directories."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class PartitionLog:
     """One partition, read-only: its segments, offsets, searches and scans.
 
-    ``kts.open`` makes one. No file stays open and no size is remembered: each call sees the log as it is then, even if
-    a broker appends to it. The end of the files is not the high watermark; see ``high_watermark``.
+    ``kts.open`` returns one. It keeps no file open and caches no size: each call sees the current log, even if a broker
+    appends to it. The end of the files is not the high watermark; see ``high_watermark``.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> list[Segment]:
-        """The live segments of this moment, by base offset.
+        """The current live segments, by base offset.
 
         A ``.log.swap`` counts if its ``.log`` is gone: a broker finishes the swap at its next start. Files that end in
         ``.deleted`` or ``.cleaned`` do not count.
@@ -92,15 +92,15 @@ class PartitionLog:
         return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
 
     def listed(self) -> PartitionLog:
-        """The same partition with the segments of this moment, for code that asks for them more than once.
+        """The same partition with a fixed list of its current segments, for code that needs the list more than once.
 
-        A writer may delete them meanwhile: use it inside ``settled``, or with ``unless_deleted`` around each segment.
+        A writer may delete segments meanwhile: use it in ``settled``, or with ``unless_deleted`` around each segment.
         """
         return _Listed(self)
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that counts: as given to ``kts.open``, else the broker's checkpoint, else the first base."""
+        """The first offset that readers see: from ``kts.open``, the broker's checkpoint, or the first base offset."""
         segments = self.segments
         first = segments[0].base_offset if segments else 0
         if self._log_start_offset is not None:
@@ -115,18 +115,18 @@ class PartitionLog:
         Raises
         ------
         CorruptRecordError
-            The tail of the last segment is damaged, not just cut.
+            The tail of the last segment is damaged, not just incomplete.
         """
         return settled(lambda: _end_of(self.listed()))
 
     @property
     def high_watermark(self) -> int | None:
-        """The broker's last checkpoint of the high watermark, or None if there is none beside the directory."""
+        """The high watermark in the broker's last checkpoint; None if there is no checkpoint beside the directory."""
         return None if self.lone else self._checkpoints.offset(HIGH_WATERMARKS, self.topic, self.partition)
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of the earliest transaction that is still open, else the log end offset."""
+        """First offset of the earliest open transaction, or the log end offset."""
         return settled(lambda: transactions.last_stable_offset(self.listed()))
 
     @property
@@ -141,24 +141,24 @@ class PartitionLog:
         return None if self.lone else read_topic_id(self.path)
 
     def sealed_indexes(self) -> dict[int, Sealed]:
-        """What ``kts.Log`` noted about the indexes of its segments when it closed them, by base offset."""
+        """The index checksums that ``kts.Log`` recorded when it closed the segments, by base offset."""
         return {} if self.lone else self._checkpoints.sealed_indexes(self.topic, self.partition)
 
     def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool = False) -> TimestampOffset | None:
-        """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
+        """The first record with a timestamp of at least ``t_ms``, with its own timestamp; None if there is none.
 
         Parameters
         ----------
         t_ms : int
             Any 64-bit number of ms; compared as a number, so that a target below 0 finds records without a timestamp.
         shipped_search : bool
-            Search as brokers do: only in the first segment whose largest timestamp reaches ``t_ms``. A segment without
-            timestamps counts with its file's modification time, so answers depend on file times.
+            Search as brokers do: only the first segment with a largest timestamp of at least ``t_ms``. For a segment
+            without timestamps its file's modification time counts, so answers depend on file times.
 
         Notes
         -----
-        Control records count. The default goes on to later segments. Sound indexes are used; without them the log is
-        read, and the answer is the same.
+        Control records count. The default search goes on to later segments. It uses sound indexes; without them it
+        reads the log, and the answer is the same.
 
         Source: LogSegment.findOffsetByTimestamp, KIP-79.
         """
@@ -169,16 +169,16 @@ class PartitionLog:
         return settled(lambda: search.explain_offset_for_timestamp(self.listed(), t_ms))
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The greatest timestamp and the first record that has it; None when the log is empty. Control records too."""
+        """The greatest timestamp and the first record with it; None if the log is empty. Control records count."""
         return settled(lambda: search.max_timestamp(self.listed()))
 
     @takes(ScanOptions.of)
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
-        """The records as a stream of Arrow batches; arguments as for ``kts.scan``."""
+        """The records as a stream of Arrow batches; for the arguments see ``kts.scan``."""
         return scanning.records([self], options)
 
     def batches(self) -> pa.RecordBatchReader:
-        """Headers of all batches: the columns of ``kts.scan_batches`` and the ``segment``'s base offset."""
+        """Headers of all batches: the columns of ``kts.scan_batches``, and ``segment``, the segment's base offset."""
         return scanning.batches(self)
 
 
@@ -187,7 +187,7 @@ def _end_of(log: PartitionLog) -> int:
 
 
 class _Listed(PartitionLog):
-    """A partition whose segments, and with them its log start offset, are those of one moment."""
+    """A partition with a fixed list of segments and a fixed log start offset."""
 
     def __init__(self, log: PartitionLog) -> None:
         super().__init__(
@@ -218,13 +218,13 @@ class _Listed(PartitionLog):
 class LogDirs(Mapping[TopicPartition, PartitionLog]):
     """The partitions of one or several log directories, by (topic, partition).
 
-    Directories that a broker deletes or moves (``-delete``, ``-future``, ``-stray``) are left out; ``kts.open`` takes
+    Directories that a broker deletes or moves (``-delete``, ``-future``, ``-stray``) are left out; ``kts.open`` accepts
     their own path. Internal topics and ``__cluster_metadata`` are included.
 
     Raises
     ------
     InvalidRequestError
-        The same partition lies in two directories.
+        The same partition is in two directories.
     """
 
     def __init__(self, logs: Sequence[PartitionLog]) -> None:

@@ -1,4 +1,4 @@
-"""What lies under a path: partitions to open, to select and to scan."""
+"""Open, select and scan the partitions under a path."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
     Parameters
     ----------
     path : path or list of paths
-        A partition directory, a segment file under any name, a log directory, or a list of them (always ``LogDirs``).
+        A partition directory, a segment file with any name, a log directory, or a list of them (always ``LogDirs``).
     log_start_offset : int or mapping, optional
-        The log start offset, if you know a later one than the files tell: an int for one partition, else
+        The log start offset, if you know a later one than the files show: an int for one partition, otherwise
         {topic: {partition: offset}} or {(topic, partition): offset}.
 
     Raises
@@ -39,7 +39,7 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
     FileNotFoundError
         The path does not exist.
     InvalidRequestError
-        The same partition lies in two of the directories.
+        The same partition is in two of the directories.
     """
     single = isinstance(path, (str, os.PathLike))
     if single:
@@ -154,33 +154,33 @@ def scan(
     path : path or list of paths
         As for ``kts.open``.
     topics : list of str, optional
-        None is every topic, without Kafka's internal ones in a log directory.
+        None is every topic, except Kafka's internal ones in a log directory.
     partitions : list of int or {topic: list of int}, optional
         None is every partition.
     starting_timestamp, ending_timestamp : int (ms) or aware datetime, optional
-        From the first offset with a timestamp >= start (none: nothing) to, without, the first with a timestamp >= end
-        (none: the log's end), for each partition. They beat the offsets.
+        For each partition, from the first offset with a timestamp >= start (if there is none, nothing is read) up to,
+        but not including, the first with a timestamp >= end (if there is none, the log's end). They override offsets.
     starting_offsets, ending_offsets : int, str or {topic: {partition: int}}, optional
-        From, and to without. -2 or "earliest", -1 or "latest"; ending also "high_watermark", the broker's checkpoint
-        (the log's end if there is none). Offsets outside of the log select nothing there.
+        First offset, and end offset (exclusive). -2 or "earliest", -1 or "latest"; ending also "high_watermark", the
+        broker's checkpoint (the log's end if there is none). Offsets outside the log select no records.
     columns : list of str, optional
         ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,
         timestamp, timestampType, headers.
     strict_time_range : bool
-        Exactly the records with start <= timestamp < end, late ones too; everything behind the start is read.
+        Exactly the records with start <= timestamp < end, including late ones; reads all records after the start.
     isolation : str
-        ``read_committed`` leaves out aborted transactions, and ends at the first one that is still open.
+        ``read_committed`` leaves out aborted transactions, and ends at the first open one.
     include_control : bool
-        Control records too.
+        Include control records.
     on_error : str
         ``raise``, or ``skip``: leave out damaged bytes and warn with file, position and number of bytes. Fields of a
-        record behind the last one that ``columns`` needs are checked by the CRC only.
+        record after the last one that ``columns`` needs are checked by the CRC only.
     verify_crc : bool
         False skips CRCs only.
     log_start_offset : int or mapping, optional
         As for ``kts.open``.
     batch_bytes : int
-        About how many bytes a batch.
+        Approximate size of a batch.
     max_decompressed_bytes : int
         Bound on the decompressed bytes of a record batch or wrapper message.
     views : bool
@@ -189,14 +189,14 @@ def scan(
     Returns
     -------
     pyarrow.RecordBatchReader
-        By topic, partition, offset. Files are opened as they are reached; at most a few batches are in memory.
+        Ordered by topic, partition, offset. Files are opened when reached; at most a few batches are in memory.
 
     Raises
     ------
     FileNotFoundError, TypeError, ValueError, UnknownTopicOrPartitionError
-        At once, for wrong arguments.
+        A wrong argument; raised at once.
     CorruptRecordError
-        While reading, after the rows before the damage, with ``.path`` and ``.position``.
+        Damage; raised while reading, after the rows before it, with ``.path`` and ``.position``.
     """
     options = ScanOptions.of(
         starting_timestamp=starting_timestamp,
@@ -230,16 +230,16 @@ def select(
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     internal: bool = False,
 ) -> list[PartitionLog]:
-    """Select partitions of what was opened, by topic and partition.
+    """Select opened partitions by topic and partition.
 
     Parameters
     ----------
     path : path or list of paths
-        What was opened. A partition whose own path is given is no internal one.
+        The opened path. A partition given by its own path does not count as internal.
     topics, partitions
         As for ``kts.scan``.
     internal : bool
-        Kafka's internal topics too, also if they are not named.
+        Include Kafka's internal topics, even if they are not named.
 
     Raises
     ------

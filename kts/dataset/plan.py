@@ -1,4 +1,4 @@
-"""Plans a scan: which byte ranges of which segments hold the records that were asked for."""
+"""Plan a scan: find the byte ranges of segments with the requested records."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class SegmentRange:
     start_position, end_position : int
         The bytes to read.
     start_offset, end_offset : int
-        Records outside of [start_offset, end_offset) are dropped.
+        Records outside [start_offset, end_offset) are dropped.
     aborted : tuple of (producer id, first offset, last offset)
-        Transactions whose batches a read_committed reader drops.
+        Aborted transactions: a read_committed reader drops their batches.
     closed : int
-        1 if the segment is closed, so that a cut tail is damage; 2 if the range ends before the segment does; 0 if a
-        writer may have been cut off.
+        1 if the segment is closed, so that an incomplete last entry is damage; 2 if the range ends before the segment
+        does; 0 if a writer may have been interrupted.
     by_markers : int
         1 if the segment has no sound ``.txnindex``, so that a read_committed reader must look for abort markers.
     following : int
@@ -73,20 +73,21 @@ def resolve_range(
     Parameters
     ----------
     starting_timestamp : int, optional
-        From the first record at or after it; if there is none, nothing. Beats ``starting_offset``.
+        From the first record at or after it; if there is none, nothing. Overrides ``starting_offset``.
     ending_timestamp : int, optional
-        Up to, without, the first record at or after it; if there is none, the log's end. Beats ``ending_offset``.
+        Up to, but not including, the first record at or after it; if there is none, the log's end. Overrides
+        ``ending_offset``.
     starting_offset, ending_offset : int, optional
         -2 is the earliest, -1 the latest.
     strict_time_range : bool
-        Late records count too: everything behind the start must be read.
+        Late records count: all records after the start must be read.
     skip_damage, verify_crc : bool
-        Search on behind damaged batches; check CRCs.
+        Continue the search after damaged batches; check CRCs.
 
     Returns
     -------
     tuple of int
-        The start is 2^63-1 if no record matches it; the end is, if it is the log's end at the time of reading.
+        A start of 2^63-1 means that no record matches; an end of 2^63-1 is the log's end at the time of reading.
     """
     start = log.log_start_offset
     if starting_timestamp is not None:
@@ -118,20 +119,20 @@ def plan(
     isolation: str = "read_uncommitted",
     on_error: str = "raise",
 ) -> list[SegmentRange]:
-    """The segment ranges that hold the offsets [start_offset, end_offset), in order.
+    """The segment ranges with the offsets [start_offset, end_offset), in order.
 
     Parameters
     ----------
     range_bytes : int, optional
-        Split segments that are larger, at entries of their offset index.
+        Split larger segments at entries of their offset index.
     isolation : str
         ``read_committed`` ends at the last stable offset and lists the aborted transactions.
     on_error : str
-        ``skip`` looks for transactions behind damage too.
+        ``skip`` also looks for transactions after damage.
 
     Notes
     -----
-    Opens indexes and a few headers only; with ``read_committed`` also the headers behind the last producer snapshot.
+    Reads only indexes and a few headers; with ``read_committed`` also the headers after the last producer snapshot.
     """
     wanted = [(start_offset, end_offset)]
     return plan_all(log, wanted, range_bytes=range_bytes, isolation=isolation, on_error=on_error)[0]
@@ -145,7 +146,7 @@ def plan_all(
     isolation: str = "read_uncommitted",
     on_error: str = "raise",
 ) -> list[list[SegmentRange]]:
-    """``plan`` for several ranges of offsets, with one look at the directory and its transactions."""
+    """``plan`` for several ranges of offsets; reads the directory and its transactions once."""
     choice("isolation", isolation, ISOLATIONS)
     if range_bytes is not None:
         integer("range_bytes", range_bytes, 1)
@@ -178,7 +179,7 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
     found: list[SegmentRange] = []
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment, closed = segments[number], number + 1 < len(segments)
-        # A finished swap may cover the live segments behind it.
+        # A finished swap may cover the live segments after it.
         stop = min(end, bases[number + 1]) if closed and segment.path.endswith(".swap") else end
         whole = SegmentRange(
             segment.topic, segment.partition, segment.path, segment.base_offset, 0, segment.size_bytes,
@@ -191,7 +192,7 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
 
 
 def _cut(segment: Segment, whole: SegmentRange, range_bytes: int | None) -> list[SegmentRange]:
-    """The part of a segment with the offsets, cut at confirmed index entries."""
+    """The part of a segment with the wanted offsets, split at confirmed index entries."""
     indexes = Lookups(segment)
     start = indexes.place(whole.start_offset)
     end = (
@@ -227,7 +228,7 @@ def _committed(
 
 
 def lost_end(part: SegmentRange) -> CorruptRecordError | None:
-    """The error if a closed segment lacks its end, as far as its indexes know it; else None."""
+    """The error if the indexes of a closed segment show that its end is missing; otherwise None."""
     if part.closed != 1 or part.following == NO_END:
         return None
     return Lookups(Segment(part.path, part.topic, part.partition, part.base_offset)).lost_end(part.following)

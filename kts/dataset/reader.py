@@ -1,4 +1,4 @@
-"""Reads a segment range: its records as Arrow batches, in the rows and columns that were asked for."""
+"""Read a segment range: the requested rows and columns as Arrow batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kts.segment.entries import at
 from kts.segment.rereading import Reread, warn
 from kts.segment.segment import Segment, rebase
 
-MOST_WAITING = 64  # small batches that wait to be put together
+MOST_WAITING = 64  # small batches that wait to be joined
 TimeRange = tuple[int | None, int | None]
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def read_range(part: SegmentRange, *, strict_range: TimeRange = (None, None), **asked: Any) -> Iterator[pa.RecordBatch]:
-    """The records of a segment range as Arrow batches of about ``batch_bytes``, none of them empty.
+    """The records of a segment range as non-empty Arrow batches of about ``batch_bytes``.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def read_range(part: SegmentRange, *, strict_range: TimeRange = (None, None), **
     Raises
     ------
     CorruptRecordError
-        With ``.path`` and ``.position`` in the file, after the rows before the damage were given.
+        Damage; raised after the rows before it, with ``.path`` and ``.position`` in the file.
     """
     options = ScanOptions.of(**asked)
     return joined(RangeReader(part, options, strict_range).batches(), options.batch_bytes)
@@ -78,7 +78,7 @@ class RangeReader:
         self.segment = Segment(self.part.path, self.part.topic, self.part.partition, self.part.base_offset)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """As ``read_range``, but small batches are not put together."""
+        """As ``read_range``, but small batches are not joined."""
         return cut(self.decoded(), self.options.batch_bytes)
 
     def decoded(self) -> Iterator[pa.RecordBatch]:
@@ -122,9 +122,9 @@ class RangeReader:
                 if self.is_past(rows):
                     yield from self.finished(rows)
                     return
-                size = max(rows.nbytes // (2 if self.options.views else 1), 1)  # keys and values share what they view
+                size = max(rows.nbytes // (2 if self.options.views else 1), 1)  # keys and values share the viewed bytes
                 yield from self.finished(rows)
-                # Compressed data grows: read less of it at a time, for batches of the size that was asked for.
+                # Compressed data grows: read less of it at a time, to get batches of the requested size.
                 fitting = min(self.options.batch_bytes, max(2**16, len(data) * self.options.batch_bytes // size))
                 if not read_bytes // 2 <= fitting <= read_bytes * 2:
                     read_bytes = fitting
@@ -136,7 +136,7 @@ class RangeReader:
         self.look_at_end(expected)
 
     def restart(self, expected: int) -> tuple[int, int]:
-        """Read again, because a writer truncated the segment, for what was not given yet. Position and offset."""
+        """Restart after a writer truncated the segment, for records not yet returned; new position and offset."""
         self.part = replace(self.part, start_offset=max(self.part.start_offset, expected))
         self.reached = self.part.base_offset
         self.reread.forget()
@@ -154,9 +154,9 @@ class RangeReader:
         return rebase(rows, start)
 
     def seen(self, rows: pa.RecordBatch, expected: int) -> int:
-        """The offset behind the last row; also moves ``reached``, an offset that is not due to damage.
+        """The offset after the last row; also updates ``reached``, an offset that does not come from damage.
 
-        No CRC covers offsets: an entry whose offset does not follow is believed once others follow it.
+        No CRC covers offsets: an offset that is out of sequence is accepted once others follow it.
         """
         if rows.num_rows == 0:
             return expected
@@ -171,7 +171,7 @@ class RangeReader:
         return last + 1
 
     def is_past(self, rows: pa.RecordBatch) -> bool:
-        """True if these rows reach the end offset: what follows need not be read."""
+        """True if these rows reach the end offset, so that reading may stop."""
         if rows.num_rows == 0:
             return False
         offsets = rows.column("offset").to_numpy()
@@ -179,7 +179,7 @@ class RangeReader:
         return bool(believed and offsets[-1] >= self.part.end_offset - 1)
 
     def look_at_order(self, rows: pa.RecordBatch, expected: int) -> None:
-        """Warn once if offsets do not rise or lie outside of the segment; no CRC covers them."""
+        """Warn once if offsets do not increase or are outside the segment; no CRC covers them."""
         offsets = rows.column("offset").to_numpy()
         if self.warned or not len(offsets):
             return
@@ -235,7 +235,7 @@ class RangeReader:
         self.open_producers.update(producers[begun:][data[begun:]].tolist())
 
     def look_at_end(self, expected: int) -> None:
-        """Raise or warn if a closed segment that was read to its end lacks what its indexes know."""
+        """Raise or warn if a closed segment, read to its end, lacks entries that its indexes have."""
         if expected >= min(self.part.following, self.part.end_offset) or self.left_out or self.reread.again:
             return
         error = lost_end(self.part)
@@ -246,9 +246,9 @@ class RangeReader:
         warn(str(error), error.path)
 
     def tail(self, position: int, end: int) -> int:
-        """An entry reaches beyond the end: normal for a dead writer, else damage. Where reading goes on."""
+        """Where to resume at an entry that extends past the end: normal after a writer died, otherwise damage."""
         size = self.segment.size_bytes
-        # Only truncation changes a closed segment: then it is the active one again.
+        # Only truncation changes a closed segment, and makes it the active one again.
         if position >= size or self.reread.again or size < end or (size > end and self.part.closed == 1):
             return self.part.end_position
         end = min(end, size)
@@ -264,7 +264,7 @@ class RangeReader:
         return self.skipped(position, end, what)
 
     def skipped(self, position: int, end: int, why: str) -> int:
-        """Where reading goes on behind damage; warns."""
+        """Where to resume after damage; warns."""
         self.left_out = True
         end = min(end, self.segment.size_bytes)
         behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
@@ -274,7 +274,7 @@ class RangeReader:
         return self.part.end_position if behind is None else behind
 
     def finished(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows and columns that were asked for."""
+        """The requested rows and columns."""
         rows = self.within(rows)
         mask = self.mask(rows)
         if mask is not None and not mask.all():
@@ -334,7 +334,7 @@ class RangeReader:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def constant(self, name: str, count: int) -> pa.Array:
-        """The topic or partition as a column: made once, sliced for each batch."""
+        """The topic or partition as a column, built once and sliced for each batch."""
         import pyarrow as pa
 
         known = self.constants.get(name)
@@ -345,12 +345,12 @@ class RangeReader:
 
 
 def read_headers(part: SegmentRange) -> Iterator[pa.RecordBatch]:
-    """The headers of the batches that overlap the offsets of a segment range: ``kts.scan_batches`` and whose they are.
+    """The headers of the batches that overlap a segment range: topic, partition, segment and ``kts.scan_batches``.
 
     Raises
     ------
     CorruptRecordError
-        After the batches before the damage; also if the segment lacks its end.
+        Damage, or the end of the segment is missing; raised after the batches before it.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -359,7 +359,7 @@ def read_headers(part: SegmentRange) -> Iterator[pa.RecordBatch]:
     end = part.base_offset
     for batch in segment.batches(part.start_position, part.end_position):
         end = batch.column("lastOffset")[-1].as_py() + 1 if len(batch) else end
-        # The header of a compressed wrapper does not say its first offset: it counts if its last one does.
+        # The header of a compressed wrapper lacks its first offset: the wrapper counts if its last offset does.
         first = pc.coalesce(batch.column("baseOffset"), batch.column("lastOffset"))
         wanted = pc.and_(
             pc.greater_equal(batch.column("lastOffset"), part.start_offset), pc.less(first, part.end_offset)
@@ -376,7 +376,7 @@ def read_headers(part: SegmentRange) -> Iterator[pa.RecordBatch]:
 
 
 def cut(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Large batches in slices of about that size; small ones as they are."""
+    """Large batches in slices of about ``batch_bytes``; small ones unchanged."""
     for batch in batches:
         parts = min(max(1, round(batch.nbytes / batch_bytes)), batch.num_rows)
         edges = [batch.num_rows * i // parts for i in range(parts + 1)]
@@ -385,12 +385,12 @@ def cut(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.Reco
 
 
 def joined(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Put small batches together to about that size, in their order.
+    """Join small batches, in order, to about ``batch_bytes``.
 
     Notes
     -----
-    A caller who wants only the first rows does not wait: the first batch comes at once, and until batches have their
-    size each one is no larger than all before it together. Rows that were read before an error come before it.
+    The first rows come without delay: the first batch is returned at once, and until batches reach their size each is
+    no larger than all earlier ones together. Rows read before an error are returned before it.
     """
     import pyarrow as pa
 
@@ -431,7 +431,7 @@ def _filter(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
         if column.type != pa.binary_view():
             columns.append(column.filter(keep))
             continue
-        # Arrow has no filter for views: take the 16 bytes of each that stays; the bytes they point to are shared.
+        # Arrow has no filter for views: copy the 16 bytes of each selected view; the data they point to is shared.
         validity, views, *data = column.buffers()
         start, count = column.offset, len(column)
         chosen = np.frombuffer(views, np.dtype("V16"))[start : start + count][mask]

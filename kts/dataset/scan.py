@@ -1,4 +1,4 @@
-"""Scans partitions: their records, or the headers of their batches, as one Arrow stream."""
+"""Scan partitions: records or batch headers as one Arrow stream."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def batches(log: Partition) -> pa.RecordBatchReader:
 
 
 def segment_batches(log: Partition) -> Iterator[tuple[Segment, pa.RecordBatch]]:
-    """Header scans of all segments, each with its segment; segments that are deleted meanwhile are left out.
+    """Header scans of all segments, each with its segment; segments deleted meanwhile are left out.
 
     Raises
     ------
     CorruptRecordError
-        After the batches before the damage; also where the end of a segment is missing.
+        Damage, or the end of a segment is missing; raised after the batches before it.
     """
     segments = log.segments
     for number, segment in enumerate(segments):
