@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=True, embedsignature.format=clinic, binding=False, always_allow_keywords=False
-"""Search, scan and check over index entries, big-endian as they lie in the file.
+"""Search, scan and check index entries in place, in the file's big-endian format.
 
 Layout::
 
@@ -8,7 +8,7 @@ Layout::
     .index entry, 8 bytes          relative offset i32 | position i32
 
 Relative offsets count from the segment's base offset. There is no header. A broker that died leaves the file at its
-preallocated length, with zeros behind the last entry.
+preallocated length, with zeros after the last entry.
 """
 
 cimport cython
@@ -32,7 +32,7 @@ cdef extern from *:
     static inline int64_t kts_pick(int yes, int64_t a, int64_t b) { return yes ? a : b; }
     static inline const uint8_t *kts_pick_entry(int yes, const uint8_t *a, const uint8_t *b) { return yes ? a : b; }
 
-    /* (a, b) as a tuple that the garbage collector need not look at: two integers make no cycle. */
+    /* (a, b) as a tuple that the garbage collector does not track: two integers cannot form a cycle. */
     static PyObject *kts_pair(int64_t a, int64_t b) {
         PyObject *pair = PyTuple_New(2), *first, *second;
         if (pair == NULL)
@@ -59,10 +59,10 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int *overflow) except? -1
 
 cdef enum:
-    LANES = 16  # searches in flight at once: as many cache misses as a core can have open
-    FAR = 16384  # entries from which an index no longer lies in the nearest cache
-    NEAR = 512  # entries among which keys are taken to rise evenly
-    WINDOW = 48  # entries looked at around the place where an even rise would have the target
+    LANES = 16  # searches in flight at once: as many as the cache misses that a core can have open
+    FAR = 16384  # entries above which an index no longer fits the nearest cache
+    NEAR = 512  # entries within which keys are assumed to increase evenly
+    WINDOW = 48  # entries to examine around the place where even spacing would put the target
 
 
 cdef inline int64_t int64_argument(object value, str name) except? -1:
@@ -103,7 +103,7 @@ cdef object int64_queries(object values, str name):
     return np.require(array, np.int64, ["C", "ALIGNED"])
 
 
-# The two kinds differ in entry size and key only; `stride` is a constant at every call, so the compiler makes two
+# The two kinds differ only in entry size and key; `stride` is a constant at every call, so the compiler generates two
 # copies of each function below.
 
 cdef inline int64_t key_at(const uint8_t *data, int64_t slot, int stride) noexcept nogil:
@@ -127,10 +127,10 @@ cdef int64_t without_zero_tail(const uint8_t *data, int64_t slots, int stride) n
 cdef inline const uint8_t *quarters(
     const uint8_t *low, int64_t *left, int64_t enough, int64_t target, int stride
 ) noexcept nogil:
-    """Narrows `left` entries from `low` down to `enough`, the last one whose key is <= target among them.
+    """Narrows `left` entries from `low` down to `enough`, which include the last one with a key <= target.
 
-    No branch depends on the data, and the three loads of a step do not wait for each other: half as many steps as
-    halving takes, in memory that is far away as in memory that is near.
+    No branch depends on the data, and the three loads of a step do not wait for each other. This takes half as many
+    steps as halving, both in distant memory and in cache.
     """
     cdef const uint8_t *first
     cdef const uint8_t *second
@@ -152,7 +152,7 @@ cdef inline const uint8_t *quarters(
 
 
 cdef inline const uint8_t *last_below(const uint8_t *low, int64_t n, int64_t target, int stride) noexcept nogil:
-    """Of n > 0 entries from `low` the last one whose key is <= target, else the first."""
+    """The last of n > 0 entries from `low` with a key <= target, or the first if there is none."""
     cdef const uint8_t *first
     cdef const uint8_t *second
     cdef int64_t one, two
@@ -169,7 +169,7 @@ cdef inline const uint8_t *last_below(const uint8_t *low, int64_t n, int64_t tar
 
 
 cdef inline const uint8_t *window_for(const uint8_t *low, int64_t n, int64_t target, int stride) noexcept nogil:
-    """Where the target lies among n > WINDOW entries if keys rise evenly: WINDOW entries, on their way to the cache."""
+    """The WINDOW entries that hold the target if the keys of n > WINDOW entries increase evenly; prefetches them."""
     cdef const uint8_t *window
     cdef int64_t lowest = key_at(low, 0, stride), highest = key_at(low, n - 1, stride), place = 0
     cdef int ahead
@@ -184,7 +184,7 @@ cdef inline const uint8_t *window_for(const uint8_t *low, int64_t n, int64_t tar
 cdef inline const uint8_t *narrow(
     const uint8_t *low, int64_t *left, const uint8_t *window, int64_t target, int stride
 ) noexcept nogil:
-    """Narrows to the window, or to what lies before or behind it."""
+    """Narrows to the window, or to the entries before or after it."""
     cdef int64_t before = (window - low) // stride
     if key_at(window, 0, stride) > target:
         left[0] = before
@@ -197,10 +197,10 @@ cdef inline const uint8_t *narrow(
 
 
 cdef inline const uint8_t *search(const uint8_t *data, int64_t n, int64_t target, int stride) noexcept nogil:
-    """Last entry whose key is <= target, or NULL.
+    """Last entry with a key <= target, or NULL.
 
-    In a large index a load waits long, and one window read at a time saves most of the waits; should it miss, it has
-    narrowed all the same, and a second one follows. Whatever the keys are, `last_below` does the rest.
+    In a large index loads are slow, and reading a whole window at once saves most of the waits. A window that misses
+    still narrows the range, and a second one follows. Whatever the keys are, `last_below` does the rest.
     """
     cdef const uint8_t *low = data
     cdef int turn
@@ -217,7 +217,7 @@ cdef inline const uint8_t *search(const uint8_t *data, int64_t n, int64_t target
 cdef inline void search_lanes(
     const uint8_t *data, int64_t first, int64_t n, const int64_t *targets, int64_t *slots, int stride
 ) noexcept nogil:
-    """LANES searches in step among the n > 0 slots from `first`: while one waits for memory the others go on."""
+    """LANES searches in step among the n > 0 slots from `first`: while one waits for memory, the others continue."""
     cdef int64_t low[LANES]
     cdef int64_t half
     cdef int i
@@ -233,7 +233,7 @@ cdef inline void search_lanes(
 
 
 cdef inline int64_t gallop(const uint8_t *data, int64_t n, int64_t target, int64_t known, int stride) noexcept nogil:
-    """As search, for a target that is not below the one whose answer was `known`."""
+    """As search, for a target not below the previous one, which had the answer `known`."""
     cdef int64_t step = 1, low = known, high
     while True:
         high = low + step
@@ -244,7 +244,7 @@ cdef inline int64_t gallop(const uint8_t *data, int64_t n, int64_t target, int64
             break
         low = high
         step <<= 1
-    # The answer lies in [low, high): key[low] <= target (or low is -1), key[high] > target.
+    # The answer is in [low, high): key[low] <= target (or low is -1), key[high] > target.
     while high - low > 1:
         step = low + ((high - low) >> 1)
         if key_at(data, step, stride) <= target:
@@ -267,7 +267,7 @@ cdef inline bint rises(const int64_t *targets, int64_t count, int64_t before) no
 cdef inline void put(
     const uint8_t *data, int64_t slot, int64_t base, int64_t *key, int64_t *value, int stride
 ) noexcept nogil:
-    """The answer for a slot: absolute, and what Kafka gives below the first entry."""
+    """The answer for a slot, with absolute offsets; below the first entry, Kafka's answer."""
     if slot < 0:
         key[0] = -1 if stride == 12 else base
         value[0] = base if stride == 12 else 0
@@ -283,7 +283,7 @@ cdef inline void search_many(
     const uint8_t *data, int64_t n, int64_t base, const int64_t *targets, int64_t count,
     int64_t *keys, int64_t *values, int stride
 ) noexcept nogil:
-    """Answers for all targets, LANES at a time: a block that rises searches only between its own ends."""
+    """Answers for all targets, LANES at a time: a sorted block searches only between the answers of its ends."""
     cdef int64_t slots[LANES]
     cdef int64_t shifted[LANES]
     cdef const int64_t *block
@@ -377,12 +377,12 @@ cdef class _Index:
 
     cdef tuple answers(self, const int64_t[::1] targets, int stride):
         cdef int64_t count = targets.shape[0]
-        both = np.empty((2, count), np.int64)  # one piece of memory, which the allocator is likelier to have kept
+        both = np.empty((2, count), np.int64)  # one allocation, more likely to be reused
         cdef int64_t[:, ::1] found = both
         cdef const uint8_t* data = self.data
         if count:
             with nogil:
-                if stride == 12:  # a stride that is known when it is compiled is faster
+                if stride == 12:  # a stride known at compile time is faster
                     search_many(data, self.entries_count, self.base, &targets[0], count, &found[0, 0], &found[1, 0], 12)
                 else:
                     search_many(data, self.entries_count, self.base, &targets[0], count, &found[0, 0], &found[1, 0], 8)
@@ -405,12 +405,12 @@ cdef class _Index:
 
 @cython.final
 cdef class TimeIndex(_Index):
-    """Time index entries of one segment, over the bytes of a ``.timeindex`` file as they lie.
+    """Time index entries of one segment, read in place from the bytes of a ``.timeindex`` file.
 
     Parameters
     ----------
     buf : bytes-like
-        The file's bytes; kept, not copied. Bytes behind the last whole entry and the zero tail of a preallocated file
+        The file's bytes; kept, not copied. Bytes after the last whole entry and the zero tail of a preallocated file
         are not entries.
     base_offset : int
         The segment's base offset, 0 or more.
@@ -418,7 +418,7 @@ cdef class TimeIndex(_Index):
     Notes
     -----
     An entry (t, o) says: no record up to that place has a timestamp above t, and t was first reached at offset o.
-    A lookup costs O(log n). On entries that do not rise (see ``check``) answers mean nothing, but are safe.
+    A lookup costs O(log n). If entries are out of order (see ``check``), answers are meaningless but safe.
 
     Source: org.apache.kafka.storage.internals.log.TimeIndex, KIP-33.
     """
@@ -466,9 +466,9 @@ cdef class TimeIndex(_Index):
         return timestamps, offsets
 
     def check(self):
-        """What is wrong with the file by itself, one sentence each; empty when sound.
+        """Faults of the file by itself, one sentence each; empty if it is sound.
 
-        Timestamps must rise, offsets must not fall nor lie below the base, the size must be whole entries in use.
+        Timestamps must increase, offsets must not decrease or be below the base, the size must be whole used entries.
         """
         cdef list found = self.size_findings(12)
         cdef object base = self.base  # a Python int: base + offset may be more than 64 bits hold
@@ -496,12 +496,12 @@ cdef class TimeIndex(_Index):
 
 @cython.final
 cdef class OffsetIndex(_Index):
-    """Offset index entries of one segment, over the bytes of an ``.index`` file as they lie.
+    """Offset index entries of one segment, read in place from the bytes of an ``.index`` file.
 
     Parameters
     ----------
     buf : bytes-like
-        The file's bytes; kept, not copied. Bytes behind the last whole entry and the zero tail of a preallocated file
+        The file's bytes; kept, not copied. Bytes after the last whole entry and the zero tail of a preallocated file
         are not entries.
     base_offset : int
         The segment's base offset, 0 or more.
@@ -562,9 +562,9 @@ cdef class OffsetIndex(_Index):
         return offsets, positions
 
     def check(self):
-        """What is wrong with the file by itself, one sentence each; empty when sound.
+        """Faults of the file by itself, one sentence each; empty if it is sound.
 
-        Offsets must rise and not lie below the base, positions must rise, the size must be whole entries in use.
+        Offsets must increase and not be below the base, positions must increase, the size must be whole used entries.
         """
         cdef list found = self.size_findings(8)
         cdef object base = self.base

@@ -12,7 +12,7 @@ int kts_refuse(struct kts_append *s, int reason, int64_t a, int64_t b) {
     return KTS_FAILED;
 }
 
-/* The difference where it fits, else the extreme that it passes. */
+/* The difference, saturated at the 64-bit limits. */
 static inline int64_t minus_at_most(int64_t a, int64_t b) {
     if (b < 0 ? a > INT64_MAX + b : a < INT64_MIN + b)
         return b < 0 ? INT64_MAX : INT64_MIN;
@@ -52,7 +52,7 @@ int kts_analyse(struct kts_append *s, const uint8_t *p, int64_t n, int leader) {
             return status == KTS_END ? KTS_OK : KTS_FAILED;
         s->offset = last = kts_i64(p);
         batch = kts_is_batch(s, p);
-        /* what a leader of a later epoch wrote is left out with all that follows (KAFKA-18723), its sizes are seen */
+        /* a batch of a later leader epoch and all after it are left out (KAFKA-18723); their sizes are still checked */
         if (batch && r->replica && kts_i32(p + KTS_BATCH_EPOCH_AT) != -1 &&
             kts_i32(p + KTS_BATCH_EPOCH_AT) > s->asked.epoch)
             later = 1;
@@ -108,9 +108,9 @@ int kts_same_magic(struct kts_append *s, const uint8_t *p, int64_t n) {
     return status == KTS_END ? 1 : KTS_FAILED;
 }
 
-/* --- what is wrong with records, and what is taken in ---------------------------------------------------- */
+/* --- faults of records, and in-place updates -------------------------------------------------------------- */
 
-/* A record that policy refuses: KTS_OK, or KTS_FAILED without memory. */
+/* Notes a record that policy refuses: KTS_OK, or KTS_FAILED without memory. */
 static int wrong_record(struct kts_append *s, int64_t record, int64_t offset, int64_t time, int wrong) {
     struct kts_refused *f = &s->refused;
     if (f->bads == f->bad_room) {
@@ -131,23 +131,23 @@ static int wrong_record(struct kts_append *s, int64_t record, int64_t offset, in
 
 static inline int unlimited(const struct kts_append_rules *r) { return r->before == INT64_MAX && r->after == INT64_MAX; }
 
-/* What is wrong with a record's time, by its type (`append_time`) or the topic's limits; 0 nothing. */
+/* The fault of a record's time, by its type (`append_time`) or the topic's limits; 0 if none. */
 static inline int wrong_time(const struct kts_append *s, int64_t time, int append_time) {
     const struct kts_append_rules *r = &s->asked.r;
     int64_t behind, ahead;
     if (!r->append_time && !(r->exempt && time == -1) && !(r->negative && unlimited(r))) {
-        /* Java's difference wraps around, and so passes the limits with times that are farthest from them. */
+        /* Java's difference wraps around, so the most distant times are within the limits. */
         behind = r->shipped ? kts_minus(s->asked.now, time) : minus_at_most(s->asked.now, time);
         ahead = r->shipped ? kts_minus(0, behind) : minus_at_most(time, s->asked.now);
         if (behind > r->before || ahead > r->after || (r->negative && behind == INT64_MIN))
             return KTS_OUT_OF_RANGE;
         if (!r->old && r->shipped)
-            return 0; /* 3.6 and later look at the type only where no limit holds */
+            return 0; /* 3.6 and later check the type only if no limit applies */
     }
     return append_time ? KTS_APPEND_TIME : 0;
 }
 
-/* The time and type of an entry in place, and its CRC where that changes something (setMaxTimestamp). */
+/* Sets the time and type of an entry in place, and its CRC if either changes (setMaxTimestamp). */
 static void stamp(const struct kts_append *s, uint8_t *e, int64_t size, int64_t time) {
     const int batch = kts_is_batch(s, e), type = s->asked.r.append_time ? KTS_LOG_APPEND_TIME : 0;
     uint8_t *const flags = e + (batch ? KTS_BATCH_FLAGS_AT : KTS_MESSAGE_ATTRIBUTES_AT);
@@ -167,7 +167,7 @@ static void stamp(const struct kts_append *s, uint8_t *e, int64_t size, int64_t 
     kts_put32(e + (batch ? KTS_BATCH_CRC_AT : KTS_MESSAGE_CRC_AT), kts_entry_crc(e, size, batch));
 }
 
-/* The offset of an entry that is kept, so that its last record gets `last`. */
+/* Sets the offset of a kept entry, so that its last record gets `last`. */
 static void place(const struct kts_append *s, uint8_t *e, int64_t last) {
     if (kts_is_batch(s, e)) {
         last = kts_minus(last, kts_i32(e + KTS_BATCH_DELTA_AT));
@@ -179,10 +179,10 @@ static void place(const struct kts_append *s, uint8_t *e, int64_t last) {
 
 /* --- records of 3.9 -------------------------------------------------------------------------------------- */
 
-/* Whether records are held against the rules, not only read. */
+/* Whether records are checked against the rules, not only read. */
 static inline int looks(const struct kts_append *s) { return s->path != KTS_READ; }
 
-/* A record without a fault of its own is taken in. */
+/* Takes in a record without a fault. */
 static inline void take(struct kts_append *s, int64_t offset, int64_t time) {
     if (kts_later(s, time, s->found.max)) {
         s->found.max = time;
@@ -192,7 +192,7 @@ static inline void take(struct kts_append *s, int64_t offset, int64_t time) {
         s->found.in_place = 0;
 }
 
-/* What a writer would not take of a record: it is remembered, or refused at once where records are written as they come. */
+/* Checks that a writer can write a record: a fault is remembered, or refused at once if records are written directly. */
 static inline int writable(struct kts_append *s, int64_t time, int headers) {
     int why = 0;
     if (s->path == KTS_CONVERT && s->refused.bads == 0)
@@ -215,7 +215,7 @@ static inline int writable(struct kts_append *s, int64_t time, int headers) {
     return 0;
 }
 
-/* One record of 3.9, whatever its format. */
+/* One record of 3.9, in any format. */
 static inline int new_record(struct kts_append *s, int append_time, int64_t offset, int64_t time, int has_key,
                                  int timed, int headers) {
     int wrong = 0;
@@ -239,8 +239,8 @@ static inline int new_record(struct kts_append *s, int append_time, int64_t offs
 
 static inline int is_append_time(const struct kts_entry *e) { return (e->attributes & KTS_LOG_APPEND_TIME) != 0; }
 
-/* One record of batch b, every step checked. `whole`: its fields fill the stated length; else they are read on as they
- * come, as 3.9 does where it skips keys and values. */
+/* One record of batch b, with every step checked. `whole`: its fields must fill the length field; otherwise that is
+ * ignored, as 3.9 does when it skips keys and values. */
 static int one_record(struct kts_append *s, const struct kts_entry *b, const uint8_t **at, const uint8_t *end, int whole,
                       int compressed) {
     struct kts_record r;
@@ -258,8 +258,8 @@ static int one_record(struct kts_append *s, const struct kts_entry *b, const uin
                           r.key_size >= 0, 1, r.headers > 0);
 }
 
-/* Records as producers write them, without headers and with nothing wrong; the one in front of which it stops is read
- * with every step checked. KTS_SLACK bytes behind `last` can be read. */
+/* Records as producers write them, without headers and faults; the record at which it stops is then read with every step
+ * checked. KTS_SLACK bytes after `last` are readable. */
 static void usual_records(struct kts_append *s, const struct kts_entry *b, const struct kts_limits *limits,
                           const uint8_t **at, const uint8_t *last) {
     const int64_t shift = kts_minus(s->found.number, s->batch_number);
@@ -295,7 +295,7 @@ static struct kts_limits limits_of(const struct kts_append *s) {
     return limits;
 }
 
-/* The records at p[0:n] of batch b; up to `reach` memory may be read. */
+/* The records at p[0:n] of batch b; memory is readable up to `reach`. */
 static int batch_records(struct kts_append *s, const struct kts_entry *b, const uint8_t *p, int64_t n,
                          const uint8_t *reach, int whole, int compressed) {
     const uint8_t *end = p + n, *last = reach - end >= KTS_LOOK ? end : reach - KTS_LOOK, *before;
@@ -321,7 +321,7 @@ static int batch_records(struct kts_append *s, const struct kts_entry *b, const 
     return KTS_OK;
 }
 
-/* What a client may say of a batch (validateBatch). */
+/* Checks the header of a batch from a client (validateBatch). */
 static int new_batch(struct kts_append *s, const uint8_t *e, int64_t size) {
     const struct kts_append_rules *r = &s->asked.r;
     const uint8_t flags = e[KTS_BATCH_FLAGS_AT];
@@ -373,7 +373,7 @@ void kts_see_outer(const struct kts_append *s, struct kts_entry *outer, const ui
         kts_message_header(outer);
 }
 
-/* Fields that do not fit; for a message that kts.decode could not read, also bytes behind the value. */
+/* Whether fields do not fit; extra bytes after the value, which kts.decode refuses, are not counted here. */
 static inline int do_not_fit(int fault) { return fault != KTS_OK && fault != KTS_MESSAGE_REST; }
 
 static int bad_fields(struct kts_append *s, const struct kts_seen_message *m) {
@@ -385,14 +385,14 @@ static int bad_inner_crc(struct kts_append *s, const struct kts_seen_message *m)
     return stored == found ? KTS_OK : kts_refuse(s, KTS_INNER_CRC, stored, found);
 }
 
-/* Whether the message has a key: 0, 1, or KTS_FAILED where its length cannot be read. */
+/* Whether the message has a key: 0, 1, or KTS_FAILED if its length cannot be read. */
 static int has_key_field(struct kts_append *s, const struct kts_seen_message *m) {
     if (m->e.p + m->e.size - m->key_at < 4)
         return bad_fields(s, m);
     return kts_i32(m->key_at) >= 0;
 }
 
-/* Kafka says of some messages what they are like, and fails at that where lengths lie or the codec is unknown. */
+/* Kafka formats some messages for an error text, and fails there if lengths are wrong or the codec is unknown. */
 static int described(struct kts_append *s, struct kts_seen_message *m) {
     const int most = s->asked.r.old ? KTS_LZ4 : KTS_ZSTD;
     if (!s->asked.r.shipped)
@@ -424,7 +424,7 @@ static int new_message(struct kts_append *s, struct kts_seen_message *m, int64_t
         return KTS_FAILED;
     fault = rewritten || !shipped || s->path == KTS_DEEP ? kts_message_fields(m) : KTS_OK;
     if (do_not_fit(fault) && s->path == KTS_DEEP && shipped) {
-        if (s->unwritable < 0 || s->unwritable_why != KTS_BAD_FIELDS) { /* its size is asked for before any is written */
+        if (s->unwritable < 0 || s->unwritable_why != KTS_BAD_FIELDS) { /* Kafka computes sizes before it writes */
             s->unwritable = s->found.number;
             s->unwritable_why = KTS_BAD_FIELDS;
         }
@@ -465,7 +465,7 @@ static int old_message(struct kts_append *s, struct kts_seen_message *m, int64_t
         const uint32_t stored = kts_stored_crc(m->e.p, 0), found = kts_entry_crc(m->e.p, m->e.size, 0);
         if (stored != found && inner && !r->shipped)
             return kts_refuse(s, KTS_INNER_CRC, stored, found);
-        if (stored != found && !s->bad_crc) { /* looked at only in place, at the very end */
+        if (stored != found && !s->bad_crc) { /* reported only for a set kept in place, at the end */
             s->bad_crc = inner ? KTS_INNER_CRC : KTS_BAD_CRC;
             s->bad_at = s->at;
             s->bad_record = s->record;
@@ -489,13 +489,13 @@ static int old_message(struct kts_append *s, struct kts_seen_message *m, int64_t
     if (converted && s->path != KTS_IN_PLACE && m->time < -1 && !r->negative &&
         !(s->path == KTS_CONVERT && r->append_time))
         return kts_refuse(s, KTS_NEGATIVE, m->time, r->magic);
-    if (converted && s->path == KTS_CONVERT && m->e.codec) /* the caller says that nothing is compressed */
+    if (converted && s->path == KTS_CONVERT && m->e.codec) /* the caller promises that no entry is compressed */
         return kts_refuse(s, KTS_COMPRESSED, m->e.codec, 0);
     s->found.number += 1;
     return KTS_OK;
 }
 
-/* The whole inner messages at p[0:n], before the first is looked at: how many, the bytes of them, and the last's offset. */
+/* Checks that there are whole inner messages at p[0:n], before any is read: their bytes, and the last one's offset. */
 static int count_inner(struct kts_append *s, int outer_magic, const uint8_t *p, int64_t n, int64_t *bytes,
                        int64_t *last) {
     int64_t at = 0, size = 0, count = 0;
@@ -547,7 +547,7 @@ static int wrapper_messages(struct kts_append *s, const uint8_t *e, const uint8_
 
 /* --- entries --------------------------------------------------------------------------------------------- */
 
-/* The first entry, alone where it must be. */
+/* Checks the first entry, and that it is the only one if it must be. */
 int kts_first_batch(struct kts_append *s, const uint8_t *p, int64_t n, int source) {
     int64_t size = 0, next = 0;
     int status;
@@ -567,7 +567,7 @@ int kts_first_batch(struct kts_append *s, const uint8_t *p, int64_t n, int sourc
     return KTS_OK;
 }
 
-/* The records of an entry of 3.9 are read. */
+/* Finishes an entry of 3.9 after its records were read. */
 static int end_new_entry(struct kts_append *s, uint8_t *e) {
     struct kts_found *f = &s->found;
     if (s->refused.bads)
@@ -610,7 +610,7 @@ static int new_entry(struct kts_append *s, uint8_t *e, const uint8_t *reach) {
         s->found.max = -1;
     if (batch) {
         kts_see_outer(s, &b, e, s->size);
-        if (b.count < 0 && codec == KTS_ZSTD) /* Kafka counts before it reads the first frame */
+        if (b.count < 0 && codec == KTS_ZSTD) /* Kafka checks the count before it reads the first frame */
             return kts_refuse(s, KTS_BAD_COUNT, b.count, 0);
         if (b.count && codec)
             return KTS_INFLATE;
@@ -626,7 +626,7 @@ static int new_entry(struct kts_append *s, uint8_t *e, const uint8_t *reach) {
     return new_message(s, &m, s->offset, NULL, m.e.magic) ? KTS_FAILED : end_new_entry(s, e);
 }
 
-/* 0.10.2 sums up the sizes of what it will write, in 32 bits, before it looks at anything. */
+/* 0.10.2 adds up the sizes of the messages to write, in 32 bits, before it checks any. */
 static int old_size(struct kts_append *s, const struct kts_seen_message *m) {
     const int64_t left = m->e.p + m->e.size - m->key_at;
     int64_t key, value;
@@ -687,7 +687,7 @@ int kts_append_inflated(struct kts_append *s, uint8_t *p, const uint8_t *out, in
         s->found.skipped |= s->by_fields && b.count > 0;
         status = batch_records(s, &b, out, n, out + n, !s->by_fields, 1);
         if (status && s->path == KTS_IN_PLACE)
-            s->found.next = next; /* Kafka reads all of its records first */
+            s->found.next = next; /* Kafka reads all records of the batch first */
     } else {
         status = wrapper_messages(s, e, out, n);
     }
@@ -712,7 +712,7 @@ void kts_begin(struct kts_append *s, int path) {
     f->next = s->asked.start;
 }
 
-/* What is kept as it came, all of it uncompressed (P1). */
+/* A set that is kept in place, all of it uncompressed (P1). */
 int kts_begin_in_place(struct kts_append *s, const uint8_t *p, int64_t n) {
     kts_begin(s, KTS_IN_PLACE);
     s->rising = !s->asked.r.shipped;
@@ -732,7 +732,7 @@ void kts_end_in_place(struct kts_append *s) {
         f->max_offset = f->next - 1;
 }
 
-/* What is compressed or will be (P3, P4). */
+/* A set that is compressed or will be (P3, P4). */
 int kts_begin_deep(struct kts_append *s, const uint8_t *p, int64_t n) {
     const struct kts_append_rules *r = &s->asked.r;
     struct kts_found *f = &s->found;
@@ -751,7 +751,7 @@ int kts_begin_deep(struct kts_append *s, const uint8_t *p, int64_t n) {
     return KTS_OK;
 }
 
-/* The first entry gets the offset of the last record and the greatest time; nothing else changes. */
+/* The first entry gets the offset of the last record and the max timestamp; the rest is unchanged. */
 int kts_end_deep_in_place(struct kts_append *s, uint8_t *p, int64_t n) {
     struct kts_found *f = &s->found;
     const int64_t time = s->asked.r.append_time ? s->asked.now : f->max;
@@ -773,10 +773,10 @@ int kts_end_deep_in_place(struct kts_append *s, uint8_t *p, int64_t n) {
     return KTS_OK;
 }
 
-/* --- what producers usually send ------------------------------------------------------------------------- */
+/* --- the usual sets of producers ------------------------------------------------------------------------- */
 
-/* Messages with nothing wrong: looked at, given offsets and stamped in one go. Whether the set was such; if not, it may
- * have been changed up to the message that is not. */
+/* Checks messages without faults and sets their offsets and times in one pass. Returns whether all were such; if not, the
+ * set may be changed up to the first other message. */
 static int usual_set(struct kts_append *s, uint8_t *p, int64_t n) {
     const struct kts_append_rules *r = &s->asked.r;
     const struct kts_limits limits = limits_of(s);
@@ -808,7 +808,7 @@ int kts_append_plain(struct kts_append *s, uint8_t *p, const uint8_t *from, int6
         if (usual_set(s, p, n))
             return 1;
         if (s->asked.r.magic < 2)
-            memcpy(p, from, (size_t)n); /* what it changed up to the message that is not usual */
+            memcpy(p, from, (size_t)n); /* undo its changes */
     }
     if (kts_analyse(s, p, n, 1) || s->found.entries == 0)
         return 1;

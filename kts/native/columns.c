@@ -1,20 +1,20 @@
-/* The memory of columns: taken, grown, used again; and its description to Arrow. */
+/* The memory of columns: allocate, grow, reuse, and export to Arrow. */
 #include "columns.h"
 
 #include <stdlib.h>
 
-/* Buffers have at least so many bytes, and so many sets of them are kept to be used again; where a fuzzer watches, they
- * are as large as asked for and are given back, so that it sees every byte too far. */
+/* Minimum size of buffers, and number of slabs kept for reuse. Under a fuzzer, buffers have exactly the requested size
+ * and are freed at once, so that it detects every access out of bounds. */
 #if defined(KTS_FUZZ)
 enum { LEAST_BYTES = 1, SPARES = 0 };
 #else
 enum { LEAST_BYTES = 4096, SPARES = 4 };
 #endif
-enum { SPARE_BYTES = 25165824 }; /* larger slabs are given back at once */
+enum { SPARE_BYTES = 25165824 }; /* larger slabs are freed at once */
 
 static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1};
 
-/* Dropped slabs, to be used again: freshly faulted pages cost as much as decoding into them. */
+/* Released slabs, kept for reuse: page faults on new memory cost as much as decoding into it. */
 static void *spare[SPARES + 1];
 
 int kts_make_larger(struct kts_buf *b, int64_t need) {
@@ -35,7 +35,7 @@ int kts_make_larger(struct kts_buf *b, int64_t need) {
 
 /* --- slabs ----------------------------------------------------------------------------------------------- */
 
-/* Counts what a buffer holds, or (`held` NULL) frees it. */
+/* Adds a buffer's size to `held`, or frees it if `held` is NULL. */
 static void release_buf(struct kts_buf *b, int64_t *held) {
     if (held == NULL)
         free(b->p);
@@ -178,11 +178,11 @@ int kts_row_room(struct kts_slab *s, uint32_t want, int views, int64_t rows, int
 
 /* --- to Arrow -------------------------------------------------------------------------------------------- */
 
-static const uint8_t nothing[64]; /* where an array without rows points: Arrow wants an address */
+static const uint8_t nothing[64]; /* for arrays without rows: Arrow needs an address */
 
 static const void *address(const struct kts_buf *b) { return b->p != NULL ? b->p : nothing; }
 
-/* Bitmap of a column of bytes 0 and 1 into `bits`; how many are 0, or -1 without memory. */
+/* Packs a column of bytes 0 and 1 into the bitmap `bits`; returns the number of zeros, or -1 without memory. */
 static int64_t pack(struct kts_slab *s, int column) {
     const int64_t rows = s->rows, whole = rows >> 3; /* eight rows at a time */
     const uint8_t *p = s->fixed[column].p;
@@ -194,7 +194,7 @@ static int64_t pack(struct kts_slab *s, int column) {
     bits = s->bits[column].p;
     for (i = 0; i < whole; i++) {
         memcpy(&eight, p + 8 * i, 8);
-        bits[i] = (uint8_t)((eight * 0x0102040810204080u) >> 56); /* row k is 8k bits up: its factor is 2^(56 - 7k) */
+        bits[i] = (uint8_t)((eight * 0x0102040810204080u) >> 56); /* row k is at bit 8k: its factor is 2^(56 - 7k) */
         ones += (int64_t)((eight * 0x0101010101010101u) >> 56);
     }
     for (i = 8 * whole; i < rows; i++) {
@@ -205,7 +205,7 @@ static int64_t pack(struct kts_slab *s, int column) {
     return rows - ones;
 }
 
-struct exported { /* what is described so far */
+struct exported { /* the state of an export */
     struct kts_slab *s;
     int used;         /* nodes */
     const void **at;  /* next place for the address of a buffer */
@@ -242,7 +242,7 @@ static void text_node(struct exported *x, struct kts_text *t, int views) {
     }
 }
 
-/* One child of the row that is no byte string: KTS_OK, or KTS_FAILED without memory. */
+/* One child of the row that is not a byte string: KTS_OK, or KTS_FAILED without memory. */
 static int column_node(struct exported *x, int column, uint32_t nullable, int64_t nulls) {
     struct kts_slab *s = x->s;
     struct ArrowArray *a = node(x, s->rows, 0, 2);
@@ -276,7 +276,7 @@ struct ArrowArray *kts_export(struct kts_slab *s, const uint8_t *ids, int n, int
     if (nullable && (nulls = pack(s, KTS_C_IS_BATCH)) < 0)
         return NULL;
     a = node(&x, s->rows, 0, 1);
-    /* children of the row first: their addresses must follow one another */
+    /* children of the row first: their addresses must be contiguous */
     direct = x.used;
     a->n_children = n;
     a->children = &s->kids[direct];

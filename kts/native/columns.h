@@ -1,4 +1,4 @@
-/* Columns being filled: the memory of one piece, which Arrow gets as it is. */
+/* Columns being filled: the memory of one slab, which is handed to Arrow without a copy. */
 #ifndef KTS_COLUMNS_H
 #define KTS_COLUMNS_H
 
@@ -26,7 +26,7 @@ struct kts_buf {
 struct kts_text { /* a column of byte strings */
     struct kts_buf offsets; /* or 16-byte views */
     struct kts_buf data;
-    struct kts_buf valid; /* bitmap, written from the first null on */
+    struct kts_buf valid; /* bitmap, written once there is a null */
     int64_t rows;
     int64_t size;
     int64_t nulls;
@@ -61,7 +61,7 @@ enum kts_column { /* positions in kts.ALL_COLUMNS, then four of our own */
     KTS_COLUMNS
 };
 
-/* What kts_fill_entry writes for messages, too. */
+/* The columns that fill_entry writes for messages, too. */
 #define KTS_SHARED                                                                                                      \
     (1u << KTS_C_CODEC | 1u << KTS_C_PRODUCER | 1u << KTS_C_PRODUCER_EPOCH | 1u << KTS_C_LEADER_EPOCH |                 \
      1u << KTS_C_TRANSACTIONAL | 1u << KTS_C_CONTROL | 1u << KTS_C_POSITION | 1u << KTS_C_BASE_OFFSET |                 \
@@ -70,13 +70,13 @@ enum kts_column { /* positions in kts.ALL_COLUMNS, then four of our own */
 
 enum { KTS_NODES = 32 };
 
-struct kts_mark { /* where an entry began, to take its rows back */
+struct kts_mark { /* the state before an entry, to remove its rows */
     int64_t rows;
     int64_t key_size, key_nulls, value_size, value_nulls;
     int64_t headers, header_nulls, header_key_size, header_value_size, header_value_nulls;
 };
 
-struct kts_slab { /* the memory of one piece */
+struct kts_slab { /* the memory of one Arrow batch */
     int refs;
     int64_t rows;
     struct kts_buf fixed[KTS_COLUMNS];
@@ -88,11 +88,11 @@ struct kts_slab { /* the memory of one piece */
     struct kts_buf header_offsets;
     struct kts_buf header_valid;
     int64_t header_nulls;
-    int64_t row_room; /* rows, and sizes of key and value, up to which there is room */
+    int64_t row_room; /* allocated rows, and bytes of keys and values */
     int64_t key_room;
     int64_t value_room;
     struct kts_mark mark;
-    struct kts_buf kept;  /* what the views point into: objects of the surface, */
+    struct kts_buf kept;  /* the Python objects that the views point into, */
     struct kts_buf bases; /* their addresses */
     struct kts_buf sizes; /* and sizes, as Arrow's variadic buffers */
     int n_kept;
@@ -104,17 +104,17 @@ struct kts_slab { /* the memory of one piece */
 enum kts_room { KTS_ROOM = 0, KTS_ROOM_FULL, KTS_ROOM_MEMORY }; /* a column passes 2 GiB; there is no memory */
 
 int kts_make_larger(struct kts_buf *b, int64_t need); /* KTS_OK, or KTS_FAILED without memory */
-static inline int kts_grow(struct kts_buf *b, int64_t need) { /* the same where it is not that large yet */
+static inline int kts_grow(struct kts_buf *b, int64_t need) { /* the same, if the buffer is smaller than that */
     return KTS_LIKELY(need <= b->cap) ? KTS_OK : kts_make_larger(b, need);
 }
 struct kts_slab *kts_slab_take(void);
 void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *));
 void kts_set_mark(struct kts_slab *s);
-void kts_take_back(struct kts_slab *s); /* forgets the rows of the entry that turned out damaged */
+void kts_take_back(struct kts_slab *s); /* removes the rows of a damaged entry */
 
-/* Room for so many more strings of so many bytes in all. */
+/* Makes room for `rows` more strings of `size` bytes in all. */
 int kts_text_room(struct kts_text *t, int64_t rows, int64_t size, int views);
-/* Room for so many more rows of the columns `want`, with `size` bytes of keys and of values. */
+/* Makes room for `rows` more rows of the columns `want`, with `size` bytes of keys and of values. */
 int kts_row_room(struct kts_slab *s, uint32_t want, int views, int64_t rows, int64_t size);
 
 /* Describes the slab's rows to Arrow, as a struct of n columns; NULL without memory. The array then holds the slab, and
@@ -142,7 +142,7 @@ static inline int64_t *kts_longs(struct kts_slab *s, int column) { return (int64
 static inline int32_t *kts_ints(struct kts_slab *s, int column) { return (int32_t *)(void *)s->fixed[column].p; }
 static inline int32_t *kts_offsets(struct kts_buf *b) { return (int32_t *)(void *)b->p; }
 
-/* --- byte strings, one at a time: every record's --------------------------------------------------------- */
+/* --- byte strings, one at a time ------------------------------------------------------------------------- */
 
 static inline void kts_text_null(struct kts_text *t, int64_t row) {
     if (t->nulls == 0)
@@ -151,7 +151,7 @@ static inline void kts_text_null(struct kts_text *t, int64_t row) {
     t->valid.p[row >> 3] &= (uint8_t) ~(1u << (row & 7));
 }
 
-/* String `row`: n bytes at p (n < 0: null); up to `end` memory may be read. */
+/* String `row`: n bytes at p (n < 0: null); memory is readable up to `end`. */
 static inline void kts_text_put(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *end) {
     if (KTS_LIKELY(n >= 0)) {
         kts_copy(t->data.p + t->size, p, n, end);
@@ -162,7 +162,7 @@ static inline void kts_text_put(struct kts_text *t, int64_t row, const uint8_t *
     kts_offsets(&t->offsets)[row + 1] = (int32_t)t->size;
 }
 
-/* View `row`: up to 12 bytes inline and zeros behind them, else prefix, buffer number and offset from `base`. */
+/* View `row`: up to 12 bytes inline, padded with zeros; otherwise prefix, buffer number and offset from `base`. */
 static inline void kts_view_put(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *base,
                                 int32_t buffer) {
     uint8_t *v = t->offsets.p + 16 * row;

@@ -1,6 +1,6 @@
 /* Portable tables everywhere; on x86-64 folding by carry-less multiplication, 16 or 64 bytes at a time; on 64-bit ARM
- * its instructions for both; chosen once at import by asking the processor. Folding reads straight on: on memory that
- * is not cached yet it is several times as fast as the CRC-32C instruction in three streams.
+ * its instructions for both; chosen once at import by processor detection. Folding reads sequentially: on uncached
+ * memory it is several times as fast as the CRC-32C instruction in three streams.
  */
 #include "crc.h"
 
@@ -46,7 +46,7 @@ static uint32_t update_portable(uint32_t table[8][256], uint32_t crc, const uint
 #define KTS_TARGET __attribute__((target("sse4.2,ssse3,pclmul")))
 #else
 #include <intrin.h>
-#define KTS_TARGET /* Microsoft's compiler makes every instruction everywhere */
+#define KTS_TARGET /* Microsoft's compiler generates every instruction without a target */
 #endif
 #if defined(__GNUC__)
 #define KTS_WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul")))
@@ -56,13 +56,13 @@ static uint32_t update_portable(uint32_t table[8][256], uint32_t crc, const uint
 
 static int has_wide = 0; /* AVX-512 and VPCLMULQDQ; fast: SSE4.2 and PCLMULQDQ */
 
-#define KTS_FOLDED 8 /* blocks of 16 bytes that are folded side by side */
+#define KTS_FOLDED 8 /* blocks of 16 bytes that are folded in parallel */
 #define KTS_WIDE 16  /* the same in the loop over 64 bytes */
 
 /* For a distance of i blocks: x^(128i + 32) and x^(128i - 32) mod the polynomial, reflected. */
 typedef uint64_t folds[KTS_WIDE + 1][2];
 static folds folds_crc32c, folds_crc32;
-/* Shuffles that move a block's bytes up or down, filling with zeros: loaded from 16 - n and 16 + n on. */
+/* Shuffles that move a block's bytes up or down and fill with zeros: loaded from 16 - n and 16 + n. */
 static uint8_t shift[48];
 
 static void make_folds(folds by, uint32_t poly) {
@@ -80,7 +80,7 @@ static void make_folds(folds by, uint32_t poly) {
 
 static inline __m128i load(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
 
-/* The 128 bits in x, moved over `blocks` blocks. */
+/* The 128 bits in x, folded across `blocks` blocks. */
 KTS_TARGET static inline __m128i fold(__m128i x, folds by, size_t blocks) {
     __m128i k = load(by[blocks]);
     return _mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11));
@@ -133,9 +133,9 @@ KTS_TARGET static __m128i fold_long(__m128i x, const uint8_t *p, size_t rounds, 
     return x;
 }
 
-/* Folds n >= 20 bytes into 16 (Intel, "Fast CRC Computation Using PCLMULQDQ"). Zero bytes in front do not change a
- * state that starts at 0, so the odd head is moved up in a block of its own, and the start value 0xFFFFFFFF is XORed
- * into the first four bytes, wherever they lie. */
+/* Folds n >= 20 bytes into 16 (Intel, "Fast CRC Computation Using PCLMULQDQ"). Leading zero bytes do not change a state
+ * that starts at 0, so the odd head is moved up in its own block, and the start value 0xFFFFFFFF is XORed into the first
+ * four bytes, wherever they are. */
 KTS_TARGET static inline __m128i fold_all(const uint8_t *p, size_t n, folds by) {
     size_t odd = ((n - 1) & 15) + 1, blocks = (n - odd) / 16;
     const __m128i start = _mm_cvtsi32_si128(-1);
@@ -150,7 +150,7 @@ KTS_TARGET static inline __m128i fold_all(const uint8_t *p, size_t n, folds by) 
         p += 16 * some * rounds;
         blocks -= some * rounds;
     }
-    while (blocks) { /* as many at once as there are: messages are short, and what costs is the chain of multiplications */
+    while (blocks) { /* as many at once as remain: messages are short, and the chain of multiplications dominates */
         size_t some = blocks < KTS_FOLDED ? blocks : KTS_FOLDED;
         x = fold(x, by, some);
         if (some > 1)
@@ -179,7 +179,7 @@ KTS_TARGET uint32_t kts_crc32_fast(const uint8_t *p, size_t n) {
     return ~(uint32_t)_mm_extract_epi32(x, 1);
 }
 
-/* What is left after folding is a message of 16 bytes: two of the processor's own instructions. */
+/* Folding leaves a message of 16 bytes: two CRC instructions finish it. */
 KTS_TARGET uint32_t kts_crc32c_fast(const uint8_t *p, size_t n) {
     __m128i x = fold_all(p, n, folds_crc32c);
     uint64_t crc = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(x));
@@ -203,7 +203,7 @@ static void ask_processor(void) {
 #include <sys/auxv.h>
 #endif
 
-/* In assembler, because compilers name the instructions in different ways. */
+/* In assembler, because compilers name these instructions differently. */
 #define KTS_ARM_CRC(INSTRUCTION, VALUE) __asm__(".arch_extension crc\n\t" INSTRUCTION : "+r"(crc) : "r"(VALUE))
 
 #define KTS_ARM_LOOP(WIDE, NARROW)             \

@@ -4,10 +4,10 @@
 
 #include "format.h"
 
-#define KTS_FOLDED_LEAST 20 /* bytes; fewer are not worth folding */
+#define KTS_FOLDED_LEAST 20 /* bytes; folding fewer does not pay */
 
 extern int kts_crc_fast;     /* the processor has instructions for it */
-void kts_crc_init(void);     /* before all else: asks the processor */
+void kts_crc_init(void);     /* call first: detects the processor's features */
 uint32_t kts_crc32c_fast(const uint8_t *p, size_t n);
 uint32_t kts_crc32c_slow(const uint8_t *p, size_t n);
 uint32_t kts_crc32_fast(const uint8_t *p, size_t n);
@@ -20,7 +20,7 @@ static inline uint32_t kts_crc32(const uint8_t *p, size_t n) {
     return KTS_LIKELY(kts_crc_fast && n >= KTS_FOLDED_LEAST) ? kts_crc32_fast(p, n) : kts_crc32_slow(p, n);
 }
 
-/* The CRC of the whole entry at e, as it is stored and as it is computed. */
+/* The stored and the computed CRC of the whole entry at e. */
 static inline uint32_t kts_stored_crc(const uint8_t *e, int batch) {
     return kts_be32(e + (batch ? KTS_BATCH_CRC_AT : KTS_MESSAGE_CRC_AT));
 }

@@ -60,7 +60,7 @@ static void fill_entry(const struct kts_pass *d, struct kts_slab *s, const struc
     }
 }
 
-/* A run over p to `last`; up to `reach` memory may be read. */
+/* Starts a run from p to `last`; memory is readable up to `reach`. */
 static void begin_run(const struct kts_pass *d, struct kts_slab *s, struct kts_run *r, const uint8_t *p, const uint8_t *last,
                       const uint8_t *reach) {
     r->p = p;
@@ -94,7 +94,7 @@ static KTS_INLINE void put_string(const struct kts_pass *d, struct kts_text *t, 
         kts_text_put(t, row, p, n, reach);
 }
 
-/* The row of a record that may have headers, every step checked: KTS_OK or KTS_FAILED. */
+/* Adds the row of a record that may have headers, with every step checked: KTS_OK or KTS_FAILED. */
 static int careful_record(const struct kts_pass *d, struct kts_slab *s, const struct kts_entry *e, struct kts_run *r,
                           const uint8_t *end, const uint8_t *reach, struct kts_error *err) {
     const int keep = wants(d, KTS_C_HEADERS);
@@ -155,7 +155,7 @@ static int read_batch(const struct kts_pass *d, struct kts_slab *s, const struct
                 s->header_nulls += r.row - before;
             }
             if (r.row == before)
-                careful = 16; /* records with headers, most likely: the next ones have some, too */
+                careful = 16; /* probably records with headers: the next ones have some, too */
         } else {
             careful -= 1;
         }
@@ -195,7 +195,7 @@ static int put_message(const struct kts_pass *d, struct kts_slab *s, const struc
         if (room)
             return no_room(err, room);
     }
-    if (e->magic) { /* the type is the outermost message's, which magic 0 does not have (LegacyRecord.timestampType) */
+    if (e->magic) { /* the type is that of the outer message; magic 0 has none (LegacyRecord.timestampType) */
         type = kts_type_of(outer);
         if (type == 1)
             timestamp = outer->max_timestamp;
@@ -224,13 +224,13 @@ static int put_message(const struct kts_pass *d, struct kts_slab *s, const struc
     return KTS_OK;
 }
 
-enum { /* messages for which room is made at once: */
+enum { /* room is made for this many messages at once */
     RUN_BYTES = 65536,
-    RUN_ROWS = 2560 /* as many as they can be */
+    RUN_ROWS = 2560 /* the most messages in so many bytes */
 };
 
-/* Appends uncompressed messages of one magic, as many as the hot loop takes; the last of them, or NULL. `outer` is their
- * wrapper, or NULL. */
+/* Appends uncompressed messages of one magic, as many as the hot loop accepts; returns the last of them, or NULL.
+ * `outer` is their wrapper, or NULL. */
 static const uint8_t *usual_messages(const struct kts_pass *d, struct kts_slab *s, const struct kts_entry *outer,
                                      const uint8_t **at, const uint8_t *end, const uint8_t *until,
                                      const uint8_t *reach) {
@@ -240,7 +240,7 @@ static const uint8_t *usual_messages(const struct kts_pass *d, struct kts_slab *
     struct kts_run r;
     if ((d->views && (d->base == NULL || last - d->base > INT32_MAX)) ||
         kts_row_room(s, d->want, d->views, RUN_ROWS, RUN_BYTES))
-        return NULL; /* one by one then; whoever reads them tells what is wrong */
+        return NULL; /* then they are read one by one, and that reports the fault */
     begin_run(d, s, &r, *at, last, reach);
     r.latest = NULL;
     r.most = first + RUN_ROWS;
@@ -310,7 +310,7 @@ static int read_wrapper(const struct kts_pass *d, struct kts_slab *s, const stru
         }
         status = kts_inner_size(inner.p, end - inner.p, &inner.size, &stated);
         if (status == KTS_END)
-            break; /* an inner message that is cut short is left out, as Kafka does */
+            break; /* an incomplete inner message is left out, as in Kafka */
         err->record = s->rows - first;
         if (status == KTS_FAILED)
             return kts_fail(err, KTS_SHORT_INNER, stated, KTS_V0_LEAST);
@@ -338,7 +338,7 @@ static int read_wrapper(const struct kts_pass *d, struct kts_slab *s, const stru
 
 /* --- the walk -------------------------------------------------------------------------------------------- */
 
-/* Whether an entry whose header was read can be read on, as far as that is known before it is decompressed. */
+/* Checks an entry after its header was read, as far as possible without decompressing it. */
 static int check_entry(const struct kts_pass *d, struct kts_entry *e, struct kts_error *err) {
     if (e->codec > KTS_ZSTD)
         return kts_fail(err, KTS_BAD_CODEC, e->codec, KTS_ZSTD);

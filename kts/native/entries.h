@@ -1,4 +1,4 @@
-/* The one walk over entries: their sizes, their headers, the body of a message, and what is wrong with them. */
+/* The only walk over entries: their sizes, their headers, the body of a message, and their faults. */
 #ifndef KTS_ENTRIES_H
 #define KTS_ENTRIES_H
 
@@ -11,7 +11,7 @@ struct kts_error { /* why bytes cannot be read */
     int reason; /* enum kts_reason */
     int64_t position; /* of the entry */
     int64_t offset;
-    int64_t record; /* -1 where no record is meant */
+    int64_t record; /* -1 if the error is not about a record */
     int64_t count;  /* records declared, -1 unknown */
     int64_t a;      /* the numbers in the reason's words */
     int64_t b;
@@ -27,7 +27,7 @@ static inline int kts_fail(struct kts_error *err, int reason, int64_t a, int64_t
 struct kts_entry { /* the header of an entry */
     const uint8_t *p; /* first byte */
     int64_t position; /* of p in the source */
-    int64_t size;     /* with the 12 bytes of overhead */
+    int64_t size;     /* including the 12 bytes of overhead */
     int magic;
     int codec;
     int16_t attributes;
@@ -49,8 +49,8 @@ struct kts_entry { /* the header of an entry */
 
 enum kts_generation { KTS_GENERATION_0_10, KTS_GENERATION_3_9 };
 
-/* The size, with its 12 bytes, of the entry at p: KTS_OK, KTS_END where less is left (a size that is known is set all the
- * same), or KTS_FAILED and the reason (ByteBufferLogInputStream). 0.10.2 does not look at the magic. */
+/* The size of the entry at p, including 12 bytes of overhead: KTS_OK, KTS_END if fewer bytes are left (a known size is
+ * set even so), or KTS_FAILED and the reason (ByteBufferLogInputStream). 0.10.2 does not check the magic. */
 static inline int kts_entry_size(const uint8_t *p, int64_t left, int generation, int64_t *size, struct kts_error *err) {
     int32_t stated;
     if (left < KTS_OVERHEAD)
@@ -70,13 +70,13 @@ static inline int kts_entry_size(const uint8_t *p, int64_t left, int generation,
     return left >= *size ? KTS_OK : KTS_END;
 }
 
-/* The header of the entry at `position`: KTS_OK whether or not the entry is whole, KTS_END where the header is cut. */
+/* The header of the entry at `position`: KTS_OK even if the entry is incomplete, KTS_END if the header is. */
 int kts_read_header(const uint8_t *data, int64_t size, int64_t position, struct kts_entry *e, struct kts_error *err);
 
-/* The same of a whole entry; one that is cut is the end. Reads no CRC and no body. */
+/* The same for a whole entry; an incomplete one is the end. Reads no CRC and no body. */
 int kts_next_entry(const uint8_t *data, int64_t size, int64_t position, struct kts_entry *e, struct kts_error *err);
 
-/* The header of a batch, or of a message, at e->p, which has e->size bytes. */
+/* The header of a batch, or of a message, at e->p, of e->size bytes. */
 void kts_batch_header(struct kts_entry *e);
 static inline void kts_message_header(struct kts_entry *e) {
     e->attributes = (int8_t)e->p[KTS_MESSAGE_ATTRIBUTES_AT];
@@ -91,8 +91,8 @@ static inline void kts_message_header(struct kts_entry *e) {
     e->count = -1;
 }
 
-/* Key and value of a message, which must fill it exactly: KTS_OK or KTS_FAILED; the places are set where only bytes
- * behind the value are wrong (KTS_MESSAGE_REST). `key_at` is the place of the key's length. */
+/* Key and value of a message, which must fill it exactly: KTS_OK or KTS_FAILED; both are set if the only fault is bytes
+ * after the value (KTS_MESSAGE_REST). `key_at` is the position of the key's length. */
 static inline int kts_message_body(const uint8_t *key_at, const uint8_t *end, struct kts_entry *e, struct kts_error *err) {
     const uint8_t *p = key_at + 4;
     int64_t left = end - key_at - 8; /* without both length fields */
@@ -117,8 +117,8 @@ static inline int kts_message_body(const uint8_t *key_at, const uint8_t *end, st
     return left == e->payload_size ? KTS_OK : kts_fail(err, KTS_MESSAGE_REST, n, left - e->payload_size);
 }
 
-/* The size, with its 12 bytes, of the inner message at p: KTS_OK, KTS_END where less is left, KTS_FAILED where it is too
- * small; `stated` is what stands there. */
+/* The size of the inner message at p, including 12 bytes of overhead: KTS_OK, KTS_END if fewer bytes are left,
+ * KTS_FAILED if it is too small; `stated` is the size field. */
 static inline int kts_inner_size(const uint8_t *p, int64_t left, int64_t *size, int32_t *stated) {
     if (left < KTS_OVERHEAD)
         return KTS_END;
@@ -129,7 +129,7 @@ static inline int kts_inner_size(const uint8_t *p, int64_t left, int64_t *size, 
     return *size > left ? KTS_END : KTS_OK;
 }
 
-/* Whether the stored CRC is the computed one; err->a and err->b tell both. */
+/* Whether the stored CRC is the computed one; err->a and err->b are set to both. */
 static inline int kts_crc_ok(const struct kts_entry *e, struct kts_error *err) {
     err->a = kts_stored_crc(e->p, e->magic == 2);
     err->b = kts_entry_crc(e->p, e->size, e->magic == 2);

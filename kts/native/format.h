@@ -1,4 +1,4 @@
-/* The layout of Kafka's entries, written down once. Every integer is big-endian, varints are zig-zag.
+/* The layout of Kafka's entries, defined only here. All integers are big-endian, varints are zig-zag.
  *
  *   offset i64 | size i32 | then, by the magic byte at position 16,
  *   magic 0, 1   crc u32 | magic i8 | attributes i8 | (1: timestamp i64) | key i32+bytes | value i32+bytes
@@ -15,18 +15,18 @@
 enum { /* of every entry */
     KTS_OFFSET_AT = 0,
     KTS_SIZE_AT = 8,
-    KTS_OVERHEAD = 12, /* what the size does not count */
+    KTS_OVERHEAD = 12, /* bytes that the size field does not count */
     KTS_MAGIC_AT = 16
 };
 
 enum { /* of a message */
     KTS_MESSAGE_CRC_AT = 12,
-    KTS_MESSAGE_CRC_FROM = 16, /* what the CRC covers begins here */
+    KTS_MESSAGE_CRC_FROM = 16, /* the CRC covers the bytes from here */
     KTS_MESSAGE_ATTRIBUTES_AT = 17,
     KTS_MESSAGE_TIME_AT = 18, /* magic 1 */
     KTS_V0_KEY_AT = 18,
     KTS_V1_KEY_AT = 26,
-    KTS_V0_LEAST = 14, /* the smallest size that is stated */
+    KTS_V0_LEAST = 14, /* the smallest valid size field */
     KTS_V1_LEAST = 22
 };
 
@@ -57,7 +57,7 @@ enum { KTS_GZIP = 1, KTS_SNAPPY, KTS_LZ4, KTS_ZSTD };
 
 enum {
     KTS_SMALLEST_RECORD = 7,
-    KTS_LARGEST_ENTRY = 2147483635 /* the largest size that can be stated */
+    KTS_LARGEST_ENTRY = 2147483635 /* the largest valid size field */
 };
 
 static inline uint16_t kts_be16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
@@ -77,13 +77,13 @@ static inline void kts_put64(uint8_t *p, uint64_t v) { kts_put32(p, v >> 32); kt
 
 /* --- varints ------------------------------------------------------------------------------------------- */
 
-enum kts_varint_status { KTS_VARINT_OK, KTS_VARINT_CUT /* the bytes end before it does */, KTS_VARINT_LONG };
+enum kts_varint_status { KTS_VARINT_OK, KTS_VARINT_CUT /* the bytes end within it */, KTS_VARINT_LONG };
 
-/* As Kafka's ByteUtils: at most five bytes (ten); what the last has beyond 32 (64) bits is dropped. */
+/* As Kafka's ByteUtils: at most five bytes (ten); bits of the last byte beyond 32 (64) are dropped. */
 int kts_varint_slow(const uint8_t **at, const uint8_t *end, int32_t *value);
 int kts_varlong_slow(const uint8_t **at, const uint8_t *end, int64_t *value);
 
-/* One of one or two bytes, as nearly all are: how many, or 0. */
+/* A varint of one or two bytes, as nearly all are: returns their number, or 0. */
 static inline int kts_short_varint(const uint8_t *p, const uint8_t *end, int32_t *value) {
     uint32_t raw;
     int size = 1;
@@ -100,7 +100,7 @@ static inline int kts_short_varint(const uint8_t *p, const uint8_t *end, int32_t
     return size;
 }
 
-/* The long ones are read by functions on copies: the caller's own then stay in registers. */
+/* Functions on copies read the longer ones, so that the caller's variables stay in registers. */
 static inline int kts_varint(const uint8_t **at, const uint8_t *end, int32_t *value) {
     const uint8_t *p = *at;
     int32_t long_one = 0;
@@ -133,7 +133,7 @@ static inline int kts_varlong(const uint8_t **at, const uint8_t *end, int64_t *v
     return status;
 }
 
-/* A varint of up to four bytes, undecoded; reads up to four bytes whatever they are. */
+/* A varint of up to four bytes, undecoded; may read four bytes of any content. */
 static KTS_INLINE uint32_t kts_quick(const uint8_t **at, int *unusual) {
     const uint8_t *p = *at;
     uint32_t raw = p[0];

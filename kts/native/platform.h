@@ -1,4 +1,4 @@
-/* What compilers do not have in common: hints, inlining, atomic operations; and the copy of short byte strings. */
+/* Compiler differences: hints, inlining, atomic operations; and the copy of short byte strings. */
 #ifndef KTS_PLATFORM_H
 #define KTS_PLATFORM_H
 
@@ -29,14 +29,14 @@ static inline int kts_offer(void **place, void *value) {
 #define KTS_LIKELY(x) __builtin_expect(!!(x), 1)
 #define kts_prefetch(p) __builtin_prefetch(p)
 #define KTS_INLINE inline __attribute__((always_inline))
-#define KTS_APART __attribute__((noinline)) /* so that neither it nor its caller pays for the other */
+#define KTS_APART __attribute__((noinline)) /* kept out of line, so that it does not slow its caller */
 #endif
 
-/* Every destination of kts_copy has this much room behind what is asked for. */
+/* Every destination of kts_copy has this much room after the requested bytes. */
 #define KTS_SLACK 128
 
-/* Copies n bytes. Short strings are copied in one go of fixed width where the source has the bytes to read (src_end
- * bounds it); what lies behind n in the destination is overwritten by the next string or never shown. */
+/* Copies n bytes. Short strings are copied with one fixed width if the source has enough readable bytes (up to src_end);
+ * the next string overwrites the extra bytes in the destination, or they are never shown. */
 static inline void kts_copy(uint8_t *to, const uint8_t *from, int64_t n, const uint8_t *src_end) {
     int64_t left = src_end - from;
     if (n <= 32 && left >= 32)
@@ -47,7 +47,7 @@ static inline void kts_copy(uint8_t *to, const uint8_t *from, int64_t n, const u
         memcpy(to, from, (size_t)n);
 }
 
-/* The same where the source has KTS_SLACK bytes to read. */
+/* The same if the source has KTS_SLACK readable bytes. */
 static inline void kts_copy_wide(uint8_t *to, const uint8_t *from, int64_t n) {
     if (n <= 32)
         memcpy(to, from, 32);

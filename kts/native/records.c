@@ -8,8 +8,8 @@ static int bad_varint(struct kts_error *err, int status, int64_t most, int64_t l
 
 /* --- headers --------------------------------------------------------------------------------------------- */
 
-/* Bytes of the well-formed sequence at p (2 to 4; a lead byte above 7f), else minus those of the ill-formed part that one
- * U+FFFD stands for (Unicode's maximal subpart, but for surrogates; as Java). */
+/* Size of the well-formed sequence at p (2 to 4; a lead byte above 7f), or minus the size of the ill-formed part that one
+ * U+FFFD replaces (Unicode's maximal subpart, except for surrogates; as in Java). */
 static int utf8_step(const uint8_t *p, int64_t n) {
     const uint8_t b = p[0];
     uint8_t low = 0x80, high = 0xBF;
@@ -32,7 +32,7 @@ static int utf8_step(const uint8_t *p, int64_t n) {
         return -1;
     }
     if (b == 0xED && n > 1 && p[1] >= 0xA0 && p[1] <= 0xBF)
-        return n > 2 && p[2] >> 6 == 2 ? -3 : -2; /* a surrogate: one for all of it, as Java */
+        return n > 2 && p[2] >> 6 == 2 ? -3 : -2; /* a surrogate: one U+FFFD for all of it, as in Java */
     for (i = 1; i < need; i++) {
         if (i >= n || p[i] < low || p[i] > high)
             return -i;
@@ -42,7 +42,7 @@ static int utf8_step(const uint8_t *p, int64_t n) {
     return need;
 }
 
-/* Length of the longest prefix that is UTF-8. */
+/* Length of the longest valid UTF-8 prefix. */
 static int64_t utf8_valid(const uint8_t *p, int64_t n) {
     int64_t i = 0;
     uint64_t eight;
@@ -67,7 +67,7 @@ static int64_t utf8_valid(const uint8_t *p, int64_t n) {
     return n;
 }
 
-/* Header key `row` as UTF-8; three bytes of room for each of its bytes are there. */
+/* Header key `row` as UTF-8; there is room for three bytes for each of its bytes. */
 static inline void put_header_key(struct kts_text *t, int64_t row, const uint8_t *p, int64_t n, const uint8_t *reach) {
     int64_t good = utf8_valid(p, n);
     uint8_t *to;
@@ -143,7 +143,7 @@ static KTS_APART int read_headers(struct kts_slab *keep, int32_t count, const ui
 
 /* --- a record -------------------------------------------------------------------------------------------- */
 
-/* A key or value: KTS_OK with its place, -1 in *size for null. */
+/* Reads a key or value: KTS_OK and its place; *size is -1 for null. */
 static inline int read_string(const uint8_t **at, const uint8_t *stop, int fault, const uint8_t **string, int64_t *size,
                               struct kts_error *err) {
     int32_t n;
@@ -195,7 +195,7 @@ int kts_read_record(const uint8_t **at, const uint8_t *end, const uint8_t *reach
     return KTS_OK;
 }
 
-/* --- the hot loops: each stands here once and is compiled for each usual set of columns ------------------- */
+/* --- the hot loops: each is written once and compiled for each usual set of columns ---------------------- */
 
 enum {
     TIMES = KTS_OFFSETS | KTS_TIMESTAMPS,
@@ -203,7 +203,7 @@ enum {
     USUAL = TIMES | KEY_VALUE | KTS_REST
 };
 
-/* What a view of n <= 12 bytes has of its two words: the length and up to four bytes, and the others. */
+/* Masks of the two words of a view of n <= 12 bytes: the length and up to four bytes, and the other bytes. */
 #define MASK(bytes) (~0ull >> 8 * (8 - (bytes)))
 static const uint64_t short_views[13][2] = {
     {MASK(4), 0},       {MASK(5), 0},       {MASK(6), 0},       {MASK(7), 0},       {MASK(8), 0},
@@ -211,7 +211,7 @@ static const uint64_t short_views[13][2] = {
     {MASK(8), MASK(6)}, {MASK(8), MASK(7)}, {MASK(8), MASK(8)},
 };
 
-/* As kts_view_put, where KTS_SLACK bytes at p can be read. */
+/* As kts_view_put, if KTS_SLACK bytes at p are readable. */
 static KTS_INLINE void put_view(const struct kts_run *r, struct kts_text *t, int64_t row, const uint8_t *p, int64_t n) {
     uint8_t *v = t->offsets.p + 16 * row;
     uint64_t low = 0, high = 0;
@@ -233,7 +233,7 @@ static KTS_INLINE void put_view(const struct kts_run *r, struct kts_text *t, int
     memcpy(v + 8, &high, 8);
 }
 
-/* One string of a row; the text's own size is kept in a register, as `end`. */
+/* One string of a row; the size of the text is kept in a register, as `end`. */
 static KTS_INLINE void put(const struct kts_run *r, struct kts_text *t, const int want, int64_t row, const uint8_t *p,
                            int64_t n, uint8_t **end) {
     if (want & KTS_VIEWS) {
@@ -270,7 +270,7 @@ static KTS_INLINE void record_loop(struct kts_run *r, const int want) {
         if (raw & 1 || (int64_t)(raw >> 1) > last - p)
             break;
         stop = p + (raw >> 1);
-        if (!(want & KTS_CHECK) && raw >> 1 <= KTS_SLACK) { /* longer ones the processor fetches better by itself */
+        if (!(want & KTS_CHECK) && raw >> 1 <= KTS_SLACK) { /* the processor prefetches longer ones better by itself */
             kts_prefetch(p + ahead);
             if (want & KEY_VALUE)
                 kts_prefetch(p + ahead + 64);
@@ -331,7 +331,7 @@ static KTS_INLINE void record_loop(struct kts_run *r, const int want) {
     values->size = to_value - values->data.p;
 }
 
-/* A message of a set being appended that keeps to the limits gets its offset and stamp: 1, else 0. */
+/* Sets offset and time of a message of an appended set if it meets the limits: 1, otherwise 0. */
 static KTS_INLINE int stamp_message(struct kts_run *r, uint8_t *p, int64_t size, int64_t offset, int32_t key_size,
                                     const int magic) {
     const struct kts_limits *const limits = r->limits;
@@ -404,7 +404,7 @@ static KTS_INLINE void message_loop(struct kts_run *r, const int want, const int
     values->size = to_value - values->data.p;
 }
 
-/* Each in a function of its own, so that the compiler does not make them share anything. */
+/* Each in its own function, so that the compiler shares no code between them. */
 #define RECORD_LOOP(name, want)                     \
     static KTS_APART void name(struct kts_run *r) { \
         record_loop(r, want);                       \

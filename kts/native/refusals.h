@@ -1,4 +1,4 @@
-/* Why bytes are damaged, or a set of records is refused. The words and Kafka's errors stand in kts/errors.py (REASONS),
+/* Reasons for damage, or for refusing a set of records. kts/errors.py (REASONS) has the messages and Kafka's errors,
  * under the same names without the KTS_.
  */
 #ifndef KTS_REFUSALS_H

@@ -1,4 +1,4 @@
-/* Sets being appended, written anew in another format or codec: what was looked at before, in the order that it came. */
+/* Rewrites a checked set in another format or codec, in its original order. */
 #include "append.h"
 #include "write.h"
 
@@ -11,7 +11,7 @@ static void written(const struct kts_append *s, struct kts_writer *w, int64_t ti
     w->size += size;
 }
 
-/* Writes a record that has these fields in the writer's format. */
+/* Writes a record with these fields in the writer's format. */
 static void rewrite(const struct kts_append *s, struct kts_writer *w, int type, int64_t time, const struct kts_string *key,
                     const struct kts_string *value) {
     uint8_t *to = w->out + w->size;
@@ -31,7 +31,7 @@ static void rewrite(const struct kts_append *s, struct kts_writer *w, int type, 
     written(s, w, w->magic == 0 && (w->own_type || !s->asked.r.old) ? -1 : time, size);
 }
 
-/* Copies a message that has the writer's magic. */
+/* Copies a message of the writer's magic. */
 static void keep(const struct kts_append *s, struct kts_writer *w, const struct kts_seen_message *m) {
     uint8_t *to = w->out + w->size;
     int64_t time = m->time;
@@ -46,7 +46,7 @@ static void keep(const struct kts_append *s, struct kts_writer *w, const struct 
     written(s, w, time, m->e.size);
 }
 
-/* Writes the messages at p[0:n], the inner ones of `outer` where there is one. */
+/* Writes the messages at p[0:n], the inner messages of `outer` unless it is NULL. */
 static void rewrite_messages(const struct kts_append *s, struct kts_writer *w, const uint8_t *p, int64_t n,
                              const struct kts_entry *outer) {
     const uint8_t *const end = p + n;
@@ -111,9 +111,9 @@ void kts_rewrite_inflated(const struct kts_append *s, struct kts_writer *w, cons
         rewrite_messages(s, w, p, n, &outer);
 }
 
-/* --- records as they would be written -------------------------------------------------------------------- */
+/* --- records in canonical form --------------------------------------------------------------------------- */
 
-/* Whether the varint that ends at `end` is written as short as can be. */
+/* Whether the varint that ends at `end` has its shortest form. */
 static inline int is_short(const uint8_t *start, const uint8_t *end, int most) {
     return end - start == 1 || (end[-1] != 0 && end - start < most);
 }

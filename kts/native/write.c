@@ -1,7 +1,7 @@
 #include "write.h"
 
-/* Length and bytes of a string. `end` is read when it is needed: bytes written before may be its own, as far as a compiler
- * knows, so a value read early would have to be kept. */
+/* Writes length and bytes of a string. `end` is loaded only when needed: the compiler must assume that earlier writes may
+ * change it, so a value loaded early would have to be saved. */
 static KTS_INLINE uint8_t *put_string(uint8_t *p, const uint8_t *string, int64_t n, const uint8_t *const *end) {
     p = kts_put_varint(p, n);
     if (n > 0) {
@@ -24,7 +24,7 @@ static uint8_t *put_headers(uint8_t *p, const struct kts_rows *r, int64_t first,
     return p;
 }
 
-/* A record with the headers of `r` from `first` on; `r` is not looked at where `count` is 0. */
+/* Writes a record with the headers of `r` from `first` on; `r` is not used if `count` is 0. */
 static KTS_INLINE int64_t put_record(uint8_t *start, int *prefix, int64_t time_delta, int64_t offset_delta,
                                      const uint8_t *key, int64_t key_size, const uint8_t *const *key_end,
                                      const uint8_t *value, int64_t value_size, const uint8_t *const *value_end,
@@ -45,7 +45,7 @@ static KTS_INLINE int64_t put_record(uint8_t *start, int *prefix, int64_t time_d
         width = kts_put_varint(start, size) - start;
         if (KTS_LIKELY(width == *prefix))
             return width + size;
-        /* the length was written over the body's first bytes, or a gap is left: once more with the right width */
+        /* the length overwrote the body's first bytes, or left a gap: repeat with the right width */
         *prefix = (int)width;
     }
 }
@@ -72,7 +72,7 @@ void kts_put_batch(uint8_t *p, int64_t size, const struct kts_head *h, int32_t c
     kts_put32(p + KTS_BATCH_CRC_AT, kts_entry_crc(p, size, 1));
 }
 
-/* Bytes that the headers of a row take at most. */
+/* The most bytes that the headers of a row can take. */
 static int64_t headers_need(const struct kts_rows *r, int64_t first, int64_t count) {
     const uint8_t *string;
     int64_t i, need = 0;
@@ -81,7 +81,7 @@ static int64_t headers_need(const struct kts_rows *r, int64_t first, int64_t cou
     return need;
 }
 
-/* Appends the record of a row: KTS_OK, KTS_FULL where it has more than `most` bytes, or KTS_CRAMPED. */
+/* Appends the record of a row: KTS_OK, KTS_FULL if it has more than `most` bytes, or KTS_CRAMPED. */
 static KTS_INLINE int row_record(struct kts_sink *out, const struct kts_rows *r, int64_t row, int64_t time_delta,
                                  int64_t offset_delta, int64_t most, int *prefix) {
     const uint8_t *key = NULL, *value = NULL;

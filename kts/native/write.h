@@ -1,4 +1,4 @@
-/* The one writer of records, batches and messages. */
+/* The only writer of records, batches and messages. */
 #ifndef KTS_WRITE_H
 #define KTS_WRITE_H
 
@@ -17,7 +17,7 @@ struct kts_strings { /* an Arrow binary column */
 struct kts_rows {
     int64_t count;
     const int64_t *offsets;
-    const int64_t *times; /* what the records carry themselves */
+    const int64_t *times; /* the records' own timestamps */
     struct kts_strings key;
     struct kts_strings value;
     const int32_t *headers; /* NULL: none */
@@ -36,17 +36,17 @@ struct kts_sink { /* where bytes are written */
     uint8_t *p;
     int64_t cap;
     int64_t end;
-    int64_t need; /* room behind the end that was wanted last, and was not there (KTS_CRAMPED) */
+    int64_t need; /* room after the end that the last write needed and did not have (KTS_CRAMPED) */
 };
 
-enum { /* what a batch does not state, but takes from its rows */
+enum { /* header fields that a batch takes from its rows */
     KTS_FOLLOWS_OFFSET = 1,
     KTS_FOLLOWS_DELTA = 2,
     KTS_FOLLOWS_BASE = 4,
     KTS_FOLLOWS_MAX = 8
 };
 
-struct kts_head { /* what a batch says of its rows */
+struct kts_head { /* the header of a batch */
     int16_t attributes;
     int64_t offset; /* base offset */
     int32_t last_offset_delta;
@@ -59,7 +59,7 @@ struct kts_head { /* what a batch says of its rows */
     int follows;
 };
 
-/* Length of a string, -1 where null. */
+/* Length of a string, -1 if null. */
 static inline int64_t kts_string_at(const struct kts_strings *t, int64_t row, const uint8_t **p) {
     const int64_t i = row + t->shift;
     if (t->offsets == NULL || (t->valid != NULL && !(t->valid[i >> 3] >> (i & 7) & 1)))
@@ -68,33 +68,33 @@ static inline int64_t kts_string_at(const struct kts_strings *t, int64_t row, co
     return t->offsets[i + 1] - t->offsets[i];
 }
 
-/* A record without headers at `to`; KTS_SLACK bytes more than it takes are written to. Returns its bytes.
+/* Writes a record without headers at `to`, and may overwrite KTS_SLACK bytes after it. Returns its size.
  *
- * `prefix` is the width of the last record's length field, and most likely of this one's: the field is known last. */
+ * `prefix` is the width of the last record's length field, a guess for this record's: its length is known last. */
 int64_t kts_put_record(uint8_t *to, int *prefix, int64_t time_delta, int64_t offset_delta, const struct kts_string *key,
                        const struct kts_string *value);
 
-/* A message of magic 0 or 1 with its offset and size; as kts_put_record. */
+/* Writes a message of magic 0 or 1 with its offset and size; as kts_put_record. */
 int64_t kts_put_message(uint8_t *to, int magic, int attributes, int64_t offset, int64_t timestamp,
                         const struct kts_string *key, const struct kts_string *value);
 
-/* The largest that such a message is, in all. */
+/* The size of such a message, including overhead. */
 static inline int64_t kts_message_size(int magic, int64_t key_size, int64_t value_size) {
     return KTS_OVERHEAD + (magic ? KTS_V1_LEAST : KTS_V0_LEAST) + (key_size > 0 ? key_size : 0) +
            (value_size > 0 ? value_size : 0);
 }
 
-/* The header of the batch at p, whose `size` bytes are written; and its CRC. */
+/* Writes the header and CRC of the batch at p; its `size` bytes are already written. */
 void kts_put_batch(uint8_t *p, int64_t size, const struct kts_head *h, int32_t count);
 
 /* Appends records of rows from *next up to `last`, the body of a batch that began at sink->p[body]: KTS_OK, KTS_CRAMPED,
- * or KTS_FULL where *next would make the batch larger than `most_bytes` or its offset does not fit. The first record may
- * be as large as can be. */
+ * or KTS_FULL if *next would make the batch larger than `most_bytes` or its offset does not fit. The first record may
+ * have any valid size. */
 int kts_write_records(struct kts_sink *sink, const struct kts_rows *r, const struct kts_head *h, int64_t body,
                       int64_t most_bytes, int64_t first, int64_t last, int64_t *next, int64_t *greatest, int *width);
 
-/* Appends messages of rows from *row up to `last`, one at least, while they end within `most` bytes: KTS_OK, KTS_CRAMPED
- * or KTS_HUGE. `own`: with the rows' times, else all with `time`. Offsets are written relative to `base`. */
+/* Appends messages of rows from *row up to `last`, at least one, while they end within `most` bytes: KTS_OK, KTS_CRAMPED
+ * or KTS_HUGE. `own`: with the rows' times, otherwise all with `time`. Offsets are written relative to `base`. */
 int kts_write_messages(struct kts_sink *out, const struct kts_rows *r, int magic, int attributes, int own, int64_t time,
                        int64_t base, int64_t most, int64_t last, int64_t *row, int64_t *top);
 
