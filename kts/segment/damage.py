@@ -120,7 +120,7 @@ class _Look:
             window = min(2 * window, LAST_WINDOW)
 
     def candidates(self, data: bytes, start: int, end: int) -> list[int]:
-        """Positions in a window whose offset, size and magic could begin an entry."""
+        """Positions in a window where offset, size and magic could begin an entry."""
         at, sizes, offsets = candidates(data)
         fits = (sizes >= SMALLEST_ENTRY) & (start + at + sizes <= end)
         fits &= (offsets >= self.expected_offset) & (offsets - self.expected_offset < _SPAN)

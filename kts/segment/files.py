@@ -269,7 +269,7 @@ class FileRange:
     file : File, optional
         Owned by this object. None for an empty range.
     position, count : int
-        Where the range begins, and its bytes.
+        Start and size of the range, in bytes.
 
     Notes
     -----

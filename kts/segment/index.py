@@ -545,7 +545,7 @@ class TimeIndexFile(IndexFile):
         Parameters
         ----------
         timestamp_ms, offset : int
-            The greatest timestamp so far, and where it was reached.
+            The greatest timestamp so far, and its offset.
         skip_full_check : bool
             For the closing entry.
 

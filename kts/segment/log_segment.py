@@ -638,7 +638,7 @@ class LogSegment:
         return time, offset
 
     def _greatest_from(self, start: int, time: int, offset: int) -> tuple[int, int, int]:
-        """The greatest of a timestamp and those from a position on, its offset, and where the entries end."""
+        """The greatest of a given timestamp and those from a position on, its offset, and the end of the entries."""
         slices = Slices(self.log_file(), start, self.size)
         for batches in slices:
             times, lasts = batches.column("maxTimestamp"), batches.column("lastOffset")
@@ -697,7 +697,7 @@ class LogSegment:
         return True  # no timestamp is known, so its records must be read
 
     def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
-        """The records of the entries whose headers allow a match."""
+        """The records of the entries with headers that allow a match."""
         lowest, log = query.first_offset, self.log_file()
         position = self.start_of(lowest) if query.reads_all else self._start_of_time(query.timestamp_ms, lowest)
         for entry in shallow_entries(log, position, self.size, self.generation, self.path):

@@ -230,7 +230,7 @@ class SegmentSearch:
         return True
 
     def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
-        """The records of the entries whose headers allow a match; reading a damaged entry raises."""
+        """The records of the entries with headers that allow a match; reading a damaged entry raises."""
         file, stats.time_index_entry = self.indexes.file, None
         if self.start_offset is not None:
             start = self.indexes.place(max(self.start_offset, query.first_offset))

@@ -377,7 +377,7 @@ class Lookups:
         return None, 0
 
     def last_time(self, to_end: bool = False) -> tuple[int, int] | None:
-        """The timestamp of the last entry, and where to start reading for it; None if none is there or confirmed.
+        """The timestamp of the last entry, and where to start reading for it; None unless the log confirms the entry.
 
         ``to_end``: also confirm that nothing up to the end of the log is later.
         """
