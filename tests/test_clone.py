@@ -84,6 +84,7 @@ def test_ctrl_c():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "worker"])
 def test_ctrl_c_reaches_the_tests_of_a_run_in_the_background(workers: list[str], tmp_path: Path) -> None:
     """Two seconds each: a whole run as a shell starts it with `&`."""

@@ -105,6 +105,7 @@ def test_a_copy_follows_a_0_9_through_another_history(
     assert run("verify", copy).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", [{ApiKey.API_VERSIONS}, {ApiKey.API_VERSIONS, ApiKey.METADATA}], ids=str)
 def test_a_newer_broker_that_does_not_answer_is_not_taken_for_a_0_9(
     silent: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

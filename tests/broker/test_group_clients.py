@@ -64,6 +64,7 @@ def values(*members: GroupMember) -> list[bytes]:
     return sorted(value for member in members for _, _, value in list(member.records))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", EACH)
 def test_two_members_share_partitions_and_commits_survive_a_restart(served: Served, library: str) -> None:
     make = LIBRARIES[library]

@@ -31,6 +31,7 @@ def test_by_file_times_the_new_replica_keeps_all_until_its_copy_is_old(days: lis
     assert last.new["untimed"].size_bytes == 8 * last.old["untimed"].size_bytes
 
 
+@pytest.mark.slow
 def test_the_example_prints_both() -> None:
     done = subprocess.run(
         [sys.executable, reassignment.__file__], capture_output=True, text=True, timeout=PATIENCE_S, check=True

@@ -390,6 +390,7 @@ def test_a_size_that_hides_the_rest_of_the_last_segment_is_damage_and_no_cut_tai
     assert os.listdir(tmp_path) == ["t-0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_conversion_leaves_nothing(number: int, code: int, tmp_path: Path) -> None:
     partition = one_segment(tmp_path / "src/t-0", 50_000)

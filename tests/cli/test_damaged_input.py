@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from support.golden import golden_partitions
 
@@ -28,6 +29,7 @@ def spoil(path: Path, rng: random.Random) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_damage_of_any_kind_gives_an_exit_code_and_never_a_traceback(tmp_path: Path, rng: random.Random) -> None:
     everything = [
         (scenario, name)

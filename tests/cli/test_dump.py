@@ -40,6 +40,7 @@ ORDERS = golden("demo", "orders")
 EVERYTHING = [(topic_of(name), row) for name in ORDERS.partitions for row in ORDERS.expected(name)]
 
 
+@pytest.mark.slow
 def test_a_log_directory_comes_by_topic_partition_and_offset() -> None:
     made = lines("dump", ORDERS.log_dir)
     assert [((line["topic"], line["partition"]), row_from_json(line)) for line in made] == EVERYTHING

@@ -96,6 +96,7 @@ def test_wrong_use_is_named(arguments: list[str], said: str, leader: KtsLeader, 
     assert leader.broker.topics.names() == ["orders", "returns"]
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_not_there_is_waited_for_no_longer_than_patience(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     command = ["follow", "--from", address, "--topic", "orders", tmp_path / "copy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from support.golden import Golden, golden, golden_partitions, goldens
 from support.processes.cli_runs import lines, run
 
@@ -38,6 +39,7 @@ def test_stats_say_when_a_count_is_a_guess() -> None:
     assert "█" in result.stdout or "#" in result.stdout
 
 
+@pytest.mark.slow
 def test_stats_never_count_too_little() -> None:
     for scenario, name in golden_partitions():
         rows = lines("stats", scenario.partition_dir(name), "--json")

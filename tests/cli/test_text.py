@@ -93,6 +93,7 @@ def expected(row: dict[str, Any], names: list[str], keys: str, values: str) -> d
     return {name: spelled[name] for name in names}
 
 
+@pytest.mark.slow
 def test_json_lines_say_what_json_would_for_random_batches(rng: random.Random) -> None:
     for _ in range(400):
         text = rng.random() < 0.5

@@ -166,6 +166,7 @@ def short_payloads(codec: int, plain: bytes) -> Iterator[bytes]:
             yield b"\x28\xb5\x2f\xfd\x20\x40" + struct.pack("<I", len(body) << 3 | 5)[:3] + body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [False, True], ids=["copied", "views"])
 @pytest.mark.parametrize("codec", CODECS)
 def test_no_earlier_byte_in_a_failed_or_short_decompression(seed: int, codec: str, views: bool) -> None:

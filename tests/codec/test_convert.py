@@ -297,6 +297,7 @@ def test_wrong_arguments_are_named() -> None:
         kts.convert("x", 2)
 
 
+@pytest.mark.slow
 def test_random_buffers_keep_their_records_whatever_they_become(rng: random.Random) -> None:
     converted = 0
     for _ in range(600):
@@ -331,6 +332,7 @@ def test_random_buffers_keep_their_records_whatever_they_become(rng: random.Rand
     assert converted > 400
 
 
+@pytest.mark.slow
 def test_damaged_buffers_raise_errors_of_ours_only(rng: random.Random) -> None:
     found: Counter[str] = Counter()
     for _ in range(1500):

@@ -76,6 +76,7 @@ def test_the_entries_cover_every_magic_and_codec() -> None:
         assert not check(entry.data, entry.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", entry_parameters())
 def test_every_truncation_is_a_cut_tail(data: bytes) -> None:
     counts = check_all((f"first {n} bytes", data[:n]) for n in range(len(data)))
@@ -84,6 +85,7 @@ def test_every_truncation_is_a_cut_tail(data: bytes) -> None:
     check_all((f"a message and {n} bytes", sound + data[:n]) for n in range(0, len(data), 7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", entry_parameters())
 def test_every_truncation_with_size_and_crc_repaired_is_refused(data: bytes) -> None:
     def cut(n: int) -> bytes:
@@ -145,6 +147,7 @@ def inner_crcs(changed: bytes, plain: bytes) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", entry_parameters())
 def test_every_length_and_count_at_its_extremes_is_refused_or_read_right(data: bytes) -> None:
     counts = check_all(field_cases(data))

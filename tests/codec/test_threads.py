@@ -60,6 +60,7 @@ def records(rows: int, first: int = 0) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [False, True])
 @pytest.mark.parametrize("codec", CODECS)
 def test_each_thread_decodes_and_encodes_its_own(codec: str, views: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.golden import RECORD_COLUMNS, Golden, Row, golden_partitions, rows
+from support.golden import RECORD_COLUMNS, Golden, Row, golden_partitions, rows, scaled
 from support.sets.partitions import flip, log_of, offsets
 
 import kts
@@ -43,7 +43,7 @@ def test_every_range_is_what_a_filter_of_the_whole_log_gives(scenario: Golden, n
         return
     offsets = everything(path, log_start)
     times = [row.timestamp for row in expected]
-    for _ in range(4):
+    for _ in range(scaled(2, 10)):
         options: dict[str, Any] = {
             "log_start_offset": log_start,
             "batch_bytes": rng.choice([1, 700, 4 << 20]),

@@ -132,6 +132,7 @@ class Story:
             assert list(rows) == [row for row in self.rows if time <= row[1] < end]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("append_time", [False, True])
 @pytest.mark.parametrize("generation", ["0.10.2", "3.9"])
 def test_jumps_lose_nothing_but_what_retention_takes_by_the_clock_it_finds(

@@ -178,6 +178,7 @@ def committed(path: Path, **options: object) -> list[tuple[int, bytes]]:
     return list(zip(table.column(0).to_pylist(), table.column(1).cast(pa.binary()).to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 def test_garbage_in_small_files_costs_no_record(tmp_path: Path, rng: random.Random) -> None:
     """Snapshots and transaction indexes are made again after an unclean end, so read_committed is the same, too."""
     scenario = golden("3.9.2", "txn-none")

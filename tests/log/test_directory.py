@@ -29,6 +29,7 @@ def checkpoint(folder: Path, name: str) -> list[str]:
     return lines[2:]
 
 
+@pytest.mark.slow
 def test_a_second_writer_is_refused_here_and_in_another_process(tmp_path: Path) -> None:
     with opened(tmp_path) as log:
         with pytest.raises(kts.LogLockedError, match="t-0"):

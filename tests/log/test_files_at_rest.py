@@ -184,6 +184,7 @@ def damaged_entries(data: bytes) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_a_transaction_index_that_the_log_contradicts_gives_no_answer(
     root: Path, sound: Path, rng: random.Random
 ) -> None:

@@ -344,6 +344,7 @@ def test_the_greatest_timestamp_of_a_log_of_them(on: bool, magic: int, tmp_path:
         assert log.max_timestamp() == ((OLD + 5, 1) if on else (-1, 4))
 
 
+@pytest.mark.slow
 @SWITCH
 @MAGIC
 def test_a_directory_is_read_by_numbers_whatever_wrote_it_with_and_without_its_indexes(

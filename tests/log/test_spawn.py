@@ -28,6 +28,7 @@ def pool() -> Iterator[Pool]:
         yield found
 
 
+@pytest.mark.slow
 def test_logs_answer_there_what_they_answer_here(pool: Pool) -> None:
     with kts.open(ORDERS) as logs:
         assert isinstance(logs, kts.LogDirs)

@@ -119,6 +119,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", LINKS)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_nothing_writes_to_a_log_that_another_process_has(writer: str, way: str, held: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from support.sets.batches import batches
 import kts
 
 
+@pytest.mark.slow
 def test_views_keep_the_source_alive_and_copies_do_not() -> None:
     source = bytearray(batches(compression="none"))
     copied = kts.decode(source)

@@ -26,6 +26,7 @@ def linear(path: Path, target: int, log_start: int) -> tuple[int, int] | None:
     return None
 
 
+@pytest.mark.slow
 def test_every_lookup_finds_the_first_record_in_kafka_s_logs(rng: random.Random) -> None:
     asked = 0
     for _, path in rng.sample(PARTITIONS, 25):
@@ -47,6 +48,7 @@ def test_every_lookup_finds_the_first_record_in_kafka_s_logs(rng: random.Random)
     assert asked >= 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "name"), ASKED, ids=str)
 def test_the_one_segment_search_answers_as_the_broker_did(
     scenario: Golden, name: str, writable: Callable[[Golden], Golden]
@@ -60,6 +62,7 @@ def test_the_one_segment_search_answers_as_the_broker_did(
         assert OneSegment().search(log, query["query"]).found == expected, query
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "name"), golden_partitions(), ids=str)
 def test_a_search_for_the_time_of_an_index_entry_finds_the_first_record_of_that_time(
     scenario: Golden, name: str
@@ -76,6 +79,7 @@ def test_a_search_for_the_time_of_an_index_entry_finds_the_first_record_of_that_
         assert {way.name: way.search(log, target).found for way in ways} == {way.name: hit for way in ways}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "empty"])
 def test_the_search_that_goes_on_needs_no_index(damage: str, writable, rng: random.Random) -> None:  # type: ignore[no-untyped-def]
     scenario = writable(ORDERS)

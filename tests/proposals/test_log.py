@@ -169,6 +169,7 @@ def history(rng: random.Random, path: Path, steps: int, allow_negative: bool) ->
     log.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allow_negative", [False, True])
 def test_every_lookup_finds_what_a_linear_scan_finds_after_any_history(
     allow_negative: bool, tmp_path: Path, rng: random.Random

@@ -93,6 +93,7 @@ def hostile(kind: str) -> bytes:
     }[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zeros", "ones", "noise", "batches that claim much", "messages that claim much"])
 def test_no_damage_costs_more_than_a_few_times_its_length(kind: str, tmp_path: Path) -> None:
     """Megabytes of it, each claim of which would cost a CRC of a megabyte: the bytes that are checked are counted."""

@@ -83,6 +83,7 @@ def slow_rebuild(log: bytes, base: int, config: IndexConfig) -> tuple[bytes, byt
     return offsets, times, end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_rebuild_is_what_a_loop_over_the_entries_gives(
     generation: str, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +129,7 @@ def spoiled(log: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("negative", [False, True])
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_indexes_that_were_written_live_equal_a_rebuild(

@@ -64,6 +64,7 @@ UNFINISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
 def test_a_request_that_never_ends_is_dropped(sent: bytes) -> None:
     with served(request_s=0.3) as found, RawClient(found.address) as client, RawClient(found.address) as other:

@@ -99,6 +99,7 @@ def test_large_sets_pass_unchanged_and_stay_readable_while_they_are_deleted(serv
         assert stored in whole
 
 
+@pytest.mark.slow
 def test_many_converted_sets_at_once_hold_up_nobody(server: ServerThread) -> None:
     """Conversions run in threads: a producer gets its answers meanwhile."""
     topic = server.broker.topics.create("t")

@@ -52,6 +52,7 @@ def test_every_kind_of_chunk_arrives_as_it_is_whoever_reads_it(tmp_path: Path, r
             assert bytes(client.frame()) == b"".join(data[position : position + count] for position, count in parts)
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_reads_waits_in_little_memory_and_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(1 << 24))

@@ -68,6 +68,7 @@ def same_value(field: Field, version: int, ours: Any, theirs: Any) -> bool:
     return bool(theirs == ours)
 
 
+@pytest.mark.slow
 def test_kio_reads_what_we_write_and_we_read_what_it_writes(rng: random.Random) -> None:
     known = set()
     for message, version, back, fields in every_layout():
