@@ -12,14 +12,14 @@ class DeletionQueue:
 
     Notes
     -----
-    It has no thread: the log asks with each call. If the clock is put back, nothing waits longer than its delay.
+    The queue has no thread: the log calls it. If the clock is put back, nothing waits longer than its delay.
     """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._number = count()
         self._latest_ms = -(2**63)  # when something was last added or removed
-        self._put_back_ms = 0  # by how much the clock was, in all
+        self._put_back_ms = 0  # the sum of all steps back of the clock
 
     def add(self, now_ms: int, delay_ms: int, remove: Callable[[], None]) -> None:
         """Call ``remove`` when a delay is over."""

@@ -26,7 +26,7 @@ _open: dict[tuple[int, str], _State] = {}  # by process and directory
 
 
 class _State:
-    """What this process knows of a log directory while it writes to partitions in it.
+    """The state of a log directory while this process writes to partitions in it.
 
     Notes
     -----
@@ -41,7 +41,7 @@ class _State:
         self.opened: set[str] = set()
         self.closed_clean: set[str] = set()
         self.is_whole = False  # a LogDirectory is open: its holder decides when checkpoints are due
-        self.collecting = 0  # how many callers want the checkpoints written once, when they are done
+        self.collecting = 0  # callers inside checkpoints_at_once
         self.checksums = IndexChecksums(path)
         self.forgotten: set[tuple[str, int]] = set()  # partitions that the files on disk may still name
         self._offsets: dict[str, checkpoints.Offsets] = {}  # by the checkpoint's name
@@ -49,7 +49,7 @@ class _State:
         self._unwritten: set[str] = set()
 
     def offsets(self, file: str) -> checkpoints.Offsets:
-        """The offsets of a checkpoint, as they are or will be on disk."""
+        """The offsets of a checkpoint, including changes not yet on disk."""
         if file not in self._offsets:
             path = os.path.join(self.path, file)
             found = checkpoints.read_checkpoint(path)
@@ -96,7 +96,7 @@ class _State:
         self.forgotten.clear()
 
     def nothing_is_clean(self) -> None:
-        """Count no partition as clean: the checkpoints that they rely on were not written."""
+        """Count no partition as clean: a checkpoint could not be written."""
         self.marker = None
         self.closed_clean.clear()
 
@@ -107,14 +107,14 @@ class _State:
 def homes_of(partition: str, *segments: str) -> list[tuple[str, str]]:
     """The log directories whose locks a writer of a partition needs, each with the partition's directory in it.
 
-    If the partition or one of its files is a link, the log directory that it leads to is one of them.
+    If the partition or one of its files is a link, the log directory of its target is included.
 
     Parameters
     ----------
     partition : str
         Its directory, which need not exist yet.
     segments : str
-        Its files that have unusual names.
+        Segment files to include whatever their names.
     """
     linked = list(segments)
     if os.path.isdir(partition):
@@ -129,7 +129,7 @@ def homes_of(partition: str, *segments: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def held(partition: str, *segments: str) -> Iterator[None]:
-    """Hold the locks of a partition, whatever links lead to it. Lock files that did not exist before are removed.
+    """Hold the locks of a partition and of the targets of its links. Lock files that did not exist are removed after.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def held(partition: str, *segments: str) -> Iterator[None]:
 
 
 class LogDirectory:
-    """A log directory that is held as a whole while its partitions are served, open or not.
+    """A log directory that is locked as a whole, whether its partitions are open or not.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class LogDirectory:
         """Write each checkpoint once, at the end of the block, instead of once for each log."""
         with _changes:
             shared = _open[self._key]
-            shared.collecting += 1  # each of several threads writes what all have so far
+            shared.collecting += 1  # with several threads, each writes the changes of all when it is done
         try:
             yield
         finally:
@@ -201,12 +201,12 @@ class LogDirectory:
                     raise
 
     def forget(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Remove partitions from all checkpoints; written with the next change, or when one is created again."""
+        """Remove partitions from all checkpoints. Files change with the next write, or if one is created again."""
         with _changes:
             _open[self._key].forget(partitions)
 
     def forget_strays(self) -> None:
-        """Remove the partitions that have no directory: the process that deleted them died before it wrote that."""
+        """Remove the partitions without a directory: a process deleted them and died before it wrote the files."""
         with _changes:
             shared = _open[self._key]
             there = {entry.name for entry in files.list_directory(self.path)}
@@ -214,7 +214,7 @@ class LogDirectory:
             shared.forget([(topic, index) for topic, index in known if f"{topic}-{index}" not in there])
 
     def leave(self) -> None:
-        """Release it; a second call does nothing. Writes the marker of a clean shutdown if all partitions are clean."""
+        """Release the lock; mark a clean shutdown if all partitions are clean. A second call does nothing."""
         with _changes:
             lock, self._lock = self._lock, None
             if lock is None:
@@ -228,7 +228,7 @@ class LogDirectory:
 
 
 class PartitionEntry:
-    """A partition's entry in its log directory: made when its log opens, given back when it closes.
+    """A partition's entry in its log directory: created when its log opens, released when it closes.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class PartitionEntry:
     Attributes
     ----------
     clean : bool
-        The partition was closed cleanly: by this process, or by one before that left the marker.
+        The partition was closed cleanly: by this process, or by an earlier one that left the marker.
 
     Raises
     ------
@@ -312,7 +312,7 @@ class PartitionEntry:
 
     @property
     def is_held_as_a_whole(self) -> bool:
-        """Whether a ``LogDirectory`` is open, whose holder checkpoints all partitions at once."""
+        """Whether a ``LogDirectory`` is open: then its owner writes the checkpoints of all partitions."""
         return _open[self._key].is_whole
 
     def checkpoint(self, file: str) -> int | None:
@@ -321,7 +321,7 @@ class PartitionEntry:
             return _open[self._key].offsets(file).get((self.topic, self.partition))
 
     def index_checksums(self) -> dict[int, Sealed]:
-        """What the indexes of the partition's segments were when they were closed, by base offset."""
+        """The state of the partition's indexes when they were closed, by base offset."""
         with _changes:
             return _open[self._key].checksums.of(self.topic, self.partition)
 

@@ -1,4 +1,4 @@
-"""Leader epochs: which began at which offset, as ``leader-epoch-checkpoint`` keeps it, and where one ended (KIP-101).
+"""Leader epochs and their start offsets, as in ``leader-epoch-checkpoint``, and the end offset of an epoch (KIP-101).
 
 Epochs are (epoch, start offset), oldest first."""
 
@@ -22,19 +22,19 @@ UNDEFINED = -1
 
 
 class LeaderEpochs:
-    """The epochs of a log. Every change is written to the file.
+    """The epochs of a log. Every change is written to the file at once, except by ``begin``.
 
     Parameters
     ----------
     directory : str
         The partition's. A missing or malformed file counts as empty.
     kept : bool
-        False for a release or message format without epochs: none is ever known, and no file is written.
+        False for a release or message format without epochs: there are no entries, and no file is written.
 
     Attributes
     ----------
     is_malformed : bool
-        The file was there, and could not be understood.
+        The file exists but could not be parsed.
 
     Notes
     -----
@@ -66,23 +66,23 @@ class LeaderEpochs:
             self._write(entries)
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader starts at an offset. The file follows with its first batch, or when the log closes."""
+        """Note that a leader starts at an offset. The file is written with its first batch, or when the log closes."""
         entries = _with(self.entries, epoch, start_offset) if epoch >= 0 else None
         if entries is not None and self.kept:
             self.entries, self.unwritten = entries, True
 
     def write(self) -> None:
-        """Bring the file up to date."""
+        """Write the file if it is out of date."""
         if self.unwritten:
             self._write(self.entries)
 
     def follow(self, entries: Entries, epoch: int | None = None) -> None:
-        """A set is about to be appended: an epoch begins with its first batch of that epoch.
+        """Note the epochs of a set that is about to be appended: each begins with its first batch.
 
         Parameters
         ----------
         epoch : int, optional
-            That of every batch; None reads them from the batches.
+            The epoch of every batch; None reads the epochs from the batches.
         """
         if not self.kept:
             return
@@ -97,19 +97,19 @@ class LeaderEpochs:
                     self.assign(entry.leader_epoch, entry.base_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drop the epochs that began at or behind an offset."""
+        """Drop the epochs that began at or after an offset."""
         kept = [entry for entry in self.entries if entry[1] < end_offset]
         if end_offset >= 0 and len(kept) != len(self.entries):
             self._write(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins at an offset now: drop the epochs before the one it lies in, which begins there."""
+        """Start the epochs at a new log start offset: the epoch of that offset begins there, earlier ones go."""
         gone = [entry for entry in self.entries if entry[1] <= start_offset]
         if gone and (len(gone) > 1 or gone[-1][1] != start_offset):
             self._write([(gone[-1][0], start_offset), *self.entries[len(gone) :]])
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
-        """Have these entries in place of the others."""
+        """Replace all entries."""
         self._write(entries)
 
     def clear(self) -> None:
@@ -125,12 +125,12 @@ class LeaderEpochs:
 
 
 def end_offset_for(epochs: Sequence[tuple[int, int]], epoch: int, log_end_offset: int) -> tuple[int, int]:
-    """The largest epoch up to one that is asked for, and the offset where it ended; (-1, -1) if that is unknown.
+    """The largest epoch up to the requested one, and its end offset; (-1, -1) if unknown.
 
     Notes
     -----
-    An epoch before all known ones is answered with itself and the start of the first: the log was cut there, and a
-    follower goes on from it. Source: LeaderEpochFileCache.endOffsetFor (3.9).
+    For an epoch before all known ones, the answer is that epoch and the start of the first known one: the log was cut
+    there, and a follower continues from it. Source: LeaderEpochFileCache.endOffsetFor (3.9).
     """
     if epoch == UNDEFINED or not epochs or epoch > epochs[-1][0]:
         return UNDEFINED, UNDEFINED
@@ -141,14 +141,14 @@ def end_offset_for(epochs: Sequence[tuple[int, int]], epoch: int, log_end_offset
 
 
 def epoch_for(epochs: Sequence[tuple[int, int]], offset: int) -> int:
-    """The epoch of the leader that wrote an offset, -1 if that is unknown. Source: LeaderEpochFileCache (3.9)."""
+    """The epoch of the leader that wrote an offset, -1 if unknown. Source: LeaderEpochFileCache (3.9)."""
     return next((epoch for epoch, start in reversed(epochs) if start <= offset), UNDEFINED)
 
 
 def epochs_of(segments: Sequence[LogSegment], log_start_offset: int) -> list[tuple[int, int]]:
-    """The epochs that the batches of some segments show.
+    """The epochs that the batches of segments have.
 
-    No CRC covers an epoch in a batch: if later batches contradict it, theirs counts.
+    The CRC does not cover the epoch of a batch: if a later batch has a lower epoch, that one counts for both.
     """
     pairs = []
     for segment in segments:

@@ -1,4 +1,4 @@
-"""What a log tells a rule that watches it. The log itself knows none of these rules; see ``kts.proposals``."""
+"""The events that a log reports to the proposals it follows (see ``kts.proposals``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Listener(Protocol):
-    """Is told what happened to a log, and asked for two decisions; called by the thread that changes the log."""
+    """Receives the events of a log and makes two decisions. The thread that changes the log calls it."""
 
     def opened(self) -> None:
         """Start-up is done."""
@@ -20,7 +20,7 @@ class Listener(Protocol):
         Parameters
         ----------
         reason : str, optional
-            What the shipped rule says.
+            Why Kafka's own rule rolls it; None if it does not.
         created_ms : int
             When the segment was created.
         limit_ms : int

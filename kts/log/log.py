@@ -103,7 +103,8 @@ class Log:
     topic_id : str, optional
         22 characters of URL-safe base64, for ``partition.metadata``.
     high_watermark : int, optional
-        Moves only by ``advance_high_watermark``. None follows the log end offset, as with a single replica.
+        Where it starts; only ``advance_high_watermark`` raises it. None follows the log end offset, as with a single
+        replica.
     producer_id_expiration_ms : int
         Producers that sent nothing for this long are forgotten, at start-up and by ``remove_expired_producers``.
     log_start_offset, recovery_point : int, optional
@@ -117,7 +118,7 @@ class Log:
         Everything that start-up cut, removed, set aside or rebuilt: path, position, bytes, reason. Segments whose
         indexes prove wrong in use are rebuilt and added here.
     clean_start : bool
-        The last writer closed the partition, so nothing needed recovery.
+        The last writer closed the partition cleanly.
     recovery_point : int
         All records below this offset are on disk.
     closed : bool
@@ -134,8 +135,8 @@ class Log:
     Notes
     -----
     One thread changes the log at a time; others wait. Readers never wait for an append, and see whole batches only.
-    A failed append leaves nothing behind. If the disk leaves that in doubt, the log closes itself, and the next start
-    recovers it. The log has no threads: deleted files wait for a later call that finds them due.
+    A failed append leaves nothing in the log. If the disk leaves that in doubt, the log closes itself, and the next
+    start recovers it. The log has no threads: the first later call after their delay removes deleted files.
 
     Source: Log, LogSegment (0.10.2), UnifiedLog, LocalLog (3.9).
     """
@@ -170,7 +171,7 @@ class Log:
         self._readers: ReadersWriterLock
         new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock)
         self._deletions = DeletionQueue()
-        self._corrupt_indexes: list[LogSegment] = []  # whose indexes must be rebuilt
+        self._corrupt_indexes: list[LogSegment] = []  # their indexes must be rebuilt
         self._proposals: Proposals | None = None
         self._listeners: list[Listener] = []
         high_watermark = optional_offset("high_watermark", high_watermark)
@@ -312,7 +313,7 @@ class Log:
         return self._producers.largest_id
 
     def producers(self) -> list[Producer]:
-        """What the log knows of its producers, in Kafka's order. Do not change the entries."""
+        """The state of each producer, in Kafka's order. Do not change the entries."""
         return self._producers.in_table_order()
 
     @property
@@ -400,13 +401,13 @@ class Log:
             return done
 
     def append_as_follower(self, buf: Bytes, *, segment_base: int | None = None) -> Validated:
-        """Append what a leader has; its offsets and bytes stay.
+        """Append batches of a leader; their offsets and bytes stay.
 
         Parameters
         ----------
         segment_base : int, optional
-            Base offset of the leader's segment that holds the set. A new segment begins there if it can. None rolls by
-            the settings alone.
+            Base offset of the leader's segment that contains the set. A new segment begins there if possible. None
+            rolls by the settings alone.
 
         Raises
         ------
@@ -433,7 +434,7 @@ class Log:
         Parameters
         ----------
         timestamp_ms : int, optional
-            The greatest of the set, which may roll the segment; None is the clock.
+            The greatest timestamp of the set, which may roll the segment; None uses the clock.
 
         Notes
         -----
@@ -454,14 +455,14 @@ class Log:
             self._lock.release()
 
     def _may_begin(self, base_offset: int, done: Validated, known: bool) -> bool:
-        """Whether a segment may begin at an offset. ``known``: the header of the set tells its first offset."""
+        """Whether a segment may begin at an offset. ``known``: the header of the set states its first offset."""
         segment = self._view.segments[-1]
         if not segment.size or not segment.base_offset < base_offset >= self._end:
             return False
         return base_offset <= (done.first_offset if known else self._first_offset(done))
 
     def _first_offset(self, done: Validated) -> int:
-        """The first offset of a set as a rebuild finds it. A wrapper's header does not tell it."""
+        """The first offset of a set as an index rebuild finds it. A wrapper's header does not state it."""
         try:
             offsets = decoded(done.records[: Entries(done.records)[0].end])[0]
         except CorruptRecordError:
@@ -482,11 +483,11 @@ class Log:
         Parameters
         ----------
         roll_offset : int
-            The first offset of the set if its header tells it, else -1.
+            The first offset of the set if its header states it, else -1.
         leader_epoch : int, optional
             The epoch of every batch in the set; None reads them from the batches.
         segment_base : int, optional
-            Base offset of the leader's segment that holds the set.
+            Base offset of the leader's segment that contains the set.
         """
         records, last_offset, config = done.records, done.last_offset, self.config
         if self._deletions.is_due(now_ms):
@@ -540,7 +541,7 @@ class Log:
             self._view = View(seen.segments, seen.bases, end, segment.size, seen.log_start_offset)
         except BaseException as error:
             if segment.failed is not None or (segment.size != before and _leaves_doubt(error)):
-                self._fail(error)  # for example Ctrl-C after the set was written and before it counted
+                self._fail(error)  # for example Ctrl-C after the set was written, before it was published
             raise
         if update is not None:
             self._producers.replicated_to(self.high_watermark)
@@ -570,13 +571,13 @@ class Log:
                 files.remove(f"{self.path}/{base_offset:020d}{suffix}", missing_ok=True)
             with self._readers.excluded():
                 active.on_become_inactive_segment()
-            active.flush()  # the closing entry needs it even if all records were flushed before
+            active.flush()  # for the closing time-index entry, even if all records were flushed before
             active.seal()
             self._flush_to(base_offset, now_ms)
         try:
             new = open_segment(self.path, base_offset, self.config, self.shipped, now_ms)
         except LogStorageError:
-            with self._close_if_in_doubt():  # go on with the old one
+            with self._close_if_in_doubt():  # continue with the old one
                 active.resize_indexes()
             raise
         active.rest()
@@ -688,12 +689,12 @@ class Log:
     # --- truncation -------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop the batches that reach an offset and all behind them. False if nothing changed.
+        """Drop the records from an offset on. False if nothing changed.
 
         Notes
         -----
-        The next record gets this offset. When the call returns, the dropped batches are gone from the disk. A batch
-        that contains the offset is dropped whole.
+        The next record gets this offset. A batch that contains the offset is dropped whole. When the call returns, the
+        dropped batches are gone from the disk.
         """
         offset = integer("offset", offset, 0)
         with self._lock:
@@ -805,7 +806,7 @@ class Log:
     # --- read and search --------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = False, up_to: str = "log_end") -> Fetched:
-        """Bytes from the entry that holds an offset on.
+        """Bytes of the log, starting with the entry that contains an offset.
 
         Parameters
         ----------
@@ -864,7 +865,7 @@ class Log:
         Parameters
         ----------
         t_ms : int
-            Any 64-bit number. Numbers that ListOffsets reserves are times here.
+            Any 64-bit number. The special values of ListOffsets, such as -1, are ordinary timestamps here.
         shipped_search : bool, optional
             Search a single segment, as brokers do; None follows ``shipped``.
         """
@@ -889,7 +890,7 @@ class Log:
     # --- reconfigure ------------------------------------------------------------------------------
 
     def reconfigure(self, config: LogConfig | Mapping[str, Any] | None) -> None:
-        """Use other settings from now on. What was written stays as it is.
+        """Use other settings from now on. Records already in the log stay as they are.
 
         Parameters
         ----------
@@ -906,8 +907,8 @@ class Log:
         Notes
         -----
         Index spacing and size, jitter and preallocation take effect with the next segment, the message format with the
-        next append, everything else at once. If the generation changes with the format, or times before 1970 begin or
-        cease to count, the segments are closed and loaded again; readers wait for that.
+        next append, everything else at once. If the format changes the generation, or the setting for timestamps before
+        1970 changes, the segments are closed and loaded again; readers wait for that.
 
         Source: UnifiedLog.updateConfig, LocalLog.updateConfig (3.9).
         """
@@ -935,7 +936,7 @@ class Log:
     def _load_again(self, config: LogConfig) -> None:
         before = {segment.base_offset: segment for segment in self._view.segments}
         self._write_all()
-        if config.magic < 2 or self.config.magic < 2:  # epochs of magic 2 tell nothing about the other formats
+        if config.magic < 2 or self.config.magic < 2:  # batches of magic 0 and 1 have no epochs
             files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
         self.config, self.generation = config, config.generation
         self.recovered = self.recovered + self._load(self._clock(), True, self._log_start, self._end)
@@ -964,7 +965,7 @@ class Log:
             with self._close_if_in_doubt(), self._readers.excluded():
                 try:
                     done = segment.repair(rebuilt, following)
-                except LogStorageError:  # a full disk, for example: answers still do without the indexes
+                except LogStorageError:  # a full disk, for example: answers do not need the indexes
                     return
             if done is not None and done not in self.recovered:
                 self.recovered = [*self.recovered, done]
@@ -1048,7 +1049,7 @@ class Log:
                 self.closed = True
 
     def _write_all(self) -> None:
-        """Close the segments. Everything is on disk then."""
+        """Close the segments and flush everything to disk."""
         self._epochs.write()
         self._producers.take_snapshot()
         sealed: dict[int, Sealed] = {}
@@ -1064,7 +1065,7 @@ class Log:
         self._entry.write_index_checksums(sealed)
 
     def abandon(self) -> None:
-        """Release everything and write nothing, as a process does that dies. The next start recovers the log."""
+        """Release everything and write nothing, like a killed process. The next start recovers the log."""
         with self._lock:
             if self.closed or self._process != os.getpid():
                 return
@@ -1090,7 +1091,7 @@ class Log:
             raise
 
     def _fail(self, error: BaseException) -> None:
-        """Close after an error. Only its words are kept: its traceback would keep files open."""
+        """Close after an error. Only its message is kept: its traceback would keep files open."""
         self._failure = str(error) if isinstance(error, KtsError) else f"{type(error).__name__} {error}".rstrip()
         self.abandon()
 
@@ -1111,7 +1112,7 @@ class Log:
 
 
 def _leaves_doubt(error: BaseException) -> bool:
-    """Whether nobody knows what is on the disk after an error. After any other KtsError everything is as before."""
+    """Whether an error leaves it unknown what is on disk. Other errors leave everything as it was."""
     return isinstance(error, LogStorageError) or not isinstance(error, KtsError)
 
 
@@ -1119,7 +1120,7 @@ def _leaves_doubt(error: BaseException) -> bool:
 
 
 def _partition_directory(path: Any) -> tuple[str, str, int]:
-    """Absolute path, topic and partition of a directory that a broker would take for a partition's."""
+    """Absolute path, topic and partition of a directory with a partition's name."""
     try:
         text = os.fsdecode(path)
     except TypeError as error:
@@ -1143,7 +1144,7 @@ def _topic_id(value: Any) -> str | None:
 
 
 def _checked_clock(clock: Any) -> Callable[[], int]:
-    """A clock whose every answer is checked: seconds as a float are a common mistake."""
+    """A clock that checks every value: seconds as a float are a common mistake."""
     if not callable(clock):
         raise TypeError(f"clock: expected a callable that gives ms as an int, found {clock!r}")
 
@@ -1155,7 +1156,7 @@ def _checked_clock(clock: Any) -> Callable[[], int]:
 
 
 def _proposals(proposals: Any) -> tuple[Any, ...]:
-    """Names or modes."""
+    """The names or modes, as a tuple."""
     if isinstance(proposals, str | bytes) or not isinstance(proposals, Iterable):
         raise TypeError(f"proposals: expected a sequence of names, found {proposals!r}")
     return tuple(proposals)

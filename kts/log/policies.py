@@ -13,8 +13,8 @@ from kts.segment.search import largest_ms
 LARGEST_RELATIVE = INT32_MAX  # an index entry keeps an offset as a 32-bit difference to the base offset
 
 # --- retention ------------------------------------------------------------------------------------
-# Each rule takes segments from the oldest on and stops at the first that it must keep: a single segment with a
-# timestamp from the future keeps all segments behind it.
+# Each rule deletes segments from the oldest on and stops at the first that it must keep: a single segment with a
+# timestamp from the future keeps all later segments.
 
 START, SIZE, TIME = "log start offset", "retention.bytes", "retention.ms"
 
@@ -25,7 +25,7 @@ class SegmentFacts(NamedTuple):
     base_offset: int
     size_bytes: int
     largest_timestamp_ms: int  # the greatest in it, else the file's modification time
-    from_file: bool = False  # True: no record has a timestamp, it is the modification time
+    from_file: bool = False  # True: no record has a timestamp; it is the modification time
 
 
 class LogFacts(NamedTuple):
@@ -38,7 +38,7 @@ class LogFacts(NamedTuple):
 
 
 class RetentionPolicy(NamedTuple):
-    """The settings of retention; negative is unlimited."""
+    """The settings of retention; a negative number means unlimited."""
 
     retention_ms: int
     retention_bytes: int = -1
@@ -47,7 +47,7 @@ class RetentionPolicy(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What will become of a segment."""
+    """When and why retention deletes a segment, or why it does not."""
 
     segment: SegmentFacts
     rule: str | None  # the rule that deletes it now, or None
@@ -61,8 +61,8 @@ def facts_of(log: PartitionLog) -> LogFacts:
 
     Notes
     -----
-    The largest timestamp of a closed segment is that of its last time index entry. Without timestamps the modification
-    time of its file counts, which a copy may have changed.
+    The largest timestamp of a closed segment is that of its last time index entry. Without timestamps it is the
+    modification time of its file, which a copy may have changed.
     """
     return settled(lambda: _facts_of(log.listed()))
 
@@ -88,7 +88,7 @@ def deletable(rule: str, log: LogFacts, policy: RetentionPolicy, now_ms: int) ->
 
     Notes
     -----
-    An empty last segment is never deleted. If all segments are, a new one must be rolled first.
+    An empty last segment is never deleted. If all segments are deletable, the caller must roll a new one first.
 
     Source: Log.deleteOldSegments (0.10.2), UnifiedLog.deletableSegments (3.9).
     """
@@ -222,19 +222,19 @@ def roll_reason(
 
 
 def roll_jitter_ms(config: LogConfig, random_int32: int) -> int:
-    """How much earlier than its limit a segment rolls, from a random number of 32 bits."""
+    """How much earlier than its time limit a segment rolls, from a random 32-bit number."""
     span = min(config.segment_jitter_ms, config.segment_ms)
-    # Kafka's helper takes 0 for the absolute value of the least number.
+    # Kafka's Utils.abs returns 0 for -2^31.
     return 0 if span == 0 or random_int32 == -(2**31) else abs(random_int32) % span
 
 
 def new_base_offset(first_offset: int, last_offset: int, log_end_offset: int) -> int:
-    """Base offset of the next segment: the log end offset, or higher if a follower's set lies behind a gap.
+    """Base offset of the next segment: the log end offset, or higher if a follower's set follows a gap.
 
     Parameters
     ----------
     first_offset : int
-        Of the set to append; -1 if its header does not tell (a follower's set of magic 0 or 1).
+        Of the set to append; -1 if its header does not state it (a follower's set of magic 0 or 1).
     last_offset : int
         Of that set.
     """

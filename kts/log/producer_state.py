@@ -1,4 +1,4 @@
-"""What a log knows of its producers, and the ``.snapshot`` and ``.txnindex`` files that keep it."""
+"""The producer state of a log, and its ``.snapshot`` and ``.txnindex`` files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kts.segment.transactions import append_aborted, sync_aborted
 
 
 class ProducerState:
-    """The producers of one log. The log tells it what happened; it keeps the files.
+    """The producers of one log. The log reports each change; this class writes the files.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ class ProducerState:
     expiration_ms : int
         ``producer.id.expiration.ms``.
     kept : bool
-        False for a release without producers (0.10.2): it learns nothing and writes nothing.
+        False for a release without producer ids (0.10.2): nothing is tracked or written.
     snapshots : list of int, optional
-        Offsets of the snapshots, shared with another state of the same directory; None looks for them.
+        Offsets of the snapshots, shared with another state of the same directory; None lists the directory.
 
     Notes
     -----
@@ -54,7 +54,7 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the earliest transaction that is open, or ends at or behind the high watermark."""
+        """First offset of the earliest transaction that is open, or ends at or above the high watermark."""
         return self._producers.first_unstable_offset
 
     @property
@@ -69,7 +69,7 @@ class ProducerState:
     # --- what happens to the log ------------------------------------------------------------------
 
     def prepare(self, records: bytes | memoryview, entries: Entries, origin: str) -> Update | Sent | None:
-        """What a set of batches will change; see ``Producers.prepare``. None if it names no producer."""
+        """The change that a set of batches will make; see ``Producers.prepare``. None without a producer id."""
         if not self.kept or (len(entries) == 1 and entries[0].producer_id < 0):
             return None
         return self._producers.prepare(records, origin, entries)
@@ -84,7 +84,7 @@ class ProducerState:
         self._producers.end_offset = end_offset
 
     def follow(self, batch: bytes | memoryview) -> list[AbortedBatch]:
-        """Take over a batch that recovery reads; returns its entries for the transaction index."""
+        """Apply a batch that recovery reads; returns its entries for the transaction index."""
         return self._producers.follow(batch)
 
     def recovered(self, end_offset: int) -> None:
@@ -115,11 +115,11 @@ class ProducerState:
         return self._producers.remove_expired(now_ms)
 
     def remove_stray_snapshots(self, segments: Sequence[LogSegment]) -> None:
-        """Delete the snapshots at which no segment starts, except the newest behind all segments."""
+        """Delete the snapshots at which no segment starts, except the newest if it is beyond all segments."""
         self._snapshots.remove_strays(segment.base_offset for segment in segments)
 
     def clear(self, offset: int) -> None:
-        """The log was emptied and goes on at an offset."""
+        """The log was emptied and continues at an offset."""
         self._snapshots.clear(offset)
 
     def flush(self) -> None:
@@ -129,7 +129,7 @@ class ProducerState:
             self._unsynced.clear()
 
     def take_snapshot(self) -> None:
-        """Write a snapshot of the state as it is now, if it moved on since the last one."""
+        """Write a snapshot of the current state, if its offset moved since the last one."""
         self._snapshots.take()
 
     def rebuild(
@@ -144,7 +144,7 @@ class ProducerState:
         bases: Sequence[int] | None = None,
         count: int | None = None,
     ) -> None:
-        """The state at an offset: from the newest snapshot and the batches behind it; see ``Snapshots.rebuild``.
+        """Rebuild the state at an offset from the newest snapshot and the batches after it; see ``Snapshots.rebuild``.
 
         Parameters
         ----------
@@ -165,10 +165,10 @@ class ProducerState:
 
 
 def _entries(segment: LogSegment, first_offset: int, end_offset: int) -> Iterator[memoryview]:
-    """The whole entries of a segment that lie in a range of offsets."""
+    """The entries of a segment in a range of offsets, up to the first damaged one."""
     try:
         first = segment.translate_offset(first_offset)
-    except CorruptRecordError:  # behind the damage nothing is known of producers
+    except CorruptRecordError:  # the state after damage is unknown
         return
     if first is None:
         return

@@ -12,8 +12,8 @@ class ReadersWriterLock:
 
     Notes
     -----
-    Appends need no exclusion: they write behind what readers were told of. A writer that waits goes before readers that
-    come later. A thread must not enter it twice.
+    Appends need no exclusion: they write after the published end. A waiting writer goes before readers that arrive
+    later. A thread must not enter the lock twice.
     """
 
     def __init__(self) -> None:

@@ -48,11 +48,11 @@ class LogLoader:
     Parameters
     ----------
     clean : bool
-        The last writer closed the partition: only segments without an index are recovered.
+        The last writer closed the partition: only a damaged tail and missing or invalid indexes are recovered.
     log_start_offset, recovery_point : int
         From the checkpoints; 0 if there are none.
     sealed : mapping of base offset to Sealed
-        What the indexes were when they were closed.
+        The state of the indexes when they were closed.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ class LogLoader:
 
     Notes
     -----
-    Segments behind a cut go, as in Kafka. As shipped they are renamed ``.deleted`` and removed later; else they are set
-    aside: ``.aside-<ms>`` is appended to their names, which brokers ignore.
+    Segments after a cut are removed, as in Kafka. With ``shipped`` they are renamed ``.deleted`` and deleted later;
+    otherwise they are set aside: ``.aside-<ms>`` is appended to their names, and brokers ignore them.
 
     Source: Log.loadSegments (0.10.2), LogLoader (3.9).
     """
@@ -147,7 +147,7 @@ class LogLoader:
     def _check_recovery_point(self, active: LogSegment) -> None:
         if self.clean:
             sealed = self.sealed.get(active.base_offset)
-            # A truncation inside a batch leaves the log end offset behind the last batch: then the file is as it was.
+            # After a truncation inside a batch, the log end offset is beyond the last batch: the file is unchanged.
             unchanged = sealed is not None and sealed.log_bytes == active.size
             if self.recovery_point > self.end_offset and not (self.shipped or unchanged):
                 why = f"expected offsets up to {self.recovery_point}, the recovery point of a clean stop"
@@ -224,7 +224,7 @@ class LogLoader:
         for base in bases:
             has_index, has_time_index = ((base, suffix) in live for suffix in (".index", ".timeindex"))
             later = not self.clean and base >= self._first_to_recover(bases)
-            if later and not self.shipped:  # it is rebuilt in any case
+            if later and not self.shipped:  # recovery rebuilds its indexes in any case
                 if not has_index:
                     self._missing.add(base)
                 self.segments.append(self._segment(base))
@@ -247,7 +247,7 @@ class LogLoader:
                 self._recover_segment(segment, why)
 
     def _make_indexes(self, base_offset: int) -> None:
-        """Create both indexes of a log, each in one step.
+        """Create both indexes of a log, each atomically.
 
         An index emptied by a crash looks valid, and the next start recovers no segment below the recovery point.
         """
@@ -260,14 +260,14 @@ class LogLoader:
         files.write_atomically(f"{stem}.timeindex", rebuilt.time_index)
 
     def _repair(self) -> None:
-        """Rebuild indexes that changed since they were closed, or that end with what the log contradicts."""
+        """Rebuild indexes that changed since they were closed, or whose last entry the log contradicts."""
         for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
             if segment.corrupt_index is None:
                 continue
             done = segment.repair(segment.rebuilt_indexes(), None if following is None else following.base_offset)
             if done is not None:
                 self.recovered.append(done)
-            elif segment is self.segments[-1]:  # new times must not contradict the wrong ones
+            elif segment is self.segments[-1]:  # new entries must not conflict with wrong ones
                 segment.time_index.cut(0)
 
     def _first_to_recover(self, bases: list[int]) -> int:
@@ -305,15 +305,15 @@ class LogLoader:
     def _recover(self) -> None:
         bases = [segment.base_offset for segment in self.segments]
         if bases and not self.shipped:
-            # The batches tell them again. Else a second recovery would differ from the first: only the first would
-            # know an epoch that began behind the end.
+            # Recovery reads them from the batches again. Otherwise a second recovery would differ from the first: only
+            # the first would know an epoch that began beyond the end.
             self.epochs.truncate_from_end(self._first_to_recover(bases) + 1)
         for number, segment in enumerate(list(self.segments)):
             if segment.base_offset < self._first_to_recover(bases):
                 continue
 
             def drop_later(position: int, number: int = number, segment: LogSegment = segment) -> None:
-                """Runs before the cut: a stop in between leaves no hole, and the next start finds the cut again."""
+                """Runs before the cut: a crash in between leaves no hole, and the next start finds the damage again."""
                 later = self.segments[number + 1 :]
                 del self.segments[number + 1 :]
                 self._take_out(later, f"behind a cut of segment {segment.base_offset}")
@@ -323,7 +323,7 @@ class LogLoader:
                 return
 
     def _check_tail(self, active: LogSegment) -> None:
-        """Recover the active segment if its tail is damaged: nobody could read what is appended behind the damage."""
+        """Recover the active segment if its tail is damaged: records appended after it could not be read."""
         why = active.tail_fault()
         if why is not None:
             self._recover_segment(active, why)
@@ -333,8 +333,8 @@ class LogLoader:
     ) -> bool:
         """Rebuild a segment; True if it lost bytes. ``why`` is None if an unclean stop is the only reason.
 
-        Without ``before_cut`` the bytes were on disk when the log was stopped or flushed. What is cut then is no torn
-        write and may contain sound batches, so it is kept aside.
+        Without ``before_cut`` the bytes were on disk when the log was stopped or flushed. Bytes cut then are not a torn
+        write and may contain sound batches, so they are set aside.
         """
         aside: list[str] = []
 
@@ -370,7 +370,7 @@ class LogLoader:
             files.remove(segment.txn_index_path, missing_ok=True)
         segment.flush()
         state.recovered(segment.next_offset())
-        segment.rest()  # so that descriptors do not add up
+        segment.rest()  # limits the number of open files
         if done.bytes_cut:
             self.recovered.append(done._replace(aside=aside[0]) if aside else done)
         elif why is not None:
@@ -393,7 +393,7 @@ class LogLoader:
         return [path]
 
     def _producers_at(self, segment: LogSegment) -> ProducerState:
-        """Producer state where a segment begins."""
+        """The producer state at the start of a segment."""
         state = self._new_producers(self._snapshots)
         self._snapshots = state.snapshots
         base, start, magic = segment.base_offset, self.log_start_offset, self.config.magic
@@ -405,7 +405,7 @@ class LogLoader:
         return ProducerState(self.path, self.producer_expiration_ms, kept=not self.old, snapshots=snapshots)
 
     def _follow_epochs(self, batches: Batches) -> None:
-        """Begin the epochs that some batches show."""
+        """Begin the epochs of the batches."""
         magics, epochs = batches.column("magic"), batches.column("partitionLeaderEpoch")
         known = np.maximum.accumulate(np.concatenate(([self.epochs.latest], epochs[:-1])))
         bases = batches.column("baseOffset")
@@ -440,8 +440,8 @@ class LogLoader:
         start = self.log_start_offset
         if not self.segments or self.segments[-1].next_offset() >= start:
             return
-        # A clean stop leaves no start behind the end, but for a truncation inside a batch that lies across the start:
-        # then the recovery point reaches the start as well, and what is left of the log was deleted.
+        # A clean stop leaves a start beyond the end only after a truncation inside a batch that contains the start.
+        # Then the recovery point reaches the start as well, and all that is left in the log is below the start.
         if self.clean and not self.shipped and start > self.recovery_point:
             end, first = self.segments[-1].next_offset(), self.segments[0].base_offset
             why = f"the log start offset {start} lies behind the log end offset {end}: set to {first}"
@@ -459,7 +459,7 @@ class LogLoader:
         """Correct the epochs by the batches, and drop those outside of the log."""
         if not self.shipped and self.epochs.kept:
             self._confirm_epochs()
-        # Kafka forgets the epoch of a log that is empty at its second start.
+        # Kafka drops an epoch that begins at the log end offset, such as the epoch of an empty log.
         self.epochs.truncate_from_end(self.end_offset + (not self.shipped))
         self.epochs.truncate_from_start(self.log_start_offset)
 
@@ -480,9 +480,9 @@ class LogLoader:
             epochs.replace(found + [one for one in behind if not found or one[0] > found[-1][0]])
 
     def _is_start(self, epoch: int, start: int, end: int) -> bool:
-        """Whether an epoch begins at an offset: the batches up to ``end`` have it, the one before has an earlier one.
+        """Whether an epoch begins at an offset: the batch there has it, the one before has an earlier one.
 
-        The first known epoch may have begun earlier: it moves with the log start offset.
+        The first known epoch may have begun earlier: its start moves with the log start offset.
         """
         found = self._epoch_at(start)
         if found is not None and found[0] < end and found[1] not in (-1, epoch):

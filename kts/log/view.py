@@ -1,4 +1,4 @@
-"""What readers see of a log that is written to: whole published batches, and the answers to searches by timestamp."""
+"""The reader's view of an open log: reads of whole published batches, and searches by timestamp."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Fetched(NamedTuple):
-    """Bytes of a log, from the entry that holds an offset on."""
+    """Bytes of a log, starting with the entry that contains an offset."""
 
     records: bytes
     first_entry_incomplete: bool  # not even the first entry is whole
@@ -52,7 +52,7 @@ class View(NamedTuple):
         return self.active_size if number + 1 == len(self.segments) else self.segments[number].size
 
     def position_of(self, number: int, offset: int) -> int:
-        """Where a segment's entries from an offset on begin; its published size if it has none."""
+        """The position of a segment's first entry that reaches an offset; its published size if it has none."""
         if number + 1 < len(self.segments) and offset >= self.bases[number + 1]:
             return self.size(number)
         if offset >= self.end_offset:
@@ -62,7 +62,7 @@ class View(NamedTuple):
 
 
 def read(view: View, offset: int, max_bytes: int, min_one_message: bool, bound: int) -> Fetched:
-    """The bytes from an offset on, at most up to the entry that holds the offset ``bound``.
+    """The bytes from an offset on, up to but without the entry that contains the offset ``bound``.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def shipped_offset_for_timestamp(view: View, target: int, magic: int) -> Timesta
 
 
 def shipped_max_timestamp(view: View) -> TimestampOffset | None:
-    """A broker's answer: from the segment whose indexes have the greatest timestamp, below the log start offset too."""
+    """A broker's answer: from the segment with the greatest known timestamp, even below the log start offset."""
     segment = max(view.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp_ms)
     largest, place = segment.max_timestamp_so_far
     start = segment.offset_index.lookup(place)[1]
@@ -137,7 +137,7 @@ def shipped_max_timestamp(view: View) -> TimestampOffset | None:
                 return None
             data = segment.log_file().read(entry.position, entry.size)
             offsets, timestamps = decoded_as_shipped(data, segment.generation)
-            hits = timestamps == largest  # of a record: the header may be wrong
+            hits = timestamps == largest  # a record must have it: the header may be wrong
             return TimestampOffset(largest, int(offsets[hits.argmax()])) if hits.any() else None
     return None
 
@@ -147,7 +147,7 @@ def max_timestamp(view: View) -> TimestampOffset | None:
 
     Notes
     -----
-    Segments whose indexes know of no timestamp are read.
+    Segments whose indexes have no timestamp are read.
     """
     negative = view.segments[0].config.allow_negative_timestamps
     counted = [
@@ -176,8 +176,8 @@ def segment_max_timestamp(
 ) -> TimestampOffset | None:
     """The greatest timestamp of a segment's records from an offset on, and the first record that has it.
 
-    Records behind the end are not published yet, though the segment knows their timestamps. If times before 1970 are
-    allowed, -1 means no time: it is the answer only if no record has a time.
+    Records beyond the end are not published yet, although the segment's greatest timestamp may be one of theirs. If
+    times before 1970 are allowed, -1 means no time: it is the answer only if no record has a time.
     """
     end = segment.size if end_position is None else end_position
     largest, place = segment.max_timestamp_so_far
@@ -202,7 +202,7 @@ def _records(batches: Batches, row: int) -> tuple[npt.NDArray[np.int64], npt.NDA
 
 
 def _is_time(segment: LogSegment, timestamp_ms: int) -> bool:
-    """Whether an index can tell this greatest timestamp; if not, the records must be read."""
+    """Whether an index can hold this greatest timestamp; if not, the records must be read."""
     return timestamp_ms >= 0 or (segment.config.allow_negative_timestamps and timestamp_ms != NO_TIMESTAMP)
 
 
