@@ -28,7 +28,7 @@ from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import snapshot_bytes
 
-# Files of a log directory that hold for the converted partitions too. The .lock belongs to a process.
+# Files of a log directory that also apply to the converted partitions. The .lock belongs to a process.
 BESIDE = ("meta.properties", "bootstrap.checkpoint", CLEAN_SHUTDOWN, *CHECKPOINTS)
 LARGEST_LOG = INT32_MAX  # bytes: positions in an index have 31 bits
 LAST_READ_BYTES = 2**20
@@ -37,22 +37,22 @@ Progress = Callable[[int], None]
 
 
 class Format(NamedTuple):
-    """What to convert to.
+    """The target format of a conversion.
 
     Attributes
     ----------
     magic : int
         0, 1 or 2.
     compression : str or None
-        Another codec for all; None keeps each batch's.
+        Codec of all batches; None keeps the codec of each batch.
     level : int or None
         Of the codec.
     batch_bytes : int
-        About how many bytes of uncompressed messages become one batch.
+        Approximate bytes of uncompressed messages that become one batch.
     drop_headers : bool
         Drop record headers where the target format has none, instead of refusing them.
     allow_negative : bool
-        Times before 1970 are kept and count.
+        Timestamps before 1970 are kept and indexed.
     index_interval_bytes, segment_index_bytes : int
         The topic's settings, for the indexes.
     """
@@ -68,16 +68,16 @@ class Format(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """What was read of one segment, and what was written.
+    """One segment that was converted, with counts of what was read and written.
 
     Attributes
     ----------
     next_offset : int
-        Behind its last record, or its base offset.
+        The offset after its last record; its base offset if it has none.
     magics : tuple of int
         Of the entries that were read.
     left_out : int
-        Bytes of a cut tail.
+        Bytes of an incomplete tail, which are not converted.
     """
 
     topic: str
@@ -139,15 +139,16 @@ def convert_partition(
     Raises
     ------
     CorruptRecordError
-        Damage anywhere. Only a cut or zero tail of the last segment is left out.
+        The log is damaged. Only an incomplete or zero tail of the last segment is left out.
     UnsupportedForMessageFormatError
-        Below magic 2: control batches, transactions, headers, or a last batch without records.
+        The target is magic 0 or 1 and the log has control batches, transactions, headers, or a last batch without
+        records.
     UnsupportedCompressionTypeError
-        zstd below magic 2, and no other codec was chosen.
+        A batch has zstd, which magic 0 and 1 do not allow, and no other codec was chosen.
 
     Notes
     -----
-    Uses memory for a slice of 4 MiB and what it decompresses to.
+    Memory holds a slice of 4 MiB and its decompressed records.
     """
     segments = log.segments
     made = []
@@ -162,14 +163,14 @@ def convert_partition(
             kept += [name for name, parts in found.items() if parts and parts.suffix == ".snapshot" and _live(parts)]
         _copy(log.path, directory, kept)
         has_producers = any(2 in one.magics for one in made) or any(name.endswith(".snapshot") for name in kept)
-        if to.magic == 2 and made and not has_producers:  # without snapshots a broker scans at its start
+        if to.magic == 2 and made and not has_producers:  # without snapshots a broker scans the log when it starts
             for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
                 _write(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
     files.sync_directory(directory)
 
 
 def copy_beside(log_dir: str, directory: str) -> None:
-    """Copy the checkpoints and other small files of a log directory whose partitions were all converted."""
+    """Copy the checkpoints and other small files of a log directory after all its partitions were converted."""
     _copy(log_dir, directory, BESIDE)
 
 
@@ -221,7 +222,7 @@ def _convert_segment(
     _write(f"{stem}.timeindex", rebuilt.time_index)
     if aborted is not None:
         _write(f"{stem}.txnindex", aborted)
-    files.set_modified_ms(f"{stem}.log", modified_ms)  # retention uses it where there are no timestamps
+    files.set_modified_ms(f"{stem}.log", modified_ms)  # for retention of segments without timestamps
     left_out = size - slices.position
     facts = (records, batches, size, rebuilt.batches, position, left_out)
     return Converted(
@@ -261,9 +262,9 @@ def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
 
 
 def _records(part: Batches, made: bytes) -> int:
-    """Count the records of a slice, by the headers if either side says the count, else by decoding."""
+    """Count the records of a slice from the headers, before or after conversion; else by decoding."""
     counts = part.column("count")
-    if (counts < 0).any():  # a wrapper does not say its count
+    if (counts < 0).any():  # a wrapper does not state its count
         found = scan_batches(made).column("count")
         if found.null_count:
             return len(decode(made, ["offset"]))
@@ -272,7 +273,7 @@ def _records(part: Batches, made: bytes) -> int:
 
 
 def _check_tail(slices: Slices, source: files.File, segment: Segment, is_last: bool, next_offset: int) -> None:
-    """Raise unless the bytes behind the whole entries are a dead writer's: half an entry, or zeros."""
+    """Raise unless the bytes after the last whole entry are what a crash leaves: part of an entry, or zeros."""
     if slices.position >= slices.end:
         return
     tail = source.read(slices.position, min(slices.end - slices.position, LAST_READ_BYTES))
@@ -303,7 +304,7 @@ def _copy(source: str, target: str, wanted: Sequence[str]) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a directory and all that is in it, if it exists."""
+    """Remove a directory and its contents, if it exists."""
     if not files.exists(path):
         return
     for entry in files.list_directory(path):

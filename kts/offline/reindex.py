@@ -39,9 +39,9 @@ class IndexFinding(NamedTuple):
     kind : str
         Its suffix.
     state : str
-        ``equal``; ``missing``; ``empty``: no entries where the log gives some, as in a log from before time indexes;
-        ``differs``: it contradicts its log; ``sound``: its entries are others than the rebuilt ones and agree with the
-        log, because several sets were appended at once, or with another index interval.
+        ``equal``; ``missing``; ``empty``: it has no entries but its log has timestamps, as in logs older than time
+        indexes; ``differs``: it contradicts its log; ``sound``: its entries are not the rebuilt ones but agree with the
+        log, for example after appends of several sets at once or with another index interval.
     entries : int or None
         Number of its entries; None if it is missing.
     rebuilt : bytes
@@ -61,7 +61,7 @@ class IndexFinding(NamedTuple):
 
     @property
     def is_finding(self) -> bool:
-        """True if the file is wrong or missing."""
+        """True if the file is wrong, empty or missing."""
         return self.state in (MISSING, EMPTY, DIFFERS)
 
 
@@ -73,9 +73,9 @@ class SegmentFinding(NamedTuple):
     path : str
         The ``.log``.
     valid_bytes, size_bytes : int
-        Length of its sound front, and its length.
+        Bytes before the first damage, and bytes in all.
     reason : str or None
-        What is wrong behind the sound front. The rebuilt indexes are those of the front.
+        The damage; None if there is none. The rebuilt indexes end before it.
     indexes : tuple of IndexFinding
         ``.index`` and ``.timeindex``, and ``.txnindex`` if there is one or should be.
     """
@@ -113,7 +113,7 @@ def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = 
 
     Notes
     -----
-    Only the producer snapshot of the first segment tells of aborted transactions that began before it.
+    Aborted transactions that began before the first segment are only known from its producer snapshot.
     """
     producers = Producers()
     segments, sealed = log.segments, log.sealed_indexes()
@@ -126,7 +126,7 @@ def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = 
 
 
 def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFinding, ...]:
-    """The indexes; one that is not as ``kts.Log`` closed it differs, because entries may be gone."""
+    """The index findings. An index that changed after ``kts.Log`` closed it differs: it may have lost entries."""
     if sealed is None or sealed.log_bytes != found.size_bytes:
         return found.indexes
     differ = {".index": sealed.index_differs, ".timeindex": sealed.time_index_differs}
@@ -147,7 +147,7 @@ def _segment(
     def follow(batches: Batches) -> None:
         nonlocal has_times
         records = batches.records()
-        if not has_times:  # a batch that the cleaner emptied keeps its time, but needs no entry
+        if not has_times:  # a batch that the cleaner emptied keeps its timestamp but needs no entry
             has_times = bool(((batches.column("maxTimestamp") != NO_TIMESTAMP) & (batches.column("count") != 0)).any())
         if (batches.column("producerId") >= 0).any():
             aborted.extend(TXN_ENTRY.pack(0, *entry) for entry in producers.follow(records))
@@ -182,7 +182,7 @@ def _segment(
 
 
 def _state(kind: str, present: bytes | None, rebuilt: bytes, is_last: bool) -> str:
-    """How a file compares; a sound one may still turn out to differ."""
+    """Compare an index file with the rebuilt one. ``sound`` is provisional: the log may contradict the entries."""
     if present is None:
         return MISSING
     if present == rebuilt:
@@ -191,7 +191,7 @@ def _state(kind: str, present: bytes | None, rebuilt: bytes, is_last: bool) -> s
 
 
 def _used(kind: str, present: bytes) -> bytes:
-    """An index without the zeros of its preallocated part."""
+    """An index without its preallocated zeros."""
     width = ENTRY_BYTES[kind]
     if kind == ".txnindex" or any(present[-width:]) or len(present) % width:
         return present
@@ -210,7 +210,7 @@ def _contradicting(segment: Segment, is_last: bool, allow_negative: bool) -> set
 
 
 def _load_snapshot(producers: Producers, first: Segment) -> None:
-    """Learn which transactions were open where the first segment starts."""
+    """Load the transactions that were open at the start of the first segment."""
     path = os.path.join(os.path.dirname(first.path), f"{first.base_offset:020d}.snapshot")
     if not first.indexed or parse_file_name(os.path.basename(path)) is None or not files.exists(path):
         return
@@ -233,7 +233,7 @@ def locked(log: PartitionLog) -> Iterator[None]:
     Raises
     ------
     LogLockedError
-        A broker or another program has it.
+        A broker or another program holds it.
     """
     if log.lone:
         paths = [segment.path for segment in log.segments]
@@ -245,12 +245,12 @@ def locked(log: PartitionLog) -> Iterator[None]:
 
 
 def replace(one: IndexFinding) -> None:
-    """Replace an index file by the rebuilt one, atomically."""
+    """Replace an index file with the rebuilt one, atomically."""
     files.write_atomically(one.path, one.rebuilt)
 
 
 def forget_checksums(log: PartitionLog, written: Collection[str]) -> None:
-    """Remove the checksums that ``kts.Log`` noted for the segments of rebuilt index files."""
+    """Remove the checksums that ``kts.Log`` recorded for the segments of rebuilt index files."""
     names = (parse_file_name(os.path.basename(path)) for path in written)
     bases = {name.base_offset for name in names if name is not None}
     if not bases or log.lone:

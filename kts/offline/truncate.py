@@ -1,9 +1,9 @@
-"""The end of a partition cut off on disk: what would go, and cutting so that a crash at any moment leaves a whole log.
+"""Truncates a partition on disk: plans the cut, then cuts so that a crash at any moment leaves a valid log.
 
-Nothing else may write to the log directory meanwhile. First the marker of a clean shutdown goes and the recovery point
-is lowered, so that the next start recovers the log. Then the segments behind the offset go, newest first. Then a
-shorter copy replaces the segment that holds the offset, by a rename. In between, the log is the old one, one that ends
-earlier, or the cut one.
+Nothing else may write to the log directory meanwhile. First the marker of a clean shutdown is removed and the recovery
+point is lowered, so that the next start recovers the log. Then the segments after the offset are removed, newest first.
+Last, a rename replaces the segment that contains the offset with a shorter copy. At every step the log is a prefix of
+the old one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OTHERS = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 @dataclass(frozen=True)
 class SegmentCut:
-    """What one segment would lose.
+    """The part of one segment that would be removed.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class SegmentCut:
     base_offset : int
         Its base offset.
     whole : bool
-        True if the segment goes with its files.
+        True if the segment and all its files would be removed.
     position : int
-        Where its ``.log`` would end; 0 if it goes.
+        Where its ``.log`` would end; 0 if it is removed.
     size_bytes, batches, records : int
-        What would go.
+        How much would be removed.
     """
 
     path: str
@@ -67,21 +67,21 @@ class SegmentCut:
 
 @dataclass(frozen=True)
 class TruncationPlan:
-    """What would go, and what would be left.
+    """The records that a truncation would remove, and the log end offset after it.
 
     Attributes
     ----------
     to_offset : int
-        As asked for: records at it and behind it go.
+        As requested: records from this offset on would be removed.
     log_start_offset, log_end_offset : int
-        As they are.
+        Before the truncation.
     next_offset : int
-        The log end offset when the log is opened again: behind the last record that is left. A log that stays open goes
-        on at ``to_offset``.
+        The log end offset when the log is opened again: the offset after the last record that is left. An open log
+        (``Log.truncate_to``) continues at ``to_offset`` instead.
     cuts : tuple of SegmentCut
-        The segments that lose something, oldest first.
+        The segments that would lose records, oldest first.
     earlier : tuple of (first, last offset), or None
-        Records before ``to_offset`` that go too, because a batch is cut as a whole.
+        Records before ``to_offset`` that would be removed too, because batches are removed whole.
     """
 
     to_offset: int
@@ -93,17 +93,17 @@ class TruncationPlan:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of ``.log`` files that would go."""
+        """Bytes of ``.log`` files that would be removed."""
         return sum(cut.size_bytes for cut in self.cuts)
 
     @property
     def batches(self) -> int:
-        """Batches, or outermost messages, that would go."""
+        """Batches, or outer messages of magic 0 and 1, that would be removed."""
         return sum(cut.batches for cut in self.cuts)
 
     @property
     def records(self) -> int:
-        """Records that would go."""
+        """Records that would be removed."""
         return sum(cut.records for cut in self.cuts)
 
 
@@ -115,7 +115,7 @@ def plan_truncation(log: PartitionLog, to_offset: int) -> TruncationPlan:
     ValueError
         An offset below 0.
     CorruptRecordError
-        The part that would go is damaged: its records cannot be counted.
+        The part that would be removed is damaged: its records cannot be counted.
 
     Notes
     -----
@@ -144,7 +144,7 @@ def _plan(log: PartitionLog, to_offset: int) -> TruncationPlan:
 
 
 def _end(segment: Segment, position: int) -> int:
-    """The offset behind the last entry before a position."""
+    """The offset after the last entry before a position."""
     end, tail = segment.base_offset, segment.tail_position()
     for headers in segment.batches(tail if tail < position else 0, position):
         if headers.num_rows:
@@ -153,7 +153,7 @@ def _end(segment: Segment, position: int) -> int:
 
 
 def _cut_of(segment: Segment, offset: int, whole: bool) -> tuple[SegmentCut, tuple[int, int] | None]:
-    """What goes from an offset on; and the first and last offset before it that go because their batch goes."""
+    """The cut of a segment at an offset; and the first and last offset before it that share a batch with it."""
     position: int | None = 0 if whole else None
     batches = records = 0
     earlier = None
@@ -199,7 +199,7 @@ def truncate_in_place(
     clock: Callable[[], int] | None = None,
     opened: Callable[[Log], None] | None = None,
 ) -> TruncationPlan:
-    """Remove what ``plan_truncation`` names, and close the log cleanly.
+    """Remove the records of ``plan_truncation``, and close the log cleanly.
 
     Parameters
     ----------
@@ -210,18 +210,18 @@ def truncate_in_place(
     clock : callable, optional
         As for ``Log``.
     opened : callable, optional
-        Called with the log before anything is cut; it knows what its start recovered.
+        Called with the log before anything is cut; ``Log.recovered`` lists what its start repaired.
 
     Raises
     ------
     LogLockedError
-        A broker or another program has the log directory.
+        A broker or another program holds the log directory.
     LogStorageError
-        The disk fails. The log is whole, and the next start recovers it.
+        The disk fails. The next start recovers the log.
 
     Notes
     -----
-    The log then ends at ``TruncationPlan.next_offset``, behind the last record that is left.
+    The log then ends at ``TruncationPlan.next_offset``, after the last record that is left.
     """
     parent, name = os.path.split(os.path.abspath(path))
     parsed = parse_directory_name(name)
@@ -245,7 +245,7 @@ def truncate_in_place(
 
 @contextmanager
 def _held(directory: PartitionEntry) -> Iterator[None]:
-    """Hold the lock of a log directory; its clean shutdown marker stays, for the other partitions, if all goes well."""
+    """Hold the lock of a log directory. Without an error the clean shutdown marker stays, for the other partitions."""
     clean = False
     try:
         yield
@@ -273,7 +273,7 @@ def _cut(directory: PartitionEntry, path: str, plan: TruncationPlan) -> None:
 
 
 def _shorten(path: str, size: int) -> None:
-    """Replace a file by its first bytes, by a rename; mode and modification time stay."""
+    """Shorten a file to its first bytes, with a copy and a rename; mode and modification time stay."""
     unfinished = path + UNFINISHED
     try:
         with files.File(path) as source, files.WritableFile(unfinished, create=True) as copy:

@@ -1,4 +1,4 @@
-"""Checks that a segment, a partition or a log directory is as Kafka would have written it.
+"""Checks that a segment, a partition or a log directory is as Kafka writes it.
 
 One pass over the headers of each segment feeds all checks: the log itself, both indexes, leader epochs, transactions.
 """
@@ -42,18 +42,18 @@ CHECKPOINTS = (
     RECOVERY_POINTS,
     "cleaner-offset-checkpoint",
 )
-LISTED = 20  # findings of one kind in one file; the rest is counted
-# Of a deep check. Headers are among them so that the decoder reads every field of a record.
+LISTED = 20  # violations of one kind in one file; the rest are counted
+# Columns of a deep check. Headers are included so that the decoder reads every field of a record.
 DEEP_COLUMNS = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
 SEGMENT_OFFSETS = 2**31  # a segment holds offsets below its base offset plus this
 NO_NEXT = INT64_MAX
 NO_TIME = INT64_MIN  # below all times
-NEGATIVE = "is negative, and such are never indexed"  # what an index's own check says of times before 1970
+NEGATIVE = "is negative, and such are never indexed"  # the index check's message for timestamps before 1970
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One thing that is wrong.
+    """One fault in a file.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Violation:
     offset : int or None
         Kafka offset.
     kind : str
-        A short slug, the same for the same kind of damage.
+        A short name of the kind of fault.
     message : str
         What was expected and what was found.
     """
@@ -83,7 +83,7 @@ class Violation:
 def verify(
     path: Path, *, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
 ) -> Iterator[Violation]:
-    """Yield everything that is wrong under a path; nothing if it is sound.
+    """Yield every fault under a path; nothing if all files are sound.
 
     Parameters
     ----------
@@ -94,18 +94,18 @@ def verify(
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just read.
     allow_negative_timestamps : bool
-        Times before 1970 count and may be in time indexes, as with ``allow.negative.timestamps``.
+        Timestamps before 1970 count and may be in time indexes, as with ``allow.negative.timestamps``.
 
     Returns
     -------
     iterator of Violation
-        At most 20 of a kind in a file, then one that says how many more there are.
+        At most 20 of a kind in a file, then one with the number of the others.
 
     Notes
     -----
-    Checked are CRCs, sizes, the order of offsets, both indexes against the log, leader epochs, aborted transactions,
-    producer snapshots, checkpoint files, and missing and surplus files. Files whose names are not Kafka's are ignored,
-    and so are ``.deleted``, ``.cleaned`` and ``.swap`` files.
+    It checks CRCs, sizes, the order of offsets, both indexes against the log, leader epochs, aborted transactions,
+    producer snapshots, checkpoint files, and missing and surplus files. Files with names that are not Kafka's are
+    ignored, and so are ``.deleted``, ``.cleaned`` and ``.swap`` files.
     """
     opened = open_path(path)
     if isinstance(opened, LogDirs):
@@ -119,12 +119,12 @@ def verify(
 def verify_partition(
     log: PartitionLog, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
 ) -> Iterator[Violation]:
-    """Yield everything that is wrong in an open partition; see ``verify``."""
+    """Yield every fault in an open partition; see ``verify``."""
     return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps).run())
 
 
 def verify_checkpoints(directory: str) -> Iterator[Violation]:
-    """Yield what is wrong in the checkpoint files of a log directory."""
+    """Yield every fault in the checkpoint files of a log directory."""
     for name in CHECKPOINTS:
         path = os.path.join(directory, name)
         if files.exists(path) and files.size_of(path) and checkpoints.read_checkpoint(path) is None:
@@ -136,7 +136,7 @@ def verify_checkpoints(directory: str) -> Iterator[Violation]:
 
 
 def _limited(findings: Iterator[Violation]) -> Iterator[Violation]:
-    """At most ``LISTED`` findings of a kind in a file, then how many more there are."""
+    """At most ``LISTED`` violations of a kind in a file, then the number of the others."""
     counts: dict[tuple[str, str], int] = {}
     for one in findings:
         key = one.path, one.kind
@@ -149,7 +149,7 @@ def _limited(findings: Iterator[Violation]) -> Iterator[Violation]:
 
 
 def _readable(findings: Iterator[Violation], path: str = "") -> Iterator[Violation]:
-    """The findings; a file that cannot be read is one more, and ends them."""
+    """The violations; a file that cannot be read is the last one."""
     try:
         yield from findings
     except LogStorageError as error:
@@ -160,7 +160,7 @@ def _readable(findings: Iterator[Violation], path: str = "") -> Iterator[Violati
 
 
 class _PartitionCheck:
-    """The checks of one partition, and what they carry from one segment to the next."""
+    """The checks of one partition, with the state that continues from one segment to the next."""
 
     def __init__(self, log: PartitionLog, deep: bool, progress: Progress | None, allow_negative: bool) -> None:
         self.log = log
@@ -187,7 +187,7 @@ class _PartitionCheck:
             yield from _readable(self.segment(segment, following, sealed.get(segment.base_offset)), segment.path)
             if following is not None and not files.exists(segment.path):  # deleted meanwhile: no gap
                 self.last_offset = max(self.last_offset, following - 1)
-        # Only the cleaner leaves gaps within segments. Without one, a gap between them is a segment that is missing.
+        # Only the cleaner leaves gaps within segments. Without any, a gap between segments is a missing segment.
         for path, first, base in self.seams if not self.gaps else []:
             message = f"offsets {first} to {base - 1} are missing before this segment"
             yield Violation(path, 0, first, "gap", message)
@@ -223,7 +223,7 @@ class _PartitionCheck:
                     markers.add((marker.producer_id, marker.offset))
                     if first is not None:
                         aborted.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
-        # An active segment's indexes are both preallocated, as long as the broker runs and after it was killed.
+        # Both indexes of an active segment are preallocated while the broker runs and after it was killed.
         parent = os.path.dirname(os.path.abspath(self.log.path))
         stopped = files.exists(os.path.join(parent, CLEAN_SHUTDOWN))
         zero_tail_allowed = following is None and not stopped and all(index.preallocated for index in indexes)
@@ -285,7 +285,7 @@ class _PartitionCheck:
     def snapshots(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:
         end = self.last_offset + 1
         known = sealed.get(segments[-1].base_offset) if segments else None
-        # A truncation inside a batch leaves the log end offset, and a snapshot there, behind the last batch.
+        # A truncation inside a batch leaves the log end offset, and a snapshot there, beyond the last batch.
         unchanged = known is not None and known.log_bytes == segments[-1].size_bytes
         for offset, path in [] if self.log.lone else snapshot_paths(self.log.path):
             try:
@@ -318,17 +318,17 @@ class _PartitionCheck:
 
 @dataclass
 class _Headers:
-    """The batches of one slice, as arrays, with what was known before them."""
+    """The batch headers of one slice as arrays, with running values from the batches before them."""
 
     position: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
     magic: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]  # first offset it can hold; of a wrapper message the one behind the previous entry
+    first: npt.NDArray[np.int64]  # first offset; of a wrapper message, the one after the previous entry
     last: npt.NDArray[np.int64]
     wrapper: npt.NDArray[np.bool_]
     max_timestamp: npt.NDArray[np.int64]
     running_max: npt.NDArray[np.int64]
-    filled_max: npt.NDArray[np.int64]  # without batches that have no records left
+    filled_max: npt.NDArray[np.int64]  # running_max without batches that have no records left
     leader_epoch: npt.NDArray[np.int64]
     sound: npt.NDArray[np.bool_]
     previous_last: npt.NDArray[np.int64]
@@ -340,13 +340,13 @@ class _Headers:
 
 @dataclass
 class _LogCheck:
-    """One pass over the headers of a segment, and what it has learned so far."""
+    """One pass over the headers of a segment, with its state so far."""
 
     segment: Segment
     next_base: int | None  # base offset of the next segment
     deep: bool
     allow_negative: bool  # times before 1970 count; only -1 is no time
-    reached: int = 0  # behind the last but one batch, because no CRC covers offsets
+    reached: int = 0  # the offset after the last but one batch: no CRC covers the offset of the last
     last_offset: int = -1
     max_timestamp: int = -1
     filled_max: int = -1
@@ -366,7 +366,7 @@ class _LogCheck:
         return NO_TIME if self.allow_negative else -1
 
     def walk(self, progress: Progress | None) -> Iterator[Violation | _Headers]:
-        """All headers of the segment and what is wrong with them; goes on behind damage."""
+        """All headers of the segment and their faults; continues after damage."""
         segment = self.segment
         start, first_bytes, budget = 0, None, SearchBudget()
         while True:
@@ -407,7 +407,7 @@ class _LogCheck:
     def slice(self, start: int, data: memoryview, found: pa.RecordBatch) -> Iterator[Violation | _Headers]:
         headers = self.headers(start, data, found)
         yield from self.check_headers(headers)
-        # A batch that was named is not compared any further.
+        # A batch that was reported is not compared any further.
         headers.sound &= headers.last < self.highest
         headers.sound &= (headers.magic < 2) | (headers.count >= 0)
         yield headers
@@ -457,7 +457,7 @@ class _LogCheck:
     def check_headers(self, headers: _Headers) -> Iterator[Violation]:
         base, following = self.segment.base_offset, self.next_base
         first, last, good = headers.first, headers.last, headers.sound
-        known = np.where(headers.wrapper, last, first)  # the first offset that the header itself says
+        known = np.where(headers.wrapper, last, first)  # the first offset that the header itself states
         below = good & (known < base)
         checks: list[tuple[npt.NDArray[np.bool_], str, Callable[[int], str]]] = [
             (~good, "crc", lambda i: "the CRC of the batch is not the stored one"),
@@ -496,7 +496,7 @@ class _LogCheck:
         self.gaps |= bool((exact & (between | (headers.count < last - first + 1))).any())
 
     def check_records(self, start: int, data: memoryview, headers: _Headers) -> Iterator[Violation]:
-        """Decode every record. The decoder checks counts, lengths and inner CRCs; here are offsets and times."""
+        """Decode every record: the decoder checks counts, lengths and inner CRCs, this method offsets and times."""
         begin = 0
         while begin < len(data):
             end = following = len(data)
@@ -540,7 +540,7 @@ class _LogCheck:
         for i in np.flatnonzero(outside).tolist():
             message = f"records have the offsets {lowest[i]} to {highest[i]}, the header says up to {stated_last[i]}"
             yield violation(int(starts[i]), int(lowest[i]), "records", message)
-        # A compacted batch may have lost the record with its maximum; what is left must not pass it.
+        # A compacted batch may have lost the record with its max timestamp; the others must not exceed it.
         whole = (ends - starts) == stated_last - headers.first[batches] + 1
         wrong = (magic == 2) & ((latest > stated_max) | (whole & (np.maximum(latest, -1) != stated_max)))
         wrong &= int64(records, "timestampType")[starts] == 0
@@ -563,13 +563,13 @@ def _zero_tail(segment: Segment, start: int) -> int:
 
 
 def _times(found: pa.RecordBatch, data: memoryview) -> npt.NDArray[np.int64]:
-    """The greatest times of batches where those before 1970 count; ``NO_TIME`` where there is none."""
+    """The greatest timestamp of each batch if those before 1970 count; ``NO_TIME`` if it has none."""
     times = int64(found, "maxTimestamp").copy()
     places, sizes = int64(found, "position"), int64(found, "sizeInBytes")
-    for i in np.flatnonzero((times == -1) & bools(found, "crcOk")).tolist():  # a client's header may hide them
+    for i in np.flatnonzero((times == -1) & bools(found, "crcOk")).tolist():  # a client may write -1 in the header
         try:
             inside = int64(decode(data[places[i] : places[i] + sizes[i]], ["timestamp"]), "timestamp")
-        except CorruptRecordError:  # the deep check names it
+        except CorruptRecordError:  # the deep check reports it
             continue
         times[i] = max(inside[inside != -1].tolist(), default=-1)
     times[times == -1] = NO_TIME
@@ -580,9 +580,9 @@ def _times(found: pa.RecordBatch, data: memoryview) -> npt.NDArray[np.int64]:
 
 
 class _IndexCheck(ABC):
-    """An index file against the log, while the log's headers pass by.
+    """Compares an index file with the log, slice by slice.
 
-    The two kinds differ in what makes an entry right (``compare``) and in what must hold at the end (``at_end``).
+    The two kinds differ in the rule for an entry (``compare``) and in the rule for the whole file (``at_end``).
     """
 
     kind: str
@@ -599,12 +599,12 @@ class _IndexCheck(ABC):
         self.done = 0  # entries that were compared
 
     def slice(self, headers: _Headers) -> Iterator[Violation]:
-        """The next batches of the log."""
+        """Compare the entries that point to the next batches of the log."""
         if self.usable and len(headers.position):
             yield from self.compare(headers)
 
     def end(self, zero_tail_allowed: bool) -> Iterator[Violation]:
-        """What the file's own check says, and what is wrong now that the whole log was read."""
+        """The faults of the file by itself, and those that only the whole log shows."""
         for line in self.lines:
             if not line.startswith("preallocated"):
                 yield Violation(self.path, None, None, "index-file", line)
@@ -615,11 +615,11 @@ class _IndexCheck(ABC):
 
     @abstractmethod
     def compare(self, headers: _Headers) -> Iterator[Violation]:
-        """What is wrong with the entries that lead to these batches."""
+        """The faults of the entries that point to these batches."""
 
     @abstractmethod
     def at_end(self) -> Iterator[Violation]:
-        """What is wrong now that the whole log was read."""
+        """The faults that only the whole log shows."""
 
     def violation(self, n: int, offset: int | None, message: str) -> Violation:
         return Violation(self.path, self.entry_bytes * n, offset, self.kind, f"entry {n}: {message}")
@@ -631,8 +631,8 @@ class _OffsetIndexCheck(_IndexCheck):
     Notes
     -----
     An entry is right if a batch starts at its position and its offset is that batch's first (up to 1.1) or last one
-    (2.0+). When several batches were appended at once, 2.0 to 3.9.0 wrote the last offset of all of them: a larger
-    offset is accepted, unless it is the only one of its kind among many entries.
+    (2.0+). When several batches were appended at once, 2.0 to 3.9.0 wrote the last offset of all of them: larger
+    offsets are accepted, unless only one entry has one.
     """
 
     kind, entry_bytes = "offset-index", 8
@@ -685,9 +685,9 @@ class _TimeIndexCheck(_IndexCheck):
     Notes
     -----
     An entry (t, o) is right if t is the greatest timestamp up to the batch with o, and that batch has it. Batches that
-    the cleaner emptied may count or not. Sets of magic 0 and 1 are indexed as sets: there the batch may be one behind
-    it in the same set. 0.10.2 indexed the times of messages that it converted to magic 0, and the append time of sets
-    that it decompressed without giving it to the messages: then all entries of a file are later than its messages.
+    the cleaner emptied may or may not count. In magic 0 and 1 a later entry of the same set may have the timestamp.
+    0.10.2 also indexed timestamps of messages it converted to magic 0, and append times it did not store in the
+    messages: then all entries of a file are later than its messages.
     """
 
     kind, entry_bytes = "time-index", 12
@@ -731,7 +731,7 @@ class _TimeIndexCheck(_IndexCheck):
         if len(self.larger) < len(offsets):
             yield from self.larger
         largest = int(timestamps[-1]) if len(timestamps) else log.no_time
-        # A file of full length is still in use. One without entries may be older than time indexes (before 0.10.1).
+        # A preallocated file is still in use. One without entries may be older than time indexes (before 0.10.1).
         upgraded = largest == log.no_time and log.magics <= {0, 1}
         if log.filled_max > largest and not self.preallocated and not upgraded and self.done == len(offsets):
             last = "there is no entry" if largest == NO_TIME else f"the last entry has {largest}"
@@ -740,7 +740,7 @@ class _TimeIndexCheck(_IndexCheck):
 
 
 def _sealed(segment: Segment, sealed: Sealed | None) -> Iterator[Violation]:
-    """Indexes that are not as they were when ``kts.Log`` closed them, though the log is."""
+    """The indexes that changed since ``kts.Log`` closed them, although the log did not."""
     if sealed is None or sealed.log_bytes != segment.size_bytes:
         return
     for path, differs in (
@@ -759,7 +759,7 @@ def _txn_index(
     markers: set[tuple[int, int]],
     damaged: bool,
 ) -> Iterator[Violation]:
-    """The ``.txnindex`` against the aborted transactions and the abort markers of the log."""
+    """Compare the ``.txnindex`` with the aborted transactions and the abort markers of the log."""
     listed: list[transactions.AbortedTransaction] = []
     if path is not None:
         try:
@@ -793,7 +793,7 @@ def _txn_index(
 
 
 def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
-    """Files that lack their neighbours. A writer that deletes renames one after the other: only what stays counts."""
+    """Missing and surplus files. A writer may be deleting files one by one, so only faults found twice count."""
     found = list(_lacking(log, segments))
     if found:
         again = set(_lacking(log, [segment for segment in segments if files.exists(segment.path)]))
@@ -812,8 +812,8 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     for suffix in (".index", ".timeindex", ".txnindex"):
         for base, tier in sorted(keys.get(suffix, set()) - logs):
             yield Violation(paths[base, tier, suffix], None, base, "orphan", "there is no .log file of this name")
-    # Backups of .log files alone are fine; one file missing among others is not. Before 0.10.1 (magic 0 and 1) a
-    # directory has no time index at all.
+    # A backup of .log files alone is fine; an index that other segments have must not be missing. Before 0.10.1 (magic
+    # 0 and 1) a directory has no time index at all.
     offset_indexes, time_indexes = keys.get(".index", set()), keys.get(".timeindex", set())
     if not offset_indexes and not time_indexes:
         return
@@ -829,7 +829,7 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
 
 
 def _magic(segment: Segment) -> int:
-    """The magic of the first entry; -1 if there is none that can be read."""
+    """The magic of the first entry; -1 if it cannot be read."""
     first = None
     with suppress(CorruptRecordError), unless_deleted(segment.path), files.File(segment.path) as file:
         first = read_header(file.read(0, HEADER_BYTES))
