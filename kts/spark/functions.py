@@ -22,7 +22,7 @@ _FLUSH_ROWS = 1 << 16
 
 
 class _Decoder:
-    """Decodes single values of a binary column into batches of Spark's Arrow types; travels to executors."""
+    """Decodes the values of a binary column into batches of Spark's Arrow types. Spark ships it to executors."""
 
     def __init__(
         self, columns: Sequence[str] | None, verify_crc: bool, timestamp_overflow: str, max_decompressed_bytes: int
@@ -40,7 +40,7 @@ class _Decoder:
         return ship(self)
 
     def schema(self) -> pa.Schema:
-        """Arrow schema of what ``batches`` gives."""
+        """Arrow schema of ``batches``."""
         import pyarrow as pa
 
         from kts.codec.columns import record_schema
@@ -50,7 +50,7 @@ class _Decoder:
         return pa.schema([(f.name, micros if pa.types.is_timestamp(f.type) else f.type) for f in fields])
 
     def batches(self, record_set: Any, row: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Pieces of one record set; an error says which row of the Arrow batch held it."""
+        """The records of one record set, in pieces. An error names its row in the Arrow batch."""
         from kts.codec.columns import iter_decode
 
         where = f"row {row} (counted from 0) of an Arrow batch of {rows} rows"
@@ -100,7 +100,7 @@ class _Decoder:
         return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), records, mask=column.is_null())
 
     def flat(self, batches: Iterator[pa.RecordBatch], keep: list[str]) -> Iterator[pa.RecordBatch]:
-        """One row for each record, with the values of ``keep`` of the row that held its record set."""
+        """One row for each record, with the ``keep`` values of its record set's row."""
         for batch in batches:
             column = batch.column(0)
             rows: list[int] = []
@@ -150,7 +150,7 @@ def decode_udf(
     timestamp_overflow : str
         For a timestamp beyond Spark's range: ``error``, ``null`` or ``clamp``.
     max_decompressed_bytes : int
-        Bound for the decompressed size of one record batch.
+        Limit of the decompressed size of one record batch.
 
     Returns
     -------
@@ -160,7 +160,7 @@ def decode_udf(
     Raises
     ------
     CorruptRecordError
-        When run, on damage; the message names the row.
+        When the query reads a damaged record set; the message names the row.
 
     Notes
     -----
@@ -184,7 +184,7 @@ def decode_udf(
     def decode_record_sets(column: pa.Array) -> pa.Array:
         return decoder.array(column)
 
-    # Spark reads the kind of function from its type hints, and needs the types themselves.
+    # Spark finds the kind of function from its type hints, which must be types, not strings.
     decode_record_sets.__annotations__.update({"column": pyarrow.Array, "return": pyarrow.Array})
     made: Callable[[Any], Column] = arrow_udf(decode_record_sets, f"array<struct<{fields}>>")
     return made

@@ -59,7 +59,7 @@ class Bound:
     """One end of the range to read.
 
     ``kind`` is ``earliest``, ``latest``, ``timestamp`` (one for all partitions), ``timestamps`` or ``offsets`` (one for
-    each); ``option`` is the option that says so, for messages.
+    each); ``option`` is the name of the option, for messages.
     """
 
     kind: str
@@ -100,12 +100,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Parameters
     ----------
     given : mapping of str to str
-        As Spark gives them; names in any case.
+        As Spark passes them; names in any case.
 
     Raises
     ------
     ValueError
-        The option, what is valid and what was found.
+        An option is missing, unknown or invalid, or options contradict each other.
     """
     raw = {name.lower(): str(value) for name, value in given.items()}
     _refuse_unknown(given)
@@ -222,7 +222,7 @@ def _selection(read: Values) -> tuple[dict[str, tuple[int, ...]] | None, tuple[s
 
 
 def _bound(read: Values, side: str, default: str) -> Bound:
-    """One end of the range: a timestamp for all beats timestamps by partition, and those beat offsets, as in Spark."""
+    """One end of the range. A timestamp for all wins over timestamps by partition, these over offsets, as in Spark."""
     name = f"{side}Timestamp"
     timestamp_ms = read.milliseconds(name)
     if timestamp_ms is not None:
@@ -280,7 +280,7 @@ def _refuse_contradictions(options: Options) -> None:
         )
 
 
-# --- values, which Spark hands over as strings ----------------------------------------------------
+# --- values, which Spark passes as strings --------------------------------------------------------
 
 
 class Values:
@@ -385,6 +385,6 @@ def wrong(name: str, expected: str, found: str) -> ValueError:
 
 
 def integer(text: str) -> int | None:
-    """The 64-bit whole number that ``text`` spells, else None."""
+    """The 64-bit integer in ``text``; None if it is something else."""
     number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
     return number if number is not None and INT64_MIN <= number <= INT64_MAX else None

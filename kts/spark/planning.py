@@ -1,4 +1,4 @@
-"""Plans the tasks of a read: which partitions, which offsets of each, and how bytes are shared among tasks."""
+"""Plans the tasks of a read: its partitions, the offsets of each, and the bytes of each task."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kts.segment.rereading import settled
 from kts.spark.options import Bound, Options
 
 TASK_BYTES = 64 << 20
-FILE_BYTES = 256 << 10  # the cost of opening a file, in bytes that are read in the same time
-SHARED_FROM = 200  # partitions: with twice as many, a task reads two of them
+FILE_BYTES = 256 << 10  # the cost of opening a file, as the bytes that are read in the same time
+SHARED_FROM = 200  # a task may read one partition for each 200 in the read
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one Spark task reads: segment ranges in order, of one partition or several small ones."""
+    """The segment ranges that one Spark task reads, in order, of one partition or several small ones."""
 
     ranges: tuple[SegmentRange, ...]
     strict_range: tuple[int | None, int | None] = (None, None)
@@ -43,11 +43,13 @@ def plan_tasks(options: Options) -> list[Task]:
     Raises
     ------
     FileNotFoundError
-        The driver finds nothing at a path.
+        A path does not exist on the driver.
+    ValueError
+        Offsets or times by partition do not name exactly the partitions that are read.
     UnknownTopicOrPartitionError
         A topic or partition that an option names does not exist.
     OffsetOutOfRangeError
-        The log does not hold the start or end of the range.
+        The start or end of the range is not in the log, or the end is before the start.
     """
     logs = select_logs(options)
     _check_named(options.start, logs)
@@ -166,16 +168,16 @@ def _parts(one: _OffsetRange, total: int, options: Options) -> int:
 
 
 def _ranges(one: _OffsetRange, parts: int) -> list[tuple[int, int]]:
-    """Cut a range of offsets into so many parts."""
+    """Split a range of offsets into equal parts."""
     size = one.end_offset - one.start_offset
     edges = [one.start_offset + size * part // parts for part in range(parts + 1)]
     return list(zip(edges, edges[1:], strict=False))
 
 
 def _tasks(ranges: Sequence[_OffsetRange], options: Options) -> Iterator[Task]:
-    """The tasks of all ranges. Partitions share a task only if they are many and no option asks for a number of tasks.
+    """The tasks of all ranges. Partitions share a task only if there are many and no option sets the number of tasks.
 
-    Each segment range costs its bytes and what it takes to open its files.
+    The cost of a segment range is its bytes plus ``FILE_BYTES``.
     """
     total = sum(one.end_offset - one.start_offset for one in ranges)
     asked = options.min_partitions is not None or options.max_records is not None

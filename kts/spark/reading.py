@@ -1,4 +1,4 @@
-"""One task on an executor: segment ranges in, batches of exactly Spark's Arrow types out."""
+"""Runs one task on an executor: reads its segment ranges as batches of Spark's Arrow types."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _to_spark(batch: pa.RecordBatch, target: pa.Schema, part: SegmentRange, opti
 
 
 def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) -> str:
-    """Which record has that timestamp. Reads the range again: the offset may not be among the user's columns."""
+    """The record with that timestamp. Reads the range again, because the user's columns may not include the offset."""
     name = TopicPartition(part.topic, part.partition)
     if options.granularity == "batch":
         columns, batches = ("lastOffset", "batch that ends at offset"), read_headers(part)
@@ -98,7 +98,7 @@ def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) ->
 
 
 def _readable(part: SegmentRange, options: Options) -> SegmentRange | None:
-    """The range, as far as its file goes; None if the file is missing and ``failOnDataLoss=false`` allows that."""
+    """The range, if its file can be read; None if the file is missing and ``failOnDataLoss=false`` allows that."""
     host = socket.gethostname()
     folder = os.path.dirname(part.path)
     if not files.exists(folder):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kts.spark.options import Options
 
 MICROS_PER_MS = 1000
-MAX_MS = INT64_MAX // MICROS_PER_MS  # the last millisecond, either side of 1970, that 64-bit microseconds hold
+MAX_MS = INT64_MAX // MICROS_PER_MS  # largest distance from 1970 in ms that 64-bit microseconds can hold
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 RECORD_TYPES = {
@@ -71,24 +71,24 @@ _NULLABLE_IN_BATCHES = {"baseOffset", "count"}
 
 
 def ddl(names: tuple[str, ...], types: dict[str, str]) -> str:
-    """Spark's schema string of some columns."""
+    """The columns as a Spark schema string (DDL)."""
     return ", ".join(f"`{name}` {types[name]}" for name in names)
 
 
 def default_columns(options: Options) -> tuple[str, ...]:
-    """Columns of a read without a user's schema."""
+    """The columns of a read if the user gives no schema."""
     if options.granularity == "batch":
         return ("topic", "partition", "segment", *BATCH_COLUMNS)
     return SCAN_COLUMNS if options.include_headers else SCAN_COLUMNS[:-1]
 
 
 def default_schema(options: Options) -> str:
-    """Schema of a read without a user's schema, as Spark's schema string."""
+    """The schema of a read if the user gives none, as a Spark schema string."""
     return ddl(default_columns(options), BATCH_TYPES if options.granularity == "batch" else RECORD_TYPES)
 
 
 def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
-    """The columns that a user's schema asks for.
+    """The columns of a user's schema, in order.
 
     Raises
     ------
@@ -125,10 +125,10 @@ def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark demands of batches for this schema."""
+    """The Arrow schema that Spark requires of batches for this schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    # pyspark 4.0 and 4.1 have no time zone argument: there timestamps are in UTC anyway.
+    # pyspark 4.0 and 4.1 have no time zone argument: their timestamps are always in UTC.
     arguments: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     )
@@ -136,7 +136,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 class TimestampOverflow(ArithmeticError):
-    """A timestamp in milliseconds has no counterpart in 64-bit microseconds."""
+    """A timestamp in milliseconds does not fit 64-bit microseconds."""
 
     def __init__(self, column: str, row: int, timestamp_ms: int) -> None:
         super().__init__(column, row, timestamp_ms)
@@ -198,7 +198,7 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema, policy: str) -> pa.Record
 
 
 def split(batch: pa.RecordBatch, batch_bytes: int, rows: int = 1 << 16) -> list[pa.RecordBatch]:
-    """Slices of a batch, none with more than about ``batch_bytes`` bytes or ``rows`` rows: what Spark takes fastest."""
+    """Slices of a batch, each of at most ``rows`` rows and about twice ``batch_bytes``: Spark reads these fastest."""
     count = max(1, -(-batch.num_rows // rows), -(-batch.nbytes // (2 * batch_bytes)))
     if count == 1 or batch.num_rows <= 1:
         return [batch]

@@ -1,4 +1,4 @@
-"""Sends objects from the driver to executors; a worker without kts, or with another version, says what to do."""
+"""Sends objects from the driver to executors. A worker without kts, or with another version, raises a clear error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 def _make_loader() -> Callable[[str, bytes], Any]:
     def load(version: str, payload: bytes) -> Any:
-        # Runs in workers that may lack kts. A function made inside a function is pickled by value, so it arrives whole;
-        # therefore it uses nothing of this module.
+        # Runs in workers that may lack kts. A function defined inside a function is pickled by value, so it must use
+        # nothing of this module.
         import pickle
         import socket
         import sys
@@ -53,5 +53,5 @@ def kts_version() -> str:
 
 
 def ship(thing: object) -> tuple[Any, ...]:
-    """The result of ``__reduce__`` for an object whose arrival must explain a missing kts."""
+    """The result of ``__reduce__`` for an object that an executor loads, with a clear error if kts is missing there."""
     return _load, (kts_version(), pickle.dumps((type(thing), thing.__dict__)))

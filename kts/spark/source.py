@@ -42,7 +42,7 @@ class KtsReader(DataSourceReader):
 
     Notes
     -----
-    There is no ``pushFilters``: Spark keeps the pushed plan with the DataFrame, so the next query gets wrong rows.
+    There is no ``pushFilters``: Spark keeps the pushed plan with the DataFrame, so its next query would get wrong rows.
     """
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
@@ -54,7 +54,7 @@ class KtsReader(DataSourceReader):
         return ship(self)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks; runs on the driver, once a DataFrame."""
+        """The tasks; runs on the driver, once for each DataFrame."""
         from kts.spark.planning import plan_tasks
 
         return [KtsPartition(task) for task in plan_tasks(parse_options(self.given))]
@@ -63,6 +63,6 @@ class KtsReader(DataSourceReader):
         """The batches of one task; runs on an executor."""
         from kts.spark.reading import read_task
 
-        if not isinstance(partition, KtsPartition):  # Spark's stand-in for an empty list of tasks
+        if not isinstance(partition, KtsPartition):  # Spark's placeholder for an empty list of tasks
             return iter(())
         return read_task(partition.task, parse_options(self.given), self.schema)
