@@ -1,14 +1,14 @@
-"""Rules of the proposals that Kafka does not ship today, to be compared with what it ships.
+"""Rules that KIPs proposed and Kafka does not have today, for comparison with Kafka's own.
 
 - ``wall-clock``: roll by the age of the segment (KIP-33, "currently"; shipped in 0.10.0).
 - ``largest-timestamp``: roll by the age of the largest timestamp ever seen (KIP-32 changes 7.3, KIP-33).
 - ``earliest-timestamp``: roll by the age of the segment's earliest timestamp (KIP-32 option 4, KIP-33's removed text).
-- ``bucket-index``: KIP-33's earlier ``.time.index``, one entry a bucket of ``time.index.interval.ms``.
+- ``bucket-index``: KIP-33's earlier ``.time.index``, one entry for each bucket of ``time.index.interval.ms``.
 - ``minute-map``: KIP-33's rejected map of minutes for each segment, with its persistent copy.
-- ``monotonic-append-time``: LogAppendTime that never goes back (KIP-32 option 1).
-- ``comparing.Continuing``: KIP-33's search, which goes on into later segments; needs no mode.
+- ``monotonic-append-time``: LogAppendTime that never decreases (KIP-32 option 1).
+- ``comparing.Continuing``: KIP-33's search, which continues into later segments; needs no mode.
 
-``comparing.lookups`` gives all ways to find a record by its time with one interface.
+``comparing.lookups`` returns all ways to find a record by timestamp, with one interface.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def made(wanted: Sequence[str | Mode], log: PartitionLog, *, allow_negative: boo
     Raises
     ------
     ValueError
-        An unknown name, a mode twice, or two that decide about rolling.
+        An unknown name, a mode twice, or two modes that decide when to roll.
     """
     if isinstance(wanted, str):
         raise TypeError(f"proposals: expected a sequence of names, found the string {wanted!r}")

@@ -1,7 +1,7 @@
-"""What each way to find a record by its time answers, so that one table can compare them.
+"""The common interface of all lookups by timestamp, and their answers, for comparison.
 
-A lookup has a name, tells how large its indexes are (``index_size``), and finds the first record at or after a time
-(``search``) with an account of what it read.
+A lookup has a name, the size of its indexes (``index_size``), and a ``search`` for the first record at or after a
+timestamp, which also counts what it read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ENTRY_BYTES = 12  # timestamp int64, relative offset int32: the same in all of K
 
 
 class IndexSize(NamedTuple):
-    """How large the indexes of a lookup are now.
+    """The current size of a lookup's indexes.
 
     Attributes
     ----------
@@ -35,27 +35,27 @@ class IndexSize(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where reading begins: at the shallow entry that holds an offset. All before it is older than the target."""
+    """Where reading begins: at the shallow entry that contains an offset. All records before it are too early."""
 
     base_offset: int  # of the segment
     offset: int
 
 
 class Answer(NamedTuple):
-    """The first record at or after a target, and what was read for it.
+    """The first record at or after a target, and how much was read to find it.
 
     Attributes
     ----------
     found : TimestampOffset or None
-        None when there is no such record (or the search gave up before it).
+        None if there is no such record, or the search stopped before it.
     start : Start or None
-        Where the lookup sent the reader; None when the lookup alone knew that there is nothing.
+        Where reading began; None if the index alone showed that there is no such record.
     segments_skipped, segments_read : int
-        Segments before the answer that were left out, and that were read.
+        Segments before the answer that were skipped, and segments that were read.
     bytes_read : int
         Bytes of ``.log`` files from where reading began to the end of the batch with the answer.
     batches_read, records_read : int
-        Headers looked at, and records decoded because their header promised a hit.
+        Batch headers read, and records decoded because the header allowed a match.
     """
 
     found: TimestampOffset | None
@@ -68,31 +68,31 @@ class Answer(NamedTuple):
 
 
 class Lookup(Protocol):
-    """A way to find a record by its time."""
+    """A way to find a record by timestamp."""
 
     name: str
 
     def index_size(self, log: PartitionLog) -> IndexSize:
-        """What its indexes need in memory and on disk."""
+        """The size of its indexes in memory and on disk."""
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
         """The first record at or after the target."""
 
 
 def find(log: PartitionLog, starts: Iterable[Start], target_ms: int, *, none_is_a_time: bool = True) -> Answer:
-    """The first record at or after a time: read from each start to the end of its segment, as KIP-33 says.
+    """The first record at or after a timestamp: read from each start to the end of its segment, as KIP-33 says.
 
     Parameters
     ----------
     starts : iterable of Start
-        In ascending order; segments without one are left out. A start says where to begin, not what to leave out: the
-        offset of an index entry may be the last of equal times.
+        In ascending order; segments without a start are skipped. Records of the first batch below the start's offset
+        can be the answer: an index entry may have the last offset of several equal timestamps.
     none_is_a_time : bool
         Compare -1 as a number, as Kafka does; else a record without a timestamp is never found.
 
     Notes
     -----
-    A segment that was deleted meanwhile is left out. Records before the log start offset do not count.
+    A segment that was deleted meanwhile is skipped. Records before the log start offset do not count.
     """
     segments = {segment.base_offset: segment for segment in log.segments}
     numbers = {base: number for number, base in enumerate(segments)}

@@ -1,4 +1,4 @@
-"""LogAppendTime that never goes back, whichever replica leads and whatever its clock says."""
+"""LogAppendTime that never decreases, whichever replica leads and whatever its clock says."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kts.segment.segment import int64
 
 
 class MonotonicAppendTime(Mode):
-    """``monotonic-append-time``: a leader stamps the time of the last appended entry until its clock has passed it.
+    """``monotonic-append-time``: a leader stamps at least the timestamp of the last appended entry.
 
     Notes
     -----
-    Every replica remembers that time, a follower as well as a leader, and a start reads it from the log. Under
-    CreateTime nothing changes. Source: KIP-32, rejected option 1, its corner case of leader migration.
+    Every replica keeps that timestamp, and start-up reads it from the log. Under CreateTime nothing changes.
+    Source: KIP-32, rejected option 1, its corner case of leader migration.
     """
 
     name = "monotonic-append-time"

@@ -1,8 +1,8 @@
-"""KIP-33's earlier time index: one entry a bucket of ``time.index.interval.ms``, rising over all segments.
+"""KIP-33's earlier time index: one entry for each bucket of ``time.index.interval.ms``, ascending over all segments.
 
-An entry (b, o) says that the entry at o is the first of the log in bucket b or a later one, so that everything before
-it is older than b. A bucket without a message has no entry, and a segment in which everything is older than what came
-before it has an empty index.
+An index entry (b, o) means that the log entry at o is the first in bucket b or a later one: all log entries before it
+are earlier than b. A bucket without a message has no entry. A segment in which no bucket is later than those of the
+segments before it has an empty index.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Bucketed:
 
 
 class BucketIndex:
-    """The rule without files: which entries a log gets, and where a search begins.
+    """The rule without files: the index entries of a log, and where a search begins.
 
     Parameters
     ----------
     interval_ms : int
         ``time.index.interval.ms``, above 0.
     allow_negative : bool
-        Times below 0 other than -1 count too (KIP-228).
+        Timestamps below 0 other than -1 count too (KIP-228).
 
     Notes
     -----
@@ -46,7 +46,7 @@ class BucketIndex:
     timestamp if that is the largest of the log; for a segment without any timestamp, (file time, last offset).
     """
 
-    chained = True  # what a segment's index holds depends on the segments before it
+    chained = True  # a segment's index depends on the segments before it
 
     def __init__(self, interval_ms: int = MINUTE_MS, *, allow_negative: bool = False) -> None:
         if interval_ms < 1:
@@ -67,11 +67,11 @@ class BucketIndex:
         return max(known, key=lambda one: (one[0], -one[1]), default=None)
 
     def create(self, base_offset: int) -> None:
-        """A new last segment, with an empty index."""
+        """Add a new last segment, with an empty index."""
         self._segments[base_offset] = Bucketed(IndexEntries(base_offset))
 
     def load(self, entries: IndexEntries, largest: tuple[int, int] | None) -> None:
-        """A closed segment from its file; ``largest`` is its largest timestamp and the entry that has it."""
+        """Add a closed segment from its file; ``largest`` is its largest timestamp and the entry that has it."""
         self._segments[entries.base_offset] = Bucketed(entries, largest)
 
     def remove(self, base_offset: int) -> None:
@@ -79,7 +79,7 @@ class BucketIndex:
         self._segments.pop(base_offset, None)
 
     def add(self, base_offset: int, shallow: Shallow) -> None:
-        """Add the entries for what was appended to the last segment."""
+        """Add the index entries for a set that was appended to the last segment."""
         segment = self._segments[base_offset]
         if len(shallow.last_offsets):
             segment.last_offset = int(shallow.last_offsets[-1])
@@ -99,8 +99,10 @@ class BucketIndex:
             segment.largest = int(timestamps[top]), int(offsets[top])
 
     def _known(self) -> int | None:
-        """The last bucket of the log: of the last entry, or of the largest timestamp, whose entry retention may have
-        deleted. Only later buckets get an entry."""
+        """The last bucket of the log: only later buckets get an entry.
+
+        It is the bucket of the last entry or of the largest timestamp: retention may have deleted the latter's entry.
+        """
         last, largest = self.last_entry(), self.largest
         known = [] if last is None else [last[0]]
         if largest is not None:
@@ -120,7 +122,7 @@ class BucketIndex:
         Parameters
         ----------
         modified_ms : int
-            Modification time of its ``.log``, which stands in where nothing in it has a timestamp.
+            Modification time of its ``.log``, for a segment without timestamps.
         """
         segment, last = self._segments[base_offset], self.last_entry()
         closing: tuple[int, int] | None = None
@@ -132,12 +134,12 @@ class BucketIndex:
             segment.entries.extend([closing[0]], [closing[1]])
 
     def starts(self, target_ms: int) -> Iterator[Start]:
-        """Where to begin to read for a time, segment by segment; nothing if no record can be that late.
+        """Where to start reading for a timestamp, segment by segment; nothing if no record is that late.
 
         Notes
         -----
-        Two binary searches: entries rise over all segments. Targets below 0 begin at the front, unless those times
-        are allowed: the index knows nothing of them.
+        Two binary searches, because entries ascend over all segments. For a target below 0 reading starts at the first
+        segment, unless such timestamps are allowed: the index does not have them.
         """
         bases = list(self._segments)
         first = Start(bases[0], bases[0]) if bases else None

@@ -1,4 +1,4 @@
-"""The ways to find a record by its time, side by side, over any log that can be read. Nothing is written."""
+"""All lookups by timestamp, for comparison, over any readable log. Nothing is written."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ class Continuing:
     Notes
     -----
     Source: KIP-33, "Search message by timestamp"; KIP-32's promise that no later message is missed. A closed segment is
-    left out if its last entry is before the target, and read if it has no entry.
+    skipped if its last entry is before the target, and read if it has no entry.
     """
 
     name = "continuing-search"
 
     def index_size(self, log: PartitionLog) -> IndexSize:
-        """What it needs: the time indexes."""
+        """The size of the time indexes."""
         return time_index_size(log)
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
-        """The first record at or after the target, and what was read for it."""
+        """The first record at or after the target, and how much was read."""
         return as_answer(explained(log, target_ms))
 
 
 class OneSegment:
-    """The shipped search: the first segment whose largest timestamp, or file time, reaches the target, and no other.
+    """The shipped search: only the first segment whose largest timestamp, or file time, reaches the target.
 
     Notes
     -----
-    Source: Log.fetchOffsetsByTimestamp, LogSegment.findOffsetByTimestamp. That the choice of the segment costs nothing
-    is right for a broker, which has its largest timestamps in memory.
+    Source: Log.fetchOffsetsByTimestamp, LogSegment.findOffsetByTimestamp. The choice of the segment is not counted: a
+    broker has the largest timestamps in memory.
     """
 
     name = "shipped-search"
 
     def index_size(self, log: PartitionLog) -> IndexSize:
-        """What it needs: the time indexes."""
+        """The size of the time indexes."""
         return time_index_size(log)
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
-        """The first record at or after the target in that one segment, and what was read for it."""
+        """The first record at or after the target in that one segment, and how much was read."""
         return as_answer(explained(log, target_ms, one_segment=True))
 
 
@@ -81,7 +81,7 @@ class Built:
     Parameters
     ----------
     log : PartitionLog
-        Read once, from headers; the search does not see what is appended later.
+        Its headers are read once; records appended later are not indexed.
     rule : BucketIndex or MinuteMap
         An empty one.
     """
@@ -97,12 +97,12 @@ class Built:
                 rule.close(segment.base_offset, segment.modified_ms)
 
     def index_size(self, log: PartitionLog) -> IndexSize:
-        """What it would need. A file would have the bytes of its entries."""
+        """The size of its entries, in memory and as files."""
         entries = sum(map(len, self._rule.segments.values()))
         return IndexSize(entries, entries * ENTRY_BYTES, entries * ENTRY_BYTES)
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
-        """The first record at or after the target, and what was read for it."""
+        """The first record at or after the target, and how much was read."""
         none_is_a_time = not self._rule.allow_negative
         return find(log, self._rule.starts(target_ms), target_ms, none_is_a_time=none_is_a_time)
 

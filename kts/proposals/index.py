@@ -1,13 +1,13 @@
 """An index of a proposal in a log: its entries, its files, and how they are read at start-up.
 
-A file has 12 bytes an entry, big-endian, in all revisions of KIP-33::
+A file has entries of 12 bytes, big-endian, in all revisions of KIP-33::
 
     timestamp int64 | relative offset int32
 
-Entries are appended as they arise. When a segment is rolled, its file is synced and sealed: its modification time is
-set to that of the ``.log`` less ten years, which no write gives it by chance. Start-up then knows that the file covers
-the whole segment. A closed segment whose file is missing, damaged or not sealed is read again, as the active one always
-is.
+Entries are written with each append. When a segment is rolled, its index file is synced and sealed: its modification
+time is set to that of the ``.log`` less ten years, a time that no write gives it. So start-up knows that the file
+covers the whole segment. Start-up reads the log of a closed segment again if its index file is missing, damaged or not
+sealed, and always that of the active segment.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class IndexEntries:
         Raises
         ------
         CorruptIndexError
-            An offset that is not in this segment, or before the last entry's.
+            An offset is not in this segment, or below the last entry's.
         """
         times, places = array("q", timestamps), array("q", offsets)
         last = self.offsets[-1] if self.offsets else self.base_offset
@@ -71,7 +71,7 @@ class IndexEntries:
         self.offsets += places
 
     def truncate(self, offset: int) -> bool:
-        """Drop the entries at or behind an offset, as Kafka's indexes do. True if any went."""
+        """Drop the entries at or after an offset, as Kafka's indexes do. True if any were dropped."""
         kept = int(np.searchsorted(np.array(self.offsets, np.int64), offset))
         changed = kept < len(self)
         del self.timestamps[kept:], self.offsets[kept:]
@@ -91,7 +91,7 @@ class IndexEntries:
         Raises
         ------
         CorruptIndexError
-            Not whole entries; a relative offset below 0 or below the one before it.
+            The last entry is incomplete, or a relative offset is below 0 or below the one before it.
         """
         if len(data) % ENTRY_BYTES:
             raise CorruptIndexError(f"expected entries of {ENTRY_BYTES} bytes, found {len(data)} bytes")
@@ -102,7 +102,7 @@ class IndexEntries:
 
 
 class Rule(Protocol):
-    """Which entries a log gets, and where a search begins."""
+    """Decides which index entries a log gets, and where a search begins."""
 
     chained: bool
     allow_negative: bool
@@ -118,12 +118,12 @@ class Rule(Protocol):
 
 
 def replay(segment: Segment, rule: Rule) -> None:
-    """Add everything in a segment's log to a rule, as if it were appended now.
+    """Add all entries of a segment's log to a rule, as if they were appended now.
 
     Raises
     ------
     CorruptRecordError
-        The log is damaged, so that no index of it can keep its promise; with path and position.
+        The log is damaged, so no index of it can be right; with path and position.
     """
     expected = segment.base_offset
     for position, data in segment.slices():
@@ -142,13 +142,13 @@ class IndexMode(Mode):
     Attributes
     ----------
     rebuilt : list of int
-        Base offsets of the closed segments whose file could not be believed at the last start-up.
+        Base offsets of the closed segments whose file was not valid at the last start-up.
     failed : LogStorageError or None
-        The last error in writing a file. The log itself is not concerned; the segment is read again at the next start.
+        The last error in writing a file. It does not affect the log; the segment is read again at the next start.
 
     Notes
     -----
-    To be asked by the thread that writes, between appends.
+    Only the thread that writes to the log may use it, between appends.
     """
 
     suffix = ""
@@ -159,13 +159,13 @@ class IndexMode(Mode):
         self.failed: LogStorageError | None = None
         self._directory = ""
         self._file: tuple[int, files.WritableFile] | None = None  # of the active segment, with its base offset
-        self._written = 0  # entries of it
+        self._written = 0  # entries in that file
 
     def path(self, base_offset: int) -> str:
         """The file of a segment."""
         return os.path.join(self._directory, f"{base_offset:020d}{self.suffix}")
 
-    # --- what the log tells -------------------------------------------------------------------------
+    # --- events of the log --------------------------------------------------------------------------
 
     def opened(self, log: PartitionLog) -> None:
         self.closed()
@@ -228,7 +228,7 @@ class IndexMode(Mode):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Keep an error of the disk away from the log, which does not depend on this file."""
+        """Keep a disk error instead of raising it: the log does not depend on this file."""
         try:
             yield
         except LogStorageError as error:
@@ -248,7 +248,7 @@ class IndexMode(Mode):
         index = segment.closed_time_index()
         if len(index):
             self.rule.load(entries, index.lookup(GREATEST))
-        return len(index) > 0  # else only the log tells whether a record has a timestamp
+        return len(index) > 0  # if not, only the log shows whether a record has a timestamp
 
     def _begin(self, base_offset: int) -> None:
         self.rule.create(base_offset)
@@ -260,12 +260,12 @@ class IndexMode(Mode):
             file.truncate(0)
 
     def _replay(self, segment: Segment) -> None:
-        """A segment's entries from its log, as if it were appended now."""
+        """Build a segment's entries from its log, as if it were appended now."""
         self._begin(segment.base_offset)
         replay(segment, self.rule)
 
     def _write(self) -> None:
-        """Bring the active segment's file up to date."""
+        """Write new entries to the active segment's file."""
         if self._file is None:
             return
         base, file = self._file
@@ -276,7 +276,7 @@ class IndexMode(Mode):
                 self._written = len(entries)
 
     def _seal(self, segment: Segment) -> None:
-        """Close the last segment: its closing entry, its file synced and marked as whole."""
+        """Close the last segment: add its closing entry, sync its file and seal it."""
         self.rule.close(segment.base_offset, segment.modified_ms)
         self._write()
         if self._file is None or self._written < len(self.rule.segments[segment.base_offset]):
@@ -286,10 +286,10 @@ class IndexMode(Mode):
             files.set_modified_ms(self._file[1].path, segment.modified_ms - SEAL_MS)
         self.closed()
 
-    # --- what can be asked ----------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------------
 
     def index_size(self, log: PartitionLog) -> IndexSize:
-        """What it needs now."""
+        """The current size of the index."""
         paths = [self.path(segment.base_offset) for segment in log.segments]
         entries = sum(map(len, self.rule.segments.values()))
         return IndexSize(
@@ -297,6 +297,6 @@ class IndexMode(Mode):
         )
 
     def search(self, log: PartitionLog, target_ms: int) -> Answer:
-        """The first record at or after the target, and what was read for it."""
+        """The first record at or after the target, and how much was read."""
         none_is_a_time = not self.rule.allow_negative
         return find(log, self.rule.starts(target_ms), target_ms, none_is_a_time=none_is_a_time)

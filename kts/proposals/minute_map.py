@@ -1,8 +1,8 @@
 """KIP-33's rejected form: each segment has a map from a minute to the first offset in it, and a copy of it on disk.
 
-Unlike an index it is not in the order of time: a late message makes an entry for its own, earlier minute. So the map
-knows the first offset of every minute, and where minutes after the target's come first, nothing need be read but one
-entry of the log.
+Unlike a time index it is not in the order of timestamps: a late message adds an entry for its own, earlier minute, so
+the map has the first offset of every minute. A search starts at the first entry of the target's minute or a later one.
+If its minute is later, the answer is in the log entry there, and nothing else is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MinuteMap:
     Parameters
     ----------
     allow_negative : bool
-        Times below 0 other than -1 count too (KIP-228).
+        Timestamps below 0 other than -1 count too (KIP-228).
 
     Notes
     -----
@@ -39,21 +39,21 @@ class MinuteMap:
         self._minutes: dict[int, set[int]] = {}
 
     def create(self, base_offset: int) -> None:
-        """A new last segment, with an empty map."""
+        """Add a new last segment, with an empty map."""
         self.load(IndexEntries(base_offset), None)
 
     def load(self, entries: IndexEntries, largest: tuple[int, int] | None) -> None:
-        """A closed segment from its persistent copy."""
+        """Add a closed segment from its persistent copy."""
         self.segments[entries.base_offset] = entries
         self._minutes[entries.base_offset] = set(entries.timestamps)
 
     def remove(self, base_offset: int) -> None:
-        """The segment was deleted: so is its key in the map."""
+        """The segment was deleted: remove its map."""
         self.segments.pop(base_offset, None)
         self._minutes.pop(base_offset, None)
 
     def add(self, base_offset: int, shallow: Shallow) -> None:
-        """An entry for each minute that the segment's map does not have yet."""
+        """Add an entry for each minute that the segment's map does not have yet."""
         counted = with_a_time(shallow.timestamps, self.allow_negative)
         minutes, places = np.unique(floored(shallow.timestamps[counted], MINUTE_MS), return_index=True)
         known = self._minutes[base_offset]
@@ -66,11 +66,12 @@ class MinuteMap:
         """A map has no closing entry."""
 
     def starts(self, target_ms: int) -> Iterator[Start]:
-        """Where to begin to read for a time: in each segment, at the first entry of the target's minute or a later one.
+        """Where to start reading: in each segment, at the first entry of the target's minute or a later one.
 
         Notes
         -----
-        A segment without such a minute is left out. Targets below 0 read everything, unless those times are allowed.
+        A segment without such a minute is skipped. For a target below 0 everything is read, unless such timestamps are
+        allowed.
         """
         minute = int(floored(np.array([target_ms]), MINUTE_MS)[0])
         for base, entries in self.segments.items():

@@ -18,7 +18,7 @@ class Appended(NamedTuple):
 
 
 class Mode:
-    """One proposal's rule in a log. Every method may be left out: it does nothing."""
+    """One proposal's rule in a log. A method that a subclass does not define does nothing."""
 
     name = ""
 
@@ -26,7 +26,7 @@ class Mode:
         """The log was opened; its files are as start-up left them."""
 
     def append_time(self, now_ms: int) -> int:
-        """The time that a leader stamps under LogAppendTime when its clock says ``now_ms``."""
+        """The timestamp that a leader gives a set under LogAppendTime when its clock shows ``now_ms``."""
         return now_ms
 
     def appended(self, appended: Appended) -> None:
@@ -57,12 +57,12 @@ class RollingMode(Mode):
 
 
 class Proposals:
-    """The modes of one log: what ``Log(..., proposals=...)`` calls.
+    """The modes of one log, as the listener of ``Log(..., proposals=...)``.
 
     Raises
     ------
     ValueError
-        A mode twice, or two that decide about rolling.
+        A mode twice, or two modes that decide when to roll.
     """
 
     def __init__(self, log: PartitionLog, modes: Sequence[Mode], *, allow_negative: bool = False) -> None:

@@ -1,7 +1,7 @@
 """When the proposals would roll the active segment: three rules, each in place of the shipped one.
 
-The shipped rule compares the timestamps of messages with each other. These compare one time with the clock, so that
-they can also be asked when nothing is appended.
+The shipped rule compares the timestamps of messages with each other. These compare one time with the clock, so they
+also work when nothing is appended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WallClock(RollingMode):
     Notes
     -----
     Source: KIP-33, "currently based on the creating time of the log segment"; KIP-32, motivation 2; shipped in 0.10.0.
-    A copy of the segment on another broker is as new as that copy, which is what the KIPs set out to mend.
+    A new replica of an old segment counts as new; the KIPs were written to fix this.
     """
 
     name = "wall-clock"
@@ -49,28 +49,28 @@ class WallClock(RollingMode):
 
 
 class TimestampMode(RollingMode):
-    """Roll by the clock against one timestamp that was appended; while there was none, by creation.
+    """Roll by the age of one appended timestamp; before there is one, by the age of the segment.
 
     Parameters
     ----------
     allow_negative : bool
-        Times below 0 other than -1 count too (KIP-228).
+        Timestamps below 0 other than -1 count too (KIP-228).
 
     Attributes
     ----------
     timestamp_ms : int or None
-        The timestamp that counts, of those seen.
+        The timestamp that counts, of those appended; None before the first.
     """
 
     which = ""
-    pick: ClassVar[np.ufunc]  # the timestamp that counts, of two
+    pick: ClassVar[np.ufunc]  # chooses the timestamp that counts from two
 
     def __init__(self, *, allow_negative: bool = False) -> None:
         self.allow_negative = allow_negative
         self.timestamp_ms: int | None = None
 
     def observe(self, timestamps: npt.NDArray[np.int64]) -> None:
-        """Look at timestamps that were appended."""
+        """Take appended timestamps into account."""
         times = timestamps[with_a_time(timestamps, self.allow_negative)]
         if len(times):
             found = int(self.pick.reduce(times))
@@ -90,12 +90,13 @@ class TimestampMode(RollingMode):
 
 
 class LargestTimestamp(TimestampMode):
-    """Roll once nothing as young as ``segment.ms`` was appended: the clock against the largest timestamp ever seen.
+    """Roll once the largest timestamp ever seen is older than ``segment.ms`` by the clock.
 
     Notes
     -----
-    Source: KIP-32, proposed changes 7.3; KIP-33, "Enforce time based log rolling". While no timestamp was seen, by
-    creation (KIP-33, migration). A log that is filled with old messages rolls at each append, as the KIP warns.
+    Source: KIP-32, proposed changes 7.3; KIP-33, "Enforce time based log rolling". Before the first timestamp, the age
+    of the segment counts (KIP-33, migration). A log that is filled with old messages rolls at each append, as the KIP
+    warns.
     """
 
     name, which, pick = "largest-timestamp", "largest", np.maximum
@@ -120,8 +121,8 @@ class EarliestTimestamp(TimestampMode):
 
     Notes
     -----
-    Source: KIP-32, "Options comparison", option 4; the text that KIP-33 removed for the largest timestamp. At start-up
-    the active segment has to be read for it. While it has no timestamp, by creation.
+    Source: KIP-32, "Options comparison", option 4; the text that KIP-33 replaced with the largest timestamp. Start-up
+    reads the active segment for it. Before the first timestamp, the age of the segment counts.
     """
 
     name, which, pick = "earliest-timestamp", "earliest", np.minimum

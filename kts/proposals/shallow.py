@@ -1,7 +1,7 @@
-"""Appended bytes as their shallow entries: first offset, last offset and timestamp of each.
+"""The shallow entries of appended bytes: first offset, last offset and timestamp of each.
 
-The proposals know plain messages and wrappers. As KIP-32 has it for followers, a wrapper's timestamp, the greatest one
-inside, stands for all of it, and so does a record batch's: nothing is decompressed for an index.
+The proposals are older than record batches. As KIP-32 says for followers, the timestamp of a wrapper message, which is
+the greatest one inside, counts for all of it. Here the same holds for a record batch: no index decompresses anything.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Shallow(NamedTuple):
 
 
 def shallow_entries(records: bytes | memoryview, first_offset: int, *, allow_negative: bool = False) -> Shallow:
-    """Every whole entry of some bytes, from headers alone.
+    """Every whole entry of the bytes, from headers alone.
 
     Parameters
     ----------
     first_offset : int
-        Of the first entry. A header does not say it for a compressed wrapper message, whose first offset is taken to
-        be the one behind its neighbour: no record lies between.
+        Of the first entry. The header of a wrapper message does not state its first offset: it is taken to be the one
+        after the previous entry, since no record lies between them.
     allow_negative : bool
-        Look into entries whose header has no timestamp: a client's -1 may hide earlier times (KIP-228).
+        Decode entries whose header has no timestamp: a client may have written -1 for times before 1970 (KIP-228).
     """
     found = scan_batches(records)
     last = int64(found, "lastOffset")
@@ -59,11 +59,11 @@ def record_timestamps(records: bytes | memoryview) -> npt.NDArray[np.int64]:
 
 
 def with_a_time(timestamps: npt.NDArray[np.int64], allow_negative: bool) -> npt.NDArray[np.bool_]:
-    """Which numbers are times: all but -1 if negative times are allowed (KIP-228), else those from 0 on."""
+    """Which numbers are timestamps: all but -1 if negative ones are allowed (KIP-228), else those from 0 on."""
     return timestamps != NO_TIMESTAMP if allow_negative else timestamps >= 0
 
 
 def floored(timestamps: npt.NDArray[np.int64], step_ms: int) -> npt.NDArray[np.int64]:
-    """Round each time down to a multiple of the step. The smallest 64-bit number stands for what does not fit."""
+    """Round each timestamp down to a multiple of the step; to the smallest 64-bit integer if that does not fit."""
     smallest = -((2**63) // step_ms) * step_ms
     return np.where(timestamps < smallest, INT64_MIN, np.maximum(timestamps, smallest) // step_ms * step_ms)
