@@ -47,7 +47,7 @@ class WithoutPandas(MetaPathFinder):
 
 
 class Commands(click.Group):
-    """A group that imports a command's module when the command is asked for."""
+    """A group that imports a command's module only when that command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,12 +59,12 @@ class Commands(click.Group):
         return command
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
-        if args is None:  # in a process of our own
+        if args is None:  # called as a program, not by a test
             sys.meta_path.insert(0, WithoutPandas())
             if sys.stdout is None:  # closed by the caller (>&-)
                 sys.stdout = TextIOWrapper(BufferedWriter(FileIO(os.devnull, "w")))
             for stream in (sys.stdout, sys.stderr):
-                if isinstance(stream, TextIOWrapper):  # a terminal may not know every character of a topic's data
+                if isinstance(stream, TextIOWrapper):  # a terminal may not support every character of the data
                     stream.reconfigure(errors="backslashreplace")
             sys.stdout, sys.stderr = (stream and shielded(stream) for stream in (sys.stdout, sys.stderr))
         try:
@@ -103,7 +103,7 @@ class Commands(click.Group):
 
 
 def failed(error: OSError) -> int:
-    """The exit code of an operating system error; a closed pipe is none."""
+    """Print an operating system error and return its exit code. A closed pipe is no failure."""
     return FINE if isinstance(error, BrokenPipeError) else say(spelled(error), UNREADABLE)
 
 
@@ -131,7 +131,7 @@ def told_warnings() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Make Ctrl-C end through the clean-up; before and after, the script ``kts`` handles it."""
+    """Make Ctrl-C run the clean-up. Outside this block the ``kts`` script handles it."""
     before = signal.getsignal(signal.SIGINT)
     ours = getattr(before, "__module__", None) == "kts_command"
     if ours:
@@ -145,7 +145,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """Make SIGTERM end through the clean-up too."""
+    """Make SIGTERM run the clean-up too."""
 
     def stop(number: int, frame: object) -> None:
         raise SystemExit(TERMINATED)

@@ -21,7 +21,7 @@ from .times import resolve
 if TYPE_CHECKING:
     from kts.log.log import Log
 
-RECORD_OVERHEAD_BYTES = 21  # the most that a record's own fields take
+RECORD_OVERHEAD_BYTES = 21  # the most bytes that a record's fields take besides its key, value and headers
 
 EPILOG = """\b
 Examples:
@@ -122,7 +122,7 @@ class RefusedError(ValueError):
 
 
 class Appender:
-    """Cuts records into batches and appends each as a whole."""
+    """Groups records into batches and appends each as a whole."""
 
     def __init__(
         self, log: Log, compression: str, batch_records: int, batch_bytes: int, check: bool, now_ms: int | None
@@ -138,7 +138,7 @@ class Appender:
         self._last_line = 0
 
     def add(self, records: Any) -> None:
-        """Append the records that fill batches; the rest waits for more."""
+        """Append all full batches; keep the other records for the next call."""
         import pyarrow as pa
 
         if self._waiting is not None and self._waiting.num_rows:
@@ -151,13 +151,13 @@ class Appender:
         self._waiting = None
 
     def finish(self) -> None:
-        """Append the records that wait."""
+        """Append the records that are left."""
         if self._waiting is not None and self._waiting.num_rows:
             self._append(self._waiting)
         self._waiting = None
 
     def so_far(self) -> str:
-        """What was appended before an error."""
+        """A message about what was appended before an error."""
         if not self.records:
             return "nothing was appended"
         return f"{counted(self.records, 'record')} up to line {self._last_line} were appended, nothing behind it"
@@ -199,7 +199,7 @@ class Appender:
         return parse_time("now") if self._now_ms is None else self._now_ms
 
     def _compare(self, records: Any, first: int) -> None:
-        """``--check``: every line where it says it belongs."""
+        """``--check``: compare the topic, partition and offset of each line with those it gets."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -250,7 +250,7 @@ def input_bytes(source: BinaryIO) -> int | None:
 
 
 def report(log: Log, appender: Appender, as_json: bool, code: int) -> None:
-    """Say what was appended."""
+    """Print what was appended."""
     first = appender.first_offset
     if as_json:
         print_json(

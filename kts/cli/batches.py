@@ -1,4 +1,4 @@
-"""``kts batches``: lists the headers of record batches and messages, one a row."""
+"""``kts batches``: lists the headers of record batches and messages, one per row."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def limited(logs: Sequence[PartitionLog], left: int | None) -> Iterator[tuple[Pa
 
 
 def print_lines(file: BinaryIO, log: PartitionLog, segment: Segment, headers: Any) -> None:
-    """One JSON object a row, with the column names of ``kts.scan_batches``; times in ms."""
+    """One JSON object per row, with the column names of ``kts.scan_batches``; times in ms."""
     import pyarrow as pa
 
     from .text import json_lines, spelled

@@ -119,19 +119,19 @@ def check_codec(magic: int, compression: str | None, level: int | None) -> None:
 
 
 def target_directory(out: str, log: PartitionLog) -> str:
-    """Where a partition goes: under its own name, a segment file right into the directory."""
+    """The directory to write to: one with the partition's name; for a segment file, ``out`` itself."""
     return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
 
 
 def refuse_inside(out: str, src: str) -> None:
-    """Keep ``--out`` out of what is read, and what is read out of it."""
+    """Refuse an ``--out`` inside the source, or around it."""
     source, target = os.path.realpath(src), os.path.realpath(out)
     if target == source or target.startswith(source + os.sep) or source.startswith(target + os.sep):
         raise click.BadParameter(f"{out} lies in {src}, or around it; name another", param_hint="--out")
 
 
 class Report:
-    """What is printed."""
+    """Collects what is printed at the end."""
 
     def __init__(self, as_json: bool, magic: int) -> None:
         self.as_json = as_json
@@ -140,14 +140,14 @@ class Report:
         self.segments: list[Converted] = []
 
     def add(self, segment: Converted) -> None:
-        """One segment."""
+        """Add one segment."""
         self.segments.append(segment)
         if segment.left_out:
             where = segment.size_bytes - segment.left_out
             note(f"{segment.path}: left out {counted(segment.left_out, 'byte')} of a cut tail at position {where}")
 
     def end(self, partitions: int) -> None:
-        """All of it, now that the directory has its name."""
+        """Print everything, after the directory got its name."""
         for one in self.segments:
             if self.as_json:
                 print_json(

@@ -151,7 +151,7 @@ def command(
 
 
 def default_format(output: str | None) -> str:
-    """By the file's name; else a table on a terminal, JSON lines in a pipe."""
+    """The format of a file's suffix; without a file, a table on a terminal and JSON lines in a pipe."""
     if output not in (None, "-"):
         suffix = os.path.splitext(str(output))[1].lower()
         if suffix not in SUFFIXES:
@@ -191,7 +191,7 @@ def check_scan(given: dict[str, Any]) -> None:
 
 
 def wanted_columns(text: str | None, kind: str) -> list[str]:
-    """The columns that were asked for, or the format's default."""
+    """The columns of the option, or the format's default."""
     from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
 
     default = SCAN_COLUMNS if kind in ("parquet", "arrow") else JSONL_COLUMNS
@@ -250,7 +250,7 @@ def write_records(
 
 
 def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
-    """The number of records for the progress bar, if offsets tell; None for a range or damage."""
+    """The number of records for the progress bar, from offsets; None for a range or a damaged log."""
     if any(given[name] is not None for name in RANGE):
         return None
     try:
@@ -312,7 +312,7 @@ def print_records(
 
 
 def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
-    """A column's cells for people."""
+    """A column as table cells."""
     if name in ("timestamp", "createTimestamp"):
         return [show_time(ms) for ms in column.cast("int64").to_pylist()]
     if name == "timestampType":
@@ -326,7 +326,7 @@ def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
 
 
 def shown_bytes(value: bytes | None, encoding: str | None) -> str:
-    """A key or value in a table cell: as asked, else as text if it is text; long ones are cut."""
+    """A key or value as a table cell: in the given encoding, else as text or hex; long ones are cut."""
     if value is None:
         return "null"
     if encoding == "hex":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ONCE_PATIENCE_S = 30.0
 BETWEEN_TRIES_S = 0.5
-REFRESH_S = 60.0  # new partitions and settings are seen after that
+REFRESH_S = 60.0  # how often to look for new partitions and settings
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 EPILOG = """\b
@@ -114,7 +114,7 @@ def command(
 
 
 def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop) -> None:
-    """Copy until there is nothing left to do."""
+    """Copy until all is done or a signal stops it."""
     refreshed = time.monotonic()
     with progress("copied", None) as advance:
         while not done(fetcher, once) and stop.code is None:
@@ -126,7 +126,7 @@ def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop
 
 
 def find(copy: TopicCopy, client: Client) -> None:
-    """Find out what there is to copy; wrong settings are wrong use."""
+    """Look up the partitions to copy. Invalid settings are a usage error."""
     try:
         copy.find()
     except ValueError as error:
@@ -136,7 +136,7 @@ def find(copy: TopicCopy, client: Client) -> None:
 
 
 def patiently(ask: Callable[[], None], patience_s: float | None, stop: Stop) -> None:
-    """Ask a leader, and again while it is unavailable."""
+    """Call ``ask``, and retry while the leader is unavailable."""
     from kts.broker.codes import ApiError
     from kts.broker.following.fetcher import PASSING
 
@@ -158,13 +158,13 @@ def patiently(ask: Callable[[], None], patience_s: float | None, stop: Stop) -> 
 
 
 def done(fetcher: Fetcher, once: bool) -> bool:
-    """True if nothing is left to do."""
+    """True if every copy has failed, or with ``--once`` caught up."""
     going = [each for each in fetcher.followers if each not in fetcher.failed]
     return not going or (once and all(each.caught_up for each in going))
 
 
 def report(follower: Follower, as_json: bool) -> None:
-    """Report what the copy has, and what of it is new."""
+    """Print the offsets of a copy, and how much was copied."""
     log = follower.log
     if as_json:
         print_json(
@@ -191,17 +191,17 @@ def report(follower: Follower, as_json: bool) -> None:
 
 
 class Stop:
-    """Holds a signal back until the log is whole; a second one interrupts at once.
+    """Delays a signal until the log can be closed cleanly; a second signal interrupts at once.
 
     Parameters
     ----------
     interruptible : callable
-        Returns True if nothing is lost when the signal interrupts now.
+        Returns True if the signal may interrupt now without loss.
 
     Attributes
     ----------
     code : int or None
-        The exit code of the signal; None until one came.
+        The exit code of the signal; None before a signal.
     """
 
     def __init__(self, interruptible: Callable[[], bool]) -> None:
@@ -230,7 +230,7 @@ class Stop:
                 signal.signal(number, handler)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep; a signal ends it."""
+        """Sleep until the time is over or a signal arrives."""
         until = time.monotonic() + seconds
         while self.code is None and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))

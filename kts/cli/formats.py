@@ -8,28 +8,28 @@ import pyarrow as pa
 
 from .output import naming_the_record
 
-ROW_GROUP_BYTES = 32 << 20  # of decoded records in a Parquet row group: a quarter of a million of 100 bytes
+ROW_GROUP_BYTES = 32 << 20  # of decoded records in a Parquet row group: about 250,000 records of 100 bytes
 FEW_VALUES = ("topic", "partition", "timestampType", "magic", "codec", "headers.list.element.key")
 RISING = ("offset", "timestamp", "createTimestamp", "baseOffset", "baseTimestamp", "maxTimestamp", "position")
 SAMPLED_KEYS = 1 << 14
-MOST_DIFFERENT = 0.95  # of the sample; more means more keys than a dictionary takes before Parquet gives it up
+MOST_DIFFERENT = 0.95  # of the sample; with more different keys, a Parquet dictionary would overflow
 
 
 class Writer(Protocol):
-    """What the formats have in common."""
+    """The interface of a format."""
 
     def write(self, batch: Any) -> None:
         """Add the records of a batch."""
 
     def close(self) -> None:
-        """Write what is still held back, and the footer; the file itself stays open."""
+        """Write buffered records and the footer; the file itself stays open."""
 
     def abandon(self) -> None:
         """Instead of ``close``, after an error."""
 
 
 class Table:
-    """Parquet and Arrow: the columns as they are, keys and values as text only if that was asked for."""
+    """Parquet and Arrow: columns keep their types; keys and values become text only if an encoding is given."""
 
     def __init__(self, file: BinaryIO, schema: Any, keys: str | None, values: str | None) -> None:
         self._file = file
@@ -55,8 +55,11 @@ class Table:
 
 
 class Parquet(Table):
-    """Row groups of about 32 MiB, zstd; dictionaries for what repeats, differences for what rises, least and greatest
-    of all but keys, values and headers."""
+    """Parquet with zstd in row groups of about 32 MiB.
+
+    Columns that repeat use dictionaries, columns that rise use delta encoding. Keys, values and headers have no
+    statistics.
+    """
 
     def __init__(self, file: BinaryIO, schema: Any, keys: str | None, values: str | None) -> None:
         super().__init__(file, schema, keys, values)
@@ -76,7 +79,7 @@ class Parquet(Table):
 
     def abandon(self) -> None:
         if self._writer is not None:
-            self._writer.is_open = False  # or its finalizer writes to a file that is closed by then, and complains
+            self._writer.is_open = False  # else its finalizer would write to a closed file
 
     def _flush(self) -> None:
         rows = pa.Table.from_batches(self._held, self.schema)
@@ -87,7 +90,7 @@ class Parquet(Table):
         self._held, self._held_bytes = [], 0
 
     def _opened(self, rows: Any) -> Any:
-        """The writer for rows like the first ones."""
+        """A writer with settings for rows like the first ones."""
         from pyarrow import parquet
 
         names = self.schema.names
@@ -105,7 +108,7 @@ class Parquet(Table):
 
 
 def keys_repeat(column: Any) -> bool:
-    """Whether a dictionary of the keys pays, as their first ones tell."""
+    """Whether keys repeat often enough for a dictionary, judged by the first ones."""
     sample = column.slice(0, SAMPLED_KEYS).to_pylist()
     return len(set(sample)) <= MOST_DIFFERENT * len(sample)
 

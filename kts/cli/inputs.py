@@ -1,4 +1,4 @@
-"""What commands are given: paths and filters, topic settings, and the logs opened for reading or writing."""
+"""The inputs of commands: paths and filters, topic settings, and the logs they open."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def filter_options(function: Any) -> Any:
 
 
 def index_options(function: Any) -> Any:
-    """The two topic settings that decide what indexes hold, for commands that write them."""
+    """The two topic settings that decide the entries of indexes, for commands that write indexes."""
     interval = click.option(
         "--index-interval-bytes",
         type=click.IntRange(min=0),
@@ -72,7 +72,7 @@ def open_logs(
     FileNotFoundError
         No such path.
     UnknownTopicOrPartitionError
-        A topic or partition that a filter names does not exist, or there is none at all.
+        A topic or partition of a filter does not exist, or there are no partitions.
     """
     import kts
     from kts.dataset.paths import select
@@ -103,7 +103,7 @@ def log_bytes(logs: Iterable[PartitionLog]) -> int:
 def rows_of(
     logs: Iterable[PartitionLog], read: Callable[[PartitionLog], list[dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], int]:
-    """What is read of each log, and the exit code: a damaged log is left out, and an error says so."""
+    """The rows of all logs, and the exit code. A damaged log is left out, with an error on stderr."""
     from kts.segment.rereading import settled
 
     rows, code = list[dict[str, Any]](), FINE
@@ -125,7 +125,7 @@ config_option = click.option(
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """``key=value`` texts as a mapping."""
+    """``key=value`` strings as a mapping."""
     parsed = {}
     for text in settings:
         key, equals, value = text.partition("=")
@@ -136,7 +136,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 
 def make_config(settings: Sequence[str], directory: str) -> LogConfig:
-    """The topic's settings; the message format is that of the partition, unless it is set."""
+    """The topic's settings. Without a setting, the message format is that of the partition."""
     from kts.config import LogConfig
 
     parsed = parse_settings(settings)
@@ -151,7 +151,7 @@ def make_config(settings: Sequence[str], directory: str) -> LogConfig:
 
 
 def newest_magic(directory: str) -> int | None:
-    """The magic of the last segment's first batch; None if there is no batch."""
+    """The magic of the first batch in the last segment with batches; None if there is none."""
     if not os.path.isdir(directory):
         return None
     for segment in reversed(partition(directory).segments):
@@ -162,7 +162,7 @@ def newest_magic(directory: str) -> int | None:
 
 
 def partition(directory: str) -> PartitionLog:
-    """One partition directory, read-only; anything else is wrong use."""
+    """One partition directory, read-only; anything else is a usage error."""
     logs = open_logs([directory])
     if len(logs) != 1 or logs[0].lone or os.path.abspath(logs[0].path) != os.path.abspath(directory):
         raise click.UsageError(f"expected one partition directory (such as orders-0), found {directory}")
@@ -178,7 +178,7 @@ def writable_log(
     Raises
     ------
     LogLockedError
-        A broker or another program holds it; the error says what to do.
+        A broker or another program holds the lock; the message says what to do.
     """
     from kts.log.log import Log
 
@@ -194,7 +194,7 @@ def writable_log(
 
 @contextmanager
 def advice_on_locks() -> Iterator[None]:
-    """Make an error about a lock say what to do, and a wrong directory name wrong use."""
+    """Add advice to an error about a lock, and make a wrong directory name a usage error."""
     try:
         yield
     except LogLockedError as error:

@@ -58,7 +58,7 @@ def command(
 
 
 def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
-    """A partition for ``--json``: one row."""
+    """A partition as one row for ``--json``."""
     log = log.listed()
     segments = log.segments
     greatest = log.max_timestamp()
@@ -78,7 +78,7 @@ def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
 
 
 def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
-    """The segments of a partition for ``--json``; a new topic's partition may have none."""
+    """The segments of a partition as rows for ``--json``; a new topic's partition may have none."""
     log = log.listed()
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset] * bool(segments)
@@ -101,7 +101,7 @@ def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
 
 
 def first_time(segment: Segment) -> int | None:
-    """The time of the first batch that has one, among the first bytes of a segment."""
+    """The first timestamp in the first headers of a segment; None if they have none."""
     import kts
 
     for headers in segment.batches(0, None, 1 << 16):
@@ -114,7 +114,7 @@ def first_time(segment: Segment) -> int | None:
 
 
 def greatest_times(log: PartitionLog) -> list[int | None]:
-    """The greatest time of each segment: the last time index entry, if the log confirms it, else from the log."""
+    """The greatest timestamp of each segment: its last time-index entry if the log confirms it, else from the log."""
     import kts
     from kts.segment.segment import closed_times
 

@@ -91,7 +91,7 @@ def as_object(log: PartitionLog, target: int, answer: Any) -> dict[str, Any]:
 
 
 def story_object(story: Explanation) -> dict[str, Any]:
-    """The explanation for ``--json``, its attributes in JSON's spelling."""
+    """The explanation for ``--json``, with camelCase names."""
     fields = {camel(name): value for name, value in asdict(story).items() if name not in ("timestamp_ms", "answer")}
     return fields | {"examples": [{"timestamp": time, "offset": offset} for time, offset in story.examples]}
 

@@ -1,4 +1,4 @@
-"""What a command prints: exit codes and messages, tables, JSON, progress, and files that appear whole or not at all."""
+"""The output of commands: exit codes, messages, tables, JSON, progress, and files that are written atomically."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TERMINATED = 143
 TYPE_NAMES = {member.value: member.name for member in TimestampType}
 CODEC_NAMES = dict(enumerate(compression.CODEC_NAMES))
 
-# Arguments of the library whose options have another name, and what to do about those that have no option.
+# Options for library arguments with another name, and what to use for arguments without an option.
 OPTION_NAMES = {
     "starting_timestamp": "--from",
     "ending_timestamp": "--to",
@@ -46,17 +46,17 @@ NO_OPTION = {
 }
 TYPED_TIMES = "kts.typed_times"  # in a context's meta: (option, ms, text) of each time on the command line
 
-GAP = 3  # at most, between two columns
-LEAST_SHOWN = 12  # of a column that is cut
+GAP = 3  # widest space between two columns
+LEAST_SHOWN = 12  # characters of a column that is cut
 
 
 @contextmanager
 def sink(path: str | None) -> Iterator[BinaryIO]:
-    """A binary file to write to: stdout for None and ``-``, else a file beside ``path`` that is renamed at the end.
+    """A binary file to write to: stdout for None and ``-``, else a temporary file that finally is renamed to ``path``.
 
     Notes
     -----
-    After any error, Ctrl-C included, ``path`` is unchanged and the file beside it is removed. A device or a named pipe
+    After any error, Ctrl-C included, ``path`` is unchanged and the temporary file is removed. A device or a named pipe
     cannot be replaced and is written directly.
     """
     if path is None or path == "-":
@@ -87,7 +87,7 @@ def sink(path: str | None) -> Iterator[BinaryIO]:
 
 
 def refuse_input(path: str | None, logs: Iterable[PartitionLog]) -> None:
-    """Refuse an ``-o`` among the input: in a partition's directory, or one of the segment files that were named."""
+    """Refuse an ``-o`` among the input: in a partition's directory, or one of the given segment files."""
     if path is None or path == "-":
         return
     target = os.path.realpath(path)
@@ -122,7 +122,7 @@ def print_table(
     Parameters
     ----------
     right : sequence of int
-        Columns to align right: numbers.
+        Columns to align right.
     shrink : sequence of int
         Columns that may be cut if the terminal is too narrow.
     """
@@ -176,13 +176,13 @@ def cut_to(cell: str, width: int) -> str:
 
 
 def note(message: str) -> None:
-    """A line on stderr, so that it does not mix with the data in a pipe. The command goes on if stderr is closed."""
+    """Print a line on stderr, apart from the data on stdout. The command continues if stderr is closed."""
     with suppress(BrokenPipeError):
         click.echo(in_options(message), err=True)
 
 
 def in_options(message: str) -> str:
-    """A message of the library in the words of the command that runs: its options, and times as they were typed."""
+    """A library message with the command's option names for arguments, and times as the user typed them."""
     context = click.get_current_context(silent=True)
     command = None if context is None else context.command
     if context is not None and isinstance(command, click.Group):
@@ -192,7 +192,7 @@ def in_options(message: str) -> str:
     own = {str(param.name): max(param.opts, key=len) for param in command.params if isinstance(param, click.Option)}
     known = {name: option for name, option in OPTION_NAMES.items() if option in own.values()}
     names, first_words = NO_OPTION | known | own, {"path": "PATH"} | own
-    # Not in quotes or paths: there it is the user's own word.
+    # Not in quotes or paths: there the word is the user's.
     inside = "|".join(name for name in names if "_" in name)
     message = re.sub(rf"(?<![\w/'\".-])({inside})(?![\w/'\"-])", lambda found: names[found[0]], message)
     message = re.sub(r"\A[a-z]+(?=: )", lambda found: first_words.get(found[0], found[0]), message)
@@ -203,13 +203,13 @@ def in_options(message: str) -> str:
 
 
 def say(message: str, code: int) -> int:
-    """Print an error for people; returns the exit code that goes with it."""
+    """Print an error on stderr and return the exit code."""
     note(f"kts: {message}")
     return code
 
 
 def remark(message: str) -> None:
-    """A line on stderr if that is a terminal."""
+    """Print a line on stderr if that is a terminal."""
     if sys.stderr.isatty():
         note(message)
 
@@ -252,7 +252,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def show_bytes(size: int) -> str:
-    """A size for people: ``1.5 MiB``."""
+    """A size such as ``1.5 MiB``."""
     amount = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -270,7 +270,7 @@ _STEERING = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def harmless(text: str, kept: str = "\n") -> str:
-    r"""The text with ``\u001b`` for an escape, and so on; inside of JSON strings that means the same."""
+    r"""The text with control characters escaped, such as ``\u001b``; inside JSON strings this means the same."""
     return _STEERING.sub(lambda found: found[0] if found[0] in kept else f"\\u{ord(found[0]):04x}", text)
 
 
@@ -294,7 +294,7 @@ class _Bytes(RawIOBase):
 
 
 class Shielded:
-    """A terminal's stream that escapes control characters; ``unshielded`` is for our own bars and bold names."""
+    """A terminal's stream that escapes control characters; ``unshielded`` is for progress bars and bold text."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unshielded = stream
@@ -313,7 +313,7 @@ def shielded(stream: TextIO) -> TextIO:
 
 
 def unshielded(stream: TextIO) -> TextIO:
-    """The stream itself."""
+    """The stream without its shield."""
     return stream.unshielded if isinstance(stream, Shielded) else stream
 
 
@@ -321,7 +321,7 @@ def unshielded(stream: TextIO) -> TextIO:
 
 
 class NotTextError(ValueError):
-    """A value is not UTF-8; ``row`` is its place in the column called ``column``."""
+    """A value is not UTF-8; ``row`` is its row in the column ``column``."""
 
     def __init__(self, column: str, row: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""A picture of a partition's timestamps: gathered from batch headers and time indexes alone, described, and drawn."""
+"""A plot of a partition's timestamps, from batch headers and time indexes alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .output import counted
 from .times import show_length, show_time
 
 Array = npt.NDArray[np.int64]
-MAX_BOXES = 4000  # of a partition; more would lie on the same pixels
+MAX_BOXES = 4000  # of a partition; more would share pixels
 MAX_MARKS = 600  # of each kind of mark
 SLICE_BOXES = 2000
 FAR_SPANS = 5  # a time this many usual spans away is an outlier
@@ -25,7 +25,7 @@ YEAR_1_MS, YEAR_9999_MS = -62_135_596_800_000, 253_402_300_799_000  # the range 
 
 @dataclass
 class Marks:
-    """Single points, and how many there were before thinning."""
+    """Points to mark, and their number before thinning."""
 
     offsets: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     times: Array = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -34,7 +34,7 @@ class Marks:
     latest: tuple[int, int] = (0, -(2**63))
 
     def add(self, offsets: Array, times: Array) -> None:
-        """Count all of them; keep every ``stride``-th. The stride grows with their number."""
+        """Count all points, keep every ``stride``-th. The stride grows with the count."""
         top = int(times.argmax())
         self.latest = max(self.latest, (int(offsets[top]), int(times[top])), key=lambda mark: mark[1])
         kept = np.arange(-self.count % self.stride, len(offsets), self.stride)
@@ -46,7 +46,7 @@ class Marks:
             self.offsets, self.times = self.offsets[::2], self.times[::2]
 
     def finish(self) -> None:
-        """Keep the latest one in any case."""
+        """Add the latest point if thinning dropped it."""
         if self.count and self.latest[0] not in self.offsets:
             self.offsets = np.append(self.offsets, self.latest[0])
             self.times = np.append(self.times, self.latest[1])
@@ -111,7 +111,7 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
 
 
 def surviving(segment: Any) -> Iterator[Any]:
-    """The header scans of a segment; none if it has been deleted in the meantime."""
+    """The header scans of a segment; none if it was deleted meanwhile."""
     from kts.segment.rereading import unless_deleted
 
     with unless_deleted(segment.path):
@@ -119,7 +119,7 @@ def surviving(segment: Any) -> Iterator[Any]:
 
 
 def boxes_of(headers: Any, before: int) -> tuple[Array, int]:
-    """Of each batch the first and last offset and the lowest and greatest known time; and the last offset of all."""
+    """The first and last offset and the lowest and greatest known time of each batch; and the last offset of all."""
     last = np.asarray(headers["lastOffset"], np.int64)
     previous = np.concatenate([[before], last[:-1]])
     base = headers["baseOffset"]
@@ -128,14 +128,14 @@ def boxes_of(headers: Any, before: int) -> tuple[Array, int]:
     )
     high = np.asarray(headers["maxTimestamp"].cast("int64"), np.int64)
     low = np.asarray(headers["baseTimestamp"].cast("int64").fill_null(NO_TIMESTAMP), np.int64)
-    # Under LogAppendTime all records have one time; a batch that compaction emptied, or marked, has no first time.
+    # Under LogAppendTime all records have the same time; a batch that the cleaner emptied or marked has no first time.
     appended = np.asarray(headers["timestampType"]) == TimestampType.LogAppendTime
     low = np.where(appended | (low == NO_TIMESTAMP) | (low > high), high, low)
     return np.stack([first, last, low, high]), int(last[-1])
 
 
 def take_future(picture: Picture, boxes: Array, now_ms: int) -> Array:
-    """Take the times after now out of the boxes; the earlier part of a box stays."""
+    """Move times after now from the boxes to ``picture.future``; the earlier part of a box stays."""
     future = boxes[3] > now_ms
     if not future.any():
         return boxes
@@ -158,7 +158,7 @@ def mark_late(picture: Picture, boxes: Array, greatest: int) -> int:
 
 
 def thinned(boxes: Array, limit: int) -> Array:
-    """Join neighbours until at most ``limit`` boxes are left. They cover the same offsets and times."""
+    """Join neighbouring boxes until at most ``limit`` are left. They cover the same offsets and times."""
     count = boxes.shape[1]
     if count <= limit:
         return boxes
@@ -170,7 +170,7 @@ def thinned(boxes: Array, limit: int) -> Array:
 def finish(picture: Picture) -> None:
     """Thin the boxes, choose the window of times, and move outliers to ``clipped``."""
     if not any(segment.boxes.shape[1] for segment in picture.segments) and picture.future.count:
-        # Everything lies in the future: then the future is the picture.
+        # All times are in the future: draw them as the boxes.
         kept = picture.future
         kept.finish()
         picture.segments[0].boxes = np.stack([kept.offsets, kept.offsets, kept.times, kept.times])
@@ -190,7 +190,7 @@ def finish(picture: Picture) -> None:
 
 
 def window_of(boxes: Array, future: Array) -> tuple[int, int]:
-    """The range of the time axis: the usual times, and others if they leave room for these."""
+    """The range of the time axis: the usual times, and others unless they are too far away."""
     low, high = np.quantile(boxes[2], 0.02), np.quantile(boxes[3], 0.98)
     reach = FAR_SPANS * max(high - low, 60_000)
     times = np.concatenate([boxes[2], boxes[3]])
@@ -257,7 +257,7 @@ def future_label(picture: Picture) -> str:
 
 
 def subtitle(picture: Picture) -> str:
-    """How much is shown, and how much is not."""
+    """The numbers of batches that are shown and not shown."""
     parts = [f"{counted(picture.batches, 'batch')} in {counted(len(picture.segments), 'segment')}"]
     if picture.without_time:
         parts.append(f"{counted(picture.without_time, 'batch')} without a timestamp not shown")
@@ -282,7 +282,7 @@ def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
 
 
 def import_library(kind: str) -> None:
-    """Import what draws this kind of file.
+    """Import the library that draws this kind of file.
 
     Raises
     ------
@@ -303,7 +303,7 @@ def draw(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
 # --- PNG and SVG -------------------------------------------------------------------------------
 
 WIDTH_INCHES, TITLE_INCHES, AXES_INCHES, LEGEND_INCHES = 11.0, 0.5, 3.9, 1.4
-FEW_LATE = 100  # if there are more, their marks are drawn behind the batches: they would hide everything else
+FEW_LATE = 100  # more of them are drawn behind the batches, because they would hide everything else
 TICK_LABELS: dict[float, Any] = {  # by the unit of the ticks, in days
     365.0: "%Y",
     30.0: "%Y-%m",
@@ -315,7 +315,7 @@ TICK_LABELS: dict[float, Any] = {  # by the unit of the ticks, in days
 
 
 def draw_image(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
-    """PNG or SVG, by matplotlib."""
+    """Draw PNG or SVG with matplotlib."""
     from matplotlib.figure import Figure
 
     count, panel_height = len(pictures), TITLE_INCHES + AXES_INCHES + LEGEND_INCHES
@@ -335,7 +335,7 @@ def draw_image(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
 
 
 def draw_panel(panel: Any, picture: Picture) -> None:
-    """Axes, boxes, marks and the legend of one partition."""
+    """Draw axes, boxes, marks and the legend of one partition."""
     from matplotlib.collections import PolyCollection
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -382,7 +382,7 @@ def draw_panel(panel: Any, picture: Picture) -> None:
 
 
 def time_axis(panel: Any, window: tuple[int, int]) -> Any:
-    """Put dates in UTC on the axis, or plain ms beyond the calendar. Returns the function from ms to height."""
+    """Label the time axis with UTC dates, or with ms beyond the calendar. Returns the function from ms to height."""
     from matplotlib import dates as typed_dates
 
     dates: Any = typed_dates  # its functions have no types
@@ -401,7 +401,7 @@ def time_axis(panel: Any, window: tuple[int, int]) -> Any:
 
 
 def draw_marks(panel: Any, picture: Picture, height: Any) -> None:
-    """Index entries, out-of-order and future batches."""
+    """Draw index entries, and batches out of order or in the future."""
     offsets = np.concatenate([segment.index_offsets for segment in picture.segments])
     times = np.concatenate([segment.index_times for segment in picture.segments])
     if len(offsets):
@@ -422,7 +422,7 @@ def draw_marks(panel: Any, picture: Picture, height: Any) -> None:
 
 
 def draw_edges(panel: Any, picture: Picture, begin: int, end: int) -> None:
-    """Arrows at the edges for outliers, the first few with a text."""
+    """Draw arrows at the edges for outliers, the first few with a text."""
     if picture.window is None or not picture.clipped:
         return
     for above in (True, False):
@@ -450,7 +450,7 @@ HOVER = "offset %{x:,}<br>%{customdata}"
 
 
 def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
-    """One HTML page that needs no other file, by plotly: zoom, hover, switch lines off."""
+    """Draw one HTML page with plotly that needs no other file: zoom, hover, switch lines off."""
     make_subplots = import_module("plotly.subplots").make_subplots  # no type hints of its own
     titles = [f"<b>{picture.name}</b>  <span style='font-size:12px'>{subtitle(picture)}</span>" for picture in pictures]
     gap = 0.12 / len(pictures)
@@ -470,7 +470,7 @@ def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
 
 
 def draw_rows(figure: Any, picture: Picture, number: int) -> None:
-    """One partition: a line for each batch in its segment's colour, then the marks."""
+    """Draw one partition: a line for each batch in its segment's colour, then the marks."""
     scatter = import_module("plotly.graph_objects").Scatter
     group = {"legendgroup": str(number), "legendgrouptitle_text": picture.name}
     if picture.window is None:
@@ -488,7 +488,7 @@ def draw_rows(figure: Any, picture: Picture, number: int) -> None:
     for place, segment in enumerate(picture.segments):
         colour = COLOURS[place % len(COLOURS)]
         first, last, low, high = segment.boxes
-        # Two points a batch; the connecting line leaves no gap between neighbours, as the log has none.
+        # Two points per batch. The line connects neighbouring batches.
         offsets, times = np.stack([first, last], 1).ravel(), np.stack([low, high], 1).ravel()
         name = f"segment {segment.base_offset:,}"
         add(name, offsets, times, mode="lines+markers", line={"color": colour, "width": 1.5}, marker={"size": 4})

@@ -77,7 +77,7 @@ def command(
 
 
 def as_object(picture: Any, output: str) -> dict[str, object]:
-    """What ``--json`` says about a panel."""
+    """A panel for ``--json``."""
     return {
         "partition": picture.name,
         "output": output,

@@ -95,7 +95,7 @@ def command(
 
 
 def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
-    """Keep ``--out`` away from the files that are read."""
+    """Refuse an ``--out`` that is a directory of the input."""
     if out is None:
         return
     for log in logs:
@@ -107,7 +107,7 @@ def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
 
 
 def target_directory(out: str, log: PartitionLog) -> str:
-    """Where a partition's new files go."""
+    """The directory for a partition's new files."""
     return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
 
 
@@ -123,7 +123,7 @@ def locked_target(out: str | None, log: PartitionLog) -> AbstractContextManager[
 def write(
     log: PartitionLog, segment: SegmentFinding, out: str | None, in_place: bool, everything: bool
 ) -> list[IndexFinding]:
-    """Write the files of a segment that the options ask for; returns them."""
+    """Write the index files of a segment according to the options; returns those written."""
     from kts.offline.reindex import EQUAL, replace, write_aside
     from kts.segment.files import make_directory
 
@@ -142,7 +142,7 @@ def write(
 
 
 class Report:
-    """Collects what is printed at the end, so that a closed pipe does not end the work."""
+    """Collects the output and prints it at the end, so that a closed pipe does not stop the work."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -154,7 +154,7 @@ class Report:
         self.damaged = 0
 
     def add(self, segment: SegmentFinding, written: Sequence[IndexFinding]) -> None:
-        """One segment."""
+        """Add one segment."""
         self.segments += 1
         self.written += len(written)
         if segment.reason is not None:
@@ -171,7 +171,7 @@ class Report:
                 self.rows.append([one.path, entries, f"{one.rebuilt_entries:,}", STATES[one.state]])
 
     def end(self, writes: bool) -> int:
-        """The sum; returns the exit code."""
+        """Print everything with a summary; returns the exit code."""
         findings = self.counts["missing"] + self.counts["empty"] + self.counts["differs"]
         if self.as_json:
             for facts in self.facts:

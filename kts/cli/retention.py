@@ -116,7 +116,7 @@ def command(
 def partition_rows(
     log: PartitionLog, policy: RetentionPolicy, now_ms: int, log_start_offset: int | None
 ) -> list[dict[str, Any]]:
-    """The segments of a partition for ``--json``."""
+    """The segments of a partition as rows for ``--json``."""
     from kts.log import policies
 
     log = log.listed()
@@ -132,7 +132,7 @@ def partition_rows(
 
 
 def row_of(log: PartitionLog, path: str, one: Outlook, now_ms: int, bytes_missing: int | None) -> dict[str, Any]:
-    """One segment."""
+    """A segment as a row for ``--json``."""
     return {
         "topic": log.topic,
         "partition": log.partition,

@@ -18,8 +18,8 @@ from .output import FINE, UNREADABLE, counted, note, print_json, remark, say
 if TYPE_CHECKING:
     from kts.broker.broker import Broker
 
-FEW_DESCRIPTORS = 256  # fewer are hardly enough
-SWITCH_S = 0.001  # how long a computing thread may delay the answering one
+FEW_DESCRIPTORS = 256  # warn below this number
+SWITCH_S = 0.001  # how long a computing thread may delay the event loop
 
 EPILOG = """\b
 Examples:

@@ -34,12 +34,12 @@ count as bytes, not as records.
 
 @dataclass
 class Row:
-    """What lies in one stretch of time."""
+    """The sums of one time interval."""
 
     count: int = 0
     size_bytes: int = 0
     batches: int = 0
-    guessed: int = 0  # of ``count``, from offsets
+    guessed: int = 0  # the part of ``count`` that is estimated from offsets
 
 
 @click.command("stats", short_help="Records and bytes an hour, from headers alone.", epilog=EPILOG)
@@ -95,7 +95,7 @@ def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
 
 
 def add(rows: dict[int | None, Row], headers: Any, before: int, by_ms: int) -> None:
-    """Add a header scan to the rows of its times."""
+    """Add each batch of a header scan to the row of its max timestamp."""
     import numpy as np
 
     times = np.asarray(headers["maxTimestamp"].cast("int64"))
@@ -138,7 +138,7 @@ def as_object(name: str, per: str, start: int | None, by_ms: int, row: Row) -> d
 
 
 def print_group(name: str, rows: dict[int | None, Row], by_ms: int) -> None:
-    """A table with a bar a row; stretches with nothing in them are one line."""
+    """Print a table with a bar per row; empty intervals in sequence are one line."""
     if name:
         click.echo(name)
     ordered = in_order(rows)
@@ -165,7 +165,7 @@ def print_group(name: str, rows: dict[int | None, Row], by_ms: int) -> None:
 
 
 def label_of(start: int, by_ms: int) -> str:
-    """The beginning of a stretch, no finer than needed."""
+    """The start of an interval, no finer than needed."""
     text = show_time(start)
     if not text.endswith("Z"):
         return text

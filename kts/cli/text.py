@@ -1,4 +1,4 @@
-"""Records as JSON lines and CSV, and lines of JSON as records: whole Arrow columns at a time, no step per record."""
+"""Records as JSON lines and CSV, and JSON lines as records: whole Arrow columns at a time, no loop over records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kts.codec.columns import ALL_COLUMNS
 
 from .output import TYPE_NAMES, NotTextError, naming_the_record
 
-PIECE_BYTES = 1 << 20  # turned from or into text at once: what fits the caches is fastest
+PIECE_BYTES = 1 << 20  # converted at a time; fastest if it fits the CPU caches
 
 # --- bytes as text -----------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ _PAD = ord("=")
 
 
 def spelled(column: Any, spell: Callable[[Any], str]) -> Any:
-    """A column with few different values as strings; each value is converted once."""
+    """A column with few different values as strings; each different value is converted once."""
     coded = column.dictionary_encode(null_encoding="encode")
     return pa.array(map(spell, coded.dictionary.to_pylist()), pa.string()).take(coded.indices)
 
@@ -39,7 +39,7 @@ def encode_column(column: Any, encoding: str, name: str) -> Any:
     Raises
     ------
     NotTextError
-        ``utf8`` and a value that is not.
+        The encoding is ``utf8`` and a value is not UTF-8.
     """
     if encoding == "utf8":
         return utf8_column(column, name)
@@ -51,7 +51,7 @@ def base64_column(column: Any) -> Any:
     left_over = np.asarray(pc.fill_null(pc.binary_length(column), 0)) % 3
     padded = pc.binary_join_element_wise(pc.fill_null(column, b""), _PADS.take(pa.array(left_over)), b"")
     offsets, data = layout(padded)
-    # Every value fills whole groups of three bytes, so one call encodes them all and no group holds two values.
+    # Every value fills whole groups of three bytes, so one call encodes them all and no group mixes two values.
     text = bytearray(binascii.b2a_base64(data, newline=False))
     ends = offsets // 3 * 4
     view = np.frombuffer(text, np.uint8)
@@ -61,7 +61,7 @@ def base64_column(column: Any) -> Any:
 
 
 def hex_column(column: Any) -> Any:
-    """Two lower-case digits a byte."""
+    """Hex, two lower-case digits per byte."""
     offsets, data = layout(pc.fill_null(column, b""))
     return _strings(offsets * 2, bytes(data).hex().encode("ascii"), column)
 
@@ -87,7 +87,7 @@ def json_strings(column: Any) -> Any:
 
 
 def escaped(column: Any) -> Any:
-    """A string column with the characters replaced that JSON strings may not hold."""
+    """A string column with the escapes that JSON strings need."""
     column = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
     _, data = layout(column)
     codes = np.frombuffer(data, np.uint8)
@@ -98,7 +98,7 @@ def escaped(column: Any) -> Any:
 
 
 def layout(column: Any) -> tuple[Any, memoryview]:
-    """Offsets from 0 and the bytes they cut, for a binary or string column."""
+    """The offsets (from 0) and the bytes of a binary or string column."""
     _, offset_buffer, data = column.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
     if not len(offsets):
@@ -108,7 +108,7 @@ def layout(column: Any) -> tuple[Any, memoryview]:
 
 
 def _strings(offsets: Any, text: bytes | bytearray, like: Any) -> Any:
-    """A string column out of offsets and text, null where ``like`` is."""
+    """A string column from offsets and text, null where ``like`` is null."""
     buffers = (pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text))
     made = pa.StringArray.from_buffers(len(like), *buffers)
     return pc.if_else(like.is_valid(), made, None) if like.null_count else made
@@ -122,7 +122,7 @@ _HEX[list(b"0123456789abcdefABCDEF")] = True
 
 
 class NotBytesError(ValueError):
-    """A text is not in the encoding that it should be in; ``row`` is its place in the column."""
+    """A text is not in the expected encoding; ``row`` is its row in the column."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -135,7 +135,7 @@ def decode_column(column: Any, encoding: str) -> Any:
     Raises
     ------
     NotBytesError
-        The first text that is not, and why.
+        A text is not in the encoding; the error names the first one and the reason.
     """
     if encoding == "utf8":
         return column.cast(pa.binary())
@@ -182,7 +182,7 @@ def _base64(column: Any) -> Any:
     pads = last.astype(np.int64) + (last & second)
     if np.count_nonzero(codes == _PAD) != pads.sum():
         raise ValueError("padding inside")
-    # Every text fills whole groups, so that one call decodes them all; what the padding stood for is left out then.
+    # Every text fills whole groups, so one call decodes them all; the bytes of the padding are removed afterwards.
     codes[codes == _PAD] = ord("A")
     plain = np.frombuffer(binascii.a2b_base64(codes.data, strict_mode=True), np.uint8)
     if not pads.any():
@@ -199,7 +199,7 @@ def _base64(column: Any) -> Any:
 
 
 def _binary(offsets: Any, data: Any, like: Any) -> Any:
-    """A binary column out of offsets and bytes, null where ``like`` is."""
+    """A binary column from offsets and bytes, null where ``like`` is null."""
     validity = None
     if like.null_count:
         validity = pa.array(like.is_valid()).buffers()[1]
@@ -223,7 +223,7 @@ def json_lines(batch: Any, *, keys: str = "base64", values: str = "base64") -> m
     Raises
     ------
     NotTextError
-        ``utf8`` was asked for, and a key or value is not.
+        The encoding is ``utf8`` and a key or value is not UTF-8.
     """
     if not batch.num_rows:
         return memoryview(b"")
@@ -240,7 +240,7 @@ def json_lines(batch: Any, *, keys: str = "base64", values: str = "base64") -> m
 
 
 def _folded(parts: list[Any]) -> list[Any]:
-    """Join neighbouring constants."""
+    """The parts with neighbouring constants joined."""
     folded: list[Any] = []
     for part in parts:
         if isinstance(part, str) and folded and isinstance(folded[-1], str):
@@ -251,7 +251,7 @@ def _folded(parts: list[Any]) -> list[Any]:
 
 
 def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
-    """The text before a column, its text (one string if all rows agree), and the text after it."""
+    """The text before a column, its text (one string if all rows are equal), and the text after it."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.int64())
@@ -281,7 +281,7 @@ def _few_values(column: Any, spell: Callable[[Any], str]) -> tuple[str, Any, str
 
 
 def header_text(column: Any) -> Any:
-    """Headers as JSON ``[[name, base64|null], ...]``, one string a record; ``"[]"`` alone where no record has any."""
+    """Headers as JSON ``[[name, base64|null], ...]``, one string per record; only ``"[]"`` if no record has headers."""
     entries = column.flatten()  # of the rows that are not null, in order
     if not len(entries):
         return "[]"
@@ -314,14 +314,14 @@ _USED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
 class BadLineError(ValueError):
-    """A line that is no record.
+    """A line that is not a valid record.
 
     Attributes
     ----------
     line : int
         Its number in the input, from 1.
     good : RecordBatch
-        The records of the same piece before it.
+        The records before it in the same piece.
     """
 
     def __init__(self, line: int, reason: str, good: Any) -> None:
@@ -331,7 +331,7 @@ class BadLineError(ValueError):
 
 
 def pieces_of_lines(stream: BinaryIO, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Whole lines of a stream as (number of the first one, bytes), as soon as they can be read."""
+    """Whole lines of a stream as (number of the first line, bytes), as soon as they arrive."""
     read = getattr(stream, "read1", stream.read)
     number = 1
     waiting: list[bytes] = []
@@ -349,19 +349,19 @@ def pieces_of_lines(stream: BinaryIO, piece_bytes: int = PIECE_BYTES) -> Iterato
 
 
 def records_of(lines: bytes, first_line: int, *, keys: str = "base64", values: str = "base64") -> Any:
-    """The records of some lines: ``topic partition offset timestamp key value headers`` and the number of the ``line``.
+    """The records of lines: ``topic partition offset timestamp key value headers`` and the number of the ``line``.
 
     Parameters
     ----------
     first_line : int
-        The number of the first one.
+        The number of the first line.
     keys, values : {"base64", "utf8", "hex"}
         How those two are written. Header values are always base64.
 
     Raises
     ------
     BadLineError
-        Not a JSON object, an unknown or wrong field.
+        A line is not a JSON object, or has an unknown or invalid field.
     """
     if not lines.strip():
         return _columns(pa.Table.from_pylist([], _OPTIONS.explicit_schema), [], keys, values)
@@ -372,7 +372,7 @@ def records_of(lines: bytes, first_line: int, *, keys: str = "base64", values: s
     try:
         options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
         table = pj.read_json(BytesIO(lines), options, _OPTIONS)
-        if table.num_rows == count:  # else some hold two objects
+        if table.num_rows == count:  # else a line has two objects
             return _columns(table, np.arange(first_line, first_line + count), keys, values)
     except (pa.ArrowInvalid, NotBytesError):
         pass
@@ -380,7 +380,7 @@ def records_of(lines: bytes, first_line: int, *, keys: str = "base64", values: s
 
 
 def _one_by_one(lines: bytes, first_line: int, keys: str, values: str) -> Any:
-    """The same, line by line: which one is wrong, and why."""
+    """The same as ``records_of``, line by line, to find the invalid line and the reason."""
     found: list[dict[str, Any]] = []
     numbers: list[int] = []
 
@@ -399,7 +399,7 @@ def _one_by_one(lines: bytes, first_line: int, keys: str, values: str) -> Any:
 
 
 def _checked(line: bytes, keys: str, values: str) -> tuple[dict[str, Any], str | None]:
-    """One line as an object, and what is wrong with it."""
+    """One line as an object, and the reason if it is invalid."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -493,7 +493,7 @@ def _headers_of(column: Any) -> Any:
 
 
 def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
-    """The batch in slices of about ``limit`` bytes."""
+    """Slices of a batch of about ``limit`` bytes."""
     parts = max(1, -(-batch.nbytes // limit))
     rows = -(-batch.num_rows // parts) or 1
     for start in range(0, batch.num_rows, rows):
@@ -505,7 +505,7 @@ def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def __init__(self, file: BinaryIO, keys: str, values: str) -> None:
         self._file, self._keys, self._values = file, keys, values
@@ -524,9 +524,9 @@ class JsonLines:
 
 
 class Csv:
-    """RFC 4180: text always quoted, null an empty field without quotes, times in ms, headers as JSON.
+    """CSV as in RFC 4180: text is always quoted, null is an empty field without quotes, times in ms, headers as JSON.
 
-    With ``disarm`` a text that a spreadsheet would take for a formula gets an apostrophe in front.
+    With ``disarm``, text that a spreadsheet would run as a formula gets an apostrophe in front.
     """
 
     def __init__(self, file: BinaryIO, schema: Any, keys: str, values: str, disarm: bool = False) -> None:
@@ -574,7 +574,7 @@ class Csv:
 
 
 def disarmed(column: Any) -> Any:
-    """Text that no spreadsheet takes for a formula; other columns as they are."""
+    """A column with an apostrophe before text that a spreadsheet would run as a formula."""
     if not pa.types.is_string(column.type):
         return column
     import pyarrow.compute as pc

@@ -45,7 +45,7 @@ def parse_length(text: str) -> int:
 
 
 def guessed_unit(number: int) -> str:
-    """The unit a bare integer looks like: ``s``, ``ms``, ``us`` or ``ns``."""
+    """The likely unit of a bare integer: ``s``, ``ms``, ``us`` or ``ns``."""
     size = abs(number)
     if 10**8 <= size < 10**11:
         return "s"
@@ -55,19 +55,19 @@ def guessed_unit(number: int) -> str:
 
 
 def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None) -> int:
-    """Milliseconds since the epoch for one of the spellings of ``SPELLINGS``.
+    """Milliseconds since the epoch of a time in one of the forms in ``SPELLINGS``.
 
     Parameters
     ----------
     unit : {"s", "ms", "us", "ns"}, optional
-        What an integer counts; None means ms, with the guard against the other three.
+        The unit of an integer; None means ms, and refuses an integer that looks like another unit.
     now_ms : int, optional
-        The time that ``now`` and ``-1h`` start from; None asks the clock.
+        The time of ``now`` and the base of ``-1h``; None reads the clock.
 
     Raises
     ------
     ValueError
-        Not a time, beyond 64 bits, or an integer that looks like another unit than ms.
+        Not a time, beyond 64 bits, or an integer that looks like a unit other than ms.
 
     Notes
     -----
@@ -114,7 +114,7 @@ def _from_integer(number: int, unit: str | None) -> int:
 
 
 def _day(number: int) -> str | None:
-    """The day that eight digits spell in ISO 8601's basic form, from 1900 to 2199; else None."""
+    """The day of an eight-digit number in ISO 8601's basic form, from 1900 to 2199; else None."""
     try:
         day = date.fromisoformat(str(number)) if 1900_01_01 <= number <= 2199_12_31 else None
     except ValueError:
@@ -143,7 +143,7 @@ def iso(ms: int) -> str | None:
 
 
 def show_time(ms: int | None) -> str:
-    """A timestamp for people: ISO 8601, ``none`` for -1, the number where no calendar reaches."""
+    """A timestamp in ISO 8601; ``none`` for -1, and ms beyond the years 1 to 9999."""
     if ms is None or ms == -1:
         return "none"
     return iso(ms) or f"{ms} ms"
@@ -170,7 +170,7 @@ def length_callback(ctx: click.Context, param: click.Parameter, value: str | Non
 
 
 def resolve(text: str | None, option: str, unit: str | None, now: str | None) -> int | None:
-    """``parse_time`` for an option; errors name the option, and later ones give the text back."""
+    """``parse_time`` for an option. Errors name the option; later messages show the text instead of ms."""
     if text is None:
         return None
     try:

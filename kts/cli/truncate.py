@@ -95,7 +95,7 @@ def as_object(directory: str, plan: TruncationPlan, done: bool) -> dict[str, Any
 
 
 def show(plan: TruncationPlan, done: bool) -> None:
-    """The plan for people."""
+    """Print the plan."""
     if not plan.cuts:
         click.echo(f"nothing to cut: the log ends at offset {plan.log_end_offset}")
         return

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
     from kts.offline.verify import Violation
 
-# Rough costs of a check: opening files, reading bytes. A process must be worth its start, and so must a piece of work
-# that is sent to it.
+# Rough costs of a check: opening files, reading bytes. The work must be worth starting a process for, and a piece of
+# work worth sending to one.
 SEGMENT_SECONDS, RATE, DEEP_RATE = 2e-4, 1e9, 1e8
 PROCESS_SECONDS, PIECE_SECONDS = 1.5, 0.2
 
@@ -76,18 +76,18 @@ def command(
 
 
 class Amount(NamedTuple):
-    """How much there is to check in a partition."""
+    """The amount to check in a partition."""
 
     segments: int
     size_bytes: int
 
     def seconds(self, deep: bool) -> float:
-        """What that takes, roughly."""
+        """The estimated time of the check."""
         return SEGMENT_SECONDS * (1 + self.segments) + self.size_bytes / (DEEP_RATE if deep else RATE)
 
 
 def amount_of(log: PartitionLog) -> Amount:
-    """A partition's, now."""
+    """The amount to check in a partition now."""
     from kts.segment.rereading import settled
 
     def amount() -> Amount:
@@ -127,7 +127,7 @@ def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Viola
 def in_turn(
     logs: Sequence[PartitionLog], how: tuple[bool, bool], advance: Callable[[int], None]
 ) -> Iterator[Violation]:
-    """Check partitions one after the other; segments that were given by name are checked one by one."""
+    """Check partitions one after the other; segment files given as paths are checked one by one."""
     from kts.dataset.partition import PartitionLog
     from kts.offline.verify import verify_partition
 
@@ -145,7 +145,7 @@ def at_once(
     workers: int,
     advance: Callable[[int], None],
 ) -> Iterator[Violation]:
-    """Check several pieces at a time, each in a process; findings keep their order."""
+    """Check several pieces at a time, each in a process; violations keep their order."""
     context = multiprocessing.get_context("spawn")
     with deaf_to_interrupts():
         pool = context.Pool(workers)
@@ -158,7 +158,7 @@ def at_once(
 
 @contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """Processes that start here ignore Ctrl-C, which a terminal sends to all; the parent ends them."""
+    """Make processes that start here ignore Ctrl-C, which a terminal sends to all; the parent ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -170,13 +170,13 @@ def deaf_to_interrupts() -> Iterator[None]:
 
 
 def check(task: tuple[Sequence[PartitionLog], tuple[bool, bool]]) -> list[Violation]:
-    """A piece, in a worker."""
+    """Check one piece in a worker process."""
     logs, how = task
     return list(in_turn(logs, how, lambda amount: None))
 
 
 def print_violation(violation: Violation, as_json: bool) -> None:
-    """One line."""
+    """Print one violation as a line."""
     if as_json:
         names = ("path", "position", "offset", "kind", "message")
         print_json({name: getattr(violation, name) for name in names})
