@@ -1,4 +1,4 @@
-"""Kafka's numbers on the wire: API keys and error codes; the error with any code, and the answer fields of errors.
+"""Kafka's API keys and error codes, the exception for an error code, and the response fields of an error.
 
 Source: Errors, ApiKeys (4.3).
 """
@@ -220,10 +220,10 @@ DEFAULT_MESSAGES = {
 
 
 def failed(error: KtsError) -> dict[str, Any]:
-    """The answer fields for an error."""
+    """The response fields for an error."""
     return refusal(ErrorCode(error.code), DEFAULT_MESSAGES.get(ErrorCode(error.code), error.message))
 
 
 def refusal(code: ErrorCode, message: str | None = None) -> dict[str, Any]:
-    """The answer fields for an error code."""
+    """The response fields for an error code."""
     return {"error_code": int(code), "error_message": message or DEFAULT_MESSAGES.get(code)}

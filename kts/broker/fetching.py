@@ -162,7 +162,7 @@ def _diverging(log: Log, offset: int, last_epoch: int) -> tuple[int, int] | None
 
 # --- aborted transactions -------------------------------------------------------------------------
 
-# Only the active segment's file changes.
+# The size of a closed segment and the entries of its .txnindex file, which does not change.
 _known: WeakKeyDictionary[LogSegment, tuple[int, list[AbortedTransaction]]] = WeakKeyDictionary()
 
 

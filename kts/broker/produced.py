@@ -1,4 +1,4 @@
-"""The records of one partition in a Produce request: their headers, read once, and what is asked of them.
+"""The records of one partition in a Produce request: their headers, read once, and the checks on them.
 
 Source: ProduceRequest.validateRecords, LogValidator (3.9).
 """
@@ -60,7 +60,7 @@ class ProducedRecords:
             raise error
 
     def check_one_batch(self, version: int) -> None:
-        """Check what Produce 3 and later ask: exactly one batch of magic 2. They allow zstd from version 7 on.
+        """Check the rules of Produce 3 and later: exactly one batch of magic 2, and zstd only from version 7 on.
 
         Raises
         ------

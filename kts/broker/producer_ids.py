@@ -80,7 +80,7 @@ class ProducerIds:
         self._next, self._end = start, end
 
     def _first(self) -> int:
-        """The first id behind the last block and all ids in the logs."""
+        """The first id after the last block and all ids in the logs."""
         written = 0
         if files.exists(self.path):
             try:
@@ -88,6 +88,6 @@ class ProducerIds:
             except LogStorageError:
                 raise
             except (ValueError, KeyError, TypeError):
-                written = 0  # damaged or of another program: the logs know the ids in use
+                written = 0  # damaged or not Kafka's: the logs have the ids in use
         known = self._largest_known() + 1 if self._largest_known is not None else 0
         return max(written, known, 0)

@@ -97,7 +97,7 @@ class Connection:
 
         Notes
         -----
-        Kafka 0.9 does not answer ApiVersions, and neither Metadata 1. A broker counts as 0.9 only if this repeats.
+        Kafka 0.9 answers neither ApiVersions nor Metadata 1. A broker counts as 0.9 only if this repeats.
         """
         if self._versions is None:
             try:
@@ -177,7 +177,7 @@ class Connection:
         patience_s : float
             How long the request lets the broker wait, in addition to the timeout.
         timeout_s : float, optional
-            If it is shorter than the connection's.
+            Used if it is shorter than the connection's.
 
         Raises
         ------

@@ -60,7 +60,7 @@ def truncation(
 
 
 def first_difference(ours: Reader, theirs: Reader, start_offset: int, end_offset: int) -> int | None:
-    """The offset where two logs diverge, behind their last equal record; None if no common record differs.
+    """The offset where two logs diverge, after their last equal record; None if no common record differs.
 
     Parameters
     ----------

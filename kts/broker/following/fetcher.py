@@ -61,13 +61,13 @@ class Fetcher:
     max_wait_ms, min_bytes, max_bytes : int
         ``replica.fetch.wait.max.ms``, ``replica.fetch.min.bytes``, ``replica.fetch.response.max.bytes``.
     patience_s : float
-        How long a partition may fail until it counts as failed for good; None means forever.
+        A partition that fails for longer has failed for good; None means no limit.
     retention : bool
         False keeps every segment.
     tell : callable
         Gets a message when a follower begins to fail, and when it recovers.
     monotonic, sleep : callable
-        Seconds.
+        A clock in seconds, and a function that sleeps for a number of seconds.
 
     Attributes
     ----------

@@ -60,8 +60,8 @@ class Follower:
     Notes
     -----
     Offsets, timestamps, epochs and bytes are the leader's. The follower fetches as a read_uncommitted consumer, so up
-    to the high watermark: it copies what all in-sync replicas have. Segments roll by the copy's settings and where the
-    leader's segments begin, if it tells (ListOffsets 0, up to Kafka 3.9).
+    to the high watermark: it copies what all in-sync replicas have. Segments roll by the copy's settings, and where the
+    leader's segments begin if the leader serves ListOffsets 0 (up to Kafka 3.9).
 
     Source: AbstractFetcherThread, ReplicaFetcherThread, Partition.appendRecordsToFollowerOrFutureReplica (3.9).
     """
@@ -138,7 +138,7 @@ class Follower:
     # --- truncation -------------------------------------------------------------------------------
 
     def truncate_if_needed(self) -> None:
-        """Truncate what the leader does not have: by leader epochs, or by comparing records if they do not decide.
+        """Truncate what the leader does not have: by leader epochs, or by comparing records if epochs do not decide.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class Follower:
 
     def _compare(self) -> None:
         """Truncate to the last equal record. Kafka 0.10 has no request for epochs; its replicas truncate to the high
-        watermark, and the copy lies below it."""
+        watermark, and the copy ends below it."""
         log, leader = self.log, self._known_leader()
         if log.log_end_offset == log.log_start_offset:
             return
@@ -315,7 +315,7 @@ class Follower:
         return len(done.records)
 
     def _from_the_end(self, records: memoryview) -> memoryview:
-        """The entries that the copy lacks. If one holds the copy's end, the copy is truncated to its beginning."""
+        """The entries that the copy lacks. If one contains the copy's end, the copy is truncated to its beginning."""
         log, position = self.log, 0
         for entry in Entries(records, until_damage=True):
             end = log.log_end_offset
@@ -345,7 +345,7 @@ class Follower:
         self.max_bytes = min(2 * self.max_bytes, most)
 
     def _leaders_segments(self, last_offset: int) -> list[int]:
-        """Base offsets of the leader's segments up to ``last_offset``, ascending; empty if it does not tell."""
+        """Base offsets of the leader's segments up to ``last_offset``, ascending; empty without ListOffsets 0."""
         leader = self._known_leader()
         if not leader.serves(ApiKey.LIST_OFFSETS, 0):
             return []

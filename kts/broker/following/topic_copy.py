@@ -81,7 +81,7 @@ class TopicCopy:
         described = self._client.topic_configs(self.topic)
         magic = None if described else newest_magic(self._client, self.topic)
         found = log_settings(described, magic, self._tell_once)
-        # A broker that describes settings is 0.11 or later, and indexes like it in every format.
+        # A broker that describes settings is 0.11 or later: its indexes follow the rules of 3.9 in every format.
         self.config = LogConfig.of({**found, **self._settings}, generation="3.9" if described else None)
         self._metadata = metadata
 

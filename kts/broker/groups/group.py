@@ -1,4 +1,4 @@
-"""A group: its members, generation, state and committed offsets. When it moves on is decided in ``rebalance``.
+"""A group: its members, generation, state and committed offsets. ``rebalance`` decides when the state changes.
 
 ::
 
@@ -49,7 +49,7 @@ class SyncResult(NamedTuple):
 
 
 class Member:
-    """One member of a group, which changes it.
+    """One member of a group. Only the group changes its protocols, ids and assignment, because it counts their memory.
 
     Parameters
     ----------
@@ -425,7 +425,7 @@ class Group:
         }
 
     def restore(self, found: Mapping[str, Any]) -> None:
-        """Take over a metadata record; the group must be new."""
+        """Restore the group from a metadata record; the group must be new."""
         self.protocol_type = found["protocol_type"] or None
         self.protocol_name = found["protocol"]
         self.generation_id = found["generation"]
@@ -451,7 +451,7 @@ class Group:
 
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """NONE for a member, else why it is none: unknown, or fenced by a newer member with the same instance id."""
+    """NONE for a member, else the reason: unknown, or fenced by a newer member with the same instance id."""
     if instance_id is not None:
         known = group.static.get(instance_id)
         if known is None:

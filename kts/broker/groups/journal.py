@@ -1,6 +1,6 @@
-"""The internal topic ``__consumer_offsets``: groups write their records here and a start loads them.
+"""The internal topic ``__consumer_offsets``: groups write their records here and start-up loads them.
 
-A real broker compacts the topic. Here, a start rewrites a partition with mostly outdated records: it appends the
+A real broker compacts the topic. Here, start-up rewrites a partition with mostly outdated records: it appends the
 current ones and moves the log start offset to them. A crash in between leaves both copies, which agree.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TOPIC = "__consumer_offsets"
 REWRITE_BYTES = 16 * 2**20  # a smaller partition is left as it is
-REWRITE_RATIO = 4  # so many records for one that counts
+REWRITE_RATIO = 4  # records per current record, for a rewrite
 DEFAULT_MAX_BATCH_BYTES = 1_048_588
 BATCH_BYTES = 512 * 1024
 COLUMNS = ["offset", "key", "value", "producerId", "transactional", "control"]

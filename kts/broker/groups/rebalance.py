@@ -72,7 +72,7 @@ class Rebalancing:
             self.try_complete_join(group)
 
     def resume(self, group: Group) -> None:
-        """Continue a group in the current event loop; what waited in another one is gone."""
+        """Continue a group in the current event loop; requests that waited in another one are gone."""
         group.stop_timers()
         for member in list(group.members.values()):
             member.joining = member.syncing = None

@@ -197,7 +197,7 @@ async def handle_describe_cluster(broker: Broker, request: Request) -> dict[str,
 
 
 async def handle_describe_quorum(_: Broker, request: Request) -> dict[str, Any]:
-    """There is no metadata quorum, and no other log has one.
+    """Refuse the request: this broker has no metadata quorum.
 
     Source: KafkaRaftClient.handleDescribeQuorumRequest, DescribeQuorumRequest.
     """

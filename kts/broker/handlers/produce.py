@@ -72,8 +72,8 @@ async def handle_produce(broker: Broker, request: Request) -> dict[str, Any] | N
 async def _read_headers(body: dict[str, Any]) -> tuple[list[list[ProducedRecords | None]], ApiError | None]:
     """The record sets by topic and partition, None for null; and why none of them is appended, if there is a reason.
 
-    Kafka first looks for transactions in the first entry of each set. One that it cannot read, or one that belongs to a
-    transaction, refuses the whole request.
+    Kafka first looks for transactions in the first entry of each set. It refuses the whole request if it cannot read
+    one of these entries, or if one belongs to a transaction.
     """
     produced, refusal, time_slice = [], None, TimeSlice()
     for topic in body["topic_data"]:

@@ -1,4 +1,4 @@
-"""What a log directory holds: partitions to serve, directories to delete, and entries that are left alone.
+"""The contents of a log directory: partitions to serve, directories to delete, and entries that are left alone.
 
 Source: Topic, LogManager (3.9).
 """
@@ -161,8 +161,8 @@ def adopted_configs(directory: str, topic: str, partitions: Iterable[int], confi
 
     Notes
     -----
-    The topic's own settings are with the broker that left it, so no record may expire: retention is unlimited unless
-    the broker has a default. Message format and timestamp type stay as they are, so that the other broker can continue.
+    The topic's own settings are unknown here, so no record may expire: retention is unlimited unless the broker has a
+    default. Message format and timestamp type stay as they are, so that the previous broker can continue.
     Internal topics are compacted, as Kafka creates them.
     """
     configs = {}

@@ -29,7 +29,7 @@ class MetaProperties(NamedTuple):
 
 
 def random_id() -> str:
-    """A random id as Kafka makes it: 22 characters of URL-safe base64, without a dash in front."""
+    """A random id as Kafka makes it: 22 characters of URL-safe base64 that do not begin with a dash."""
     while True:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not made.startswith("-"):

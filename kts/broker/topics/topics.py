@@ -104,11 +104,11 @@ class Topics:
     leader_epoch : int
         The leader epoch of all partitions; each start increases it by one.
     changing : lock
-        To be held from reading a topic until it is changed.
+        Hold it from reading a topic until the topic is changed.
     left_alone : list of (str, str)
         Entries that look like a partition and are not served, and why.
     adopted : list of str
-        Topics found for the first time. Their settings lie elsewhere, so nothing of them expires.
+        Topics found for the first time. Their settings are unknown, so nothing of them expires.
 
     Raises
     ------
@@ -257,7 +257,7 @@ class Topics:
     def _sweep(self) -> None:
         self._deletions.sweep(self.clock())
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- lookup -----------------------------------------------------------------------------------
 
     def get(self, name: str) -> Topic | None:
         """The topic with a name."""
@@ -289,7 +289,7 @@ class Topics:
 
     @property
     def levels(self) -> Levels:
-        """The broker's settings by where they were set, for their description."""
+        """The broker's settings by source, for their description."""
         return levels(self.config, self._file.node, self._file.cluster, self.directory)
 
     # --- changing ---------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class Topics:
         Raises
         ------
         InvalidTopicError
-            Kafka does not allow the name, or it equals another one but for '.' and '_'.
+            Kafka does not allow the name, or it differs from another one only in '.' and '_'.
         ApiError
             TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG, POLICY_VIOLATION.
         LogStorageError
@@ -614,7 +614,7 @@ class Topics:
             partition.abandon("deleted")  # unwritten data is not needed any more
             self._delete_partition(topic.name, index)
 
-    # --- keeping ----------------------------------------------------------------------------------
+    # --- upkeep -----------------------------------------------------------------------------------
 
     def _for_each(self, partitions: Iterable[Partition], do: Callable[[Partition], object]) -> None:
         """Call ``do`` for each partition. One that fails goes offline; the others continue."""

@@ -1,12 +1,11 @@
 """The layouts of all messages on the wire, parsed from tables with a line per field.
 
 A message starts with ``API first-last flexible first+`` (or ``none``), and has a ``request`` and a ``response``. A
-field is ``name type versions``, then where they apply ``null versions``, ``= default`` and ``tag number``, in this
-order; more indented lines are the fields of the struct above. Types are
-``bool int8 int16 uint16 int32 int64 uuid string bytes``
-and ``records``; ``{}`` is a struct, ``[]`` an array of structs, ``[]int32`` an array of what follows. Strings, bytes,
-records and arrays have a compact length in flexible versions, and each struct ends there with its tagged fields
-(KIP-482).
+field is ``name type versions``, then optionally ``null versions``, ``= default`` and ``tag number``, in this order;
+more indented lines are the fields of the struct above. Types are
+``bool int8 int16 uint16 int32 int64 uuid string bytes records``; ``{}`` is a struct, ``[]`` an array of structs, and
+``[]int32`` an array of the type that follows. In flexible versions strings, bytes, records and arrays have a compact
+length, and each struct ends with its tagged fields (KIP-482).
 
 Source: the message definitions of Kafka 3.9 (clients/src/main/resources/common/message) and the schemas of 4.3.1.
 """

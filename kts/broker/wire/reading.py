@@ -1,4 +1,4 @@
-"""From bytes to dicts: readers of one version of one message, built once from its fields.
+"""Decodes bytes into dicts: each version of a message has a reader, built once from its fields.
 
 Every struct becomes a dict with all fields of the table; fields that the version lacks have their defaults. ``records``
 are views of the frame. Every length and count is checked against the bytes left before anything is allocated, and one
@@ -23,7 +23,7 @@ class Cursor:
     Parameters
     ----------
     frame : memoryview
-        What follows the size.
+        The bytes after the size.
     budget : int
         The largest number of array elements and tagged fields in total.
     """
@@ -268,9 +268,12 @@ def struct_reader(fields: Sequence[Field], version: int, flexible: bool) -> tupl
 
     Parameters
     ----------
-    fields : of the message or of a field of type ``{}``
-    version : of the API
-    flexible : whether the version is
+    fields : sequence of Field
+        Of a message, or of a field of type ``{}``.
+    version : int
+        The version of the API.
+    flexible : bool
+        Whether this version is flexible.
     """
     steps: list[Step] = []
     tagged: dict[int, Step] = {}

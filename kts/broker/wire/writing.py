@@ -1,8 +1,7 @@
-"""From dicts to bytes: writers of one version of one message, built once from its fields.
+"""Encodes dicts as bytes: each version of a message has a writer, built once from its fields.
 
-A key that the dict lacks is written with its default; what the version lacks is left out; tagged fields are written
-only if they differ from their default. Records are not copied: they stay chunks of their own between the bytes around
-them.
+A key that the dict lacks is written with its default; fields that the version lacks are left out; tagged fields are
+written only if they differ from their default. Large records are not copied: they become chunks of their own.
 
 Source: the writers that Kafka generates (MessageDataGenerator), SendBuilder.
 """
@@ -199,9 +198,12 @@ def struct_writer(fields: Sequence[Field], version: int, flexible: bool) -> Writ
 
     Parameters
     ----------
-    fields : of the message or of a field of type ``{}``
-    version : of the API
-    flexible : whether the version is
+    fields : sequence of Field
+        Of a message, or of a field of type ``{}``.
+    version : int
+        The version of the API.
+    flexible : bool
+        Whether this version is flexible.
     """
     steps: list[Step] = []
     tagged: list[tuple[Field, Write]] = []
