@@ -20,7 +20,7 @@ log = logging.getLogger("kts.broker")
 
 # These may wait long for others; they are cancelled when the client disconnects or the server stops.
 WAITING = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
-SLOWEST_BYTES = 1 << 20  # each so many bytes of a request extend its timeout once
+SLOWEST_BYTES = 1 << 20  # each time this many bytes of a request have arrived, its timeout is extended
 _API_KEY = Struct(">h")
 
 Answer = Callable[[memoryview, Peer], Awaitable[list[Chunk] | None]]
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("connection from %s closed", self.peer.host)
         finally:
             self._closing = True
-            self._task = None  # its frames, and so the answer being sent, stay alive without it
+            self._task = None  # a reference to the task would keep its frames and the answer alive
             if self._gone:
                 self._shared.memory.release(self)
             if self._transport is not None:
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
                 await shared.pipelined.wait()
 
     async def _more(self) -> None:
-        """Read until more arrives."""
+        """Wait until more bytes arrive."""
         if self._framing.waiting:
             if self._unfinished_since is None:
                 self._unfinished_since = self._loop.time()

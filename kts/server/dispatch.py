@@ -1,4 +1,4 @@
-"""From a frame to its answer: decode, handle, encode, and turn failures into error codes."""
+"""Answers a frame: decode, handle, encode, and turn failures into error codes."""
 
 from __future__ import annotations
 

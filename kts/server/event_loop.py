@@ -12,7 +12,7 @@ from typing import Any
 from kts.segment import files
 
 THREADS = 8
-STOOD_STILL_S = 1.0  # a longer pause is time in which no client could be heard
+STOOD_STILL_S = 1.0  # a longer pause counts as stopped time
 
 
 class _Watch(selectors.DefaultSelector):
@@ -24,7 +24,7 @@ class _Watch(selectors.DefaultSelector):
         self._since: float | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait as the loop asks. A far too long wait, or too long work before it, counts as stopped time."""
+        """Wait for events. A wait that is far too long, or such a pause before it, counts as stopped time."""
         before = time.monotonic()
         found = super().select(timeout)
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""From the bytes of a connection to frames: a 4-byte size, then so many bytes.
+"""Splits the bytes of a connection into frames: a 4-byte size, then that many bytes.
 
 All connections of a loop receive into one scratch buffer and copy from it. A larger frame gets its own buffer, which
 receives the rest directly and grows as bytes arrive. So a frame costs a copy of at most 64 KiB, and a claimed length
@@ -18,7 +18,7 @@ from kts.errors import InvalidRequestError, KtsError
 SCRATCH_BYTES = 65536
 LEAST_BUFFER = 4096
 RECEIVED_AT_ONCE = 1 << 18
-BELIEVED = 16  # the buffer of a frame is at most so many times the bytes received
+BELIEVED = 16  # the buffer of a frame is at most this many times the bytes received
 _PREFIX = Struct(">ih")  # size, API key
 _NOTHING = memoryview(b"")
 

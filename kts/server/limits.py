@@ -1,4 +1,4 @@
-"""Limits of what connections share: their number, memory for large requests, turns of pipelined requests."""
+"""Limits for all connections: their number, memory for large requests, turns of pipelined requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TURNS_AT_ONCE = 16  # pipelined requests in each round of the event loop
 
 
 class Holder(Protocol):
-    """A connection, as the limits see it."""
+    """The methods of a connection that the limits call."""
 
     def drop(self, reason: str) -> None:
         """Close the connection at once."""

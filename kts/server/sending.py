@@ -1,4 +1,4 @@
-"""Answers to a socket: small parts are joined, file ranges use sendfile, and a slow reader buffers little."""
+"""Sends answers: small parts are joined, file ranges use sendfile, and little is buffered for a slow reader."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Sender:
                     await self._write([piece])
                 start += sent
                 if start < count:
-                    await asyncio.sleep(0)  # others' requests
+                    await asyncio.sleep(0)  # let other requests run
         finally:
             self._file_left = 0
 

@@ -30,9 +30,9 @@ DEFAULT_PORT = 9092
 CONNECTIONS = 10_000  # if max.connections is not set
 LOOK_S = 0.25  # interval of the checks for stalled connections
 FINISH_S = 5.0  # for requests in progress when the server stops
-OWN_DESCRIPTORS = 64  # for files other than connections and open logs, and ranges being sent
+OWN_DESCRIPTORS = 64  # for other files than connections and open logs, and for ranges being sent
 BACKLOG = 1024  # connections that wait to be accepted
-ACCEPTED_AT_ONCE = 8  # without descriptors asyncio fails this often per round
+ACCEPTED_AT_ONCE = 8  # without free descriptors, asyncio fails this often per round
 
 
 class Server:
