@@ -30,10 +30,10 @@ Examples:
   kts append DIR/returns-0 --jsonl --create --config segment.bytes=1048576 --json
 
 \b
-A line, as kts dump --format jsonl prints it; every field may be left out:
+A line as kts dump --format jsonl prints it; every field is optional:
   {"timestamp":1756720800000,"key":"b3JkZXI=","value":"MTA=","headers":[["source","dGlsbA=="]]}
 
-The timestamp is in ms since 1970; without one it is now, and -1 is none. Topic, partition and offset are ignored unless
+The timestamp is in ms since 1970. It defaults to now; -1 means none. Topic, partition and offset are ignored unless
 --check is given, and so are the other fields that dump prints. Unknown fields are refused. A bad line ends the command:
 its batch is not appended, the batches before it are. In the log directory, .lock, the checkpoints and the
 clean-shutdown marker are kept as a broker keeps them.
@@ -51,15 +51,16 @@ clean-shutdown marker are kept as a broker keeps them.
 @click.option(
     "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Codec of the batches. Default none."
 )
-@click.option("--batch-records", type=click.IntRange(1), help="At most so many records a batch. Default no limit.")
+@click.option("--batch-records", type=click.IntRange(1), help="At most this many records per batch. Default no limit.")
 @click.option(
-    "--batch-bytes", type=click.IntRange(1, 2**30), default=16384, help="About so many bytes a batch. Default 16384."
+    "--batch-bytes",
+    type=click.IntRange(1, 2**30),
+    default=16384,
+    help="About this many bytes per batch. Default 16384.",
 )
 @click.option("--create", is_flag=True, help="Create the partition directory if it is missing.")
-@click.option(
-    "--check", is_flag=True, help="Refuse a line whose topic, partition or offset is not the one that it gets."
-)
-@click.option("--now", metavar="TIME", help="The time of lines without one, and the log's clock. Default: the clock.")
+@click.option("--check", is_flag=True, help="Refuse a line if its topic, partition or offset is not the one it gets.")
+@click.option("--now", metavar="TIME", help="The timestamp of lines without one, and the log's clock. Default: now.")
 @config_option
 @json_option
 def command(
@@ -160,7 +161,7 @@ class Appender:
         """A message about what was appended before an error."""
         if not self.records:
             return "nothing was appended"
-        return f"{counted(self.records, 'record')} up to line {self._last_line} were appended, nothing behind it"
+        return f"{counted(self.records, 'record')} up to line {self._last_line} were appended, nothing after it"
 
     def _append(self, records: Any) -> None:
         import kts

@@ -24,8 +24,8 @@ Examples:
 
 \b
 To get rid of messages of magic 0 and 1 before an upgrade to Kafka 4: stop the broker, convert each of its log
-directories to magic 2, check the result (kts verify --deep), and replace the old directory by it. Offsets, timestamps,
-keys, values, codecs and file times stay; the indexes are rebuilt. SRC is never changed.
+directories to magic 2, check the result (kts verify --deep), and replace the old directory with it. Offsets,
+timestamps, keys, values, codecs and file times stay; the indexes are rebuilt. SRC is never changed.
 
 \b
 Below magic 2 there are no control batches and transactions (refused), no zstd (choose another codec) and no record
@@ -49,7 +49,7 @@ headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
     type=click.IntRange(min=1, max=INT32_MAX),
     default=16384,
     show_default=True,
-    help="About how many bytes of uncompressed messages become one batch.",
+    help="About this many bytes of uncompressed messages per batch.",
 )
 @click.option("--drop-headers", is_flag=True, help="Drop record headers, which magic 0 and 1 do not have.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Keep times before 1970, which Kafka refuses.")

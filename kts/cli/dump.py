@@ -59,9 +59,11 @@ like, in every format; files and pipes get the bytes unchanged.
 @filter_options
 @click.option("--from", "start", metavar="TIME", help="Start at the first record with this time or later.")
 @click.option("--to", "end", metavar="TIME", help="End before the first record with this time or later.")
-@click.option("--strict", is_flag=True, help="Exactly the records whose own time is in the range, late ones too.")
+@click.option("--strict", is_flag=True, help="Exactly the records with a timestamp in the range, late ones too.")
 @click.option(
-    "--offsets", metavar="A:B", help="From offset A up to, without, B. Either may be left out; B may be high_watermark."
+    "--offsets",
+    metavar="A:B",
+    help="From offset A to B, which is excluded. Either may be left out; B may be high_watermark.",
 )
 @time_options
 @click.option("--keys", type=click.Choice(ENCODINGS), help="How keys are written in text. Default base64.")
@@ -78,10 +80,12 @@ like, in every format; files and pipes get the bytes unchanged.
     "--on-error",
     type=click.Choice(["raise", "skip"]),
     default="raise",
-    help="At damage: stop, or leave it out and warn. Default raise.",
+    help="On damage: stop, or skip it and warn. Default raise.",
 )
 @click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS} for a table.")
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by -o, else table or, in a pipe, jsonl.")
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table, or jsonl in a pipe."
+)
 @click.option("--disarm", is_flag=True, help="CSV: ' before cells that begin with = + - @, a tab or CR (see below).")
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout; appears only when complete.")
 @json_option
@@ -109,9 +113,9 @@ def command(
 ) -> None:
     """Print or convert the records of partitions, segments or whole log directories.
 
-    A range of times means what it means in Spark's Kafka source: from the first record at or after --from to the first
-    at or after --to, found through the time index. If the log is out of order, records in between may lie outside of
-    the range, and later ones inside; --strict reads to the end and takes exactly the records in the range.
+    A range of times works as in Spark's Kafka source: from the first record at or after --from to the first at or after
+    --to, found through the time index. If the log is out of order, records in between may be outside the range, and
+    later ones inside; --strict reads to the end and takes exactly the records in the range.
 
     Kafka's internal topics are left out of a log directory unless --topic names them.
     """

@@ -33,11 +33,11 @@ Examples:
   kts follow --from localhost:9092 --topic orders --topic returns --once --config retention.ms=-1 DIR
 
 \b
-DIR is a log directory: orders-0, orders-1 ... are created in it, or continued. Offsets, times, leader epochs and bytes
-are the leader's. So are the segments, if its settings are known (from Kafka 0.11 on) and unchanged. Without --once the
-command runs until it is stopped: Ctrl-C closes the copy cleanly, and after a kill the next run continues behind the
-last whole batch. What the leader no longer has is truncated, as in a replica. That, and all else that is not plain
-copying, is reported on stderr.
+DIR is a log directory: orders-0, orders-1 ... are created in it, or continued. Offsets, timestamps, leader epochs and
+bytes are the leader's. So are the segments, if its settings are known (from Kafka 0.11 on) and unchanged. Without
+--once the command runs until it is stopped: Ctrl-C closes the copy cleanly, and after a kill the next run continues
+after the last whole batch. Records that diverge from the leader's are truncated, as in a replica. Truncations and other
+unusual events are reported on stderr.
 """
 
 
@@ -45,7 +45,9 @@ copying, is reported on stderr.
 @click.argument("directory", metavar="DIR")
 @click.option("--from", "leader", metavar="HOST:PORT", required=True, help="A broker of the cluster; more with commas.")
 @click.option("--topic", "topics", metavar="NAME", multiple=True, required=True, help="The topic to copy; repeatable.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
+)
 @click.option("--once", is_flag=True, help="End when everything up to the high watermark is copied.")
 @click.option(
     "--patience",
@@ -70,8 +72,8 @@ def command(
     """Copy partitions of a topic from their leaders, kts or Apache Kafka from 0.9 on, as a replica does.
 
     Copies all partitions of the topic, or those that --partition names. The leader's topic settings decide segment
-    size, format and retention; --config overrides them. Kafka 0.9 and 0.10 do not tell their settings: then the copy
-    deletes nothing, unless --config says so.
+    size, format and retention; --config overrides them. Kafka 0.9 and 0.10 cannot describe their settings: then the
+    copy deletes nothing, unless --config says so.
     """
     from kts.broker.following.client import Client
     from kts.broker.following.fetcher import Fetcher

@@ -30,7 +30,9 @@ def paths_argument(function: Any) -> Any:
 
 def filter_options(function: Any) -> Any:
     """``--topic`` and ``--partition``, for log directories with many of them."""
-    partition = click.option("--partition", "partitions", type=int, multiple=True, help="Only this one; repeatable.")
+    partition = click.option(
+        "--partition", "partitions", type=int, multiple=True, help="Only this partition; repeatable."
+    )
     topic = click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic; repeatable.")
     return topic(partition(function))
 
@@ -54,7 +56,7 @@ def index_options(function: Any) -> Any:
     return interval(most(function))
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for programs.")
 
 
 def open_logs(

@@ -21,14 +21,14 @@ Examples:
   kts ls DIR --json
 
 Times come from indexes and batch headers: that of the first batch, and the greatest of all. "end" is the log end
-offset, one behind the last offset; a running broker's high watermark may be lower.
+offset, one after the last offset; a running broker's high watermark may be lower.
 """
 
 
 @click.command("ls", short_help="Topics, partitions, segments: offsets, times, sizes.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("--segments", "per_segment", is_flag=True, help="One row a segment instead of one a partition.")
+@click.option("--segments", "per_segment", is_flag=True, help="One row per segment instead of one per partition.")
 @json_option
 def command(
     paths: tuple[str, ...],

@@ -52,7 +52,7 @@ LEAST_SHOWN = 12  # characters of a column that is cut
 
 @contextmanager
 def sink(path: str | None) -> Iterator[BinaryIO]:
-    """A binary file to write to: stdout for None and ``-``, else a temporary file that finally is renamed to ``path``.
+    """A binary file to write to: stdout for None and ``-``, else a temporary file, renamed to ``path`` at the end.
 
     Notes
     -----

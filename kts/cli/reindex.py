@@ -37,9 +37,9 @@ STATES = {
 @click.command("reindex", short_help="Rebuild .index, .timeindex and .txnindex from the logs.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("--dry-run", is_flag=True, help="Say what would change. This is the default.")
+@click.option("--dry-run", is_flag=True, help="Show what would change. This is the default.")
 @click.option("--out", metavar="DIR", help="Write all rebuilt files into this directory.")
-@click.option("--in-place", is_flag=True, help="Replace what is missing, empty or wrong, each file in one step.")
+@click.option("--in-place", is_flag=True, help="Replace files that are missing, empty or wrong, each atomically.")
 @click.option(
     "--all", "everything", is_flag=True, help="With --in-place: also replace indexes that are sound but differ."
 )
@@ -47,9 +47,9 @@ STATES = {
 @click.option(
     "--generation",
     type=click.Choice(["0.10.2", "3.9"]),
-    help="Whose entries: first (0.10.2) or last (3.9) offsets. Default: by the log's magic.",
+    help="Write entries with first offsets (0.10.2) or last offsets (3.9). Default: by the log's magic.",
 )
-@click.option("--allow-negative-timestamps", is_flag=True, help="Times before 1970 count; only -1 is none.")
+@click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
 @json_option
 def command(
     paths: tuple[str, ...],

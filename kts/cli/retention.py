@@ -44,8 +44,8 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.command("retention", short_help="What retention would delete, when, and why not.", epilog=EPILOG)
 @paths_argument
 @filter_options
-@click.option("--now", metavar="TIME", help="The broker's clock, in any spelling of a time. Default: the clock.")
-@click.option("--unit", type=click.Choice(list(UNITS)), help="What an integer given as --now counts. Default ms.")
+@click.option("--now", metavar="TIME", help="The broker's clock. Default: now.")
+@click.option("--unit", type=click.Choice(list(UNITS)), help="The unit of an integer given as --now. Default ms.")
 @click.option(
     "--retention-ms",
     metavar="MS",
@@ -54,7 +54,7 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
     help="retention.ms: ms, or 12h, 7d; -1 is no limit. Default 7d, as in Kafka.",
 )
 @click.option(
-    "--retention-bytes", metavar="BYTES", type=int, default=-1, help="retention.bytes; -1, the default: none."
+    "--retention-bytes", metavar="BYTES", type=int, default=-1, help="retention.bytes; -1, the default, is no limit."
 )
 @click.option(
     "--log-start-offset", metavar="N", type=click.IntRange(min=0), help="Assume this log start offset; one partition."
@@ -80,7 +80,7 @@ def command(
     generation: str,
     as_json: bool,
 ) -> int:
-    """Say for each segment whether retention takes it now, from when on, and what keeps it."""
+    """Show for each segment whether retention would delete it now, or when, and what keeps it."""
     from kts.config import LogConfig
     from kts.log.policies import RetentionPolicy
 

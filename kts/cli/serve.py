@@ -29,14 +29,14 @@ Examples:
 
 \b
 DIR is a new or empty directory, one that kts served before, or Kafka's own log directory (its broker stopped). The
-only line on stdout is the address. SIGTERM and Ctrl-C finish the requests at hand and close the logs cleanly.
+only line on stdout is the address. SIGTERM and Ctrl-C finish the requests in progress and close the logs cleanly.
 """
 
 
 @click.command("serve", short_help="Serve a log directory to Kafka's clients.", epilog=EPILOG)
 @click.argument("directory", metavar="DIR")
 @click.option(
-    "--listen", default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT", help="Port 0 is any free one."
+    "--listen", default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT", help="Port 0 means any free port."
 )
 @click.option(
     "--config", "settings", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
@@ -44,7 +44,7 @@ only line on stdout is the address. SIGTERM and Ctrl-C finish the requests at ha
 @click.option("--insecure", is_flag=True, help="Allow an address that other machines can reach, without a password.")
 @json_option
 def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bool, as_json: bool) -> int:
-    """Serve the topics of a log directory: a broker of one, for tests, replicas and migration.
+    """Serve the topics of a log directory as a single broker, for tests, replicas and migration.
 
     Producers, consumers, groups and admin clients of every Kafka version from 0.9 on may connect, from this machine
     only. Transactions are refused.

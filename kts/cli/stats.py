@@ -42,7 +42,7 @@ class Row:
     guessed: int = 0  # the part of ``count`` that is estimated from offsets
 
 
-@click.command("stats", short_help="Records and bytes an hour, from headers alone.", epilog=EPILOG)
+@click.command("stats", short_help="Records and bytes per hour, from headers alone.", epilog=EPILOG)
 @paths_argument
 @filter_options
 @click.option("--by", metavar="LENGTH", default="1h", callback=length_callback, help="15m, 1h, 1d, ... Default 1h.")
@@ -61,7 +61,7 @@ def command(
     per: str,
     as_json: bool,
 ) -> None:
-    """Count records and bytes per hour, or any other length of time, with a bar a row.
+    """Count records and bytes per hour, or any other length of time, with a bar per row.
 
     Hours start at UTC hours. Batches without a timestamp have a row of their own.
     """

@@ -187,10 +187,10 @@ def resolve(text: str | None, option: str, unit: str | None, now: str | None) ->
 
 def time_options(function: Any) -> Any:
     """``--unit`` and ``--now``, for every command that takes a time."""
-    now = click.option("--now", metavar="TIME", help="The time that -1h counts from; default: the clock.")
+    now = click.option("--now", metavar="TIME", help="The base of times such as -1h. Default: now.")
     function = now(function)
     return click.option(
         "--unit",
         type=click.Choice(list(UNITS)),
-        help="What integers given as times count. Default ms; an integer that looks like another unit is refused.",
+        help="The unit of integers given as times. Default ms; an integer that looks like another unit is refused.",
     )(function)

@@ -29,24 +29,26 @@ Examples:
   kts truncate DIR/orders-0 --to-offset 2000 --json
   kts truncate DIR/orders-0 --to-offset 2000 --in-place
 
-Without --in-place nothing is changed: the table says what would go. A batch is never cut in two: where the offset lies
-inside of one, all of it goes, and the log ends before it. Segments that begin behind the offset go with their files.
-With --in-place, .lock, the checkpoints and the clean-shutdown marker in the log directory around it are kept as brokers
-keep them.
+Without --in-place nothing is changed: the table shows what would be removed. A batch is never cut in two: if it
+contains the offset, it is removed whole, and the log ends before it. Segments that begin after the offset are removed
+with their files. With --in-place, .lock, the checkpoints and the clean-shutdown marker in the log directory are kept as
+brokers keep them.
 """
 
 
-@click.command("truncate", short_help="Cut off the end of a partition, or say what would go.", epilog=EPILOG)
+@click.command("truncate", short_help="Cut off the end of a partition, or show what would go.", epilog=EPILOG)
 @directory_argument
-@click.option("--to-offset", type=click.IntRange(0, INT64_MAX), required=True, help="Records from this one on go.")
-@click.option("--in-place", is_flag=True, help="Do it. The log must be no broker's that runs.")
+@click.option(
+    "--to-offset", type=click.IntRange(0, INT64_MAX), required=True, help="Remove the records from this offset on."
+)
+@click.option("--in-place", is_flag=True, help="Truncate the log. No broker may be running on it.")
 @config_option
 @json_option
 def command(directory: str, to_offset: int, in_place: bool, settings: tuple[str, ...], as_json: bool) -> None:
     """Remove the records of a partition from an offset on, as a follower does after a change of leaders.
 
     With --in-place the log is opened as a broker opens it: locked, and recovered if it was not closed cleanly. A
-    shorter copy replaces the segment that is cut, in one step: if anything stops the command, the log is whole. Run it
+    shorter copy atomically replaces the segment that is cut: if anything stops the command, the log stays valid. Run it
     as the broker's user, because it creates files.
     """
     from kts.offline.truncate import plan_truncation
@@ -113,7 +115,7 @@ def show(plan: TruncationPlan, done: bool) -> None:
     if plan.earlier is not None:
         first, last = plan.earlier
         others = f"offset {first}" if first == last else f"offsets {first} to {last}"
-        click.echo(f"offset {plan.to_offset} lies inside of a batch, which goes as a whole, with {others}")
+        click.echo(f"offset {plan.to_offset} lies inside a batch, which goes as a whole, with {others}")
     verb = "cut" if done else "would be cut"
     total = f"{counted(plan.records, 'record')} in {counted(plan.batches, 'batch')}, {show_bytes(plan.size_bytes)}"
     click.echo(f"{total} {verb}; the log {'ends' if done else 'would end'} at offset {plan.next_offset}")

@@ -31,8 +31,8 @@ Examples:
   kts verify DIR/orders-0 --deep
   kts verify DIR --jobs 4 --json
 
-Prints OK, or every violation with its file, position and offset; exit code 1 then. With --json: one object a
-violation, and a last one that sums up.
+Prints OK, or every violation with its file, position and offset; then the exit code is 1. With --json: one object per
+violation, and a summary at the end.
 """
 
 
@@ -41,7 +41,7 @@ violation, and a last one that sums up.
 @filter_options
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Use up to this many processes. Default 1.")
-@click.option("--allow-negative-timestamps", is_flag=True, help="Times before 1970 count; only -1 is none.")
+@click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
 @json_option
 def command(
     paths: tuple[str, ...],

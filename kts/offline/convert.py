@@ -194,7 +194,7 @@ def _convert_segment(
         for part in slices:
             data = _converted(part, segment, to)
             if position + len(data) > LARGEST_LOG:
-                why = f"the converted segment would pass {LARGEST_LOG} bytes; name a codec, or larger batch_bytes"
+                why = f"the converted segment would exceed {LARGEST_LOG} bytes; choose a codec, or a larger batch_bytes"
                 raise KtsError(why, path=segment.path, position=part.start)
             made.write(data, position)
             position += len(data)

@@ -140,7 +140,7 @@ def test_nothing_of_the_batch_with_a_bad_line_is_appended(tmp_path: Path) -> Non
     text = '{"value":"YQ=="}\n' * 7 + "oops\n" + '{"value":"YQ=="}\n' * 20
     result = append(tmp_path / "t-0", "--create", "--batch-records", 3, "--json", given=text, code=3)
     assert "kts: line 8: expected a JSON object, found Expecting value at character 1; " in result.stderr
-    assert "6 records up to line 6 were appended, nothing behind it" in result.stderr
+    assert "6 records up to line 6 were appended, nothing after it" in result.stderr
     answer = said(result)
     assert (answer["records"], answer["batches"], answer["logEndOffset"], answer["complete"]) == (6, 2, 6, False)
     assert len(content(tmp_path / "t-0")) == 6
@@ -249,7 +249,7 @@ def test_ctrl_c_leaves_whole_batches_and_a_clean_log(tmp_path: Path) -> None:
     child.send_signal(signal.SIGINT)
     said = child.stderr.read()
     assert child.wait(PATIENCE_S) == 130 and "kts: interrupted" in said
-    assert "1,000 records up to line 1000 were appended, nothing behind it" in said
+    assert "1,000 records up to line 1000 were appended, nothing after it" in said
     assert [batch["count"] for batch in batches(path)] == [100] * 10
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     result = append(path, given="{}\n")

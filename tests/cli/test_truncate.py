@@ -69,7 +69,7 @@ def test_people_see_which_segments_go_and_why_earlier_offsets_do() -> None:
     assert [line.split()[:4] for line in shown[2:5]] == [
         [f"{base:020d}.log", "all", "of", "it"] for base in (1138, 1363, 2826)
     ]
-    assert shown[5] == "offset 1000 lies inside of a batch, which goes as a whole, with offsets 993 to 999"
+    assert shown[5] == "offset 1000 lies inside a batch, which goes as a whole, with offsets 993 to 999"
     assert shown[6] == "2,049 records in 101 batches, 176.9 KiB would be cut; the log would end at offset 993"
 
 
