@@ -4,10 +4,10 @@ Each part imports only the parts above it::
 
     codes       error codes, API keys
     wire/       requests and responses as bytes
-    settings/   what a broker and its topics are set to
+    settings/   the settings of a broker and its topics
     topics/     topics and partitions in a log directory
     groups/     members, generations, committed offsets
-    (modules)   what handlers share: reading, checking and converting records, waiting, threads
+    (modules)   shared by handlers: reading, checking and converting records, waiting, threads
     broker      the state of a broker: topics, groups, producer ids
     handlers/   one function for each API
     following/  copies that follow a leader, and their client; imports only codes, wire, settings and topics

@@ -8,7 +8,7 @@ from itertools import count
 
 
 class DeletionQueue:
-    """What to remove, and when. What is left when the process ends is removed at the next start.
+    """Files to remove, and when. Files that are left when the process ends are removed at the next start.
 
     Notes
     -----

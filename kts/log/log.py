@@ -55,7 +55,7 @@ from kts.segment.transactions import truncate_aborted
 if TYPE_CHECKING:
     from kts.proposals.modes import Proposals
 
-NO_ENTRIES = Entries(b"")  # for a release that reads no headers of what it appends
+NO_ENTRIES = Entries(b"")  # for 0.10.2, which reads no headers of an appended set
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
 
 _TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
@@ -353,8 +353,8 @@ class Log:
         Returns
         -------
         Validated
-            What was written. ``entries`` is 0 if nothing was: the set was empty or a ``duplicate``. A client's batch
-            with the epoch and sequences of one of the producer's last five batches gets that batch's answer.
+            The written set. ``entries`` is 0 if nothing was written: the set was empty or a ``duplicate``. A duplicate
+            has the epoch and sequences of one of the producer's last five batches, and the answer is that batch's.
 
         Raises
         ------
@@ -596,7 +596,7 @@ class Log:
                 f"expected to roll behind offset {active.base_offset}, found {base_offset}", path=active.path
             )
         with self._close_if_in_doubt(), self._readers.excluded():
-            if refused:  # 0.10.2 goes on with indexes of size 0, and refuses every append until a restart
+            if refused:  # 0.10.2 continues with indexes of size 0, and refuses every append until a restart
                 active.on_become_inactive_segment()
                 active.rest()
                 files.remove(active.path)
@@ -1112,7 +1112,7 @@ class Log:
 
 
 def _leaves_doubt(error: BaseException) -> bool:
-    """Whether an error leaves it unknown what is on disk. Other errors leave everything as it was."""
+    """Whether the files may be in any state after an error. Other errors leave everything as it was."""
     return isinstance(error, LogStorageError) or not isinstance(error, KtsError)
 
 

@@ -20,7 +20,7 @@ START, SIZE, TIME = "log start offset", "retention.bytes", "retention.ms"
 
 
 class SegmentFacts(NamedTuple):
-    """What retention looks at in a segment."""
+    """The facts about a segment that retention uses."""
 
     base_offset: int
     size_bytes: int
@@ -29,7 +29,7 @@ class SegmentFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What retention looks at in a log."""
+    """The facts about a log that retention uses."""
 
     segments: tuple[SegmentFacts, ...]
     log_end_offset: int

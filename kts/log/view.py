@@ -39,7 +39,7 @@ class Sliced(NamedTuple):
 
 
 class View(NamedTuple):
-    """A log as it was published. A reader takes one view and looks at nothing else."""
+    """A published state of a log. A read uses one view and nothing else of the log."""
 
     segments: tuple[LogSegment, ...]
     bases: tuple[int, ...]
@@ -90,7 +90,7 @@ def slice_of(view: View, offset: int, max_bytes: int, min_one_message: bool, bou
 
 
 def _candidates(view: View, offset: int, bound: int) -> Iterator[tuple[LogSegment, int]]:
-    """The segments that may hold the first entry from an offset on, and where the bound lies in each."""
+    """The segments that may contain the first entry from an offset on, each with the position of the bound."""
     if offset > view.end_offset or offset < view.log_start_offset:
         raise OffsetOutOfRangeError(
             f"expected an offset from {view.log_start_offset} to {view.end_offset}, found {offset}", offset=offset

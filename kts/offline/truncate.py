@@ -35,7 +35,7 @@ UNFINISHED = ".cleaned"  # brokers delete files of this name when they start
 OTHERS = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-# --- what would go --------------------------------------------------------------------------------
+# --- planning -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class TruncationPlan:
 
 
 def plan_truncation(log: PartitionLog, to_offset: int) -> TruncationPlan:
-    """What ``Log.truncate_to`` would do; nothing is changed.
+    """Find what ``Log.truncate_to`` would remove; nothing is changed.
 
     Raises
     ------

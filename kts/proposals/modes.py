@@ -10,7 +10,7 @@ from kts.proposals.shallow import Shallow, shallow_entries
 
 
 class Appended(NamedTuple):
-    """One set as it was written."""
+    """One appended set."""
 
     base_offset: int  # of the segment
     records: bytes | memoryview

@@ -27,7 +27,7 @@ Answer = Callable[[memoryview, Peer], Awaitable[list[Chunk] | None]]
 
 
 class Shared(NamedTuple):
-    """What all connections of a server share."""
+    """The objects and limits that all connections of a server share."""
 
     answer: Answer
     limit: Callable[[int], int]

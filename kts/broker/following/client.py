@@ -299,7 +299,7 @@ class OffsetAnswer(NamedTuple):
 
 
 class FetchPartition(NamedTuple):
-    """What to fetch of a partition."""
+    """One partition of a Fetch request."""
 
     topic: str
     topic_id: bytes

@@ -134,7 +134,7 @@ class Journal:
     Attributes
     ----------
     problems : list of str
-        What could not be read.
+        Messages about data that could not be read or rewritten.
     """
 
     def __init__(self, topics: Topics, settings: GroupSettings, clock: Callable[[], int]) -> None:
