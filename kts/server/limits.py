@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Protocol
@@ -66,10 +67,11 @@ class Memory:
     """The bytes of large requests of all connections, from the first byte until the answer.
 
     Above the limit, stalled incomplete requests are dropped, the oldest first, and connections that need more wait.
+    As in Kafka, 0 and -1 are no limit.
     """
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
-        self.most = most
+        self.most = most if most > 0 else math.inf
         self.used = 0
         self._now = now
         self._held: dict[Holder, int] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 from kts.server.limits import STALLED_S, TURNS_AT_ONCE, Memory, PipelineQueue, Places
 
 
@@ -50,6 +52,17 @@ def test_one_address_cannot_take_all_places() -> None:
     places = Places(100, 2)
     assert [places.enter(Connection(), "a") is None for _ in range(3)] == [True, True, False]
     assert places.enter(Connection(), "b") is None
+
+
+@pytest.mark.parametrize("no_limit", [0, -1])
+def test_without_a_limit_no_request_waits_or_gives_way(no_limit: int) -> None:
+    clock = Clock()
+    memory = Memory(no_limit, clock)
+    old, new = Connection(), Connection()
+    assert memory.hold(old, 2**40, finished=False)
+    clock.now += 2 * STALLED_S
+    assert memory.hold(new, 2**40, finished=False) and memory.relieve() and not memory.is_short
+    assert (old.dropped, new.dropped) == (None, None)
 
 
 def test_what_stalls_gives_way_and_what_is_in_work_does_not() -> None:

@@ -45,7 +45,7 @@ socket.request.max.bytes: The largest request that is read.
 max.connections: How many connections may be open at a time.
 max.connections.per.ip: How many connections may come from one address.
 connections.max.idle.ms: A connection without requests is closed after this many ms.
-queued.max.request.bytes: How many bytes all unfinished requests may hold together; -1 is no limit.
+queued.max.request.bytes: How many bytes all unfinished requests may hold together; 0 and -1 are no limit.
 request.timeout.ms: How long an incomplete request, or an answer that the client does not read, is kept, in ms.
 fetch.max.bytes: The most that one Fetch response holds, unless its first batch is larger.
 log.retention.check.interval.ms: How often the broker looks for segments to delete, in ms.
