@@ -21,8 +21,9 @@ import kts
 
 # Short runs try the same cases everywhere, so that a change fails by what it changed; full ones try others each time.
 SHORT_SEED = 33
-TOGETHER = ("tests/spark/",)  # one Spark session: ten seconds of CPU
-APART = ("tests/spark/test_cluster.py",)  # which starts its own
+# One Spark session, ten seconds of CPU, and one process of each release of Kafka's clients.
+TOGETHER = ("tests/spark/", "tests/broker/test_clients_")
+APART = ("tests/spark/test_cluster.py", "tests/broker/test_clients_spark.py")  # which start their own
 LONG = ("java", "scaled", "crash", "slow")
 TEARDOWN_S = 300
 MEMORY, ROOM_BYTES = "/dev/shm", 4 * 2**30
@@ -72,7 +73,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile`, but files of one folder run in one process where they share what takes long to start."""
+    """`--dist loadfile`, but files run in one process where they share what takes long to start."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -80,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return next((folder for folder in TOGETHER if file.startswith(folder) and file not in APART), file)
+            return next((start for start in TOGETHER if file.startswith(start) and file not in APART), file)
 
     return Scheduling(config, log)
 

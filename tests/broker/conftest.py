@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.clients.client_all import Clients
+from support.clients.client_all import CLIENTS, Clients
 from support.clients.client_places import Place
 
 
@@ -16,8 +16,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
-@pytest.fixture(scope="class")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
-    """Real clients, each made when it is first asked for."""
-    with Clients(tmp_path_factory.mktemp("clients")) as found:
-        yield found
+@pytest.fixture(scope="session")
+def clients() -> Clients:
+    """Real clients by their names."""
+    return CLIENTS

@@ -191,9 +191,8 @@ class KafkaPython:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_java_clients_of_both_generations_live_through_it(tmp_path: Path, codec: str) -> None:
-    with JavaClient("0.9.0.1", tmp_path / "old.log") as old, JavaClient("0.10.2.2", tmp_path / "new.log") as new:
-        live_through(old, new, codec)
+def test_java_clients_of_both_generations_live_through_it(codec: str) -> None:
+    live_through(JavaClient("0.9.0.1"), JavaClient("0.10.2.2"), codec)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])

@@ -29,24 +29,19 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Kafka's own clients for a program that is not Java: {@code BrokerClient HOST:PORT}.
+ * Kafka's own clients for a program that is not Java: {@code BrokerClient}.
  *
- * <p>Each line of standard input is a JSON object; {@code do} says what. Each is answered by one line: an object, with
- * {@code error} where it failed. Bytes are base64. It ends with its input.
+ * <p>Each line of standard input is a JSON object; {@code do} says what, {@code bootstrap} at which broker. Each is
+ * answered by one line: an object, with {@code error} where it failed. Bytes are base64. It ends with its input.
  */
 public final class BrokerClient {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(200);
     private static final long MOST_MS = 60_000;
-    private final String bootstrap;
     private final Map<String, Sender> kept = new HashMap<>();
 
-    private BrokerClient(String bootstrap) {
-        this.bootstrap = bootstrap;
-    }
-
     public static void main(String[] args) throws Exception {
-        BrokerClient client = new BrokerClient(args[0]);
+        BrokerClient client = new BrokerClient();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -67,17 +62,23 @@ public final class BrokerClient {
             case "produce" -> produce(asked, answer.putArray("sends"));
             case "consume" -> consume(asked, answer);
             case "times" -> times(asked, answer.putArray("answers"));
+            case "forget" -> forget();
             default -> throw new IllegalArgumentException("unknown: " + asked);
         }
     }
 
-    private Map<String, Object> settings(JsonNode given) {
+    /** The client's own: {@code settings}, which may be missing. */
+    private static Map<String, Object> settings(JsonNode asked) {
         Map<String, Object> settings = new HashMap<>();
-        settings.put("bootstrap.servers", bootstrap);
-        if (given != null) {
-            given.fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
-        }
+        settings.put("bootstrap.servers", asked.get("bootstrap").asText());
+        asked.path("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         return settings;
+    }
+
+    /** Closes the producers that were kept; their broker may be gone. */
+    private void forget() {
+        kept.values().forEach(each -> each.producer.close(Duration.ZERO));
+        kept.clear();
     }
 
     /** {@code topics}: name to configuration; one partition each. */
@@ -88,7 +89,7 @@ public final class BrokerClient {
             topic.getValue().fields().forEachRemaining(each -> configs.put(each.getKey(), each.getValue().asText()));
             topics.add(new NewTopic(topic.getKey(), 1, (short) 1).configs(configs));
         });
-        try (Admin admin = Admin.create(settings(null))) {
+        try (Admin admin = Admin.create(settings(asked))) {
             admin.createTopics(topics).all().get();
         }
     }
@@ -100,7 +101,7 @@ public final class BrokerClient {
      */
     private void produce(JsonNode asked, ArrayNode sends) throws Exception {
         String name = asked.path("keep").asText(null);
-        Sender sender = kept.containsKey(name) ? kept.get(name) : new Sender(settings(asked.get("settings")));
+        Sender sender = kept.containsKey(name) ? kept.get(name) : new Sender(settings(asked));
         if (name != null) {
             kept.put(name, sender);
         }
@@ -185,7 +186,7 @@ public final class BrokerClient {
     }
 
     private KafkaConsumer<byte[], byte[]> consumer(JsonNode asked) {
-        Map<String, Object> settings = settings(asked.get("settings"));
+        Map<String, Object> settings = settings(asked);
         settings.put("fetch.max.wait.ms", "10"); // closing waits for the fetch that is under way
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Self
+from functools import cache
+from typing import Any
 
 from support.clients.client_records import Record, Row, Sent, from_json, to_json
 from support.clients.clients import Client, Members
-from support.kafka.jvm import JAVA, JavaProcess, Jvm
+from support.kafka.java_loop import JavaLoop
+from support.kafka.jvm import JAVA, Jvm
 
 FOLDER = JAVA / "clients"
 GENERATIONS = {  # what compiles against each, and the codecs of its producer
@@ -30,49 +28,28 @@ class ClientFailed(Exception):
     """What a Java client has thrown, its class and its message."""
 
 
+@cache
+def loop(version: str) -> JavaLoop:
+    """Kafka's own client of one release, for all tests of this process."""
+    generation, _ = GENERATIONS[version]
+    sources = [FOLDER / f"{name}.java" for name in ("ClientLoop", "Generation", "GroupOfMembers", generation)]
+    java = Jvm(FOLDER / f"clients-{version}.xml", *sources)
+    return JavaLoop(java, "ClientLoop", generation, options=["-Xmx384m"])
+
+
 class JavaClient(Client):
     """Kafka's own client of one release; its process starts when it is first asked."""
 
-    def __init__(self, version: str, log: Path) -> None:
+    def __init__(self, version: str) -> None:
         self.name = f"Java {version}"
         self.version = version
-        self.generation, self.codecs = GENERATIONS[version]
-        self.sends_times = self.sees_times = self.searches = self.generation != "Since0_9"
-        self.sends_headers = self.sees_headers = self.idempotent = self.generation == "Since2_4"
-        self.log = log
-        self._process: JavaProcess | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
-
-    def _start(self) -> JavaProcess:
-        sources = [FOLDER / f"{name}.java" for name in ("ClientLoop", "Generation", "GroupOfMembers", self.generation)]
-        java = Jvm(FOLDER / f"clients-{self.version}.xml", *sources)
-        with self.log.open("wb") as errors:
-            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-            return JavaProcess(java, "ClientLoop", self.generation, options=["-Xmx384m"], **pipes)
+        generation, self.codecs = GENERATIONS[version]
+        self.sends_times = self.sees_times = self.searches = generation != "Since0_9"
+        self.sends_headers = self.sees_headers = self.idempotent = generation == "Since2_4"
 
     def ask(self, do: str, bootstrap: str, settings: dict[str, Any], **asked: object) -> dict[str, Any]:
         """Its answer to one command; a failure there is a ClientFailed here."""
-        if self._process is None:
-            self._process = self._start()
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise RuntimeError("the client has no pipes")
-        line = json.dumps({"do": do, "settings": {"bootstrap.servers": bootstrap} | settings} | asked)
-        with contextlib.suppress(BrokenPipeError):  # then it says nothing either
-            stdin.write(line.encode() + b"\n")
-            stdin.flush()
-        answered = stdout.readline()
-        answer: dict[str, Any] = json.loads(answered) if answered else {"error": f"it ended: {self.log.read_text()}"}
+        answer = loop(self.version).ask(do, settings={"bootstrap.servers": bootstrap} | settings, **asked)
         if "error" in answer:
             raise ClientFailed(answer["error"])
         return answer
@@ -132,7 +109,7 @@ class JavaMembers(Members):
         self.client = client
 
     def __exit__(self, *_: object) -> None:
-        """They end with the process at the latest."""
+        """They end when they are gathered, and with the process at the latest."""
 
     def gather(self, count: int) -> list[list[Row]]:
         answer = self.client.ask("gather", "", {}, count=count)

@@ -91,9 +91,6 @@ class Client(ABC):
             record = record._replace(headers=tuple((name, data or b"") for name, data in record.headers))
         return record if self.sends_headers else record._replace(headers=())
 
-    def close(self) -> None:  # noqa: B027
-        """End what it has running, if anything."""
-
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
     """Poll until it holds; a test that waits in vain says for what."""

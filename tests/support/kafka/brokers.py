@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import re
 import shutil
@@ -22,6 +21,7 @@ from typing import Any, Self
 
 import pytest
 from support.golden import PATIENCE_S
+from support.kafka.java_loop import JavaLoop
 from support.kafka.jvm import JAVA, JavaProcess, Jvm, one_at_a_time
 
 FOLDER = JAVA / "brokers"
@@ -244,38 +244,33 @@ class Broker:
         return self.data / f"{topic}-0"
 
 
-class Client:
-    """`java/brokers/BrokerClient.java` as a process: Kafka's own admin, producer and consumer."""
+@cache
+def client() -> JavaLoop:
+    """`java/brokers/BrokerClient.java`, for all brokers of this process."""
+    java = Jvm(FOLDER / f"broker-{CLIENT}.xml", FOLDER / "BrokerClient.java")
+    logging = java.folder / "client-log4j.properties"
+    quiet = LOGGING.replace("INFO", "WARN") + "log4j.appender.out.target=System.err\n"
+    logging.write_text(quiet, encoding="utf-8")
+    return JavaLoop(java, "BrokerClient", options=[*OPTIONS, f"-Dlog4j.configuration=file:{logging}"])
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
-        java = Jvm(FOLDER / f"broker-{CLIENT}.xml", FOLDER / "BrokerClient.java")
-        self.log = folder / "client.log"
-        logging = folder / "client-log4j.properties"
-        quiet = LOGGING.replace("INFO", "WARN") + "log4j.appender.out.target=System.err\n"
-        logging.write_text(quiet, encoding="utf-8")
-        options = [*OPTIONS, f"-Dlog4j.configuration=file:{logging}"]
-        with self.log.open("wb") as errors:
-            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-            self.process = JavaProcess(java, "BrokerClient", bootstrap, options=options, **pipes)
+
+class Client:
+    """Kafka's own admin, producer and consumer for one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.close()
+        self.ask("forget")
 
     def ask(self, do: str, **asked: object) -> dict[str, Any]:
         """Its answer to one command; a failure there is a failure here."""
-        stdin, stdout = self.process.stdin, self.process.stdout
-        if stdin is None or stdout is None:
-            raise RuntimeError("the client has no pipes")
-        stdin.write(json.dumps({"do": do} | asked).encode() + b"\n")
-        stdin.flush()
-        line = stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "it ended"}
+        answer = client().ask(do, bootstrap=self.bootstrap, **asked)
         if "error" in answer:
-            log = self.log.read_text(encoding="utf-8", errors="replace")
-            pytest.fail(f"the Java client could not {do}: {answer['error']}\n{log[-3000:]}")
+            pytest.fail(f"the Java client could not {do}: {answer['error']}\n{client().said()}")
         return answer
 
 
@@ -283,5 +278,5 @@ class Client:
 def kafka(version: str, folder: Path) -> Iterator[tuple[Broker, Client]]:
     """A broker that has not started yet, and a client for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with Broker(version, folder) as broker, Client(broker.bootstrap, folder) as client:
+    with Broker(version, folder) as broker, Client(broker.bootstrap) as client:
         yield broker, client
