@@ -14,7 +14,7 @@ rounds() {
         number=$((number + 1))
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
         left=$((until - $(date +%s)))
-        make fuzz SECONDS=$((left < 600 ? left : 600)) JOBS=2 >"$round" 2>&1 || { cat "$round"; return 1; }
+        make --no-print-directory fuzz SECONDS=$((left < 600 ? left : 600)) JOBS=2 >"$round" 2>&1 || { cat "$round"; return 1; }
         echo "round $number: fuzzing, $(grep executions "$round" | tail -n 1), $(tail -n 1 "$round")"
         # shellcheck disable=SC2086
         KTS_SEED=$seed KTS_LENGTH=full "$BIN/python" -m pytest -q $PYTEST_ARGS -m scaled >"$round" 2>&1 ||
