@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.clients.client_all import CLIENTS, Clients
+from support.clients.client_all import Clients
 from support.clients.client_places import Place
 
 
@@ -19,4 +19,4 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="session")
 def clients() -> Clients:
     """Real clients by their names."""
-    return CLIENTS
+    return Clients()

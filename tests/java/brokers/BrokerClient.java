@@ -71,6 +71,7 @@ public final class BrokerClient {
     private static Map<String, Object> settings(JsonNode asked) {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", asked.get("bootstrap").asText());
+        settings.put("retry.backoff.ms", "10"); // each client waits so long for what it first learns of a topic
         asked.path("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         return settings;
     }

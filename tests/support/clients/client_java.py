@@ -20,6 +20,7 @@ GENERATIONS = {  # what compiles against each, and the codecs of its producer
     "4.3.1": ("Since2_4", ("none", "gzip", "snappy", "lz4", "zstd")),
 }
 CONSUMER = {"enable.auto.commit": "false", "auto.offset.reset": "earliest", "fetch.max.wait.ms": 10}
+CONSUMER |= {"retry.backoff.ms": 10}  # each consumer waits so long for what it first learns of a topic
 CONSUMER |= {"max.partition.fetch.bytes": 100_000}  # so that it takes several requests
 MEMBER = {"heartbeat.interval.ms": 100, "session.timeout.ms": 10_000}  # the first learns of the second by a heartbeat
 

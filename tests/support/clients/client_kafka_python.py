@@ -57,6 +57,7 @@ class KafkaPython(Client):
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_max_wait_ms=10,
+            retry_backoff_ms=10,
             **settings,
         )
 

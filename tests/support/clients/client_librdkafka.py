@@ -71,7 +71,7 @@ class Confluent(Client):
             begin, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_S)
             position = begin
             while position < end:
-                for message in consumer.consume(5000, 0.1):
+                for message in consumer.consume(5000, 0.01):
                     if (row := _row(message)) is not None:
                         rows.append(row)
                         position = row.offset + 1
