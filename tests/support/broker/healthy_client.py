@@ -24,7 +24,7 @@ from support.clients.raw_client import RawClient, batch
 
 from kts.broker.codes import ApiKey
 
-PAUSE_S = 0.002
+PAUSE_S = 0.02
 
 
 class Trips(NamedTuple):
