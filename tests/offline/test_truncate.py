@@ -115,6 +115,8 @@ def test_a_failure_of_any_operation_leaves_a_whole_log(
     may_be = allowed(path, 25)
     tree: Tree = read_tree(str(path.parent))
     at, failures = rng.randint(1, STEP), 0
+    gc.collect()
+    gc.freeze()  # what is there by now stays: later collections need not look at it
     while True:
         with quick_directory() as folder:
             root = os.path.join(folder, "root")
