@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.golden import PATIENCE_S
-from support.kafka.jvm import FLAGS, JAVA, java_tool, maven_class_path, require_spark
+from support.kafka.jvm import FLAGS, JAVA, java_tool, maven_class_path, spark_environ
 
 from kts.testing import KtsBroker
 
@@ -25,8 +25,6 @@ BLOCKS = [(found[1], found[2], README.count("\n", 0, found.start()) + 2) for fou
 @pytest.mark.parametrize(("language", "code", "line"), BLOCKS, ids=[f"{kind}-{line}" for kind, _, line in BLOCKS])
 def test_a_code_block_runs(language: str, code: str, line: int, tmp_path: Path) -> None:
     """Each block runs alone, in a folder that has the same `tests/` and nothing else."""
-    if "spark" in code:
-        require_spark()
     if "kcat" in code and shutil.which("kcat") is None:
         pytest.skip("needs kcat; get it by: sudo apt install kcat")
     (tmp_path / "tests").symlink_to(ROOT / "tests")
@@ -36,10 +34,9 @@ def test_a_code_block_runs(language: str, code: str, line: int, tmp_path: Path) 
         command = [sys.executable, "-m", "pytest", "-p", "kts_pytest", "test_block.py"]
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_TOOL_OPTIONS": " ".join(FLAGS),  # ten seconds of CPU time less for a Spark session
     }
+    if "spark" in code:
+        env |= spark_environ()
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"README.md:{line}\n{done.stdout}\n{done.stderr}"
     assert done.stdout.strip(), f"README.md:{line}: a block shows something"

@@ -17,8 +17,6 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 
 def session(jars: str) -> SparkSession:
     spark = (
@@ -28,7 +26,6 @@ def session(jars: str) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", JAVA)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.jars", jars)

@@ -17,7 +17,7 @@ from support.clients.client_librdkafka import Confluent
 from support.clients.client_places import Place, place
 from support.clients.client_records import APPEND, NOON_MS, make
 from support.golden import PATIENCE_S
-from support.kafka.jvm import JAVA, TARGET, maven_class_path, require_spark
+from support.kafka.jvm import JAVA, TARGET, maven_class_path, require_spark, spark_environ
 
 SPARK = "4.0.0"  # the newest release whose Kafka source is published is often older than the newest pyspark
 PARTITIONS, RECORDS = 3, 2000
@@ -91,8 +91,7 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
 
     job = [sys.executable, str(FOLDER / "spark_job.py"), broker.bootstrap, str(broker.data), str(tmp_path)]
     paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")]), *filter(None, sys.path)]
-    environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ = os.environ | spark_environ(packages / "pyspark") | {"PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [*job, jars.replace(":", ",")],
         input=json.dumps(asked),

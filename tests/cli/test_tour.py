@@ -54,8 +54,7 @@ def test_an_old_java_is_named_with_the_one_that_is_needed(tmp_path: Path, monkey
 
 
 def test_with_spark_the_counts_come_from_there() -> None:
-    jvm.require_spark()
-    done = tour(DEMO)
+    done = tour(DEMO, **jvm.spark_environ())
     check(done)
     assert "679 records; kts.scan counts the same in this process." in done.stdout
 

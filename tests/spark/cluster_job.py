@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from pyspark.sql import SparkSession
 
-# Little is compiled, and bytecode is not verified: a tenth of a start.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 HIDE = """
 import os
 import sys
@@ -42,23 +40,12 @@ def error_of(action: Callable[[], Any]) -> str:
     return ""
 
 
-def spark_home(home: Path) -> Path:
-    """The installed Spark by links: executors then work in ``home/work`` and leave nothing in the installation."""
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry)
-    return home
-
-
 def main(log_directory: Path, work: Path) -> dict[str, Any]:
     """Run the queries and gather what they gave."""
     flag = work / "hide-kts"
     site = work / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(HIDE.format(flag=str(flag)), encoding="utf-8")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_HOME"] = str(spark_home(work / "spark"))
     spark = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .config("spark.ui.enabled", "false")
@@ -72,8 +59,6 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
         .config("spark.locality.wait", "0s")
         .config("spark.executorEnv.PYTHONPATH", str(site))
-        .config("spark.executor.extraJavaOptions", QUICK_START)
-        .config("spark.driver.extraJavaOptions", QUICK_START)
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -89,7 +74,8 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
     rows = load(Path(relative)).selectExpr("topic", "partition", "offset", "unix_millis(timestamp) AS ms").collect()
     seen["rows"] = sorted([*row] for row in rows)
     seen["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver counts, too
-    seen["folders"] = len(list((work / "spark" / "work").glob("app-*/*")))
+    executors = Path(os.environ["SPARK_HOME"], "work", spark.sparkContext.applicationId)
+    seen["folders"] = len(list(executors.iterdir()))
     moved = log_directory.with_name("moved")
     planned = load(log_directory).rdd
     planned.getNumPartitions()  # plans; from here on only executors look at the path
@@ -98,6 +84,7 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
     moved.rename(log_directory)
     seen["after"] = load(log_directory).count()
     spark.stop()
+    shutil.rmtree(executors)
     return seen
 
 

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kafka.jvm import require_spark
+from support.kafka.jvm import spark_environ
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-# Little is compiled, and bytecode is not verified: a tenth of a start.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of real Spark; skipped without a JDK or pyspark."""
-    require_spark()
+    environ = spark_environ()
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers are the first python3 of PATH, without kts
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("kts tests")
         .config("spark.ui.enabled", "false")
@@ -35,9 +29,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", QUICK_START)
-        .getOrCreate()
     )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # failures are looked at where they are expected
     yield session
     session.stop()

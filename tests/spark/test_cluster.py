@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.golden import golden
-from support.kafka.jvm import require_spark
+from support.kafka.jvm import spark_environ
 
 ORDERS = golden("demo", "orders")
 
@@ -19,13 +20,13 @@ ORDERS = golden("demo", "orders")
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run of the application; a cluster takes seconds to start."""
-    require_spark()
+    environ = os.environ | spark_environ()
     work = tmp_path_factory.mktemp("cluster")
     logs = work / "logs"
     for name in ORDERS.partitions:
         shutil.copytree(ORDERS.partition_dir(name), logs / name)
     command = [sys.executable, str(Path(__file__).with_name("cluster_job.py")), str(logs), str(work)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=work, timeout=300)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=work, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

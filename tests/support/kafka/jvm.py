@@ -12,6 +12,7 @@ import secrets
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import zipfile
 import zlib
@@ -32,6 +33,7 @@ Kafka = Callable[..., list[dict[str, Any]]]  # see record_sets
 # archive that no longer fits.
 QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 FLAGS = [*QUICK, "-Xlog:disable"]
+UNVERIFIED = ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
 ENDED_WELL = (0, 143)  # by themselves, or by SIGTERM
 CLOSE_S = 60.0
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
@@ -71,11 +73,35 @@ def require_java() -> None:
         _missing("a JDK 17 or newer", GET_JDK)
 
 
-def require_spark() -> None:
-    """Go on only with Java and pyspark 4."""
+def require_spark() -> Path:
+    """Go on only with Java and pyspark 4; where that lies."""
     require_java()
-    if importlib.util.find_spec("pyspark") is None:
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
         _missing("pyspark", "get it by: pip install 'kts[spark]', or run `make test` again now that a JDK is there")
+    return Path(pyspark.origin).parent
+
+
+def spark_environ(pyspark: Path | None = None) -> dict[str, str]:
+    """What is set for a process that starts a Spark session: of `pyspark`, or of the installed one.
+
+    Such a session takes a third less of the processors. Its JVMs compile little and verify no bytecode. Its home is the
+    installation without the folder `python`, else each worker would compile pyspark again, out of the archive there.
+    """
+    pyspark = pyspark or require_spark()
+    home = TARGET / "spark" / pyspark.parent.name
+    with one_at_a_time():
+        home.mkdir(parents=True, exist_ok=True)
+        for link, installed in ((home / name, pyspark / name) for name in ("bin", "jars")):
+            if link.resolve() != installed.resolve():
+                link.unlink(missing_ok=True)
+                link.symlink_to(installed)
+    return {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,  # else workers are the first python3 of PATH, without kts
+        "JAVA_TOOL_OPTIONS": " ".join([*FLAGS, *UNVERIFIED]),
+    }
 
 
 def require_maven() -> None:
