@@ -194,17 +194,23 @@ class Jvm:
 class JavaProcess(subprocess.Popen[bytes]):
     """A Java program in the background, which dies with this process, whatever ends that.
 
-    The first one that ends well leaves an archive of its classes, from which every other starts with half the work.
+    From an archive of its classes a program starts with half the work, but to make one costs as much as several starts:
+    the first one, which may be the only one on a fresh clone, leaves none, and the next that ends well does.
     """
 
     def __init__(self, jvm: Jvm, main: str, *arguments: object, options: Sequence[str] = (), **popen: Any) -> None:
         self._archive = jvm.archive(main)
         self._part: Path | None = None
-        flag = f"-XX:SharedArchiveFile={self._archive}"
-        if is_older(self._archive, *map(Path, jvm.class_path.split(":"))):
-            self._part = self._archive.with_suffix(f".{secrets.token_hex(8)}.part")
-            flag = f"-XX:ArchiveClassesAtExit={self._part}"
-        java = [java_tool("java"), *FLAGS, flag, *options, "-cp", jvm.class_path, main]
+        flags = [f"-XX:SharedArchiveFile={self._archive}"]
+        jars = [Path(each) for each in jvm.class_path.split(":")]
+        if is_older(self._archive, *jars):
+            flags, started = [], self._archive.with_suffix(".started")
+            if is_older(started, *jars):
+                started.touch()
+            else:
+                self._part = self._archive.with_suffix(f".{secrets.token_hex(8)}.part")
+                flags = [f"-XX:ArchiveClassesAtExit={self._part}"]
+        java = [java_tool("java"), *FLAGS, *flags, *options, "-cp", jvm.class_path, main]
         super().__init__([*DIES_TOO, *java, *map(str, arguments)], **popen)
 
     def wait(self, timeout: float | None = None) -> int:
