@@ -28,18 +28,25 @@ class JavaLoop:
     def __init__(self, jvm: Jvm, main: str, *arguments: object, options: Sequence[str] = ()) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
-        self._process = JavaProcess(jvm, main, *arguments, options=options, **pipes)
-        atexit.register(self._process.close)
+        self._start = lambda: JavaProcess(jvm, main, *arguments, options=options, **pipes)
+        self._process: JavaProcess | None = None
+        atexit.register(self._close)
 
     def ask(self, do: str, **asked: object) -> dict[str, Any]:
         """Its answer to one command, with `error` where it failed."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
+        process = self._process = self._process or self._start()
+        if process.stdin is None or process.stdout is None:
             raise RuntimeError("the program has no pipes")
-        with contextlib.suppress(BrokenPipeError):  # then it says nothing either
-            stdin.write(json.dumps({"do": do} | asked).encode() + b"\n")
-            stdin.flush()
-        line = stdout.readline()
+        line = b""
+        try:
+            with contextlib.suppress(BrokenPipeError):  # then it says nothing either
+                process.stdin.write(json.dumps({"do": do} | asked).encode() + b"\n")
+                process.stdin.flush()
+            line = process.stdout.readline()
+        finally:
+            if not line:  # it ended, or the test did; what it may still say is no answer to the next command
+                process.kill()
+                self._close()
         answer: dict[str, Any] = json.loads(line) if line else {"error": f"it ended: {self.said()}"}
         return answer
 
@@ -47,3 +54,8 @@ class JavaLoop:
         """The end of what it has logged."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-3000:]
+
+    def _close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
