@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
 
 import zstandard
 
@@ -20,6 +21,7 @@ class TooLarge(BadPayload):
     """Decompressing passes the bound."""
 
 
+@lru_cache(maxsize=16)  # the same bytes are asked for their records, their times and their headers in a row
 def decompress(codec: int, magic: int, payload: bytes, limit: int = DEFAULT_LIMIT) -> bytes:
     """Everything the payload holds, or BadPayload."""
     readers: dict[int, Callable[[bytes, int], bytes]] = {GZIP: _gzip, SNAPPY: _snappy, ZSTD: _zstd}
