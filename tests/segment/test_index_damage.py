@@ -12,6 +12,8 @@ from support.damage import index_damage
 from support.damage.index_damage import DOORS, Right, Shape, Source
 from support.golden import golden_partitions, scaled
 
+import kts
+
 MAGICS, CODECS, ORDERS, INTERVALS = (1, 2), ("none", "gzip"), ("rising", "near"), (0, 300, 4096)
 DAMAGED = scaled(5, 40)  # files of each kind in each test
 
@@ -73,20 +75,55 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
 def test_a_damaged_index_changes_no_answer_of_a_log_that_a_broker_closed(
     suffix: str, brokers: list[Source], tmp_path: Path, seed: int
 ) -> None:
-    """A fifth of a second each. Nobody noted what these indexes were, so that one that
-    lost entries and tells the truth is not among them."""
+    """A fifth of a second each. Nobody noted what these indexes were, so that one that lost entries and tells the truth
+    is not among them, nor one that tells of entries which the log may have lost: readers refuse that log."""
     assert len(brokers) > 20
     rng = random.Random(f"{seed} {suffix} brokers")
     left = DAMAGED
     while left:
         source = rng.choice(brokers)
         one = index_damage.damage(rng, source.root / source.partition, suffix)
-        if one is None or one.tells_the_truth:
+        if one is None or one.tells_the_truth or tells_of_a_lost_end(source.root / source.partition, one):
             continue
         left -= 1
         doors = tuple(door for door in DOORS if door != "commands")  # of compacted wrappers `stats` counts too many
         wrong = index_damage.check(source, one, tmp_path / "damaged", rng, doors)
         assert wrong == {}, (left, source.root.name, source.partition, str(one))
+
+
+def gap_after(partition: Path, base_offset: int) -> range:
+    """The offsets between a segment's last entry and the next segment, which only the cleaner leaves out."""
+    last = kts.scan_batches((partition / f"{base_offset:020}.log").read_bytes()).column("lastOffset")[-1].as_py()
+    later = [base for path in partition.glob("*.log") if (base := int(path.name[:20])) > base_offset]
+    return range(last + 1, min(later, default=last + 1))
+
+
+def tells_of_a_lost_end(partition: Path, one: index_damage.Damage) -> bool:
+    """Whether an entry that was added names an offset in such a gap."""
+    if one.way != index_damage.append_an_entry.__name__ or one.after is None:
+        return False
+    base_offset, suffix = int(one.file[:20]), one.file[20:]
+    offset = one.after[-8:-4] if suffix == ".index" else one.after[-4:]
+    return base_offset + int.from_bytes(offset, "big") in gap_after(partition, base_offset)
+
+
+def test_an_entry_in_a_gap_before_the_next_segment_tells_of_a_lost_end(brokers: list[Source], tmp_path: Path) -> None:
+    """The log may have lost what the index names: no reader leaves that out in silence."""
+    logs = [each.root / each.partition for each in brokers if each.partition.startswith("compact-")]
+    partition, gap, index = next(
+        (log, gap, path)
+        for log in logs
+        for path in sorted(log.glob("*.timeindex"))
+        if path.stat().st_size and (gap := gap_after(log, int(path.name[:20])))
+    )
+    before = index.read_bytes()
+    time, offset = int.from_bytes(before[-12:-4], "big") + 1, gap[0] - int(index.name[:20])
+    after = before + time.to_bytes(8, "big") + offset.to_bytes(4, "big")
+    assert tells_of_a_lost_end(partition, index_damage.Damage(index.name, "append_an_entry", before, after))
+    copy = shutil.copytree(partition, tmp_path / partition.name)
+    (copy / index.name).write_bytes(after)
+    with pytest.raises(kts.CorruptRecordError, match=f"up to offset {gap[0]} at least, which {index.name} knows"):
+        kts.scan(copy).read_all()
 
 
 def test_the_checker_sees_an_answer_that_is_wrong(sources: list[Source], tmp_path: Path, seed: int) -> None:
