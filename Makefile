@@ -25,7 +25,8 @@ SANITIZE_SKIPS := tests/spark tests/cli tests/testing tests/dataset/test_memory.
 	$(addprefix tests/test_,bench.py lint.py packaging.py readme.py stubs.py workflows.py)
 # Which tests are quick is told by their marks: tests/support/selection/marks.py, and `slow` in the tests.
 QUICK := not java and not scaled and not crash and not slow
-PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 --timeout 600 --instafail
+# Three processes on two cores: tests that wait for a broker or for Spark leave a core free.
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 --timeout 600 --instafail
 BENCH_ARGS ?=
 
 SECONDS ?= 60
