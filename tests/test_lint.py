@@ -28,7 +28,7 @@ OURS = ("kts", "kts_command", "kts_pytest", "pyspark_kts")
 
 # A module imports from lower floors and from its own room only. A room is one folder; its floor is a whole number.
 ROOMS = [
-    ["kts.errors", "kts.model", "kts.arguments", "kts.config", "kts.compression"],
+    ["kts.errors", "kts.model", "kts.arguments", "kts.config", "kts.compression", "kts.times"],
     ["kts._codec", "kts._timeindex"],
     ["kts.codec"],
     ["kts.segment"],

@@ -136,6 +136,7 @@ def command(
     given: dict[str, Any] = {
         "starting_timestamp": resolve(start, "--from", unit, now),
         "ending_timestamp": resolve(end, "--to", unit, now),
+        "unit": "ms",  # of the times above, whose integers were checked
         "strict_time_range": strict,
         "starting_offsets": first,
         "ending_offsets": behind,

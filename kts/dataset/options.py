@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, boolean, choice, integer, timestamp
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, boolean, choice, integer
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
+from kts.times import Time, milliseconds, time_unit
 
 BATCH_BYTES = 4 * 2**20
 ISOLATIONS = ("read_uncommitted", "read_committed")
@@ -18,12 +18,10 @@ ON_ERROR = ("raise", "skip")
 HIGH_WATERMARK = "high_watermark"
 STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
 
-Time = int | datetime | None
 Checked = ParamSpec("Checked")
 Owner = TypeVar("Owner")
 Options = TypeVar("Options")
 Result = TypeVar("Result")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,8 @@ class ScanOptions:
     def of(
         cls,
         *,
-        starting_timestamp: Time = None,
-        ending_timestamp: Time = None,
+        starting_timestamp: Time | None = None,
+        ending_timestamp: Time | None = None,
         starting_offsets: Any = None,
         ending_offsets: Any = None,
         columns: Sequence[str] | None = None,
@@ -61,6 +59,7 @@ class ScanOptions:
         batch_bytes: int = BATCH_BYTES,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         views: bool = False,
+        unit: str | None = None,
     ) -> Self:
         """Check the arguments.
 
@@ -71,8 +70,9 @@ class ScanOptions:
         """
         choice("isolation", isolation, ISOLATIONS)
         choice("on_error", on_error, ON_ERROR)
-        start = milliseconds(starting_timestamp, "starting_timestamp")
-        end = milliseconds(ending_timestamp, "ending_timestamp")
+        unit = time_unit("unit", unit)
+        start = None if starting_timestamp is None else milliseconds("starting_timestamp", starting_timestamp, unit)
+        end = None if ending_timestamp is None else milliseconds("ending_timestamp", ending_timestamp, unit)
         if start is not None and end is not None and start > end:
             raise ValueError(f"starting_timestamp: {start} is behind ending_timestamp {end}")
         first, last = _offsets(starting_offsets, "starting_offsets"), _offsets(ending_offsets, "ending_offsets")
@@ -126,18 +126,6 @@ def takes(
         return checked
 
     return decorate
-
-
-def milliseconds(value: object, name: str) -> int | None:
-    """A time argument in ms since the epoch; a datetime must be aware, and is rounded up to ms."""
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        if value.tzinfo is None or value.utcoffset() is None:
-            raise ValueError(f"{name}: expected an aware datetime, found {value!r} without a time zone")
-        # Up: records have whole ms, so a record in the same ms is before the given time.
-        return -((_EPOCH - value) // timedelta(milliseconds=1))
-    return timestamp(name, value)
 
 
 def flat_offsets(given: Mapping[Any, Any], name: str) -> dict[tuple[str, int], int]:

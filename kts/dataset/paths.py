@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kts.dataset import scan as scanning
-from kts.dataset.options import BATCH_BYTES, ScanOptions, Time, flat_offsets
+from kts.dataset.options import BATCH_BYTES, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import LogStorageError, UnknownTopicOrPartitionError
 from kts.segment import files
 from kts.segment.checkpoints import Checkpoints
 from kts.segment.names import INTERNAL_TOPICS, parse_directory_name, parse_file_name, partition_of_file
+from kts.times import Time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,8 +133,8 @@ def scan(
     *,
     topics: Sequence[str] | str | None = None,
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-    starting_timestamp: Time = None,
-    ending_timestamp: Time = None,
+    starting_timestamp: Time | None = None,
+    ending_timestamp: Time | None = None,
     starting_offsets: int | str | Mapping[Any, Any] | None = None,
     ending_offsets: int | str | Mapping[Any, Any] | None = None,
     columns: Sequence[str] | None = None,
@@ -146,6 +147,7 @@ def scan(
     batch_bytes: int = BATCH_BYTES,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     views: bool = False,
+    unit: str | None = None,
 ) -> pa.RecordBatchReader:
     """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.
 
@@ -157,7 +159,7 @@ def scan(
         None is every topic, except Kafka's internal ones in a log directory.
     partitions : list of int or {topic: list of int}, optional
         None is every partition.
-    starting_timestamp, ending_timestamp : int (ms) or aware datetime, optional
+    starting_timestamp, ending_timestamp : int (ms), aware datetime or ISO 8601 text, optional
         For each partition, from the first offset with a timestamp >= start (if there is none, nothing is read) up to,
         but not including, the first with a timestamp >= end (if there is none, the log's end). They override offsets.
     starting_offsets, ending_offsets : int, str or {topic: {partition: int}}, optional
@@ -185,6 +187,8 @@ def scan(
         Bound on the decompressed bytes of a record batch or wrapper message.
     views : bool
         Keys and values as ``binary_view``.
+    unit : {"s", "ms", "us", "ns"}, optional
+        The unit of timestamps given as integers. None means ms, and refuses an integer that looks like another unit.
 
     Returns
     -------
@@ -212,6 +216,7 @@ def scan(
         batch_bytes=batch_bytes,
         max_decompressed_bytes=max_decompressed_bytes,
         views=views,
+        unit=unit,
     )
     logs = select(open_path(path, log_start_offset=log_start_offset), path, topics=topics, partitions=partitions)
     known = {(log.topic, log.partition) for log in logs}

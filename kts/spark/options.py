@@ -5,17 +5,19 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN
 from kts.dataset.options import BATCH_BYTES, ISOLATIONS
 from kts.model import EARLIEST, LATEST
+from kts.times import UNITS, NotATimeError, milliseconds, parse_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
 MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
+_UNIT_OPTION = "timeUnit={}"  # as an error names it
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 KNOWN = (
@@ -31,6 +33,7 @@ KNOWN = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "endingOffsets",
+    "timeUnit",
     "failOnDataLoss",
     "includeHeaders",
     "minPartitions",
@@ -111,13 +114,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
     _refuse_unknown(given)
     read = Values(raw)
     assign, subscribe, pattern = _selection(read)
+    unit = read.unit("timeUnit")
     options = Options(
         paths=_paths(raw),
         assign=assign,
         subscribe=subscribe,
         subscribe_pattern=pattern,
-        start=_bound(read, "starting", "earliest"),
-        end=_bound(read, "ending", "latest"),
+        start=_bound(read, "starting", "earliest", unit),
+        end=_bound(read, "ending", "latest", unit),
         latest_when_unmatched=read.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fail_on_data_loss=read.boolean("failOnDataLoss", True),
         include_headers=read.boolean("includeHeaders", False),
@@ -221,14 +225,14 @@ def _selection(read: Values) -> tuple[dict[str, tuple[int, ...]] | None, tuple[s
     return assign, subscribe, pattern
 
 
-def _bound(read: Values, side: str, default: str) -> Bound:
+def _bound(read: Values, side: str, default: str, unit: str | None) -> Bound:
     """One end of the range. A timestamp for all wins over timestamps by partition, these over offsets, as in Spark."""
     name = f"{side}Timestamp"
-    timestamp_ms = read.milliseconds(name)
+    timestamp_ms = read.milliseconds(name, unit)
     if timestamp_ms is not None:
         return Bound("timestamp", name, timestamp_ms=timestamp_ms)
     name = f"{side}OffsetsByTimestamp"
-    values = read.numbers(name, 'milliseconds as JSON such as {"orders": {"0": 1704067200000}}')
+    values = read.times(name, unit)
     if values is not None:
         return Bound("timestamps", name, values=values)
     name = f"{side}Offsets"
@@ -328,29 +332,55 @@ class Values:
             raise wrong(name, f"a size in bytes from 1 to {limit}, such as 4194304 or 4m", text)
         return number
 
-    def milliseconds(self, name: str) -> int | None:
+    def unit(self, name: str) -> str | None:
+        """The unit of integers given as times, or None."""
+        return None if self.text(name) is None else self.choice(name, tuple(UNITS))
+
+    def milliseconds(self, name: str, unit: str | None) -> int | None:
+        """A time as ISO 8601 or an integer."""
         text = self.text(name)
         if text is None:
             return None
-        number = integer(text)
-        if number is None:
-            raise wrong(name, "milliseconds since 1970 as a whole number, such as 1704067200000", text)
-        return number
+        try:
+            return parse_time(text, unit, how=_UNIT_OPTION)
+        except NotATimeError:
+            expected = "milliseconds since 1970 as a whole number, such as 1704067200000, or a time in ISO 8601"
+            raise wrong(name, expected, text) from None
+        except ValueError as error:
+            raise ValueError(f"option {name}: {error}") from None
+
+    def times(self, name: str, unit: str | None) -> PartitionValues | None:
+        """JSON ``{"topic": {"0": time}}``, each time an integer or ISO 8601."""
+
+        def time(value: object) -> int | None:
+            if type(value) is not int and not isinstance(value, str):
+                return None
+            return milliseconds(f"option {name}", value, unit, how=_UNIT_OPTION)
+
+        shape = 'milliseconds as JSON such as {"orders": {"0": 1704067200000}}, or times in ISO 8601'
+        return self._by_partition(name, shape, time)
 
     def numbers(self, name: str, shape: str, lowest: int = INT64_MIN) -> PartitionValues | None:
         """JSON ``{"topic": {"0": number}}``."""
+
+        def number(value: object) -> int | None:
+            return value if type(value) is int and lowest <= value <= INT64_MAX else None
+
+        return self._by_partition(name, shape, number)
+
+    def _by_partition(self, name: str, shape: str, parse: Callable[[object], int | None]) -> PartitionValues | None:
         text = self.text(name)
         if text is None:
             return None
         result: PartitionValues = {}
-        for topic, numbers in self._json_object(name, text, shape).items():
-            if not isinstance(numbers, dict):
+        for topic, values in self._json_object(name, text, shape).items():
+            if not isinstance(values, dict):
                 raise wrong(name, shape, text)
-            for partition, number in numbers.items():
-                index = integer(partition)
-                if index is None or index < 0 or type(number) is not int or not lowest <= number <= INT64_MAX:
-                    raise wrong(name, shape, f"{partition!r}: {number!r} under {topic!r}")
-                result.setdefault(topic, {})[index] = number
+            for partition, value in values.items():
+                index, parsed = integer(partition), parse(value)
+                if index is None or index < 0 or parsed is None:
+                    raise wrong(name, shape, f"{partition!r}: {value!r} under {topic!r}")
+                result.setdefault(topic, {})[index] = parsed
         return result
 
     def partitions(self, name: str) -> dict[str, tuple[int, ...]] | None:

@@ -8,7 +8,8 @@ import pytest
 from support.golden import golden
 from support.processes.cli_runs import run
 
-from kts.cli.times import INT64_MAX, INT64_MIN, parse_length, parse_time, show_length, show_time
+from kts.arguments import INT64_MAX, INT64_MIN
+from kts.cli.times import parse_length, parse_time, show_length, show_time
 
 NOW = 1_800_000_000_000
 SPELLED = {

@@ -48,6 +48,7 @@ def test_every_range_is_what_a_filter_of_the_whole_log_gives(scenario: Golden, n
             "log_start_offset": log_start,
             "batch_bytes": rng.choice([1, 700, 4 << 20]),
             "views": rng.random() < 0.5,
+            "unit": "ms",
         }
         first, last = sorted(rng.randint(expected[0].offset, expected[-1].offset + 2) for _ in "ab")
         found = scanned(path, starting_offsets=first, ending_offsets=last, **options)
@@ -335,8 +336,10 @@ def test_segments_that_overlap_give_each_offset_once_and_a_warning(tmp_path: Pat
         ({"batch_bytes": 0}, ValueError, "batch_bytes"),
         ({"batch_bytes": 1.5}, TypeError, "batch_bytes"),
         ({"max_decompressed_bytes": -1}, ValueError, "max_decompressed_bytes"),
-        ({"starting_timestamp": "2026-01-01"}, TypeError, "starting_timestamp"),
+        ({"starting_timestamp": "soon"}, ValueError, "starting_timestamp.*ISO 8601"),
+        ({"starting_timestamp": b"2026-01-01"}, TypeError, "starting_timestamp"),
         ({"ending_timestamp": 2**63}, ValueError, "ending_timestamp"),
+        ({"ending_timestamp": 5, "unit": "min"}, ValueError, "unit.*s, ms, us, ns"),
         ({"starting_timestamp": 5, "ending_timestamp": 4}, ValueError, "starting_timestamp.*ending_timestamp"),
         ({"starting_offsets": 5, "ending_offsets": 4}, ValueError, "starting_offsets.*ending_offsets"),
         ({"starting_offsets": -3}, ValueError, "starting_offsets"),

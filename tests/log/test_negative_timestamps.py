@@ -362,7 +362,7 @@ def test_a_directory_is_read_by_numbers_whatever_wrote_it_with_and_without_its_i
             assert isinstance(opened, kts.PartitionLog)
             for target in targets:
                 assert opened.offset_for_timestamp(target) == first(records, target, False), (number, target)
-                read = kts.scan(path / "t-0", starting_timestamp=target, columns=["offset"]).read_all()
+                read = kts.scan(path / "t-0", starting_timestamp=target, unit="ms", columns=["offset"]).read_all()
                 start = first(records, target, False)
                 assert read["offset"].to_pylist() == [o for o, _ in records if start is not None and o >= start[1]]
             assert opened.max_timestamp() == (best[1], best[0])

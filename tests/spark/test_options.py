@@ -53,6 +53,7 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "isolation": "read_committed",
         "granularity": "record",
         "timestampOverflow": "null",
+        "timeUnit": "s",
     }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
     if name == "strictTimeRange":
         assert parse(stricttimerange="TRUE", startingtimestamp="1").strict_time_range
@@ -123,12 +124,27 @@ def test_numbers_and_sizes() -> None:
         assert refusal(maxBatchBytes=value).startswith("option maxBatchBytes: expected a size in bytes")
 
 
-def test_timestamps_are_whole_milliseconds_of_64_bits() -> None:
+def test_times_are_milliseconds_of_64_bits_or_iso_8601() -> None:
     assert parse(startingTimestamp="-5").start.timestamp_ms == -5
-    assert parse(endingTimestamp=str(2**63 - 1)).end.timestamp_ms == 2**63 - 1
-    for value in ("2024-01-01", "1e3", str(2**63), "", "1_000"):
+    assert parse(startingTimestamp="2026-09-01T12:00+02:00").start.timestamp_ms == 1_788_256_800_000
+    by_partition = parse(endingOffsetsByTimestamp='{"t": {"0": "2026-09-01T10:00", "1": 1788256800000}}')
+    assert by_partition.end.values == {"t": {0: 1_788_256_800_000, 1: 1_788_256_800_000}}
+    assert parse(endingTimestamp=str(2**63 - 1), timeUnit="ms").end.timestamp_ms == 2**63 - 1
+    for value in ("2024-13-01", "1e3", str(2**63), "", "1_000"):
         assert refusal(startingTimestamp=value).startswith("option startingTimestamp")
         assert refusal(endingOffsetsByTimestamp=value).startswith("option endingOffsetsByTimestamp")
+
+
+def test_times_that_look_like_another_unit_are_refused_unless_timeunit_is_given() -> None:
+    said = "1788256800 looks like seconds (2026-09-01T10:00:00.000Z)"
+    for side in ("starting", "ending"):
+        for option, value in (("Timestamp", "1788256800"), ("OffsetsByTimestamp", '{"t": {"0": 1788256800}}')):
+            refused = refusal(**{side + option: value})
+            assert refused.startswith(f"option {side}{option}: {said}")
+            assert refused.endswith("Say which with timeUnit=s or timeUnit=ms")
+    assert parse(startingTimestamp="1788256800", timeUnit="S").start.timestamp_ms == 1_788_256_800_000
+    assert parse(startingTimestamp="1788256800", timeunit="ms").start.timestamp_ms == 1_788_256_800
+    assert refusal(timeUnit="min") == "option timeUnit: expected s or ms or us or ns, found 'min'"
 
 
 def test_offsets_that_leave_nothing_to_read_are_refused() -> None:

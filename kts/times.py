@@ -1,0 +1,175 @@
+"""Times as Kafka's milliseconds: from an int, an aware datetime or text, with a guard against other units."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+
+from kts.arguments import INT64_MAX, INT64_MIN, choice
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNITS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "ns": Fraction(1, 1_000_000)}
+UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+# An integer of at least the first and below the second number, whatever its sign, is likely in this unit.
+LIKELY_UNITS = ((10**8, 10**11, "s"), (10**14, 10**17, "us"), (10**17, INT64_MAX + 2, "ns"))
+UNIT_ARGUMENT = 'unit="{}"'  # how a caller in Python names the unit
+
+Time = int | datetime | str
+_INTEGER = re.compile(r"[+-]?\d+")
+
+
+class NotATimeError(ValueError):
+    """A text is no time."""
+
+
+def milliseconds(
+    name: str, value: object, unit: str | None = None, *, round_up: bool = True, how: str = UNIT_ARGUMENT
+) -> int:
+    """A time of a range or a row in ms since the epoch.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for errors.
+    value : int, aware datetime or str
+        Text is ISO 8601, in UTC if it names no zone, or an integer.
+    unit : {"s", "ms", "us", "ns"}, optional
+        The unit of an integer. None means ms, and refuses an integer that looks like another unit.
+    round_up : bool
+        Round fractions of a millisecond up. Then "at or after" and "before" stay exact, as records have whole
+        milliseconds. False rounds down, as Java and Spark do when they write a record.
+    how : str
+        How the caller names a unit, for the error.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a time, a datetime without a zone, beyond 64 bits, or an integer that looks like another unit.
+
+    Examples
+    --------
+    >>> milliseconds("starting_timestamp", "2026-09-01T10:00Z")
+    1788256800000
+    """
+    try:
+        if isinstance(value, str):
+            return parse_time(value, unit, round_up=round_up, how=how)
+        if isinstance(value, datetime):
+            if value.tzinfo is None or value.utcoffset() is None:
+                raise ValueError(f"expected an aware datetime, found {value!r} without a time zone")
+            return _of_datetime(value, round_up)
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(
+                f"expected an int (ms since the epoch), an aware datetime or ISO 8601 text, found {value!r}"
+            )
+        number = int(value.__index__())
+        return checked(in_ms(number, unit, round_up=round_up, how=how), number)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def parse_time(text: str, unit: str | None = None, *, round_up: bool = True, how: str = UNIT_ARGUMENT) -> int:
+    """The same as ``milliseconds`` for text; errors name no argument.
+
+    Raises
+    ------
+    ValueError
+        Not a time, beyond 64 bits, or an integer that looks like a day or another unit.
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        day = _day(text) if unit is None else None
+        if day is not None:
+            raise ValueError(
+                f"{text} looks like the day {day}; as milliseconds it would be {show_time(int(text))}. "
+                f"Write {day}, or say {how.format('ms')}"
+            )
+        return checked(in_ms(int(text), unit, round_up=round_up, how=how), text)
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise NotATimeError(f"expected a time in ISO 8601 or an integer, found {text!r}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return _of_datetime(moment, round_up)
+
+
+def time_unit(name: str, value: object) -> str | None:
+    """The name of a unit, or None.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    return None if value is None else choice(name, value, tuple(UNITS))
+
+
+def guessed_unit(number: int) -> str:
+    """The likely unit of a bare integer: ``s``, ``ms``, ``us`` or ``ns``."""
+    size = abs(number)
+    return next((unit for least, end, unit in LIKELY_UNITS if least <= size < end), "ms")
+
+
+def in_ms(number: int, unit: str | None, *, round_up: bool = True, how: str = UNIT_ARGUMENT) -> int:
+    """An integer in ms, which may be beyond 64 bits.
+
+    Raises
+    ------
+    ValueError
+        No unit is given, and the integer looks like one other than ms, or is beyond 64 bits.
+    """
+    if unit is not None:
+        exact = number * UNITS[unit]
+        return -(-exact.numerator // exact.denominator) if round_up else exact.numerator // exact.denominator
+    guess = guessed_unit(checked(number, number))
+    if guess != "ms":
+        raise ValueError(
+            f"{number} looks like {UNIT_NAMES[guess]} ({show_time(in_ms(number, guess))}); as milliseconds it would be "
+            f"{show_time(number)}. Say which with {how.format(guess)} or {how.format('ms')}"
+        )
+    return number
+
+
+def checked(ms: int, found: object) -> int:
+    """Milliseconds within 64 bits.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not INT64_MIN <= ms <= INT64_MAX:
+        raise ValueError(f"{found!r} is beyond the 64-bit milliseconds that Kafka stores")
+    return ms
+
+
+def _of_datetime(moment: datetime, round_up: bool) -> int:
+    step = timedelta(milliseconds=1)
+    return -((EPOCH - moment) // step) if round_up else (moment - EPOCH) // step
+
+
+def _day(text: str) -> str | None:
+    """The day of eight digits in ISO 8601's basic form, from 1900 to 2199; else None."""
+    try:
+        day = date.fromisoformat(str(int(text))) if 1900_01_01 <= int(text) <= 2199_12_31 else None
+    except ValueError:
+        return None
+    return None if day is None else day.isoformat()
+
+
+def iso(ms: int) -> str | None:
+    """ISO 8601 in UTC with milliseconds, or None beyond the years 1 to 9999."""
+    try:
+        moment = EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
+    return moment.strftime(f"{moment.year:04d}-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def show_time(ms: int | None) -> str:
+    """A timestamp in ISO 8601; ``none`` for -1, and ms beyond the years 1 to 9999."""
+    if ms is None or ms == -1:
+        return "none"
+    return iso(ms) or f"{ms} ms"
