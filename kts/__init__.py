@@ -20,6 +20,7 @@ from .model import (
     LATEST,
     MAX_TIMESTAMP,
     NO_TIMESTAMP,
+    Appended,
     MaxTimestamp,
     TimestampOffset,
     TimestampType,
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL_COLUMNS",
+    "Appended",
     "EARLIEST",
     "LATEST",
     "Log",

@@ -319,7 +319,12 @@ REASONS = {
     "PAYLOAD": Reason("{codec} data is damaged", _READ_UNKNOWN, _READ_UNKNOWN),
     "SECOND_FRAME": Reason("a second lz4 frame follows the first, and Kafka would not read it", _CORRUPT, None),
     # a set from a producer
-    "BASE_OFFSET": Reason("base offset of the batch is {a}, expected 0 from a client", None, _INVALID),
+    "BASE_OFFSET": Reason(
+        "base offset of the batch is {a}, expected 0 from a client; append one batch at a time, or rows of any number "
+        "with kts.Log.append_rows",
+        None,
+        _INVALID,
+    ),
     "NO_BATCH": Reason("expected a batch, found none", None, _INVALID),
     "SECOND_BATCH": Reason("expected one batch, found another behind it", None, _INVALID),
     "OTHER_MAGIC": Reason("magic of the entry is {a}, expected {b} as the first has", None, _INVALID),

@@ -42,3 +42,22 @@ class MaxTimestamp(NamedTuple):
     timestamp_ms: int
     offset: int
     shallow_offset: int
+
+
+class Appended(NamedTuple):
+    """Rows that were appended.
+
+    Attributes
+    ----------
+    first_offset, last_offset : int
+        Of the first and the last row.
+    entries : int
+        Batches, or outermost messages, that were written.
+    max_timestamp_ms : int
+        The greatest timestamp, -1 if there is none; under LogAppendTime the time of the append.
+    """
+
+    first_offset: int
+    last_offset: int
+    entries: int
+    max_timestamp_ms: int

@@ -38,6 +38,11 @@ class ProducedRecords:
         self.first = self._entries[0] if len(self._entries) else None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no whole entry, and no damage. Kafka accepts this up to Produce 2, and writes nothing."""
+        return self.first is None and self._entries.error is None
+
+    @property
     def is_transactional(self) -> bool:
         """Whether the first entry belongs to a transaction."""
         return self.first is not None and self.first.transactional

@@ -162,10 +162,7 @@ def _columns(batch: Any) -> dict[str, pa.Array]:
     import pyarrow as pa
 
     if isinstance(batch, Mapping):
-        columns = {
-            name: values if isinstance(values, pa.ChunkedArray) else _array(name, values)
-            for name, values in batch.items()
-        }
+        columns = {name: array_of(name, values) for name, values in batch.items()}
     elif isinstance(batch, (pa.RecordBatch, pa.Table)):
         columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
     else:
@@ -179,11 +176,24 @@ def _columns(batch: Any) -> dict[str, pa.Array]:
     return arrays
 
 
-def _array(name: str, values: Any) -> pa.Array:
+def array_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """A column as Arrow.
+
+    Raises
+    ------
+    ValueError
+        Not a column, or not of this type.
+    """
     import pyarrow as pa
 
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if isinstance(values, (str, bytes, bytearray)):
+        raise ValueError(f"batch: column {name!r}: expected a list or an array, found one {type(values).__name__}")
     try:
-        if name in ("key", "value", "headers") and not isinstance(values, pa.Array):
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        if name in ("key", "value", "headers"):
             if name == "headers":
                 _check_dicts(values)
             return pa.array(values, type=record_schema((name,), False).field(0).type)

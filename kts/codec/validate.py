@@ -74,6 +74,9 @@ class Validated(NamedTuple):
         return self.entries == 0 and self.first_offset >= 0
 
 
+NOTHING = Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, 0, 0, -1)  # of no entry, in no log
+
+
 def validate(
     buf: Any,
     *,

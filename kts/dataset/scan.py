@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kts.codec.columns import batch_schema, record_schema
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
-from kts.dataset.plan import SegmentRange, plan, resolve_range
+from kts.dataset.plan import NO_END, SegmentRange, plan, resolve_range
 from kts.dataset.reader import RangeReader, joined
 from kts.segment.damage import last_sound_offset
 from kts.segment.partition import Partition
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def records(logs: Sequence[Partition], options: ScanOptions) -> pa.RecordBatchReader:
-    """The records of partitions, one after another, by topic and partition."""
+def records(logs: Sequence[Partition], options: ScanOptions, *, end_offset: int = NO_END) -> pa.RecordBatchReader:
+    """The records of partitions, one after another, by topic and partition; none from ``end_offset`` on."""
     import pyarrow as pa
 
     ordered = sorted(logs, key=lambda log: (log.topic, log.partition))
     schema = record_schema(options.columns, options.views)
-    return pa.RecordBatchReader.from_batches(schema, joined(_records(ordered, options), options.batch_bytes))
+    return pa.RecordBatchReader.from_batches(
+        schema, joined(_records(ordered, options, end_offset), options.batch_bytes)
+    )
 
 
-def _records(logs: Sequence[Partition], options: ScanOptions) -> Iterator[pa.RecordBatch]:
+def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -> Iterator[pa.RecordBatch]:
     strict = (options.starting_timestamp, options.ending_timestamp) if options.strict_time_range else (None, None)
     for log in logs:
         last_offset, before = -1, Segment(log.path, log.topic, log.partition, 0)
-        for part in settled(partial(_planned, log, options)):
+        for part in settled(partial(_planned, log, options, end_offset)):
             if part.start_position == 0 and last_offset >= part.base_offset:
                 last_offset = min(last_offset, last_sound_offset(before))
             if part.start_position == 0 and last_offset >= part.base_offset:
@@ -50,7 +52,7 @@ def _records(logs: Sequence[Partition], options: ScanOptions) -> Iterator[pa.Rec
             last_offset, before = max(last_offset, reader.last_offset), reader.segment
 
 
-def _planned(log: Partition, options: ScanOptions) -> list[SegmentRange]:
+def _planned(log: Partition, options: ScanOptions, end_offset: int) -> list[SegmentRange]:
     log = log.listed()
     start, end = resolve_range(
         log,
@@ -62,7 +64,7 @@ def _planned(log: Partition, options: ScanOptions) -> list[SegmentRange]:
         skip_damage=options.skip_damage,
         verify_crc=options.verify_crc,
     )
-    return plan(log, start, end, isolation=options.isolation, on_error=options.on_error)
+    return plan(log, start, min(end, end_offset), isolation=options.isolation, on_error=options.on_error)
 
 
 def _offset_of(log: Partition, given: Any) -> int | None:

@@ -11,17 +11,23 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset, timestamp
 from kts.codec.layout import Entries
-from kts.codec.validate import Validated, validate, validate_follower
+from kts.codec.rows import RowSet, encode_rows
+from kts.codec.validate import PRODUCER, Validated, target_codec, validate, validate_follower
+from kts.compression import CODEC_NAMES
 from kts.config import LogConfig
+from kts.dataset import scan as scanning
+from kts.dataset.options import HIGH_WATERMARK, ScanOptions, takes
 from kts.dataset.partition import PartitionLog
 from kts.errors import (
     CorruptRecordError,
     InvalidOffsetError,
+    InvalidRecordError,
     InvalidRequestError,
     KtsError,
     KtsWarning,
@@ -40,7 +46,7 @@ from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
 from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
 from kts.log.view import Fetched, Sliced, View
-from kts.model import TimestampOffset
+from kts.model import NO_TIMESTAMP, Appended, TimestampOffset
 from kts.segment import checkpoints, files
 from kts.segment.entries import decoded
 from kts.segment.index import TimeIndexFile
@@ -51,12 +57,16 @@ from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS,
 from kts.segment.producers import EXPIRATION_MS, Producer, Sent
 from kts.segment.rebuild import Recovered
 from kts.segment.transactions import truncate_aborted
+from kts.times import time_unit
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kts.proposals.modes import Proposals
 
 NO_ENTRIES = Entries(b"")  # for 0.10.2, which reads no headers of an appended set
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
+LARGEST_ROW_BATCH_BYTES = 2**20  # of append_rows, whatever max.message.bytes allows: a reader reads whole batches
 
 _TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
 
@@ -353,13 +363,16 @@ class Log:
         Returns
         -------
         Validated
-            The written set. ``entries`` is 0 if nothing was written: the set was empty or a ``duplicate``. A duplicate
-            has the epoch and sequences of one of the producer's last five batches, and the answer is that batch's.
+            The written set. ``entries`` is 0 if nothing was written because the set is a ``duplicate``: it has the
+            epoch and sequences of one of the producer's last five batches, and the answer is that batch's. As Kafka, a
+            log that is ``shipped`` also accepts a set without a whole batch, and writes nothing.
 
         Raises
         ------
         KtsError
             The whole set was refused.
+        InvalidRecordError
+            There is no whole batch.
         OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
             The set does not continue the producer's last batch. As in Kafka, this is checked last.
         LogStorageError
@@ -373,20 +386,7 @@ class Log:
                 leader_epoch = max(latest, 0)
             elif (leader_epoch := integer("leader_epoch", leader_epoch, -1, INT32_MAX)) < latest and not self.shipped:
                 raise InvalidRequestError(f"leader_epoch: expected at least {latest}, the newest, found {leader_epoch}")
-            stamp = now
-            if self._listeners and self.config.message_timestamp_type == "LogAppendTime":
-                for listener in self._listeners:
-                    stamp = listener.append_time(stamp)
-            done = validate(
-                buf,
-                offset=self._end,
-                now_ms=stamp,
-                config=self.config,
-                generation=self.generation,
-                shipped=self.shipped,
-                leader_epoch=leader_epoch,
-                origin=origin,
-            )
+            done = self._checked(buf, self._end, now, leader_epoch, origin)
             if done.entries:
                 first = self._store(done, now, done.first_offset, leader_epoch, origin)
                 if first is not None:
@@ -398,7 +398,119 @@ class Log:
                         entries=0,
                         next_offset=self._end,
                     )
+            elif not self.shipped:
+                size = memoryview(buf).nbytes
+                found = f"{size} bytes without one" if size else "no bytes"
+                raise InvalidRecordError(f"buf: expected at least one whole batch or message, found {found}")
             return done
+
+    def _checked(self, buf: Bytes, offset: int, now_ms: int, leader_epoch: int, origin: str) -> Validated:
+        """A set that is checked as a leader does, for an append at an offset."""
+        stamp = now_ms
+        if self._listeners and self.config.message_timestamp_type == "LogAppendTime":
+            for listener in self._listeners:
+                stamp = listener.append_time(stamp)
+        return validate(
+            buf,
+            offset=offset,
+            now_ms=stamp,
+            config=self.config,
+            generation=self.generation,
+            shipped=self.shipped,
+            leader_epoch=leader_epoch,
+            origin=origin,
+        )
+
+    def append_rows(self, rows: Any, *, compression: str | None = None, unit: str | None = None) -> Appended:
+        """Append rows of any number as the leader, as record batches within the topic's limits.
+
+        Parameters
+        ----------
+        rows : Arrow table or batch, object with ``__arrow_c_stream__``, dict of columns, or iterable of dicts
+            Data frames of pandas, polars and DuckDB have ``__arrow_c_stream__``. Columns are those of ``kts.encode``:
+            ``timestamp``, ``key``, ``value``, ``headers``. The other columns that ``kts.scan`` gives are accepted and
+            left out; the log gives the offsets. A row without a timestamp (null) gets the log's clock, as from Kafka's
+            producer; -1 means no timestamp.
+        compression : str, optional
+            As in ``kts.encode``. None is the topic's ``compression.type``, and "none" if that is ``producer``. As with
+            any producer, the log compresses again if the topic has another codec.
+        unit : {"s", "ms", "us", "ns"}, optional
+            The unit of integers in ``timestamp``. None means ms, and refuses an integer that looks like another unit.
+            Text is ISO 8601, and datetimes must be aware; columns of timestamps without a zone are UTC. Fractions of a
+            millisecond are cut off.
+
+        Returns
+        -------
+        Appended
+            The first and the last offset, the number of batches, and the greatest timestamp.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Not rows, no row, an unknown column, a wrong value.
+        KtsError
+            The log refused a row. ``record_index`` is its number, if it is known.
+        LogStorageError
+            The rows could not be written.
+
+        Notes
+        -----
+        All rows or none: every batch is encoded and checked before the first is written, so that a bad row leaves the
+        log as it was, with its segments. A batch has at most ``max.message.bytes``, ``segment.bytes`` and 1 MiB; a
+        single row that exceeds the topic's limits is refused. Each batch is one append, which may roll the segment, so
+        that rows beyond ``segment.bytes`` fill several segments. If the disk fails or Ctrl-C arrives between them, the
+        batches before are truncated again. If that fails as well, or the process ends, the next start may find a part:
+        the first batches, whole. Readers may see the first batches before the last ones are written.
+
+        The encoded rows are kept in memory until they are written. For a stream larger than that, call ``append_rows``
+        for each of its batches.
+        """
+        self._check_open()
+        config = self.config
+        target = target_codec(config.compression_type)
+        if compression is None:
+            compression = CODEC_NAMES[0 if target == PRODUCER else target]
+        most = min(config.max_message_bytes, config.segment_bytes, LARGEST_ROW_BATCH_BYTES)
+        if compression != CODEC_NAMES[0] or target > 0:  # data that cannot be compressed grows a little
+            most -= most // 64 + 256
+        sets = list(
+            encode_rows(
+                rows,
+                magic=config.magic,
+                compression=compression,
+                batch_bytes=max(most, 1),
+                now_ms=self._clock(),
+                unit=time_unit("unit", unit),
+            )
+        )
+        with self._lock:
+            self._check_open()
+            now, leader_epoch, first = self._clock(), max(self._epochs.latest, 0), self._end
+            done = self._checked_rows(sets, now, leader_epoch)
+            try:
+                for one in done:
+                    self._store(one, now, one.first_offset, leader_epoch, "coordinator")
+            except BaseException:
+                if not self.closed and self._end > first:
+                    self.truncate_to(first)
+                raise
+        times = [one.max_timestamp_ms for one in done if one.max_timestamp_ms != NO_TIMESTAMP]
+        return Appended(first, done[-1].last_offset, sum(one.entries for one in done), max(times, default=NO_TIMESTAMP))
+
+    def _checked_rows(self, sets: list[RowSet], now_ms: int, leader_epoch: int) -> list[Validated]:
+        """The sets, checked and with their offsets. The rows' own sets are dropped on the way."""
+        done: list[Validated] = []
+        offset = self._end
+        for number, one in enumerate(sets):
+            try:
+                # The base offsets of these batches count on, as those of a coordinator may.
+                done.append(self._checked(one.records, offset, now_ms, leader_epoch, "coordinator"))
+                self._check_set_size(done[-1], "coordinator")
+            except KtsError as error:
+                raise _at_row(error, one) from error.__cause__
+            offset = done[-1].next_offset
+            sets[number] = one._replace(records=memoryview(b""))
+        return done
 
     def append_as_follower(self, buf: Bytes, *, segment_base: int | None = None) -> Validated:
         """Append batches of a leader; their offsets and bytes stay.
@@ -493,11 +605,7 @@ class Log:
         if self._deletions.is_due(now_ms):
             self._delete_due(now_ms)
         size = len(records)
-        # A set that a leader appended before its segment.bytes was lowered gets a segment of its own.
-        alone = done.entries == 1 and origin == "replication" and not self.shipped
-        if size > config.segment_bytes and not alone:
-            message = f"expected a set of at most segment.bytes = {config.segment_bytes} bytes, found {size}"
-            raise RecordBatchTooLargeError(message)
+        self._check_set_size(done, origin)
         if not self._end <= last_offset < INT64_MAX:
             raise InvalidOffsetError(f"expected offsets below 2^63-1, found a set that begins at {self._end}")
         segment = self._view.segments[-1]
@@ -552,6 +660,13 @@ class Log:
                 self._flush_to(end, now_ms)
         return None
 
+    def _check_set_size(self, done: Validated, origin: str) -> None:
+        # A set that a leader appended before its segment.bytes was lowered gets a segment of its own.
+        alone = done.entries == 1 and origin == "replication" and not self.shipped
+        size, most = len(done.records), self.config.segment_bytes
+        if size > most and not alone:
+            raise RecordBatchTooLargeError(f"expected a set of at most segment.bytes = {most} bytes, found {size}")
+
     # --- roll -------------------------------------------------------------------------------------
 
     def roll(self) -> int:
@@ -567,8 +682,7 @@ class Log:
         if base_offset <= active.base_offset:
             return self._roll_in_place(active, base_offset, now_ms)
         with self._close_if_in_doubt():
-            for suffix in SUFFIXES:
-                files.remove(f"{self.path}/{base_offset:020d}{suffix}", missing_ok=True)
+            self._remove_files(base_offset)
             with self._readers.excluded():
                 active.on_become_inactive_segment()
             active.flush()  # for the closing time-index entry, even if all records were flushed before
@@ -576,17 +690,24 @@ class Log:
             self._flush_to(base_offset, now_ms)
         try:
             new = open_segment(self.path, base_offset, self.config, self.shipped, now_ms)
-        except LogStorageError:
-            with self._close_if_in_doubt():  # continue with the old one
-                active.resize_indexes()
+            active.rest()
+            with self._close_if_in_doubt():
+                self._publish((*segments, new), (*self._view.bases, base_offset))
+                self._producers.rolled(base_offset)
+                for listener in self._listeners:
+                    listener.rolled(active.base_offset, base_offset)
+        except BaseException:
+            if not self.closed:  # continue with the old one; after a truncation the new files would be a hole
+                with self._close_if_in_doubt():
+                    self._remove_files(base_offset)
+                    active.resize_indexes()
             raise
-        active.rest()
-        with self._close_if_in_doubt():
-            self._publish((*segments, new), (*self._view.bases, base_offset))
-            self._producers.rolled(base_offset)
-            for listener in self._listeners:
-                listener.rolled(active.base_offset, base_offset)
         return new
+
+    def _remove_files(self, base_offset: int) -> None:
+        """Remove the files of a segment that is not in the log."""
+        for suffix in SUFFIXES:
+            files.remove(f"{self.path}/{base_offset:020d}{suffix}", missing_ok=True)
 
     def _roll_in_place(self, active: LogSegment, base_offset: int, now_ms: int) -> LogSegment:
         """Replace an empty active segment whose indexes are too small."""
@@ -859,6 +980,21 @@ class Log:
         self._repair()
         return found
 
+    @takes(ScanOptions.of)
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        """The records as a stream of Arrow batches, up to the log end offset of now; see ``kts.scan``.
+
+        Notes
+        -----
+        The files are read when the stream is. ``high_watermark`` as ``ending_offsets`` is that of the log.
+        """
+        self._check_open()
+        if options.ending_offsets == HIGH_WATERMARK:
+            options = replace(options, ending_offsets=self.high_watermark)
+        seen = self._view
+        reader = PartitionLog(self.path, self.topic, self.partition, log_start_offset=seen.log_start_offset)
+        return scanning.records([reader], options, end_offset=seen.end_offset)
+
     def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool | None = None) -> TimestampOffset | None:
         """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
 
@@ -1109,6 +1245,26 @@ class Log:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _at_row(error: KtsError, rows: RowSet) -> KtsError:
+    """The error of a set of rows, with the number of the row."""
+    errors = [(rows.first_row + index, reason) for index, reason in getattr(error, "record_errors", ())]
+    if errors:
+        error.record_errors = tuple(errors)  # type: ignore[attr-defined]
+        error.record_index, reason = errors[0]
+        more = f"; {len(errors) - 1} more rows of its batch are refused" if len(errors) > 1 else ""
+        error.message = f"row {error.record_index}: {reason}{more}"
+    else:
+        if error.record_index is not None:
+            error.record_index += rows.first_row
+        elif rows.end_row - rows.first_row == 1:
+            error.record_index = rows.first_row
+        place = f"rows {rows.first_row} to {rows.end_row - 1}"
+        error.message = f"{place if error.record_index is None else f'row {error.record_index}'}: {error.message}"
+    error.position = None  # it would be a place in encoded bytes that nobody has
+    error.args = (error.message,)
+    return error
 
 
 def _leaves_doubt(error: BaseException) -> bool:

@@ -44,6 +44,13 @@ def test_from_version_3_on_it_must_be_one_whole_batch_of_magic_2() -> None:
         assert code_of(batch(codec="zstd"), version) == (76 if version < 7 else 0)
 
 
+def test_records_are_empty_without_a_whole_entry_and_without_damage() -> None:
+    one = batch()
+    assert produced(b"").is_empty and produced(one[:-1]).is_empty and produced(b"hello").is_empty
+    assert not produced(one).is_empty and not produced(one + b"stray").is_empty
+    assert not produced(one[:8] + b"\0\0\0\5" + one[12:]).is_empty
+
+
 def test_only_a_size_or_a_magic_that_no_entry_has_makes_records_unreadable() -> None:
     one = batch()
     damaged_crc = one[:-1] + bytes([one[-1] ^ 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import linecache
 import os
 import random
@@ -15,6 +16,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from support.disk.faultfs import READING, WRITING
+from support.disk.lives import in_place_of_os
 from support.golden import PATIENCE_S, scaled
 from support.sets.log_records import NOW, Clock, batch, offsets, opened
 
@@ -27,6 +30,7 @@ PACKAGE = os.path.dirname(kts.__file__)
 OPERATIONS: dict[str, tuple[Callable[[kts.Log], Any], int]] = {  # and every how many lines
     "append": (lambda log: log.append(batch(NOW + 50)), scaled(5, 1)),
     "append that rolls": (lambda log: [log.append(batch(NOW + 50, value=b"v" * 300)) for _ in range(2)], scaled(31, 9)),
+    "rows of three segments": (lambda log: log.append_rows({"value": [b"v" * 150] * 6}), scaled(97, 9)),
     "roll": (lambda log: log.roll(), scaled(31, 9)),
     "retention": (lambda log: log.delete_old_segments(), scaled(31, 9)),
     "truncation": (lambda log: log.truncate_to(7), scaled(31, 9)),
@@ -115,10 +119,60 @@ def test_an_interruption_anywhere_gives_no_offset_twice_and_loses_nothing(
         for i in range(11):
             log.append(batch(NOW + i))
         place = interrupted(log, operation, number)
+        if name == "rows of three segments" and not log.closed:
+            assert log.log_end_offset in (11, 17), place  # all of them or none
         least = 6 if name == "truncation" else 10
         in_another_thread(partial(go_on, log, folder, least, place), place)
         number += step
     assert number > 5 * step
+
+
+class InterruptingOs:
+    """The module ``os``; Ctrl-C arrives when its n-th call has done its work."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in READING | WRITING:
+            return real
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            done = real(*arguments, **named)
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return done
+
+        return call
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_roll_that_is_interrupted_leaves_no_file_that_a_truncation_would_make_a_hole(tmp_path: Path) -> None:
+    """Ctrl-C after each call to the operating system, one by one."""
+    still_open = 0
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        log = opened(folder, segment_bytes=10_000)
+        for _ in range(3):
+            log.append(batch(NOW))
+        with in_place_of_os(InterruptingOs(number)):
+            try:
+                log.roll()
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        if not log.closed:
+            still_open += 1
+            log.truncate_to(1)
+            assert log.append(batch(NOW)).first_offset == 1
+            log.close()
+            assert not list(verify(str(folder / "t-0"), deep=True))
+    log.close()
+    assert still_open >= 3
 
 
 def test_a_clock_that_raises_closes_no_log_in_the_middle_of_an_append(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_what_was_appended_is_read_back_with_its_offsets(tmp_path: Path, generat
         assert reader.log_end_offset == 60
 
 
-def test_a_refused_set_changes_nothing_and_an_empty_one_is_no_error(tmp_path: Path) -> None:
+def test_a_refused_set_changes_nothing_and_neither_does_one_without_a_batch(tmp_path: Path) -> None:
     with opened(tmp_path, max_message_bytes=2000) as log:
         log.append(batch(NOW))
         before = log.size_bytes, names(tmp_path)
@@ -42,8 +42,23 @@ def test_a_refused_set_changes_nothing_and_an_empty_one_is_no_error(tmp_path: Pa
             log.append(batch(NOW, value=b"v" * 3000))
         with pytest.raises(kts.CorruptRecordError):
             log.append(batch(NOW)[:-1] + b"?")
-        assert log.append(batch(NOW)[:-1]).entries == log.append(b"").entries == 0
+        for nothing, found in (
+            (batch(NOW)[:-1], "bytes without one"),
+            (b"hello", "5 bytes without"),
+            (b"", "no bytes"),
+        ):
+            with pytest.raises(kts.InvalidRecordError, match=f"^buf: expected at least one whole batch.*{found}"):
+                log.append(nothing)
+        with pytest.raises(TypeError, match="buf: .*found dict"):
+            log.append({})  # type: ignore[arg-type]
+        with pytest.raises(kts.InvalidRecordError, match=r"expected 0 from a client; append .*kts\.Log\.append_rows"):
+            log.append(batch(NOW) + batch(NOW, base_offset=1))
         assert (log.size_bytes, names(tmp_path), log.log_end_offset) == (*before, 1)
+
+
+def test_a_set_without_a_batch_is_no_error_where_kafkas_own_answers_are_asked_for(tmp_path: Path) -> None:
+    with opened(tmp_path, shipped=True) as log:
+        assert log.append(batch(NOW)[:-1]).entries == log.append(b"").entries == 0
 
 
 def test_a_follower_keeps_offsets_and_refuses_those_it_has(tmp_path: Path) -> None:

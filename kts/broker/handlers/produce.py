@@ -17,7 +17,7 @@ from kts.broker.produced import ProducedRecords
 from kts.broker.request import ConnectionClose, Request
 from kts.broker.threads import InFlight, TimeSlice, in_thread, opened
 from kts.broker.topics.partition import Partition
-from kts.codec.validate import Validated
+from kts.codec.validate import NOTHING, Validated
 from kts.errors import CorruptRecordError, InvalidRecordError, KtsError, LogClosedError, LogStorageError
 
 logger = logging.getLogger(__name__)
@@ -181,6 +181,8 @@ async def _append(broker: Broker, partition: Partition, produced: ProducedRecord
 
 
 def _append_now(broker: Broker, partition: Partition, produced: ProducedRecords) -> Validated:
+    if produced.is_empty:
+        return NOTHING
     begun = time.thread_time_ns()
     records = produced.in_topic_format(partition.config)
     done = partition.append(records)

@@ -57,6 +57,17 @@ def test_every_version_appends_and_says_what_it_has_fields_for(asking: Asking, v
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
+def test_up_to_version_2_records_without_a_whole_entry_are_no_error_and_write_nothing(
+    asking: Asking, version: int
+) -> None:
+    log = topic(asking)
+    for nothing in (b"", b"hello", batch(NOW)[:-1]):
+        row = asking.produce("t", nothing, version=version)
+        assert (row["error_code"], row["base_offset"]) == (0, -1)
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_data_and_not_the_version_says_which_magic_it_is(asking: Asking, version: int) -> None:
     for name, settings, target in (("a", {}, 2), ("b", {"message_format_version": "0.10.2"}, 1),
                                    ("c", {"message_format_version": "0.9.0"}, 0)):  # fmt: skip

@@ -1,0 +1,380 @@
+"""Rows as programs have them (Arrow, pandas, polars, DuckDB, dicts) as sets of batches or messages for a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kts.codec.columns import ALL_COLUMNS
+from kts.codec.encode import array_of, encode
+from kts.codec.layout import Entries
+from kts.times import LIKELY_UNITS, UNIT_ARGUMENT, UNITS, in_ms, milliseconds, parse_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RECORD_COLUMNS = ("timestamp", "key", "value", "headers")
+PIECE_BYTES = 32 * 2**20  # of rows that are encoded at a time
+PIECE_ROWS = 2**16  # of dicts that are made columns at a time
+INDEX_COLUMN = "__index_level_"  # pandas names an index without a name so
+_DATE_TIME = r"^[12]\d{3}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"  # the usual form of ISO 8601, which Arrow reads
+_WITH_ZONE, _WITHOUT_ZONE = _DATE_TIME + r"(Z|[+-]\d\d:\d\d)$", _DATE_TIME + "$"
+
+
+class RowSet(NamedTuple):
+    """A set for one append, and its rows: the first, and the one after the last."""
+
+    first_row: int
+    end_row: int
+    records: memoryview
+
+
+class BadTimeError(ValueError):
+    """The time of a row is refused; ``row`` is its place in the column."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+
+
+def encode_rows(
+    rows: Any, *, magic: int, compression: str, batch_bytes: int, now_ms: int, unit: str | None = None
+) -> Iterator[RowSet]:
+    """Encode rows as the sets that a producer would send: a batch, a wrapper message or a run of messages each.
+
+    Parameters
+    ----------
+    rows : Table, RecordBatch, object with ``__arrow_c_stream__``, dict of columns, or iterable of dicts
+        ``timestamp``, ``key``, ``value`` and ``headers`` are written; the other columns of ``kts.scan`` are left out.
+    batch_bytes : int
+        Limit of the uncompressed bytes of a set; a single row may exceed it.
+    now_ms : int
+        The timestamp of rows without one (null; -1 means none).
+    unit : str, optional
+        The unit of integers in ``timestamp``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not rows, no row, an unknown column, a wrong value.
+    UnsupportedForMessageFormatError, UnsupportedCompressionTypeError
+        The message format has no headers, or not this codec.
+    """
+    import pyarrow as pa
+
+    first = 0
+    for columns in _pieces(rows):
+        try:
+            times = row_times(columns["timestamp"], unit) if "timestamp" in columns else None
+        except BadTimeError as error:
+            raise ValueError(f"rows: row {first + error.row}: timestamp: {error}") from None
+        count = len(next(iter(columns.values())))
+        now = pa.scalar(now_ms, pa.int64())
+        columns["timestamp"] = pa.repeat(now, count) if times is None else times.fill_null(now)
+        try:
+            data = encode(columns, magic=magic, compression=compression, batch_bytes=batch_bytes)
+        except ValueError as error:
+            raise _of_rows(error) from error
+        together = batch_bytes if magic < 2 and compression == "none" else 0
+        yield from _sets(data, first, together)
+        first += count
+    if not first:
+        raise ValueError("rows: expected at least one row, found none")
+
+
+def _sets(data: bytes, first_row: int, together: int) -> Iterator[RowSet]:
+    """Each entry as a set, or as many messages as fit ``together`` bytes."""
+    entries, view = Entries(data), memoryview(data)
+    ends, offsets = entries.column("position") + entries.column("size"), entries.column("last_offset")
+    entry, position, row = 0, 0, 0
+    while entry < len(ends):
+        entry = max(int(np.searchsorted(ends, position + together, "right")), entry + 1)
+        end, end_row = int(ends[entry - 1]), int(offsets[entry - 1]) + 1
+        yield RowSet(first_row + row, first_row + end_row, view[position:end])
+        position, row = end, end_row
+
+
+# --- rows as columns ------------------------------------------------------------------------------
+
+
+def _pieces(rows: Any) -> Iterator[dict[str, pa.Array]]:
+    """The rows as columns, in pieces of about ``PIECE_BYTES``."""
+
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in _tables(rows):
+        for piece in _cut(_record_columns(table)):
+            waiting.append(piece)
+            size += piece.nbytes
+            if size >= PIECE_BYTES:
+                yield _joined(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _tables(rows: Any) -> Iterator[pa.Table]:
+    """The rows as Arrow tables, as they come."""
+    import pyarrow as pa
+
+    if isinstance(rows, pa.Table):
+        yield rows
+    elif isinstance(rows, pa.RecordBatch):
+        yield pa.Table.from_batches([rows])
+    elif isinstance(rows, Mapping):
+        yield _of_columns(rows)
+    elif hasattr(rows, "__arrow_c_stream__"):
+        for batch in _stream(rows):
+            yield pa.Table.from_batches([batch])
+    elif hasattr(rows, "__arrow_c_array__"):
+        yield pa.Table.from_batches([pa.record_batch(rows)])
+    elif isinstance(rows, Iterable) and not isinstance(rows, (str, bytes, bytearray, memoryview)):
+        yield from _of_dicts(rows)
+    else:
+        expected = "an Arrow table, a data frame, a dict of columns or an iterable of dicts"
+        hint = "; Log.append takes encoded batches" if isinstance(rows, (bytes, bytearray, memoryview)) else ""
+        raise TypeError(f"rows: expected {expected}, found {type(rows).__name__}{hint}")
+
+
+def _stream(rows: Any) -> pa.RecordBatchReader:
+    import pyarrow as pa
+
+    try:
+        return pa.RecordBatchReader.from_stream(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise TypeError(f"rows: expected a stream of columns, found {type(rows).__name__}: {error}") from error
+
+
+def _of_columns(rows: Mapping[Any, Any]) -> pa.Table:
+    import pyarrow as pa
+
+    _check_names(rows)
+    if not rows:
+        return pa.table({})
+    columns = {name: _column(name, values) for name, values in rows.items()}
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = {name: len(column) for name, column in columns.items()}
+        raise ValueError(f"rows: columns differ in length: {lengths}")
+    return pa.table(columns)
+
+
+def _of_dicts(rows: Iterable[Any]) -> Iterator[pa.Table]:
+    numbered = iter(enumerate(rows))
+    while part := list(islice(numbered, PIECE_ROWS)):
+        columns: dict[str, list[Any]] = {}
+        for place, (number, row) in enumerate(part):
+            if not isinstance(row, Mapping):
+                raise TypeError(f"rows: expected dicts, found {type(row).__name__} as row {number}")
+            for name, value in row.items():
+                if name not in columns:
+                    columns[name] = [None] * len(part)
+                columns[name][place] = value
+        yield _of_columns(columns)
+
+
+def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    if name != "timestamp" or not isinstance(values, (list, tuple)):
+        try:
+            return array_of(name, values)
+        except ValueError as error:
+            raise _of_rows(error) from error
+    return _listed_times(values)
+
+
+def _listed_times(values: list[Any] | tuple[Any, ...]) -> pa.Array:
+    """Times in a list. Objects of several types are read one by one."""
+    import pyarrow as pa
+
+    try:
+        column = pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        column = pa.array(
+            [None if one is None else _mixed(row, one) for row, one in enumerate(values)], pa.timestamp("ms")
+        )
+    if pa.types.is_timestamp(column.type):
+        for row, one in enumerate(values):
+            if isinstance(one, datetime) and one.tzinfo is None:
+                raise ValueError(
+                    f"rows: row {row}: timestamp: expected an aware datetime, found {one!r} without a time zone"
+                )
+    return column
+
+
+def _mixed(row: int, value: Any) -> int:
+    return milliseconds(f"rows: row {row}: timestamp", value, round_up=False)
+
+
+def _record_columns(table: pa.Table) -> pa.Table:
+    """The columns that a record has, of types that can be cut."""
+    import pyarrow as pa
+
+    _check_names(table.column_names)
+    kept = [name for name in RECORD_COLUMNS if name in table.column_names]
+    if not kept:
+        raise ValueError(f"rows: expected at least one of {', '.join(RECORD_COLUMNS)}, found {table.column_names}")
+    table = table.select(kept)
+    for name in ("key", "value"):
+        if name in kept:
+            column = table.column(name)
+            table = table.set_column(
+                kept.index(name),
+                name,
+                pa.chunked_array(map(_plain, column.chunks), None if column.num_chunks else pa.binary()),
+            )
+    return table
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A dictionary or view as a column whose slices count their own bytes."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _plain(column.dictionary).take(column.indices)
+    if kind in (pa.binary_view(), pa.string_view()):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _check_names(names: Iterable[Any]) -> None:
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"rows: column {name!r} is there twice")
+        seen.add(name)
+        if name not in ALL_COLUMNS and name not in ("topic", "partition") and not str(name).startswith(INDEX_COLUMN):
+            raise ValueError(f"rows: unknown column {name!r}; known are {', '.join(RECORD_COLUMNS)}")
+
+
+def _cut(table: pa.Table) -> Iterator[pa.Table]:
+    """The table in pieces of at most about ``PIECE_BYTES``."""
+    if table.num_rows > 1 and table.nbytes > PIECE_BYTES:
+        half = table.num_rows // 2
+        yield from _cut(table.slice(0, half))
+        yield from _cut(table.slice(half))
+    elif table.num_rows:
+        yield table
+
+
+def _joined(tables: list[pa.Table]) -> dict[str, pa.Array]:
+    import pyarrow as pa
+
+    table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    return {name: one.chunk(0) for name, one in zip(table.column_names, table.columns, strict=True)}
+
+
+def _of_rows(error: ValueError) -> ValueError:
+    """An error of the encoder, which calls the rows its batch."""
+    return ValueError(str(error).replace("batch:", "rows:", 1))
+
+
+# --- times of rows --------------------------------------------------------------------------------
+
+
+def row_times(column: pa.Array, unit: str | None = None, *, how: str = UNIT_ARGUMENT) -> pa.Array:
+    """Times of rows in ms: an int64 column, null where there is none.
+
+    Parameters
+    ----------
+    column : Array
+        Timestamps of any unit (UTC without a zone), integers, or text as for ``kts.times.milliseconds``.
+    unit : str, optional
+        The unit of integers; None means ms, and refuses those that look like another unit.
+    how : str
+        How the caller names a unit, for the error.
+
+    Raises
+    ------
+    BadTimeError
+        A value is refused.
+    ValueError
+        A column of another type.
+
+    Notes
+    -----
+    Fractions of a millisecond round down, as in Java's ``Instant.toEpochMilli`` and Spark's Kafka sink.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return row_times(column.dictionary, unit, how=how).take(column.indices)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), pa.int64())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return _times_of_text(column.cast(pa.string()), unit, how)
+    if pa.types.is_timestamp(kind):
+        return _in_ms(column.view(pa.int64()), kind.unit)
+    if not pa.types.is_integer(kind):
+        raise ValueError(f"rows: column 'timestamp': expected timestamps, int64 or ISO 8601 text, found {kind}")
+    try:
+        column = column.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"rows: column 'timestamp': {error}") from error
+    if unit is None:
+        _guard(column, how)
+    return _in_ms(column, unit or "ms")
+
+
+def _in_ms(column: pa.Array, unit: str) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if unit == "ms":
+        return column
+    if unit == "s":
+        try:
+            return pc.multiply_checked(column, 1000)
+        except pa.ArrowInvalid:
+            values = np.asarray(column.fill_null(0))
+            row = int(np.flatnonzero(values != values * 1000 // 1000)[0])
+            reason = f"{values[row]} s is beyond the 64-bit milliseconds that Kafka stores"
+            raise BadTimeError(row, reason) from None
+    floored = np.asarray(column.fill_null(0)) // UNITS[unit].denominator
+    return pa.array(floored, pa.int64(), mask=np.asarray(column.is_null()))
+
+
+def _guard(column: pa.Array, how: str) -> None:
+    """Refuse integers that look like another unit than ms."""
+    values = np.asarray(column.fill_null(0))
+    if not len(values) or (values.min() >= LIKELY_UNITS[0][1] and values.max() < LIKELY_UNITS[1][0]):
+        return
+    sizes = np.abs(values).view(np.uint64)  # of -2^63 too
+    odd = np.zeros(len(values), bool)
+    for least, end, _ in LIKELY_UNITS:
+        odd |= (sizes >= np.uint64(least)) & (sizes < np.uint64(end))
+    for row in np.flatnonzero(odd)[:1].tolist():
+        try:
+            in_ms(int(values[row]), None, how=how)
+        except ValueError as error:
+            raise BadTimeError(row, str(error)) from None
+
+
+def _times_of_text(column: pa.Array, unit: str | None, how: str) -> pa.Array:
+    """Arrow reads the usual forms; of the others each different text is read once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def read(pattern: str, zone: str | None) -> pa.Array:
+        matching = pc.if_else(pc.match_substring_regex(column, pattern), column, None)
+        return _in_ms(matching.cast(pa.timestamp("us", zone)).view(pa.int64()), "us")
+
+    try:
+        times = pc.coalesce(read(_WITH_ZONE, "UTC"), read(_WITHOUT_ZONE, None))
+    except pa.ArrowInvalid:  # a month 13, for example
+        times = pa.nulls(len(column), pa.int64())
+    others = pc.if_else(times.is_null(), column, None)
+    if others.null_count == len(others):
+        return times
+    coded = others.dictionary_encode()
+    found = []
+    for number, text in enumerate(coded.dictionary.to_pylist()):
+        try:
+            found.append(parse_time(text, unit, round_up=False, how=how))
+        except ValueError as error:
+            raise BadTimeError(pc.index(coded.indices, number).as_py(), str(error)) from None
+    return pc.coalesce(times, pa.array(found, pa.int64()).take(coded.indices))

@@ -1,0 +1,143 @@
+"""Times of ranges and rows: what is taken, and which integers are refused because they look like another unit."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kts
+from kts.arguments import INT64_MAX, INT64_MIN
+from kts.times import NotATimeError, guessed_unit, in_ms, iso, milliseconds, parse_time, show_time, time_unit
+
+T = 1_788_256_800_000
+TAKEN: list[tuple[Any, int]] = [
+    (T, T),
+    (np.int64(T), T),
+    (0, 0),
+    (-1, -1),
+    (99_999_999, 99_999_999),
+    (10**11, 10**11),
+    (10**14 - 1, 10**14 - 1),
+    (datetime(2026, 9, 1, 10, tzinfo=UTC), T),
+    (datetime(2026, 9, 1, 12, tzinfo=timezone(timedelta(hours=2))), T),
+    ("2026-09-01T10:00", T),
+    ("2026-09-01 12:00+02:00", T),
+    ("2026-09-01T10:00:00.000Z", T),
+    ("20260901T1000Z", T),
+    (str(T), T),
+    ("1969-12-31T23:59:59.999Z", -1),
+]
+LOOK_LIKE = {
+    10**8: "s",
+    1_788_256_800: "s",
+    -1_788_256_800: "s",
+    10**11 - 1: "s",
+    10**14: "us",
+    1_788_256_800_000_000: "us",
+    10**17 - 1: "us",
+    10**17: "ns",
+    1_788_256_800_000_000_000: "ns",
+    INT64_MAX: "ns",
+    INT64_MIN: "ns",
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), TAKEN)
+def test_a_time_is_an_int_a_datetime_or_text(value: Any, expected: int) -> None:
+    assert milliseconds("t", value) == milliseconds("t", value, round_up=False) == expected
+    assert milliseconds("t", value, "ms") == expected
+
+
+@pytest.mark.parametrize("number", LOOK_LIKE)
+def test_an_integer_that_looks_like_another_unit_is_refused_unless_its_unit_is_given(number: int) -> None:
+    unit = LOOK_LIKE[number]
+    assert guessed_unit(number) == unit
+    for value in (number, str(number)):
+        with pytest.raises(ValueError, match=rf'^t: {number} looks like .*Say which with unit="{unit}" or unit="ms"$'):
+            milliseconds("t", value)
+        with pytest.raises(ValueError, match=f"--unit {unit} or --unit ms"):
+            milliseconds("t", value, how="--unit {}")
+        assert milliseconds("t", value, "ms") == number
+
+
+def test_the_error_shows_both_readings() -> None:
+    with pytest.raises(ValueError) as refused:
+        milliseconds("starting_timestamp", 1_788_256_800)
+    assert "seconds (2026-09-01T10:00:00.000Z); as milliseconds it would be 1970-01-21T16:44:16.800Z" in str(
+        refused.value
+    )
+
+
+def test_units_scale_and_fractions_round_up_for_ranges_and_down_for_rows() -> None:
+    for unit, number in (("s", T // 1000), ("us", T * 1000), ("ns", T * 10**6)):
+        assert milliseconds("t", number, unit) == milliseconds("t", str(number), unit, round_up=False) == T
+    for unit, number in (("us", T * 1000 + 1), ("ns", T * 10**6 + 1)):
+        assert (in_ms(number, unit), in_ms(number, unit, round_up=False)) == (T + 1, T)
+    assert (in_ms(-1, "us"), in_ms(-1, "us", round_up=False)) == (0, -1)
+    between = datetime(2026, 9, 1, 10, microsecond=1, tzinfo=UTC)
+    for value in (between, between.isoformat()):
+        assert (milliseconds("t", value), milliseconds("t", value, round_up=False)) == (T + 1, T)
+
+
+def test_eight_digits_as_text_may_be_a_day_and_as_an_int_are_milliseconds() -> None:
+    with pytest.raises(ValueError, match='looks like the day 2026-09-01; .*say unit="ms"'):
+        milliseconds("t", "20260901")
+    assert milliseconds("t", "20260901", "ms") == milliseconds("t", 20260901) == 20260901
+
+
+@pytest.mark.parametrize("value", [True, 1.0, None, b"2026-09-01", [1], np.datetime64("2026-09-01"), timedelta(1)])
+def test_nothing_else_is_a_time(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"^t: expected an int \(ms since the epoch\), an aware datetime or ISO 8601"):
+        milliseconds("t", value)
+
+
+def test_wrong_values_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="^t: expected an aware datetime"):
+        milliseconds("t", datetime(2026, 9, 1))
+    for text in ("", "yesterday", "1.5", "2026-13-01", "10:00"):
+        with pytest.raises(ValueError, match="^t: expected a time in ISO 8601 or an integer"):
+            milliseconds("t", text)
+        with pytest.raises(NotATimeError):
+            parse_time(text)
+    for value in (INT64_MAX + 1, str(INT64_MIN - 1)):
+        with pytest.raises(ValueError, match="64-bit"):
+            milliseconds("t", value, "ms")
+    with pytest.raises(ValueError, match="64-bit"):
+        milliseconds("t", 2**62, "s")
+    assert time_unit("unit", None) is None and time_unit("unit", "us") == "us"
+    with pytest.raises(ValueError, match="unit: expected one of s, ms, us, ns, found 'm'"):
+        time_unit("unit", "m")
+    with pytest.raises(TypeError, match="^unit"):
+        time_unit("unit", 1)
+
+
+def test_a_shown_time_is_the_same_time_when_typed(rng: random.Random) -> None:
+    for _ in range(300):
+        ms = rng.randint(-62_135_596_800_000, 253_402_300_799_999)
+        assert parse_time(iso(ms) or "") == ms
+    assert [show_time(ms) for ms in (None, -1, 2**62)] == ["none", "none", f"{2**62} ms"]
+
+
+def test_scans_are_guarded_and_what_answers_for_any_number_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with kts.Log(path, clock=lambda: T) as log:
+        log.append(kts.encode({"timestamp": [T, T + 1], "value": [b"a", b"b"]}))
+        for scan in (log.scan, lambda **how: kts.scan(path, **how)):
+            for name in ("starting_timestamp", "ending_timestamp"):
+                with pytest.raises(ValueError, match=f'^{name}: 1788256800 looks like seconds .*unit="s" or unit="ms"'):
+                    scan(**{name: T // 1000})
+            assert scan(starting_timestamp=T // 1000, unit="ms").read_all().num_rows == 2
+            assert scan(starting_timestamp=T * 1000 + 1, unit="us").read_all().num_rows == 1
+            assert scan(starting_timestamp="2026-09-01T10:00:00.001Z").read_all().num_rows == 1
+        for seconds in (T // 1000, -(2**63), 2**63 - 1):
+            log.offset_for_timestamp(seconds)
+            kts.decode(kts.encode({"timestamp": [seconds]}))
+        with kts.open(path) as reader:
+            assert isinstance(reader, kts.PartitionLog)
+            assert reader.offset_for_timestamp(T // 1000) == (T, 0)
+            reader.explain_offset_for_timestamp(T // 1000)
