@@ -16,7 +16,7 @@ from kts.errors import KtsError
 
 from .inputs import ENCODINGS, config_option, directory_argument, json_option, make_config, partition, writable_log
 from .output import FINE, UNREADABLE, counted, note, print_json, progress, say
-from .times import resolve
+from .times import resolve, unit_option
 
 if TYPE_CHECKING:
     from kts.log.log import Log
@@ -33,10 +33,10 @@ Examples:
 A line as kts dump --format jsonl prints it; every field is optional:
   {"timestamp":1756720800000,"key":"b3JkZXI=","value":"MTA=","headers":[["source","dGlsbA=="]]}
 
-The timestamp is in ms since 1970. It defaults to now; -1 means none. Topic, partition and offset are ignored unless
---check is given, and so are the other fields that dump prints. Unknown fields are refused. A bad line ends the command:
-its batch is not appended, the batches before it are. In the log directory, .lock, the checkpoints and the
-clean-shutdown marker are kept as a broker keeps them.
+The timestamp is ISO 8601, or an integer in ms since 1970 (another unit: --unit). It defaults to now; -1 means none.
+Topic, partition and offset are ignored unless --check is given, and so are the other fields that dump prints. Unknown
+fields are refused. A bad line ends the command: its batch is not appended, the batches before it are. In the log
+directory, .lock, the checkpoints and the clean-shutdown marker are kept as a broker keeps them.
 """
 
 
@@ -61,6 +61,7 @@ clean-shutdown marker are kept as a broker keeps them.
 @click.option("--create", is_flag=True, help="Create the partition directory if it is missing.")
 @click.option("--check", is_flag=True, help="Refuse a line if its topic, partition or offset is not the one it gets.")
 @click.option("--now", metavar="TIME", help="The timestamp of lines without one, and the log's clock. Default: now.")
+@unit_option
 @config_option
 @json_option
 def command(
@@ -75,6 +76,7 @@ def command(
     create: bool,
     check: bool,
     now: str | None,
+    unit: str | None,
     settings: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -101,7 +103,7 @@ def command(
             with progress("appended", input_bytes(source)) as advance:
                 for first_line, lines in pieces_of_lines(source):
                     try:
-                        appender.add(records_of(lines, first_line, keys=keys, values=values))
+                        appender.add(records_of(lines, first_line, keys=keys, values=values, unit=unit))
                     except BadLineError as error:
                         appender.add(error.good)
                         raise

@@ -15,8 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from kts.codec.columns import ALL_COLUMNS
+from kts.codec.rows import BadTimeError, row_times
+from kts.times import milliseconds
 
 from .output import TYPE_NAMES, NotTextError, naming_the_record
+from .times import UNIT_OPTION
 
 PIECE_BYTES = 1 << 20  # converted at a time; fastest if it fits the CPU caches
 
@@ -309,7 +312,13 @@ _FLAGS = {"transactional", "control"}
 _TYPES = {name: pa.string() if name in _TEXT else pa.bool_() if name in _FLAGS else pa.int64() for name in ALL_COLUMNS}
 _TYPES |= {"topic": pa.string(), "partition": pa.int64(), "headers": pa.list_(pa.list_(pa.string()))}
 _SECOND_NULL = re.compile(rb"}[ \t\r]*n")
-_OPTIONS = pj.ParseOptions(explicit_schema=pa.schema(list(_TYPES.items())), unexpected_field_behavior="error")
+_SCHEMA = pa.schema(list(_TYPES.items()))
+_TIMES = _SCHEMA.get_field_index("timestamp")
+# Times are all integers or all text; lines with both are read one by one.
+_OPTIONS = [
+    pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    for schema in (_SCHEMA, _SCHEMA.set(_TIMES, pa.field("timestamp", pa.string())))
+]
 _USED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
@@ -348,7 +357,9 @@ def pieces_of_lines(stream: BinaryIO, piece_bytes: int = PIECE_BYTES) -> Iterato
         yield number, b"".join(waiting)
 
 
-def records_of(lines: bytes, first_line: int, *, keys: str = "base64", values: str = "base64") -> Any:
+def records_of(
+    lines: bytes, first_line: int, *, keys: str = "base64", values: str = "base64", unit: str | None = None
+) -> Any:
     """The records of lines: ``topic partition offset timestamp key value headers`` and the number of the ``line``.
 
     Parameters
@@ -357,6 +368,8 @@ def records_of(lines: bytes, first_line: int, *, keys: str = "base64", values: s
         The number of the first line.
     keys, values : {"base64", "utf8", "hex"}
         How those two are written. Header values are always base64.
+    unit : str, optional
+        The unit of integer timestamps; None means ms, and refuses those that look like another unit.
 
     Raises
     ------
@@ -364,33 +377,34 @@ def records_of(lines: bytes, first_line: int, *, keys: str = "base64", values: s
         A line is not a JSON object, or has an unknown or invalid field.
     """
     if not lines.strip():
-        return _columns(pa.Table.from_pylist([], _OPTIONS.explicit_schema), [], keys, values)
+        return _columns(_SCHEMA.empty_table(), [], keys, values, "ms")
     count = lines.count(b"\n") + (not lines.endswith(b"\n"))
     begun = lines.count(b"\n{") + lines.startswith(b"{")
     if begun != count or _SECOND_NULL.search(lines):  # Arrow crashes where an object is expected and null is found
-        return _one_by_one(lines, first_line, keys, values)
-    try:
-        options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-        table = pj.read_json(BytesIO(lines), options, _OPTIONS)
-        if table.num_rows == count:  # else a line has two objects
-            return _columns(table, np.arange(first_line, first_line + count), keys, values)
-    except (pa.ArrowInvalid, NotBytesError):
-        pass
-    return _one_by_one(lines, first_line, keys, values)
+        return _one_by_one(lines, first_line, keys, values, unit)
+    options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+    for parse in _OPTIONS:
+        try:
+            table = pj.read_json(BytesIO(lines), options, parse)
+            if table.num_rows == count:  # else a line has two objects
+                return _columns(table, np.arange(first_line, first_line + count), keys, values, unit)
+        except (pa.ArrowInvalid, NotBytesError, BadTimeError):
+            pass
+    return _one_by_one(lines, first_line, keys, values, unit)
 
 
-def _one_by_one(lines: bytes, first_line: int, keys: str, values: str) -> Any:
+def _one_by_one(lines: bytes, first_line: int, keys: str, values: str, unit: str | None) -> Any:
     """The same as ``records_of``, line by line, to find the invalid line and the reason."""
     found: list[dict[str, Any]] = []
     numbers: list[int] = []
 
     def good() -> Any:
-        return _columns(pa.Table.from_pylist(found, _OPTIONS.explicit_schema), numbers, keys, values)
+        return _columns(pa.Table.from_pylist(found, _SCHEMA), numbers, keys, values, "ms")
 
     for number, line in enumerate(lines.split(b"\n"), first_line):
         if not line.strip():
             continue
-        record, reason = _checked(line, keys, values)
+        record, reason = _checked(line, keys, values, unit)
         if reason is not None:
             raise BadLineError(number, reason, good())
         found.append(record)
@@ -398,7 +412,7 @@ def _one_by_one(lines: bytes, first_line: int, keys: str, values: str) -> Any:
     return good()
 
 
-def _checked(line: bytes, keys: str, values: str) -> tuple[dict[str, Any], str | None]:
+def _checked(line: bytes, keys: str, values: str, unit: str | None) -> tuple[dict[str, Any], str | None]:
     """One line as an object, and the reason if it is invalid."""
     try:
         record = json.loads(line)
@@ -411,6 +425,14 @@ def _checked(line: bytes, keys: str, values: str) -> tuple[dict[str, Any], str |
     for name, value in record.items():
         if name not in _TYPES:
             return {}, f"field {name!r} is unknown; there are {', '.join(_USED)}"
+        if name == "timestamp" and value is not None:
+            if isinstance(value, bool) or not isinstance(value, (int, str)):
+                return {}, f"timestamp: expected an integer or ISO 8601 text, found {value!r}"
+            try:
+                record[name] = milliseconds(name, value, unit, round_up=False, how=UNIT_OPTION)
+            except ValueError as error:
+                return {}, str(error)
+            continue
         reason = None if value is None else _wrong(name, value, keys if name == "key" else values)
         if reason is not None:
             return {}, f"{name}: {reason}"
@@ -454,9 +476,10 @@ def _wrong_headers(value: Any) -> str | None:
     return None
 
 
-def _columns(table: Any, numbers: Any, keys: str, values: str) -> Any:
+def _columns(table: Any, numbers: Any, keys: str, values: str, unit: str | None) -> Any:
     """A table of JSON fields as record columns."""
     whole = {name: _one(table.column(name)) for name in _USED}
+    whole["timestamp"] = row_times(whole["timestamp"], unit, how=UNIT_OPTION)
     whole["key"] = decode_column(whole["key"], keys)
     whole["value"] = decode_column(whole["value"], values)
     whole["headers"] = _headers_of(whole["headers"])

@@ -88,6 +88,16 @@ def test_a_line_chooses_its_time_and_has_the_clock_s_without_one(tmp_path: Path)
     assert [row[0] for row in content(tmp_path / "t-0")] == [5, NOW, NOW, -1]
 
 
+def test_times_are_iso_8601_or_integers_whose_unit_is_certain(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    append(path, "--create", given='{"timestamp":"2026-09-01T12:00+02:00"}\n{"timestamp":1788256800000}\n')
+    append(path, "--unit", "s", given='{"timestamp":1788256800}\n')
+    assert [row[0] for row in content(path)] == [1_788_256_800_000] * 3
+    result = append(path, given='{}\n{"timestamp":1788256800}\n', code=3)
+    assert "line 2: timestamp: 1788256800 looks like seconds (2026-09-01T10:00:00.000Z)" in result.stderr
+    assert "--unit s or --unit ms" in result.stderr
+
+
 def test_batches_are_cut_by_records_and_by_bytes(tmp_path: Path) -> None:
     text = '{"value":"%s"}\n' % ("QUJD" * 100) * 10  # 300 bytes each
     append(tmp_path / "t-0", "--create", "--batch-records", 4, given=text)

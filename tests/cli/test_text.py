@@ -188,13 +188,29 @@ def test_what_dump_writes_comes_back(encoding: str, rng: random.Random) -> None:
     for count in (1, 2, 300):
         batch = random_records(rng, count, text=encoding == "utf8")
         lines = bytes(json_lines(batch, keys=encoding, values=encoding))
-        read = records_of(lines, 7, keys=encoding, values=encoding)
+        read = records_of(lines, 7, keys=encoding, values=encoding, unit="ms")
         same(read, batch)
         assert read["line"].to_pylist() == list(range(7, 7 + count))
         # An empty line sends it the slow way, line by line.
-        slow = records_of(b"\n" + lines, 6, keys=encoding, values=encoding)
+        slow = records_of(b"\n" + lines, 6, keys=encoding, values=encoding, unit="ms")
         same(slow, batch)
         assert slow["line"].to_pylist() == list(range(7, 7 + count))
+
+
+@pytest.mark.parametrize("slow", [b"", b"\n"])  # an empty line sends it the slow way
+def test_times_are_guarded_integers_or_iso_8601(slow: bytes) -> None:
+    time = 1_788_256_800_000
+    spelled = ["1788256800000", '"2026-09-01T10:00Z"', '"2026-09-01 12:00:00.0009+02:00"', '"1788256800000"', "null"]
+    wanted = [time, time, time, time, None]
+    for several in (spelled, spelled[:1] * 3, spelled[1:]):
+        lines = b"".join(b'{"timestamp":%s}\n' % one.encode() for one in several)
+        read = records_of(lines + slow, 1)["timestamp"]
+        assert (read.type, read.to_pylist()) == (pa.int64(), [wanted[spelled.index(one)] for one in several])
+    lines = b'{"timestamp":5}\n{"timestamp":1788256800}\n{}\n'
+    with pytest.raises(BadLineError, match="^line 8: timestamp: 1788256800 looks like seconds .*--unit s or --unit ms"):
+        records_of(lines + slow, 7)
+    assert records_of(lines + slow, 7, unit="s")["timestamp"].to_pylist() == [5000, time, None]
+    assert records_of(lines + slow, 7, unit="ms")["timestamp"].to_pylist() == [5, time // 1000, None]
 
 
 def test_every_field_may_be_left_out_or_null_or_of_dump_s_other_columns() -> None:
@@ -215,10 +231,10 @@ def test_every_field_may_be_left_out_or_null_or_of_dump_s_other_columns() -> Non
         (b"{} null {}", "expected a JSON object, found Extra data at character 4"),
         (b"{}{}", "expected a JSON object, found Extra data at character 3"),
         (b'{"vaule": "eA=="}', "field 'vaule' is unknown; there are topic, partition, offset, timestamp, key, value"),
-        (b'{"timestamp": "now"}', "timestamp: expected a 64-bit integer, found 'now'"),
-        (b'{"timestamp": 1.5}', "timestamp: expected a 64-bit integer, found 1.5"),
-        (b'{"timestamp": true}', "timestamp: expected a 64-bit integer, found True"),
-        (b'{"timestamp": 9223372036854775808}', "timestamp: expected a 64-bit integer, found 9223372036854775808"),
+        (b'{"timestamp": "now"}', "timestamp: expected a time in ISO 8601 or an integer, found 'now'"),
+        (b'{"timestamp": 1.5}', "timestamp: expected an integer or ISO 8601 text, found 1.5"),
+        (b'{"timestamp": true}', "timestamp: expected an integer or ISO 8601 text, found True"),
+        (b'{"timestamp": 9223372036854775808}', "timestamp: 9223372036854775808 is beyond the 64-bit"),
         (b'{"key": 5}', "key: expected text or null, found int"),
         (b'{"value": "a"}', "value: expected base64, found 'a'"),
         (b'{"value": "YQ=a"}', "value: expected base64, found 'YQ=a'"),
