@@ -27,6 +27,7 @@ class Encoder:
         key: _Strings,
         value: _Strings,
         headers: tuple[int, int, _Strings, _Strings] | None,
+        from_zero: bool = False,
     ) -> None: ...
     def batch(
         self,

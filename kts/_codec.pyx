@@ -1129,14 +1129,16 @@ cdef class Encoder:
     cdef Sink out             # the bytes object that will be the result
     cdef PyObject* made
     cdef Sink body            # what is to be compressed
+    cdef bint from_zero       # each batch or wrapper has offsets from 0 on, as a producer sends it
 
     def __dealloc__(self):
         Py_XDECREF(self.made)
         free(self.body.p)
 
-    def rows(self, int64_t count, intptr_t offsets, intptr_t times, key, value, headers):
+    def rows(self, int64_t count, intptr_t offsets, intptr_t times, key, value, headers, bint from_zero=False):
         """Where the rows lie: addresses of int64 columns; (offsets, data, bytes of data, valid, shift) of binary ones,
         or None."""
+        self.from_zero = from_zero
         self.r.count = count
         self.r.offsets = <const int64_t*> offsets
         self.r.times = <const int64_t*> times
@@ -1259,6 +1261,8 @@ cdef class Encoder:
             self.room_for(KTS_BATCH_HEADER + size, row)
             memcpy(self.out.p + begin + KTS_BATCH_HEADER, PyBytes_AS_STRING(packed), <size_t> size)
             self.out.end = begin + KTS_BATCH_HEADER + size
+        if self.from_zero:
+            h.offset = 0
         with nogil:
             kts_put_batch(self.out.p + begin, self.out.end - begin, &h, <int32_t> (row - first))
         return row
@@ -1281,7 +1285,8 @@ cdef class Encoder:
         magic 0 and relative to the first in magic 1. Returns the first row not written."""
         cdef int64_t row = first, top = -1, time
         cdef int64_t most = most_bytes - KTS_OVERHEAD - (KTS_V1_LEAST if magic else KTS_V0_LEAST)
-        cdef int64_t base = self.r.offsets[first] if magic else 0
+        cdef int64_t base = self.r.offsets[first] if magic or self.from_zero else 0
+        cdef int64_t offset
         cdef String key, value
         cdef int status = KTS_CRAMPED
         cdef bytes packed
@@ -1299,7 +1304,8 @@ cdef class Encoder:
         null_string(&key)
         string_of(packed, &value)
         self.room_for(KTS_OVERHEAD + KTS_V1_LEAST + KTS_SLACK + value.n, row)
-        if kts_write_message(&self.out, magic, attributes, self.r.offsets[row - 1], time, &key, &value) != KTS_OK:
+        offset = self.r.offsets[row - 1] - (self.r.offsets[first] if self.from_zero else 0)
+        if kts_write_message(&self.out, magic, attributes, offset, time, &key, &value) != KTS_OK:
             raise ValueError(f"batch: the compressed messages of row {first} do not fit a message")
         return row
 

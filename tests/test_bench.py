@@ -39,6 +39,7 @@ TABLES = {
             "v2 zstd 100 B, level 3",
         ],
         "Append of sets": [f"v{magic} none {size}, {kind}" for magic in (2, 1) for size in SIZES[1:] for kind in TYPES],
+        "Append of rows": [f"v2 {codec} {size}" for size in SIZES[1:] for codec in ("none", "lz4")],
         "Append's checks": None,
         "Requests": None,
         "Indexes": [

@@ -1,4 +1,4 @@
-"""A leader's appends against plain writes of the same bytes, and the checks of an append against the CRC alone."""
+"""A leader's appends against plain writes of the same bytes, of rows against their encoding, and the checks of one."""
 
 from __future__ import annotations
 
@@ -136,6 +136,36 @@ def writing(config: LogConfig, corpus: Corpus) -> Work:
     return Work(call, len(given), None, make, drop)
 
 
+def appending_rows(config: LogConfig, rows: Any, codec: str, records: int) -> Work:
+    """The rows appended to a new log."""
+
+    def make() -> tuple[Any, ...]:
+        made = new_folder()
+        return kts.Log(Path(made.name, "bench-0"), config, clock=lambda: NOW_MS), made
+
+    def call(log: kts.Log, made: object) -> None:
+        log.append_rows(rows, compression=codec)
+
+    def drop(log: kts.Log, made: tempfile.TemporaryDirectory[str]) -> None:
+        log.close()
+        made.cleanup()
+
+    return Work(call, records, None, make, drop)
+
+
+def rows_case(size: str, codec: str, settings: Settings) -> Case:
+    def prepare() -> dict[str, Work]:
+        corpus = corpus_of(settings, 2, codec, size)
+        rows = kts.decode(corpus.data, ["timestamp", "key", "value"])
+        return {
+            "Log.append_rows": appending_rows(topic(2, "producer", "CreateTime"), rows, codec, corpus.records),
+            "kts.encode": Work(lambda: kts.encode(rows, compression=codec, batch_bytes=2**20), corpus.records),
+        }
+
+    pairs = (Pair("Log.append_rows", "kts.encode", share=True),)
+    return Case("append of rows", f"v2 {codec} {size}", "Mrec/s", ("Log.append_rows", "kts.encode"), pairs, prepare)
+
+
 def log_case(magic: int, size: str, timestamp_type: str, settings: Settings) -> Case:
     def prepare() -> dict[str, Work]:
         corpus = corpus_of(settings, magic, "none", size)
@@ -176,6 +206,9 @@ def cases(settings: Settings) -> Iterator[Case]:
         for size in ("100 B", "1 KB"):
             for timestamp_type in TYPES:
                 yield log_case(magic, size, timestamp_type, settings)
+    for size in ("100 B", "1 KB"):
+        for codec in ("none", "lz4"):
+            yield rows_case(size, codec, settings)
     for magic, size, codec, to, compression in VALIDATED:
         for timestamp_type in TYPES if (codec, to, compression) == ("none", magic, "producer") else TYPES[:1]:
             yield validate_case(magic, size, codec, to, compression, timestamp_type, settings)

@@ -102,6 +102,8 @@ def encode(
 
     Notes
     -----
+    ``kts.Log.append`` takes one batch; ``kts.Log.append_rows`` takes rows of any number.
+
     Source: MemoryRecordsBuilder, DefaultRecordBatch.writeHeader, LegacyRecord.write; KIP-31, KIP-32, KIP-98.
     """
     arguments.magic("magic", magic)
@@ -137,7 +139,6 @@ def encode(
         return rows.encoder.result()
 
     refused = {
-        "headers": rows.has_headers,
         "producer_id": producer_id != -1,
         "base_sequence": base_sequence != -1,
         "producer_epoch": producer_epoch != -1,
@@ -146,15 +147,23 @@ def encode(
     }
     for name, present in refused.items():
         if present:
-            raise UnsupportedForMessageFormatError(f"{name}: messages of magic {magic} cannot carry it, magic 2 can")
-    attributes = codec | (LOG_APPEND_TIME if append_time is not None and magic == 1 else 0)
-    if compress is None:
-        rows.encoder.messages(0, rows.count, magic, attributes, append_time)
-    else:
-        first = 0
-        while first < rows.count:
-            first = rows.encoder.wrapper(first, rows.count, batch_bytes, magic, attributes, append_time, compress)
+            raise _only_magic_2(name, magic)
+    return rows.messages(magic, codec, compress, batch_bytes, append_time)
+
+
+def encode_as_producer(columns: dict[str, pa.Array], magic: int, compression: str, batch_bytes: int) -> bytes:
+    """Encode columns as batches or wrappers whose offsets begin at 0 each, or as messages; see :func:`encode`."""
+    codec = codec_id(compression, magic)
+    compress = compressor(codec, magic, None) if codec != NONE else None
+    rows = Rows(columns, 0, False, False, from_zero=True)
+    if magic < 2:
+        return rows.messages(magic, codec, compress, batch_bytes, None)
+    rows.encoder.batches(batch_bytes, (codec, None, None, None, None, -1, -1, -1, -1), compress)
     return rows.encoder.result()
+
+
+def _only_magic_2(name: str, magic: int) -> UnsupportedForMessageFormatError:
+    return UnsupportedForMessageFormatError(f"{name}: messages of magic {magic} cannot carry it, magic 2 can")
 
 
 def _columns(batch: Any) -> dict[str, pa.Array]:
@@ -213,7 +222,14 @@ def _check_dicts(rows: Any) -> None:
 class Rows:
     """The columns in the encoder's form. Keeps alive the arrays, because the encoder gets their addresses."""
 
-    def __init__(self, columns: dict[str, pa.Array], base_offset: int, own_times: bool, own_batches: bool) -> None:
+    def __init__(
+        self,
+        columns: dict[str, pa.Array],
+        base_offset: int,
+        own_times: bool,
+        own_batches: bool,
+        from_zero: bool = False,
+    ) -> None:
         self.columns = columns
         self.count = len(next(iter(columns.values()))) if columns else 0
         import pyarrow as pa
@@ -239,7 +255,23 @@ class Rows:
             self.strings(columns.get("key"), "key"),
             self.strings(columns.get("value"), "value"),
             self.headers(columns.get("headers")),
+            from_zero,
         )
+
+    def messages(
+        self, magic: int, codec: int, compress: Compress | None, batch_bytes: int, append_time: int | None
+    ) -> bytes:
+        """All rows as messages, or as wrappers if they are compressed."""
+        if self.has_headers:
+            raise _only_magic_2("headers", magic)
+        attributes = codec | (LOG_APPEND_TIME if append_time is not None and magic == 1 else 0)
+        if compress is None:
+            self.encoder.messages(0, self.count, magic, attributes, append_time)
+            return self.encoder.result()
+        first = 0
+        while first < self.count:
+            first = self.encoder.wrapper(first, self.count, batch_bytes, magic, attributes, append_time, compress)
+        return self.encoder.result()
 
     def offset_at(self, row: int) -> int:
         return int(self.offsets[row])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts.codec.columns import ALL_COLUMNS
-from kts.codec.encode import array_of, encode
+from kts.codec.encode import array_of, encode_as_producer
 from kts.codec.layout import Entries
 from kts.times import LIKELY_UNITS, UNIT_ARGUMENT, UNITS, in_ms, milliseconds, parse_time
 
@@ -76,26 +76,35 @@ def encode_rows(
         now = pa.scalar(now_ms, pa.int64())
         columns["timestamp"] = pa.repeat(now, count) if times is None else times.fill_null(now)
         try:
-            data = encode(columns, magic=magic, compression=compression, batch_bytes=batch_bytes)
+            data = encode_as_producer(columns, magic, compression, batch_bytes)
         except ValueError as error:
             raise _of_rows(error) from error
-        together = batch_bytes if magic < 2 and compression == "none" else 0
-        yield from _sets(data, first, together)
+        messages = magic < 2 and compression == "none"
+        for one in _runs(data, batch_bytes) if messages else _entries(data):
+            yield one._replace(first_row=first + one.first_row, end_row=first + one.end_row)
         first += count
     if not first:
         raise ValueError("rows: expected at least one row, found none")
 
 
-def _sets(data: bytes, first_row: int, together: int) -> Iterator[RowSet]:
-    """Each entry as a set, or as many messages as fit ``together`` bytes."""
+def _entries(data: bytes) -> Iterator[RowSet]:
+    """Each batch or wrapper."""
+    row, view = 0, memoryview(data)
+    for entry in Entries(data):
+        end = row + entry.last_offset + 1  # its offsets begin at 0
+        yield RowSet(row, end, view[entry.position : entry.end])
+        row = end
+
+
+def _runs(data: bytes, most_bytes: int) -> Iterator[RowSet]:
+    """Runs of messages of at most so many bytes, or of one message."""
     entries, view = Entries(data), memoryview(data)
-    ends, offsets = entries.column("position") + entries.column("size"), entries.column("last_offset")
-    entry, position, row = 0, 0, 0
-    while entry < len(ends):
-        entry = max(int(np.searchsorted(ends, position + together, "right")), entry + 1)
-        end, end_row = int(ends[entry - 1]), int(offsets[entry - 1]) + 1
-        yield RowSet(first_row + row, first_row + end_row, view[position:end])
-        position, row = end, end_row
+    ends = entries.column("position") + entries.column("size")
+    row = position = 0
+    while row < len(ends):
+        end = max(int(np.searchsorted(ends, position + most_bytes, "right")), row + 1)
+        yield RowSet(row, end, view[position : int(ends[end - 1])])
+        row, position = end, int(ends[end - 1])
 
 
 # --- rows as columns ------------------------------------------------------------------------------
@@ -108,11 +117,11 @@ def _pieces(rows: Any) -> Iterator[dict[str, pa.Array]]:
     size = 0
     for table in _tables(rows):
         for piece in _cut(_record_columns(table)):
-            waiting.append(piece)
-            size += piece.nbytes
-            if size >= PIECE_BYTES:
+            if waiting and size + piece.nbytes > PIECE_BYTES:
                 yield _joined(waiting)
                 waiting, size = [], 0
+            waiting.append(piece)
+            size += piece.nbytes
     if waiting:
         yield _joined(waiting)
 

@@ -489,7 +489,7 @@ class Log:
             done = self._checked_rows(sets, now, leader_epoch)
             try:
                 for one in done:
-                    self._store(one, now, one.first_offset, leader_epoch, "coordinator")
+                    self._store(one, now, one.first_offset, leader_epoch, "client")
             except BaseException:
                 if not self.closed and self._end > first:
                     self.truncate_to(first)
@@ -503,9 +503,8 @@ class Log:
         offset = self._end
         for number, one in enumerate(sets):
             try:
-                # The base offsets of these batches count on, as those of a coordinator may.
-                done.append(self._checked(one.records, offset, now_ms, leader_epoch, "coordinator"))
-                self._check_set_size(done[-1], "coordinator")
+                done.append(self._checked(one.records, offset, now_ms, leader_epoch, "client"))
+                self._check_set_size(done[-1], "client")
             except KtsError as error:
                 raise _at_row(error, one) from error.__cause__
             offset = done[-1].next_offset

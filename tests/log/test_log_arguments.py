@@ -28,6 +28,11 @@ CONSTRUCTOR = {
 METHODS: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {  # the other arguments, wrong values
     ("append", "leader_epoch"): ({"buf": batch(NOW)}, [*NO_NUMBERS, -2, 2**31]),
     ("append", "origin"): ({"buf": batch(NOW)}, [None, "broker", 5]),
+    ("append_rows", "rows"): ({}, [None, 5, "x", b"x", {}, [], [5], {"vaule": [b"x"]}]),
+    ("append_rows", "compression"): ({"rows": {"value": [b"v"]}}, ["brotli", 5, b"lz4"]),
+    ("append_rows", "unit"): ({"rows": {"value": [b"v"]}}, ["m", "", 5]),
+    ("scan", "unit"): ({}, ["m", "", 5]),
+    ("scan", "starting_timestamp"): ({}, [True, 1.5, b"x", "soon", 2**63, NOW // 1000]),
     ("read", "offset"): ({"max_bytes": 10}, [*NO_NUMBERS, None, 2**63]),
     ("read", "max_bytes"): ({"offset": 0}, [*NO_OFFSETS, None]),
     ("read", "up_to"): ({"offset": 0, "max_bytes": 10}, [None, "end", 5]),

@@ -384,7 +384,7 @@ def ask_readers(asked: Asked, partition: Path, right: Right, rng: random.Random,
         )
     for _ in range(int(10 * share) + 1):
         start, stop = right.a_range(rng)
-        times = {"starting_timestamp": start, "ending_timestamp": stop, "columns": COLUMNS}
+        times = {"starting_timestamp": start, "ending_timestamp": stop, "unit": "ms", "columns": COLUMNS}
         for strict in (False, True):
             asked.compare(
                 f"scan: times {start} to {stop}{' strictly' * strict}",
@@ -398,7 +398,7 @@ def ask_readers(asked: Asked, partition: Path, right: Right, rng: random.Random,
         f"scan: times from {start} on, strictly",
         right.strictly(start, 2**62),
         lambda: table_rows(
-            kts.scan(partition, starting_timestamp=start, strict_time_range=True, columns=COLUMNS).read_all()
+            kts.scan(partition, starting_timestamp=start, unit="ms", strict_time_range=True, columns=COLUMNS).read_all()
         ),
     )
 
