@@ -459,8 +459,9 @@ class Log:
         log as it was, with its segments. A batch has at most ``max.message.bytes``, ``segment.bytes`` and 1 MiB; a
         single row that exceeds the topic's limits is refused. Each batch is one append, which may roll the segment, so
         that rows beyond ``segment.bytes`` fill several segments. If the disk fails or Ctrl-C arrives between them, the
-        batches before are truncated again. If that fails as well, or the process ends, the next start may find a part:
-        the first batches, whole. Readers may see the first batches before the last ones are written.
+        batches before are truncated again, also if the error closes the log. Only if the disk still fails then, or the
+        process ends, the next start may find a part: the first batches, whole. Readers may see the first batches before
+        the last ones are written.
 
         The encoded rows are kept in memory until they are written. For a stream larger than that, call ``append_rows``
         for each of its batches.
@@ -491,11 +492,31 @@ class Log:
                 for one in done:
                     self._store(one, now, one.first_offset, leader_epoch, "client")
             except BaseException:
-                if not self.closed and self._end > first:
-                    self.truncate_to(first)
+                self._take_back(first)
                 raise
         times = [one.max_timestamp_ms for one in done if one.max_timestamp_ms != NO_TIMESTAMP]
         return Appended(first, done[-1].last_offset, sum(one.entries for one in done), max(times, default=NO_TIMESTAMP))
+
+    def _take_back(self, end: int) -> None:
+        """Remove what was appended from an offset on, after an error in the middle of an append of several sets."""
+        with suppress(KtsError):
+            if not self.closed and self._end > end:
+                self.truncate_to(end)
+        if not self.closed or self._listeners:
+            return
+        with (  # recovered as at the next start; the disk may still fail
+            suppress(KtsError),
+            Log(
+                self.path,
+                self.config,
+                generation=self._pinned_generation,
+                shipped=self.shipped,
+                clock=self._clock,
+                create=False,
+                producer_id_expiration_ms=self._producer_expiration_ms,
+            ) as recovered,
+        ):
+            recovered.truncate_to(end)
 
     def _checked_rows(self, sets: list[RowSet], now_ms: int, leader_epoch: int) -> list[Validated]:
         """The sets, checked and with their offsets. The rows' own sets are dropped on the way."""
