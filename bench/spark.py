@@ -38,7 +38,7 @@ def to_noop(report: Report, partition: Path, records: int, rounds: int) -> None:
     try:
         from pyspark.sql.datasource import DataSource  # noqa: F401
     except ImportError:
-        report.text("Spark's table is left out: it needs pyspark 4 (pip install 'kts[spark]').")
+        report.text("Spark's table is left out: it needs pyspark 4 (pip install 'kafka-timestamps[spark]').")
         return
     if not shutil.which(tool("java")):
         report.text("Spark's table is left out: it needs a JDK 17.")

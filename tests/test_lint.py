@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -342,6 +343,27 @@ def test_the_files_that_a_page_for_contributors_names_exist(page: str) -> None:
         name for name in named for at in (ROOT, ROOT / "kts") if (at / name).exists() or (at / f"{name}.py").exists()
     }
     assert len(named) > 5 and named - there == set()
+
+
+FOLDERS_OF_TEXT = ["docs", "kts", "pyspark_kts", "tests", "bench", "examples"]
+TEXTS = ["*.md", ".ci/*", ".github/**/*.yml", "Makefile", "pyproject.toml"]
+TEXTS += [f"{folder}/**/*.{kind}" for folder in FOLDERS_OF_TEXT for kind in ("py", "md")]
+PIP_INSTALL = re.compile(r"pip install(?: -[\w-]+)* ['\"]?([\w./*][\w./*-]*)")
+
+
+def test_what_a_reader_is_told_to_install_is_this_project() -> None:
+    """`kts` on the index is another project. What is named is `.`, a wheel, this project or a library of its extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = sum(project["optional-dependencies"].values(), project["dependencies"])
+    right = {project["name"], *(re.split(r"[\[=<>~!; ]", each)[0] for each in requirements)}
+    texts = {path: path.read_text(encoding="utf-8") for pattern in TEXTS for path in ROOT.glob(pattern)}
+    texts.pop(Path(__file__))
+    named = [(path, name) for path, text in texts.items() for name in PIP_INSTALL.findall(text)]
+    assert len(named) > 5
+    wheel = re.compile(r"(.*/)?(kafka_timestamps-.*|\*)\.whl")
+    wrong = [(path, name) for path, name in named if name != "." and name not in right and not wheel.fullmatch(name)]
+    assert wrong == []
+    assert [path for path, text in texts.items() if re.search(r"\bkts\[(spark|plot|test|bench|docs)", text)] == []
 
 
 def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:

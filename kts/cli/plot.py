@@ -14,7 +14,7 @@ from .times import parse_time
 
 KINDS = ("png", "svg", "html")
 MOST_PANELS = 12
-INSTALL = "pip install 'kts[plot]'"
+INSTALL = "pip install 'kafka-timestamps[plot]'"
 
 EPILOG = f"""\b
 Examples:

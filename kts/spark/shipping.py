@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from kts import __version__
 
 
 def _make_loader() -> Callable[[str, bytes], Any]:
@@ -15,24 +16,18 @@ def _make_loader() -> Callable[[str, bytes], Any]:
         import pickle
         import socket
         import sys
-        from importlib.metadata import PackageNotFoundError
-        from importlib.metadata import version as installed_version
 
         here = f"the Python worker on {socket.gethostname()} ({sys.executable})"
         cure = (
-            f"Install the wheel (kts {version}) for that interpreter on every executor, or ship a packed environment: "
-            "--archives env.tar.gz#env with PYSPARK_PYTHON=./env/bin/python"
+            f"Install the wheel (kafka-timestamps {version}) for that interpreter on every executor, or ship a packed "
+            "environment: --archives env.tar.gz#env with PYSPARK_PYTHON=./env/bin/python"
         )
         try:
-            import kts.spark.shipping  # noqa: F401
+            import kts.spark.shipping
         except ImportError as error:
             raise ImportError(f"{here} cannot import kts: {error}. {cure}") from error
-        try:
-            found = installed_version("kts")
-        except PackageNotFoundError:
-            found = "unknown"
-        if found != version:
-            raise ImportError(f"{here} has kts {found}, and the driver has kts {version}. {cure}")
+        if kts.__version__ != version:
+            raise ImportError(f"{here} has kts {kts.__version__}, and the driver has kts {version}. {cure}")
         cls, state = pickle.loads(payload)
         made = cls.__new__(cls)
         made.__dict__.update(state)
@@ -44,14 +39,6 @@ def _make_loader() -> Callable[[str, bytes], Any]:
 _load = _make_loader()
 
 
-def kts_version() -> str:
-    """Version of the installed wheel; ``unknown`` if kts runs from a source tree."""
-    try:
-        return version("kts")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def ship(thing: object) -> tuple[Any, ...]:
     """The result of ``__reduce__`` for an object that an executor loads, with a clear error if kts is missing there."""
-    return _load, (kts_version(), pickle.dumps((type(thing), thing.__dict__)))
+    return _load, (__version__, pickle.dumps((type(thing), thing.__dict__)))

@@ -1,6 +1,6 @@
 """A Kafka broker inside a test: a real log, real clients on a socket, and a clock that the test sets.
 
-``pip install kts`` installs the pytest fixtures ``kts_broker`` and ``kts_broker_factory``. Elsewhere, use ``KtsBroker``
+The wheel installs the pytest fixtures ``kts_broker`` and ``kts_broker_factory``. Elsewhere, use ``KtsBroker``
 as a context manager.
 """
 

@@ -82,5 +82,5 @@ def test_a_library_that_is_not_installed_is_named_with_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)  # what an import of it then says
     said = run("plot", ORDERS.log_dir, "-o", tmp_path / f"x.{kind}", code=2).stderr
-    assert f"drawing {kind} needs {library}, which is not installed: pip install 'kts[plot]'" in said
+    assert f"drawing {kind} needs {library}, which is not installed: pip install 'kafka-timestamps[plot]'" in said
     assert list(tmp_path.iterdir()) == []

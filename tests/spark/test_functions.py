@@ -22,7 +22,7 @@ def require_arrow_udf() -> None:
     from pyspark.sql import functions
 
     if not hasattr(functions, "arrow_udf"):
-        pytest.skip("needs pyspark 4.1 or newer, for its arrow_udf; get it by: pip install -U pyspark")
+        pytest.skip("needs pyspark 4.1 or newer, for its arrow_udf; get it by: pip install -U 'pyspark[sql]'")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.kafka.jvm import require_spark
 
+import kts
 from kts.spark import shipping
 
 
@@ -45,7 +46,6 @@ def test_a_worker_without_the_wheel_says_so_and_what_to_do(tmp_path: Path) -> No
 
 
 def test_a_worker_with_another_version_says_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = shipping.kts_version()
-    monkeypatch.setattr(shipping, "kts_version", lambda: "99.0")
+    monkeypatch.setattr(shipping, "__version__", "99.0")
     said = unpickle_where("", pickled(), tmp_path)
-    assert f"has kts {here}, and the driver has kts 99.0" in said
+    assert f"has kts {kts.__version__}, and the driver has kts 99.0" in said

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 def project(tmp_path: Path) -> Path:
     """A folder whose pytest runs find kts as they would if it were installed."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]["pytest11"]
-    installed = tmp_path / "installed" / "kts-0.1.0.dist-info"
+    installed = tmp_path / "installed" / "kafka_timestamps-0.2.0.dist-info"
     installed.mkdir(parents=True)
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: kts\nVersion: 0.1.0\n")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: kafka-timestamps\nVersion: 0.2.0\n")
     lines = "".join(f"{name} = {target}\n" for name, target in points.items())
     (installed / "entry_points.txt").write_text(f"[pytest11]\n{lines}")
     folder = tmp_path / "project"

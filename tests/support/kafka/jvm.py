@@ -78,7 +78,10 @@ def require_spark() -> Path:
     require_java()
     pyspark = importlib.util.find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        _missing("pyspark", "get it by: pip install 'kts[spark]', or run `make test` again now that a JDK is there")
+        _missing(
+            "pyspark",
+            "get it by: pip install 'kafka-timestamps[spark]', or run `make test` again now that a JDK is there",
+        )
     return Path(pyspark.origin).parent
 
 
