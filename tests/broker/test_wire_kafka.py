@@ -17,7 +17,8 @@ import pytest
 from support.broker.wire_bodies import decoded, every_layout, filled, frame_of, label, random_body
 from support.kafka.jvm import JAVA, Jvm
 
-from kts.broker.wire.messages import MESSAGES, Field, Message
+from kts.broker.wire.messages import MESSAGES, Message
+from kts.protocol.fields import Field
 
 FOLDER = JAVA / "wire"
 Item = tuple[Message, int, bool, Sequence[Field], dict[str, Any] | None]

@@ -11,8 +11,8 @@ from kts.broker.codes import ErrorCode
 from kts.broker.groups.group import GROUP_BYTES, OFFSET_BYTES, Group, State, check_generation, check_member
 from kts.broker.groups.journal import Journal, Row
 from kts.broker.groups.rebalance import Rebalancing
-from kts.broker.groups.records import Committed, group_key, offset_key, offset_value
 from kts.broker.groups.registry import Registry
+from kts.coordinator_records.groups import Committed, group_key, offset_key, offset_value
 
 Partition = tuple[str, int]
 ABSENT = Committed(-1, -1, "", -1)

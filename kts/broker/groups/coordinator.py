@@ -25,9 +25,17 @@ from kts.broker.groups.group import (
 )
 from kts.broker.groups.journal import Journal
 from kts.broker.groups.rebalance import NEW_MEMBER_TIMEOUT_MS, Rebalancing
-from kts.broker.groups.records import Committed, OffsetKey, group_key, group_value, read_group, read_key, read_offset
 from kts.broker.groups.registry import GroupSettings, Registry
 from kts.broker.topics import Topics
+from kts.coordinator_records.groups import (
+    Committed,
+    OffsetKey,
+    group_key,
+    group_value,
+    read_group,
+    read_key,
+    read_offset,
+)
 from kts.errors import KtsError
 
 MAX_NAME_BYTES = 32_000  # of a client id in a member id, which must stay below 32 KB

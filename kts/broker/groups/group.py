@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from kts.broker.codes import ErrorCode
-from kts.broker.groups.records import Committed, subscribed_topics
+from kts.coordinator_records.groups import Committed, subscribed_topics
 from kts.errors import KtsError
 
 Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the preferred first

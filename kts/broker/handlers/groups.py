@@ -16,9 +16,9 @@ from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.groups.coordinator import Join, Sync
 from kts.broker.groups.group import Group, State
-from kts.broker.groups.records import Committed
 from kts.broker.request import Request
 from kts.broker.topics import Topic
+from kts.coordinator_records.groups import Committed
 from kts.errors import KtsError
 
 GROUP, TRANSACTION = 0, 1  # coordinator types

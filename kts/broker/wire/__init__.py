@@ -18,10 +18,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kts.broker.codes import ApiKey
-from kts.broker.wire.messages import MESSAGES, Field, Message
-from kts.broker.wire.reading import Cursor, Read, struct_reader
-from kts.broker.wire.writing import REFUSED, Output, Write, refused, struct_writer
+from kts.broker.wire.messages import MESSAGES, Message
 from kts.errors import InvalidRequestError, UnsupportedVersionError
+from kts.protocol.fields import Field
+from kts.protocol.reading import Cursor, Read, struct_reader
+from kts.protocol.writing import REFUSED, Output, Write, refused, struct_writer
 from kts.segment.files import FileRange
 
 MAX_REQUEST_ELEMENTS = 200_000  # of arrays and tagged fields; more would turn 16 MB of bytes into GBs of objects

@@ -10,8 +10,8 @@ from support.broker.group_play import DAY_MS, Restartable, T, advance, commit, c
 import kts
 from kts.broker.codes import ErrorCode
 from kts.broker.groups.group import State
-from kts.broker.groups.journal import TOPIC, Loader
-from kts.broker.groups.records import Committed
+from kts.coordinator_records.groups import TOPIC, Committed
+from kts.dataset.newest import Loader
 
 
 def test_a_consumer_without_a_group_commits_and_fetches(broker: Restartable) -> None:

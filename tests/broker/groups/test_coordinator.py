@@ -24,7 +24,7 @@ from support.broker.group_play import (
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator
 from kts.broker.groups.group import State
-from kts.broker.groups.records import Committed
+from kts.coordinator_records.groups import Committed
 
 
 def test_a_new_member_is_given_an_id_then_a_generation_then_its_part(tell: Tell) -> None:

@@ -12,9 +12,8 @@ from support.reference import reference
 
 from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator
-from kts.broker.groups.journal import TOPIC
-from kts.broker.groups.records import Committed
 from kts.broker.topics import Topics
+from kts.coordinator_records.groups import TOPIC, Committed
 
 GROUPS = 60
 

@@ -12,7 +12,7 @@ from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator
 from kts.broker.groups import group as group_module
 from kts.broker.groups.group import GROUP_BYTES, Group, State, Usage, check_generation, check_member
-from kts.broker.groups.records import Committed
+from kts.coordinator_records.groups import Committed
 from kts.errors import KtsError
 
 NOW = 1_700_000_000_000

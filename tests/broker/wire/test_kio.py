@@ -17,7 +17,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from support.broker.wire_bodies import any_number, decoded, every_layout, filled, frame_of, label, random_body
 
-from kts.broker.wire.messages import MESSAGES, Field
+from kts.broker.wire.messages import MESSAGES
+from kts.protocol.fields import Field
 
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 OLDEST_OF_KIO = {"PRODUCE": 3, "FETCH": 4, "LIST_OFFSETS": 1, "OFFSET_COMMIT": 2, "OFFSET_FETCH": 1, "CREATE_TOPICS": 2}

@@ -12,9 +12,9 @@ from kts.broker.codes import ErrorCode
 from kts.broker.groups import Coordinator, GroupSettings
 from kts.broker.groups.coordinator import Join, Sync
 from kts.broker.groups.group import JoinResult, SyncResult
-from kts.broker.groups.records import Committed
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Topics
+from kts.coordinator_records.groups import Committed
 
 T = 1_700_000_000_000
 GROUP = "g"

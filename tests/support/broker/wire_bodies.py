@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from kts.broker import wire
-from kts.broker.wire.messages import MESSAGES, Field, Message
+from kts.broker.wire.messages import MESSAGES, Message
+from kts.protocol.fields import Field
 
 SIZES = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8}
 Number = Callable[[random.Random, Field], int]

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kts.broker.wire.messages import Field
-from kts.broker.wire.reading import FIXED
 from kts.errors import InvalidRequestError
+from kts.protocol.fields import Field
+from kts.protocol.reading import FIXED
 
 SMALL = 1024  # smaller parts are copied, larger ones are chunks
 REFUSED = (AttributeError, KeyError, OverflowError, TypeError, ValueError, struct.error)

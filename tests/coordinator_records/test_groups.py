@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.broker.group_play import T, committed, subscription
 
-from kts.broker.groups.records import (
+from kts.coordinator_records.groups import (
     Committed,
     group_key,
     group_value,

@@ -1,56 +1,54 @@
 """The records of ``__consumer_offsets``: keys and values of committed offsets and of group metadata.
 
-A key has an int16 version and fields: versions 0 and 1 are of an offset, 2 of a group; newer ones are ignored. A value
-has an int16 version and fields and is flexible from version 4 on; null is a tombstone. ``kts.broker.wire.messages``
-explains the tables.
+Versions 0 and 1 of a key are of an offset, 2 of a classic group; newer ones are of the protocols of KIP-848, KIP-932
+and KIP-1071, and begin with the group's id. Values are flexible from version 4 on; null is a tombstone.
 
-Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue (3.9), ConsumerProtocol.
+Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue (3.9, 4.3.1), ConsumerProtocol,
+CoordinatorRecordType (4.3.1), ShareGroupPartitionMetadataKey (3.9).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kts.broker.wire.messages import fields_of
-from kts.broker.wire.reading import Cursor, struct_reader
-from kts.broker.wire.writing import REFUSED, Output, refused, struct_writer
-from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
+from kts.coordinator_records.layout import Layout, version_of
+from kts.errors import KtsError
 
+TOPIC = "__consumer_offsets"
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
+RECORD_TYPES = {
+    0: "OffsetCommit",
+    1: "OffsetCommit",
+    2: "GroupMetadata",
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    9: "ShareGroupPartitionMetadata",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
 OFFSET_VALUE = GROUP_VALUE = 3  # written, as in Kafka: the newest that is not flexible
 EXPIRING_VALUE = 1  # the only one with an expire timestamp
 NEWEST_VALUE, FLEXIBLE = 4, 4
-MAX_ELEMENTS = 1_000_000  # of the arrays of one record
-_VERSION = struct.Struct(">h")
-
-
-class Layout:
-    """The fields of a record, with a reader and a writer for each version."""
-
-    def __init__(self, text: str, newest: int) -> None:
-        fields = fields_of(text, newest)
-        self.readers = [struct_reader(fields, each, each >= FLEXIBLE)[0] for each in range(newest + 1)]
-        self.writers = [struct_writer(fields, each, each >= FLEXIBLE) for each in range(newest + 1)]
-
-    def read(self, version: int, data: bytes) -> dict[str, Any]:
-        """Read the fields after the version."""
-        found: dict[str, Any] = self.readers[version](Cursor(memoryview(data)[_VERSION.size :], MAX_ELEMENTS))
-        return found
-
-    def write(self, version: int, found: Mapping[str, Any]) -> bytes:
-        """Write a version and its fields."""
-        output = Output()
-        output.buffer += _VERSION.pack(version)
-        try:
-            self.writers[version](output, found)
-        except REFUSED as error:
-            raise refused(output, error, "record of a group") from error
-        return b"".join(output.flush())
-
+NO_TOPIC_ID = bytes(16)
 
 OFFSET_KEY_LAYOUT = Layout(
+    "key of an offset",
     """
     group                       string 0+
     topic                       string 0+
@@ -58,18 +56,22 @@ OFFSET_KEY_LAYOUT = Layout(
 """,
     OFFSET_KEYS[-1],
 )
-GROUP_KEY_LAYOUT = Layout("    group string 0+", GROUP_KEY)
+GROUP_KEY_LAYOUT = Layout("key of a group", "    group string 0+", max(RECORD_TYPES))
 OFFSET_LAYOUT = Layout(
+    "offset",
     """
     offset                      int64  0+
     leader_epoch                int32  3+  = -1
     metadata                    string 0+
     commit_timestamp            int64  0+
     expire_timestamp            int64  1   = -1
+    topic_id                    uuid   4+  tag 0
 """,
     NEWEST_VALUE,
+    FLEXIBLE,
 )
 GROUP_LAYOUT = Layout(
+    "group",
     """
     protocol_type               string 0+
     generation                  int32  0+
@@ -87,8 +89,18 @@ GROUP_LAYOUT = Layout(
         assignment              bytes  0+
 """,
     NEWEST_VALUE,
+    FLEXIBLE,
 )
-SUBSCRIPTION_LAYOUT = Layout("    topics []string 0+", 0)
+SUBSCRIPTION_LAYOUT = Layout("subscription", "    topics []string 0+", 0)
+ASSIGNMENT_LAYOUT = Layout(
+    "assignment",
+    """
+    partitions                  []      0+
+        topic                   string  0+
+        partitions              []int32 0+
+""",
+    0,
+)
 
 
 class OffsetKey(NamedTuple):
@@ -144,11 +156,11 @@ def read_key(key: bytes) -> OffsetKey | str | None:
     InvalidRequestError
         The key does not match its version.
     """
-    version = _version(key, "key")
+    version = version_of(key, "key")
     if version in OFFSET_KEYS:
-        found = OFFSET_KEY_LAYOUT.read(version, key)
+        found = OFFSET_KEY_LAYOUT.read(key)
         return OffsetKey(found["group"], found["topic"], found["partition"])
-    return str(GROUP_KEY_LAYOUT.read(version, key)["group"]) if version == GROUP_KEY else None
+    return str(GROUP_KEY_LAYOUT.read(key)["group"]) if version == GROUP_KEY else None
 
 
 def read_offset(value: bytes) -> Committed:
@@ -158,7 +170,7 @@ def read_offset(value: bytes) -> Committed:
     ------
     InvalidRequestError, UnsupportedVersionError
     """
-    found = OFFSET_LAYOUT.read(_value_version(value, "offset"), value)
+    found = OFFSET_LAYOUT.read(value)
     expire_ms = None if found["expire_timestamp"] == -1 else found["expire_timestamp"]
     return Committed(found["offset"], found["leader_epoch"], found["metadata"], found["commit_timestamp"], expire_ms)
 
@@ -170,32 +182,28 @@ def read_group(value: bytes) -> dict[str, Any]:
     ------
     InvalidRequestError, UnsupportedVersionError
     """
-    version = _value_version(value, "group")
-    found = GROUP_LAYOUT.read(version, value)
-    if version == 0:
+    found = GROUP_LAYOUT.read(value)
+    if version_of(value, "group") == 0:
         for member in found["members"]:
             member["rebalance_timeout"] = member["session_timeout"]
     return found
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """The topics of a consumer's subscription; None if it is malformed. All versions begin with version 0."""
+    """The topics of a consumer's subscription; None if it is malformed."""
+    found = _of_oldest(SUBSCRIPTION_LAYOUT, subscription)
+    return None if found is None else frozenset(found["topics"])
+
+
+def assigned_partitions(assignment: bytes) -> list[dict[str, Any]] | None:
+    """The ``topic`` and ``partitions`` of a consumer's assignment; None if it is malformed."""
+    found = _of_oldest(ASSIGNMENT_LAYOUT, assignment)
+    return None if found is None else list(found["partitions"])
+
+
+def _of_oldest(layout: Layout, data: bytes) -> dict[str, Any] | None:
+    """Read the fields of version 0, with which all versions of a consumer's protocol begin."""
     try:
-        if _version(subscription, "subscription") < 0:
-            return None
-        return frozenset(SUBSCRIPTION_LAYOUT.read(0, subscription)["topics"])
+        return layout.read(data, 0) if version_of(data, layout.what) >= 0 else None
     except KtsError:
         return None
-
-
-def _version(data: bytes, what: str) -> int:
-    if len(data) < _VERSION.size:
-        raise InvalidRequestError(f"{what}: expected a version of {_VERSION.size} bytes, found {len(data)}")
-    return int(_VERSION.unpack_from(data)[0])
-
-
-def _value_version(value: bytes, what: str) -> int:
-    version = _version(value, what)
-    if not 0 <= version <= NEWEST_VALUE:
-        raise UnsupportedVersionError(f"{what}: expected a version from 0 to {NEWEST_VALUE}, found {version}")
-    return version

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from kts.broker.wire.messages import Field
 from kts.errors import InvalidRequestError
+from kts.protocol.fields import Field
 
 
 class Cursor:
