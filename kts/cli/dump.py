@@ -33,6 +33,29 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
 JSONL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+TABLE_COLUMNS = {  # of a decoder
+    "offsets": (
+        "partition",
+        "offset",
+        "timestamp",
+        "recordType",
+        "group",
+        "committedTopic",
+        "committedPartition",
+        "committedOffset",
+        "tombstone",
+    ),
+    "transactions": (
+        "partition",
+        "offset",
+        "timestamp",
+        "transactionalId",
+        "transactionProducerId",
+        "transactionProducerEpoch",
+        "transactionState",
+        "transactionPartitions",
+    ),
+}
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 RANGE = ("starting_timestamp", "ending_timestamp", "starting_offsets", "ending_offsets")
 TABLE_ROWS = 20
@@ -42,6 +65,7 @@ Examples:
   kts dump DIR/orders-0 --limit 5
   kts dump DIR --topic orders --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict -o orders.parquet
   kts dump DIR/orders-0 --offsets 100:200 --values utf8 --format jsonl
+  kts dump DIR --decoder offsets -o commits.parquet
 
 Times: {SPELLINGS}.
 
@@ -68,6 +92,11 @@ like, in every format; files and pipes get the bytes unchanged.
 @time_options
 @click.option("--keys", type=click.Choice(ENCODINGS), help="How keys are written in text. Default base64.")
 @click.option("--values", type=click.Choice(ENCODINGS), help="How values are written in text. Default base64.")
+@click.option(
+    "--decoder",
+    type=click.Choice(sorted(TABLE_COLUMNS)),
+    help="Decode __consumer_offsets or __transaction_state to columns.",
+)
 @click.option("--columns", metavar="A,B,...", help="These columns, in this order; a wrong name lists all.")
 @click.option(
     "--isolation",
@@ -101,6 +130,7 @@ def command(
     now: str | None,
     keys: str | None,
     values: str | None,
+    decoder: str | None,
     columns: str | None,
     isolation: str,
     include_control: bool,
@@ -117,7 +147,8 @@ def command(
     --to, found through the time index. If the log is out of order, records in between may be outside the range, and
     later ones inside; --strict reads to the end and takes exactly the records in the range.
 
-    Kafka's internal topics are left out of a log directory unless --topic names them.
+    Kafka's internal topics are left out of a log directory unless --topic or --decoder names them. The decoded columns
+    of a record of another kind are empty, and its key and value are columns too.
     """
     if offsets is not None and (start is not None or end is not None):
         raise click.UsageError("--offsets and --from/--to exclude each other: give one of them")
@@ -143,10 +174,11 @@ def command(
         "isolation": isolation,
         "include_control": include_control,
         "on_error": on_error,
-        "columns": wanted_columns(columns, kind),
+        "columns": wanted_columns(columns, kind, decoder),
+        "decoder": decoder,
     }
     check_scan(given)
-    logs = open_logs(paths, topics=topics, partitions=partitions, internal=False)
+    logs = open_logs(paths, topics=topics, partitions=partitions, internal=False, decoder=decoder)
     if kind == "table":
         shown = TABLE_ROWS if limit is None else limit
         print_records(scanned(logs, given, shown + 1), given["columns"], shown, keys, values)
@@ -195,14 +227,17 @@ def check_scan(given: dict[str, Any]) -> None:
         raise click.UsageError(str(error)) from error
 
 
-def wanted_columns(text: str | None, kind: str) -> list[str]:
+def wanted_columns(text: str | None, kind: str, decoder: str | None) -> list[str]:
     """The columns of the option, or the format's default."""
-    from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
+    from kts.codec.columns import SCAN_COLUMNS
+    from kts.dataset.options import stream_columns
 
     default = SCAN_COLUMNS if kind in ("parquet", "arrow") else JSONL_COLUMNS
-    names = None if text is None else [name.strip() for name in text.split(",")]
+    names: Sequence[str] | None = None if text is None else [name.strip() for name in text.split(",")]
+    if names is None and decoder is not None and kind == "table":
+        names = TABLE_COLUMNS[decoder]
     try:
-        return list(check_columns(names, default, ("topic", "partition", *ALL_COLUMNS)))
+        return list(stream_columns(names, decoder, default))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -275,11 +310,11 @@ def make_writer(
     disarm: bool,
 ) -> Writer:
     """The writer of a format."""
-    from kts.codec.columns import record_schema
+    from kts.dataset.options import stream_schema
 
     from . import formats
 
-    schema = record_schema(tuple(columns), False)
+    schema = stream_schema(columns)
     if kind == "parquet":
         return formats.Parquet(file, schema, keys, values)
     if kind == "arrow":
@@ -296,6 +331,16 @@ def make_writer(
 
 
 SHOWN_CHARACTERS = 60
+NUMBERS = (
+    "partition",
+    "offset",
+    "position",
+    "committedPartition",
+    "committedOffset",
+    "transactionProducerId",
+    "transactionProducerEpoch",
+)
+FREE = ("key", "value", "headers", "group", "committedTopic", "transactionalId", "members", "transactionPartitions")
 
 
 def print_records(
@@ -309,8 +354,8 @@ def print_records(
         rows += [list(row) for row in zip(*lists, strict=True)]
     if len(rows) > limit:
         more = bool(rows.pop())
-    numbers = [number for number, name in enumerate(columns) if name in ("partition", "offset", "position")]
-    free = [number for number, name in enumerate(columns) if name in ("key", "value", "headers")]
+    numbers = [number for number, name in enumerate(columns) if name in NUMBERS]
+    free = [number for number, name in enumerate(columns) if name in FREE]
     print_table(columns, rows, right=numbers, shrink=free)
     if more:
         note(f"the first {limit} records; more with --limit N, all with --format jsonl or -o FILE.parquet")
@@ -318,7 +363,7 @@ def print_records(
 
 def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
     """A column as table cells."""
-    if name in ("timestamp", "createTimestamp"):
+    if str(column.type).startswith("timestamp"):
         return [show_time(ms) for ms in column.cast("int64").to_pylist()]
     if name == "timestampType":
         return [TYPE_NAMES.get(value, str(value)) for value in column.to_pylist()]
@@ -327,7 +372,14 @@ def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
         return [", ".join(f"{shown(h['key'])}={shown_bytes(h['value'], None)}" for h in cell or []) for cell in cells]
     if name in ("key", "value"):
         return [shown_bytes(value, encoding) for value in column.to_pylist()]
+    if name == "transactionPartitions":
+        return [partitions_text(value) for value in column.to_pylist()]
     return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def partitions_text(found: Sequence[Any] | None) -> str:
+    """Partitions as ``orders-0, orders-1``."""
+    return ", ".join(f"{each['topic']}-{number}" for each in found or () for number in each["partitions"])
 
 
 def shown_bytes(value: bytes | None, encoding: str | None) -> str:

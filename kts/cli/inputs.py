@@ -60,7 +60,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 
 def open_logs(
-    paths: Sequence[str], *, topics: Sequence[str] = (), partitions: Sequence[int] = (), internal: bool = True
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] = (),
+    partitions: Sequence[int] = (),
+    internal: bool = True,
+    decoder: str | None = None,
 ) -> list[PartitionLog]:
     """Every partition under the paths, by topic and partition; several log directories count as one.
 
@@ -68,6 +73,8 @@ def open_logs(
     ----------
     internal : bool
         False leaves Kafka's internal topics out of log directories, unless they are named.
+    decoder : str, optional
+        As for ``kts.scan``.
 
     Raises
     ------
@@ -86,7 +93,8 @@ def open_logs(
         opened = kts.open(list(paths) if len(paths) > 1 else paths[0])
     except ValueError as error:  # a file that is no segment, the same partition twice
         raise click.UsageError(str(error)) from error
-    logs = select(opened, paths, topics=topics or None, partitions=partitions or None, internal=internal)
+    chosen: dict[str, Any] = {"topics": topics or None, "partitions": partitions or None}
+    logs = select(opened, paths, **chosen, internal=internal, decoder=decoder)
     if not logs:
         raise UnknownTopicOrPartitionError(f"no partition directories (such as orders-0) in {', '.join(paths)}")
     return logs

@@ -6,6 +6,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -263,7 +264,9 @@ def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
     if name == "partition" or pa.types.is_boolean(kind) or pa.types.is_string(kind):
         return _few_values(column, json.dumps)
     if pa.types.is_list(kind):
-        return "", header_text(column), ""
+        if name == "headers":
+            return "", header_text(column), ""
+        return "", "null" if column.null_count == len(column) else pc.fill_null(nested_text(column), "null"), ""
     if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
         if column.null_count == len(column):
             return "", "null", ""
@@ -295,6 +298,16 @@ def header_text(column: Any) -> Any:
     starts = pa.concat_arrays([pa.array([0], ends.type), ends])
     lists = pa.ListArray.from_arrays(starts, pairs)
     return pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
+
+
+def nested_text(column: Any) -> Any:
+    """Lists as JSON, with bytes in base64, one string per record; null stays null."""
+    spell = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), default=_base64_of)
+    return pa.array([None if value is None else spell(value) for value in column.to_pylist()], pa.string())
+
+
+def _base64_of(value: bytes) -> str:
+    return binascii.b2a_base64(value, newline=False).decode("ascii")
 
 
 def _base64_or_null(column: Any) -> Any:
@@ -591,6 +604,8 @@ class Csv:
         if pa.types.is_timestamp(column.type):
             return column.cast(pa.int64())
         if pa.types.is_list(column.type):
+            if name != "headers":
+                return nested_text(column)
             text = header_text(column)
             return pa.repeat(text, len(column)) if isinstance(text, str) else text
         return column

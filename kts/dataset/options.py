@@ -6,16 +6,21 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, boolean, choice, integer
-from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns
+from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
+from kts.coordinator_records.columns import DECODERS, column_types
 from kts.times import Time, milliseconds, time_unit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_BYTES = 4 * 2**20
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ON_ERROR = ("raise", "skip")
 HIGH_WATERMARK = "high_watermark"
+DECODED_WITH = ("topic", "partition", "offset", "timestamp", "key", "value")  # around the decoder's columns
 STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
 
 Checked = ParamSpec("Checked")
@@ -41,6 +46,7 @@ class ScanOptions:
     batch_bytes: int
     max_decompressed_bytes: int
     views: bool
+    decoder: str | None = None
 
     @classmethod
     def of(
@@ -60,6 +66,7 @@ class ScanOptions:
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         views: bool = False,
         unit: str | None = None,
+        decoder: str | None = None,
     ) -> Self:
         """Check the arguments.
 
@@ -83,7 +90,7 @@ class ScanOptions:
             ending_timestamp=end,
             starting_offsets=first,
             ending_offsets=last,
-            columns=check_columns(columns, SCAN_COLUMNS, STREAM_COLUMNS),
+            columns=stream_columns(columns, decoder),
             strict_time_range=boolean("strict_time_range", strict_time_range),
             isolation=isolation,
             include_control=boolean("include_control", include_control),
@@ -92,7 +99,13 @@ class ScanOptions:
             batch_bytes=integer("batch_bytes", batch_bytes, 1),
             max_decompressed_bytes=integer("max_decompressed_bytes", max_decompressed_bytes, 0),
             views=boolean("views", views),
+            decoder=decoder,
         )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the columns."""
+        return stream_schema(self.columns, self.views)
 
     @property
     def committed(self) -> bool:
@@ -103,6 +116,26 @@ class ScanOptions:
     def skip_damage(self) -> bool:
         """True if damage is skipped with a warning."""
         return self.on_error == "skip"
+
+
+def stream_columns(
+    columns: Sequence[str] | None, decoder: str | None, default: tuple[str, ...] = SCAN_COLUMNS
+) -> tuple[str, ...]:
+    """The columns of a scan: those that are asked for, or else the decoder's or ``default``."""
+    if decoder is None:
+        return check_columns(columns, default, STREAM_COLUMNS)
+    choice("decoder", decoder, tuple(DECODERS))
+    own = DECODERS[decoder].columns
+    return check_columns(columns, (*DECODED_WITH[:-2], *own, *DECODED_WITH[-2:]), (*STREAM_COLUMNS, *own))
+
+
+def stream_schema(columns: Sequence[str], views: bool = False) -> pa.Schema:
+    """The Arrow schema of columns of a scan."""
+    import pyarrow as pa
+
+    decoded = column_types()
+    records = record_schema(tuple(name for name in columns if name not in decoded), views)
+    return pa.schema([(name, decoded[name]) if name in decoded else records.field(name) for name in columns])
 
 
 def takes(

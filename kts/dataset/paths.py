@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
 from kts.dataset.options import BATCH_BYTES, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
@@ -148,6 +149,7 @@ def scan(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     views: bool = False,
     unit: str | None = None,
+    decoder: str | None = None,
 ) -> pa.RecordBatchReader:
     """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.
 
@@ -189,6 +191,10 @@ def scan(
         Keys and values as ``binary_view``.
     unit : {"s", "ms", "us", "ns"}, optional
         The unit of timestamps given as integers. None means ms, and refuses an integer that looks like another unit.
+    decoder : str, optional
+        ``offsets`` reads the records of ``__consumer_offsets`` as columns, ``transactions`` those of
+        ``__transaction_state``; ``topics`` is then that topic. The columns are topic, partition, offset, timestamp, the
+        decoder's, key and value.
 
     Returns
     -------
@@ -217,8 +223,10 @@ def scan(
         max_decompressed_bytes=max_decompressed_bytes,
         views=views,
         unit=unit,
+        decoder=decoder,
     )
-    logs = select(open_path(path, log_start_offset=log_start_offset), path, topics=topics, partitions=partitions)
+    opened = open_path(path, log_start_offset=log_start_offset)
+    logs = select(opened, path, topics=topics, partitions=partitions, decoder=decoder)
     known = {(log.topic, log.partition) for log in logs}
     for name, given in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):
         for topic, partition in given if isinstance(given, dict) else ():
@@ -234,6 +242,7 @@ def select(
     topics: Sequence[str] | str | None = None,
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     internal: bool = False,
+    decoder: str | None = None,
 ) -> list[PartitionLog]:
     """Select opened partitions by topic and partition.
 
@@ -245,6 +254,8 @@ def select(
         As for ``kts.scan``.
     internal : bool
         Include Kafka's internal topics, even if they are not named.
+    decoder : str, optional
+        Unless topics are named, only the topic that it decodes, and partitions given by their own path.
 
     Raises
     ------
@@ -254,14 +265,19 @@ def select(
     names, wanted = _topics(topics), _partitions(partitions)
     paths = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
     logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
+    own = {*paths, *(log.path for log in logs if log.lone)}
     known = sorted({log.topic for log in logs})
     named = {*(names or ()), *(wanted if isinstance(wanted, dict) else ())}
     for topic in sorted(named.difference(known)):
         raise UnknownTopicOrPartitionError(f"there is no topic {topic} in {', '.join(paths)}; {_nearest(topic, known)}")
     if names is not None:
         logs = [log for log in logs if log.topic in names]
+    elif decoder is not None and not named:
+        only = DECODERS[decoder].topic
+        logs = [log for log in logs if log.topic == only or log.path in own]
+        if not logs:
+            raise UnknownTopicOrPartitionError(f"there is no topic {only} in {', '.join(paths)}")
     elif not internal:
-        own = {*paths, *(log.path for log in logs if log.lone)}
         logs = [log for log in logs if log.topic not in INTERNAL_TOPICS or log.topic in named or log.path in own]
     if wanted is None:
         return logs

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kts.codec.columns import ALL_COLUMNS, decode, record_schema
+from kts.codec.columns import ALL_COLUMNS, decode
+from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.options import ScanOptions
 from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError
@@ -62,10 +63,12 @@ class RangeReader:
             wanted.add("timestamp")
         if not self.options.include_control:
             wanted.add("control")
+        if self.options.decoder is not None:
+            wanted |= {"key", "value", "control", "position"}
         if self.options.committed:
             wanted |= {"producerId", "transactional", "control", "position"}
         self.needed = [name for name in ALL_COLUMNS if name in wanted]
-        self.schema = record_schema(self.options.columns, self.options.views)
+        self.schema = self.options.schema
         self.constants: dict[str, pa.Array] = {}
         self.warned = False
         self.left_out = False
@@ -279,8 +282,10 @@ class RangeReader:
         mask = self.mask(rows)
         if mask is not None and not mask.all():
             rows = _filter(rows, mask)
-        if rows.num_rows:
-            yield self.shaped(rows)
+        if rows.num_rows and self.options.decoder is not None:
+            yield from self.decoded_records(rows)
+        elif rows.num_rows:
+            yield self.shaped(rows, {})
 
     def within(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         offsets = rows.column("offset").to_numpy()
@@ -322,13 +327,41 @@ class RangeReader:
                         both(~hit)
         return keep
 
-    def shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def decoded_records(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows with the decoder's columns; raises, or leaves out and warns, where a record cannot be decoded."""
         import pyarrow as pa
 
-        columns = [
-            self.constant(name, rows.num_rows) if name in ("topic", "partition") else rows.column(name)
-            for name in self.options.columns
-        ]
+        decoder = str(self.options.decoder)
+        names = [name for name in self.options.columns if name in DECODED_COLUMNS]
+        keys, values, control = rows.column("key"), rows.column("value"), _bools(rows, "control")
+        decoded, refused = decode_records(decoder, names, keys, values, control)
+        if not refused:
+            yield self.shaped(rows, decoded)
+            return
+        row, reason = refused[0]
+        offset, position = (rows.column(name)[row].as_py() for name in ("offset", "position"))
+        message = (
+            f"offset {offset} of {self.part.topic}-{self.part.partition} is no record of {DECODERS[decoder].topic}"
+        )
+        sound = np.ones(rows.num_rows, bool)
+        if self.options.skip_damage:
+            sound[[each.row for each in refused]] = False
+            more = f", and {len(refused) - 1} more behind it" if len(refused) > 1 else ""
+            warn(f"{self.part.path}: {message} and is left out{more}: {reason}", self.part.path)
+        else:
+            sound[row:] = False
+        if sound.any():
+            keep = pa.array(sound)
+            yield self.shaped(_filter(rows, sound), {name: column.filter(keep) for name, column in decoded.items()})
+        if not self.options.skip_damage:
+            raise CorruptRecordError(f"{message}: {reason}", path=self.part.path, position=position, offset=offset)
+
+    def shaped(self, rows: pa.RecordBatch, made: dict[str, pa.Array]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        for name in {"topic", "partition"} & {*self.options.columns}:
+            made[name] = self.constant(name, rows.num_rows)
+        columns = [made[name] if name in made else rows.column(name) for name in self.options.columns]
         if not columns:  # rows without columns still count
             return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows.num_rows, [None]))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kts.codec.columns import batch_schema, record_schema
+from kts.codec.columns import batch_schema
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.plan import NO_END, SegmentRange, plan, resolve_range
 from kts.dataset.reader import RangeReader, joined
@@ -25,10 +25,8 @@ def records(logs: Sequence[Partition], options: ScanOptions, *, end_offset: int 
     import pyarrow as pa
 
     ordered = sorted(logs, key=lambda log: (log.topic, log.partition))
-    schema = record_schema(options.columns, options.views)
-    return pa.RecordBatchReader.from_batches(
-        schema, joined(_records(ordered, options, end_offset), options.batch_bytes)
-    )
+    rows = joined(_records(ordered, options, end_offset), options.batch_bytes)
+    return pa.RecordBatchReader.from_batches(options.schema, rows)
 
 
 def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import csv, dataset
+from support.coordinators import broker
 from support.golden import Golden, Row, golden, golden_partitions, row_from_json
 from support.processes.cli_runs import lines, run
 
@@ -203,3 +206,26 @@ def test_a_table_escapes_header_keys_that_would_steer_a_terminal(tmp_path: Path)
     log.write_bytes(kts.encode({"value": [b"v"], "headers": [[("\x1b]0;title\x07h\n", b"x")]]}))
     shown = run("dump", log, "--format", "table").stdout
     assert "\x1b" not in shown and r"\x1b]0;title\x07h\n=x" in shown
+
+
+def test_records_of_internal_topics_are_decoded_to_columns(tmp_path: Path) -> None:
+    made = lines("dump", broker("4.3.1"), "--decoder", "offsets")
+    [first, *_] = [line for line in made if line["recordType"] == "OffsetCommit" and line["group"] == "billing"]
+    assert (first["committedTopic"], first["committedPartition"], first["committedOffset"]) == ("orders", 0, 1)
+    assert first["members"] is None
+    [members] = [line["members"] for line in made if line["group"] == "readers" and line["members"]]
+    assert members[0]["assignedPartitions"] == [{"topic": "orders", "partitions": [0, 1]}]
+    assert base64.b64decode(members[0]["subscription"]).startswith(b"\0")
+    [new, *_] = [line for line in made if line["recordType"] == "ConsumerGroupMemberMetadata"]
+    assert (new["group"], new["committedOffset"]) == ("modern", None)
+    assert b"orders" in base64.b64decode(new["value"])
+
+    shown = run("dump", broker("4.3.1"), "--decoder", "transactions", "--format", "table").stdout.splitlines()
+    assert "transactionState" in shown[0]
+    assert any("Ongoing" in line and "orders-0, __consumer_offsets-1" in line for line in shown)
+    for suffix, rows in (("csv", 1), ("parquet", 0), ("arrow", 0)):
+        out = tmp_path / f"out.{suffix}"
+        run("dump", broker("4.3.1"), "--decoder", "offsets", "-o", out)
+        table = csv.read_csv(out) if rows else dataset.dataset(out, format=suffix).to_table()
+        assert table.num_rows == len(made)
+        assert table.schema.names == list(made[0])

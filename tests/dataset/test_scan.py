@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pytest
+from support.coordinators import broker
 from support.golden import RECORD_COLUMNS, Golden, Row, golden_partitions, rows, scaled
 from support.sets.partitions import flip, log_of, offsets
 
@@ -369,3 +371,57 @@ def test_an_unknown_argument_of_a_log_is_refused_by_its_own_name(tmp_path: Path)
     assert isinstance(log, kts.PartitionLog)
     with pytest.raises(TypeError, match=r"scan\(\).*topics"):
         log.scan(topics=["t"])  # type: ignore[call-arg]
+
+
+# --- decoders of internal topics ------------------------------------------------------------------
+
+
+def test_a_decoder_reads_its_topic_of_a_directory_and_partitions_given_by_their_path() -> None:
+    folder = broker("4.3.1")
+    for decoder, topic in (("offsets", "__consumer_offsets"), ("transactions", "__transaction_state")):
+        found = kts.scan(folder, decoder=decoder).read_all()
+        assert {*found["topic"].to_pylist()} == {topic}
+        assert found.schema.names[:4] == ["topic", "partition", "offset", "timestamp"]
+        assert found.schema.names[-2:] == ["key", "value"]
+        raw = kts.scan(folder, topics=[topic], columns=["partition", "offset", "key", "value"]).read_all()
+        assert found.select(raw.schema.names) == raw
+        assert kts.scan(folder / f"{topic}-0", decoder=decoder).read_all().num_rows > 0
+        for options in ({"views": True, "columns": found.schema.names[:-2]}, {"batch_bytes": 1}):
+            again = kts.scan(folder, decoder=decoder, **options).read_all()
+            assert again == found.select(again.schema.names)
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match="there is no topic __transaction_state in"):
+        kts.scan(broker("0.10.2.2"), decoder="transactions")
+
+
+def test_columns_of_a_decoder_go_with_those_of_records_and_need_the_decoder() -> None:
+    folder = broker("3.9.2")
+    columns = ["magic", "group", "offset", "members", "timestampType"]
+    found = kts.scan(folder, decoder="offsets", columns=columns, include_control=True).read_all()
+    assert found.schema.names == columns
+    markers = found.filter(pa.compute.is_null(found["group"]))
+    assert 0 < markers.num_rows < found.num_rows
+    for wrong in ({"columns": ["group"]}, {"decoder": "transactions", "columns": ["group"]}):
+        with pytest.raises(ValueError, match="unknown column 'group'"):
+            kts.scan(folder, **wrong)
+    with pytest.raises(ValueError, match="decoder: expected one of offsets, transactions, found 'group'"):
+        kts.scan(folder, decoder="group")
+
+
+def test_a_record_that_cannot_be_decoded_is_raised_after_those_before_it_or_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "__consumer_offsets-3"
+    sound = kts.scan(broker("3.9.2") / "__consumer_offsets-0", columns=["key", "value"]).read_all()
+    whole = pa.concat_tables([sound, pa.table({"key": [b"", b"\0\1"], "value": [b"v", b"v"]}), sound])
+    with kts.Log(folder) as log:
+        log.append(kts.encode(whole.combine_chunks().to_batches()[0]))
+    columns = ["offset", "group"]
+    reader = kts.scan(folder, decoder="offsets", columns=columns)
+    found: list[int] = []
+    with pytest.raises(kts.CorruptRecordError, match="offset 3 of __consumer_offsets-3 is no record of") as caught:
+        for batch in reader:
+            found += batch["offset"].to_pylist()
+    assert found == [0, 1, 2]
+    assert (caught.value.path, caught.value.position, caught.value.offset) == (str(next(folder.glob("*.log"))), 0, 3)
+    with pytest.warns(kts.KtsWarning, match="offset 3 of .* is left out, and 1 more behind it: key: expected"):
+        rest = kts.scan(folder, decoder="offsets", columns=columns, on_error="skip").read_all()
+    assert rest["offset"].to_pylist() == [0, 1, 2, 5, 6, 7]
+    assert {*rest["group"].to_pylist()} == {"readers"}
