@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kts.codec.columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
 from kts.codec.convert import convert
 from kts.codec.encode import encode
+from kts.dataset.committed import committed_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import open_path as open
 from kts.dataset.paths import scan
@@ -60,6 +61,7 @@ __all__ = [
     "TimestampOffset",
     "TimestampType",
     "TopicPartition",
+    "committed_offsets",
     "convert",
     "decode",
     "encode",

@@ -33,6 +33,7 @@ COMMANDS = {
     "convert": "convert",
     "plot": "plot",
     "retention": "retention",
+    "groups": "groups",
     "serve": "serve",
     "follow": "follow",
 }

@@ -44,6 +44,7 @@ SAID: dict[str, tuple[list[object], list[dict[str, object]]]] = {
     "convert": (["DIR", "--to-magic", 2, "--out", "OUT", "--json"], [{"segments": 0}]),
     "plot": (["DIR", "-o", "OUT.svg", "--json"], [{"segments": 0, "batches": 0}]),
     "retention": (["DIR", "--json"], []),
+    "groups": (["DIR/new-0", "--json"], []),
 }
 
 
