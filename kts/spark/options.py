@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN
+from kts.coordinator_records.columns import DECODERS
 from kts.dataset.options import BATCH_BYTES, ISOLATIONS
 from kts.model import EARLIEST, LATEST
 from kts.times import UNITS, NotATimeError, milliseconds, parse_time
@@ -43,6 +44,7 @@ KNOWN = (
     "isolation",
     "includeControl",
     "granularity",
+    "decoder",
     "timestampOverflow",
     "logStartOffset",
     "maxBatchBytes",
@@ -91,6 +93,7 @@ class Options:
     isolation: str
     include_control: bool
     granularity: str
+    decoder: str | None
     timestamp_overflow: str
     log_start_offset: int | PartitionValues | None
     batch_bytes: int
@@ -132,6 +135,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         isolation=read.choice("isolation", ISOLATIONS),
         include_control=read.boolean("includeControl", False),
         granularity=read.choice("granularity", ("record", "batch")),
+        decoder=None if read.text("decoder") is None else read.choice("decoder", tuple(DECODERS)),
         timestamp_overflow=read.choice("timestampOverflow", ("error", "null", "clamp")),
         log_start_offset=_log_start_offset(read),
         batch_bytes=read.size("maxBatchBytes", BATCH_BYTES, MAX_BATCH_BYTES),
@@ -272,6 +276,7 @@ def _refuse_contradictions(options: Options) -> None:
             "includeHeaders": options.include_headers,
             "strictTimeRange": options.strict_time_range,
             "isolation=read_committed": options.isolation == "read_committed",
+            "decoder": options.decoder is not None,
         }
         for name, asked in record_only.items():
             if asked:

@@ -72,7 +72,7 @@ def select_logs(options: Options) -> list[PartitionLog]:
         known = {opened.topic} if isinstance(opened, PartitionLog) else {key.topic for key in opened}
         topics = [topic for topic in known if re.fullmatch(options.subscribe_pattern, topic)]
     try:
-        return select(opened, paths, topics=topics, partitions=options.assign)
+        return select(opened, paths, topics=topics, partitions=options.assign, decoder=options.decoder)
     except UnknownTopicOrPartitionError as error:
         option = "subscribe" if options.assign is None else "assign"
         raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error

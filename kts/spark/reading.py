@@ -62,6 +62,7 @@ def _records(
     return read_range(
         part,
         columns=list(names),
+        decoder=options.decoder,
         strict_range=strict_range,
         isolation=options.isolation,
         include_control=options.include_control,

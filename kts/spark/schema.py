@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.codec.columns import BATCH_COLUMNS, SCAN_COLUMNS
+from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, column_types
+from kts.dataset.options import stream_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +69,7 @@ BATCH_TYPES = {
     "crcOk": "boolean",
 }
 _NULLABLE_IN_RECORDS = {"key", "value", "headers", "baseOffset", "lastOffsetDelta", "baseTimestamp", "maxTimestamp"}
+_NULLABLE_IN_RECORDS |= {*DECODED_COLUMNS}
 _NULLABLE_IN_BATCHES = {"baseOffset", "count"}
 
 
@@ -75,16 +78,39 @@ def ddl(names: tuple[str, ...], types: dict[str, str]) -> str:
     return ", ".join(f"`{name}` {types[name]}" for name in names)
 
 
+def spark_type(type_: pa.DataType) -> str:
+    """The Spark type of an Arrow type of a decoder's column, as Spark writes it."""
+    import pyarrow as pa
+
+    if pa.types.is_list(type_):
+        return f"array<{spark_type(type_.value_type)}>"
+    if pa.types.is_struct(type_):
+        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in type_)}>"
+    if pa.types.is_timestamp(type_):
+        return "timestamp"
+    return {"int16": "smallint", "int32": "int", "int64": "bigint", "bool": "boolean"}.get(str(type_), str(type_))
+
+
+def types_of(options: Options) -> dict[str, str]:
+    """The columns that a read can have, with their Spark types."""
+    if options.granularity == "batch":
+        return BATCH_TYPES
+    own = () if options.decoder is None else DECODERS[options.decoder].columns
+    return RECORD_TYPES | {name: spark_type(column_types()[name]) for name in own}
+
+
 def default_columns(options: Options) -> tuple[str, ...]:
     """The columns of a read if the user gives no schema."""
     if options.granularity == "batch":
         return ("topic", "partition", "segment", *BATCH_COLUMNS)
+    if options.decoder is not None:
+        return (*stream_columns(None, options.decoder), *(("headers",) if options.include_headers else ()))
     return SCAN_COLUMNS if options.include_headers else SCAN_COLUMNS[:-1]
 
 
 def default_schema(options: Options) -> str:
     """The schema of a read if the user gives none, as a Spark schema string."""
-    return ddl(default_columns(options), BATCH_TYPES if options.granularity == "batch" else RECORD_TYPES)
+    return ddl(default_columns(options), types_of(options))
 
 
 def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
@@ -96,7 +122,7 @@ def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
         A column that does not exist, is named twice, has another type, or may be null and is declared NOT NULL.
     """
     batches = options.granularity == "batch"
-    types = BATCH_TYPES if batches else RECORD_TYPES
+    types = types_of(options)
     nullable = set(_NULLABLE_IN_BATCHES if batches else _NULLABLE_IN_RECORDS)
     if options.timestamp_overflow == "null":
         nullable |= {name for name, kind in types.items() if kind == "timestamp"}

@@ -54,6 +54,7 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "granularity": "record",
         "timestampOverflow": "null",
         "timeUnit": "s",
+        "decoder": "offsets",
     }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
     if name == "strictTimeRange":
         assert parse(stricttimerange="TRUE", startingtimestamp="1").strict_time_range
@@ -169,6 +170,7 @@ def test_log_start_offset_is_a_number_or_one_for_each_partition() -> None:
     ("name", "value", "allowed"),
     [
         ("granularity", "segment", "record or batch"),
+        ("decoder", "groups", "offsets or transactions"),
         ("isolation", "serializable", "read_uncommitted or read_committed"),
         ("timestampOverflow", "wrap", "error or null or clamp"),
         ("startingOffsetsByTimestampStrategy", "earliest", "error or latest"),
@@ -216,4 +218,5 @@ def test_contradictions_are_refused() -> None:
         strictTimeRange="true", startingTimestamp=1, granularity="batch"
     )
     assert "includeHeaders is about records" in refusal(includeHeaders="true", granularity="batch")
+    assert "decoder is about records" in refusal(decoder="offsets", granularity="batch")
     assert "read_committed is about records" in refusal(isolation="read_committed", granularity="batch")

@@ -7,6 +7,8 @@ import pytest
 from support.kafka.jvm import require_spark
 
 from kts.codec.columns import ALL_COLUMNS, BATCH_COLUMNS, record_schema
+from kts.coordinator_records.columns import DECODERS
+from kts.dataset.options import stream_columns, stream_schema
 from kts.spark.options import Options, parse_options
 from kts.spark.schema import (
     BATCH_TYPES,
@@ -38,6 +40,17 @@ def test_the_default_schema_is_that_of_sparks_kafka_source() -> None:
     assert default_schema(options()) == seven
     headers = ", `headers` array<struct<key:string,value:binary>>"
     assert default_schema(options(includeHeaders="true")) == seven + headers
+
+
+def test_the_default_schema_of_a_decoder_is_what_scan_gives() -> None:
+    for decoder in DECODERS:
+        expected = stream_schema(stream_columns(None, decoder))
+        shown = default_schema(options(decoder=decoder))
+        assert [name for name in expected.names if f"`{name}` " in shown] == expected.names
+    assert "`committedOffset` bigint, `committedLeaderEpoch` int" in default_schema(options(decoder="offsets"))
+    partitions = "`transactionPartitions` array<struct<topic:string,partitions:array<int>>>"
+    assert partitions in default_schema(options(decoder="transactions"))
+    assert "`keyVersion` smallint, `valueVersion` smallint, `tombstone` boolean" in shown
 
 
 def test_every_column_has_a_spark_type() -> None:

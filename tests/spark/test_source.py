@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.coordinators import broker, described
 from support.golden import golden
+
+import kts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,3 +98,24 @@ def test_damage_names_file_and_position(damaged: Path, load: Any) -> None:
 def test_batches_of_about_the_size_that_is_asked_for(load: Any) -> None:
     small = load(CLICKS.log_dir, maxBatchBytes="1k")
     assert small.count() == COUNT
+
+
+@pytest.mark.parametrize("decoder", ["offsets", "transactions"])
+def test_a_decoder_gives_the_columns_that_scan_gives(load: Any, decoder: str) -> None:
+    expected = kts.scan(broker("4.3.1"), decoder=decoder).read_all()
+    found = load(broker("4.3.1"), decoder=decoder).orderBy("partition", "offset").toArrow()
+    assert found.schema.names == expected.schema.names
+    for name in expected.schema.names:
+        wanted = expected[name].cast(found[name].type) if "list" not in str(expected[name].type) else expected[name]
+        assert found[name].to_pylist() == wanted.to_pylist(), name
+
+
+def test_committed_offsets_can_be_asked_for_in_sql(spark: SparkSession, load: Any) -> None:
+    schema = "`group` string, committedTopic string, committedPartition int, committedOffset bigint, offset bigint"
+    rows = load(broker("3.9.2"), schema, decoder="offsets", isolation="read_committed")
+    rows.createOrReplaceTempView("commits")
+    last = spark.sql(
+        "SELECT `group`, committedTopic, committedPartition, max_by(committedOffset, offset) AS last FROM commits "
+        "WHERE committedTopic IS NOT NULL GROUP BY ALL HAVING last IS NOT NULL ORDER BY ALL"
+    )
+    assert [(*row[:3], row.last) for row in last.collect()] == [row[:4] for row in described("3.9.2")]
