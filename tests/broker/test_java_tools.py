@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from support.kafka.java_tools import TOOLS, JavaTools
+from support.processes.cli_runs import run
 
 import kts
 from kts.broker.broker import Broker
@@ -34,7 +35,7 @@ def test_kafkas_tools_work_as_with_a_real_broker(tmp_path: Path, version: str) -
                 about_topics(tools, broker)
                 about_configs(tools)
                 about_offsets(tools, broker, tmp_path)
-                about_groups(tools, broker)
+                about_groups(tools, broker, tmp_path)
                 about_the_broker(tools, broker)
                 about_log_dirs_and_producers(tools, broker)
                 about_replicas(tools, tmp_path)
@@ -156,7 +157,7 @@ def about_what_there_is_not(tools: JavaTools) -> None:
     assert "UnsupportedVersionException: this broker has no metadata quorum" in said
 
 
-def about_groups(tools: JavaTools, broker: Broker) -> None:
+def about_groups(tools: JavaTools, broker: Broker, folder: Path) -> None:
     perf = ["--topic", "a", "--group", "g", "--timeout", "120000"]
     count = ["--messages", "1"] if tools.version.startswith("3") else ["--num-records", "1"]
     tools.run(TOOLS + "ConsumerPerformance", *perf, *count)
@@ -180,6 +181,15 @@ def about_groups(tools: JavaTools, broker: Broker) -> None:
     assert broker.coordinator.fetch("g", None)["a", 1].offset == 3
     tools.run(GROUPS, *group, "--delete-offsets", "--topic", "a:0")
     assert sorted(broker.coordinator.fetch("g", None)) == [("a", 1), ("a", 2)]
+    exported = folder / "exported.csv"
+    for names in (["g"], ["g", "h"]):  # the lines of several groups begin with the group
+        wanted = [word for name in names for word in ("--group", name)]
+        exported.write_text(run("groups", folder / "data", "--export", *wanted).stdout, encoding="utf-8")
+        before = broker.coordinator.fetch("g", None)
+        assert "was successful" in tools.run(GROUPS, "--delete", *group)
+        tools.run(GROUPS, *wanted, "--reset-offsets", "--from-file", exported, "--execute")
+        after = broker.coordinator.fetch("g", None)
+        assert {place: each.offset for place, each in after.items()} == {("a", 1): 3, ("a", 2): before["a", 2].offset}
     assert "was successful" in tools.run(GROUPS, "--delete", *group)
     assert "GroupIdNotFoundException" in tools.ask(GROUPS, "--delete", *group)[1]
     assert not tools.run(GROUPS, "--list").strip()

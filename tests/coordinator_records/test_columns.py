@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.coordinators import VERSIONS, broker, dumped, dumped_transactions, written
+from support.golden import scaled
 
 import kts
 from kts.coordinator_records import groups
@@ -259,3 +260,22 @@ def test_decoders_share_no_name_with_columns_of_records() -> None:
         assert not {*decoder.columns} & {"topic", "partition", *kts.ALL_COLUMNS}
     assert {name for decoder in DECODERS.values() for name in decoder.columns} == {*column_types()}
     assert DECODERS["offsets"].topic == groups.TOPIC
+
+
+def test_mutated_records_of_real_brokers_are_decoded_or_refused(rng: random.Random) -> None:
+    """Nothing but a refusal, whatever the bytes are."""
+    for decoder, found in DECODERS.items():
+        raw = kts.scan(broker("4.3.1"), topics=[found.topic], columns=["key", "value"]).read_all().to_pylist()
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        for _ in range(scaled(500, 20_000)):
+            row = rng.choice(raw)
+            for into, data in ((keys, row["key"]), (values, row["value"])):
+                if data and rng.random() < 0.5:
+                    at = rng.randrange(len(data))
+                    hostile = rng.choice([rng.randbytes(1), b"\x7f\xff\xff\xff", b"\xff\xff", b""])
+                    data = data[:at] + hostile + data[at + rng.choice([0, len(hostile)]) :]
+                into.append(data)
+        rows, refused = decoded(decoder, keys, values)
+        assert len(rows) == len(keys)
+        assert 50 < len(refused) < len(keys)
