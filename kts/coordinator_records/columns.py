@@ -327,11 +327,12 @@ def _group_key(key: bytes) -> dict[str, Any]:
 
 def _group(value: bytes) -> dict[str, Any]:
     found = groups.read_group(value)
-    return found | {"members": [_member(each) for each in found["members"]]}
+    consumers = found["protocol_type"] == groups.CONSUMER  # Connect and others have their own bytes
+    return found | {"members": [_member(each, consumers) for each in found["members"]]}
 
 
-def _member(found: Mapping[str, Any]) -> dict[str, Any]:
-    subscribed = groups.subscribed_topics(found["subscription"])
+def _member(found: Mapping[str, Any], consumer: bool) -> dict[str, Any]:
+    subscribed = groups.subscribed_topics(found["subscription"]) if consumer else None
     return {
         "memberId": found["member_id"],
         "groupInstanceId": found["group_instance_id"],
@@ -340,7 +341,7 @@ def _member(found: Mapping[str, Any]) -> dict[str, Any]:
         "rebalanceTimeoutMs": found["rebalance_timeout"],
         "sessionTimeoutMs": found["session_timeout"],
         "subscribedTopics": None if subscribed is None else sorted(subscribed),
-        "assignedPartitions": groups.assigned_partitions(found["assignment"]),
+        "assignedPartitions": groups.assigned_partitions(found["assignment"]) if consumer else None,
         "subscription": found["subscription"],
         "assignment": found["assignment"],
     }

@@ -16,6 +16,7 @@ from kts.coordinator_records.layout import Layout, version_of
 from kts.errors import KtsError
 
 TOPIC = "__consumer_offsets"
+CONSUMER = "consumer"  # the protocol type of consumer groups
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
 RECORD_TYPES = {
     0: "OffsetCommit",

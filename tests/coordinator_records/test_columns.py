@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.broker.group_play import subscription
 from support.coordinators import VERSIONS, broker, dumped, dumped_transactions, written
 from support.golden import scaled
 
@@ -240,6 +241,20 @@ def test_records_of_unknown_kinds_keep_what_is_known_and_damage_has_a_reason() -
     assert refused[3] == "key: expected a key, found null"
     assert refused[4] == "key: expected a version of 2 bytes, found 0"
     assert refused[5] == "offset: expected a version from 0 to 4, found 9"
+
+
+def test_members_of_other_protocols_keep_their_bytes() -> None:
+    member = {"member_id": "m", "client_id": "c", "client_host": "/h", "session_timeout": 1}
+    member |= {"subscription": subscription("t"), "assignment": b"\0\1"}
+    group = {"generation": 1, "protocol": None, "leader": None, "members": [member]}
+    values: list[bytes | None] = [
+        groups.group_value(group | {"protocol_type": type_}) for type_ in ("consumer", "connect")
+    ]
+    rows, _ = decoded("offsets", [group_key("g")] * 2, values)
+    found = [row["members"][0] for row in rows]
+    assert [each["subscribedTopics"] for each in found] == [["t"], None]
+    assert [each["assignedPartitions"] for each in found] == [None, None]
+    assert [each["subscription"] for each in found] == [member["subscription"]] * 2
 
 
 def test_control_records_have_no_columns() -> None:

@@ -17,12 +17,11 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from kts.broker.codes import ErrorCode
-from kts.coordinator_records.groups import Committed, subscribed_topics
+from kts.coordinator_records.groups import CONSUMER, Committed, subscribed_topics
 from kts.errors import KtsError
 
 Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the preferred first
 MEMBER_BYTES = 2000  # estimated memory besides what the member sends
-CONSUMER = "consumer"  # the protocol type of consumer groups
 GROUP_BYTES, PENDING_BYTES, OFFSET_BYTES = 2000, 1500, 500  # estimated memory besides texts
 
 
