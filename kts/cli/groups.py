@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .inputs import json_option, paths_argument
-from .output import counted, print_json, print_table, remark
+from .output import counted, note, print_json, print_table, remark
 from .times import show_time
 
 EPILOG = """\b
@@ -66,6 +66,8 @@ def command(
             right=(2, 3, 4, 5),
             shrink=(0, 1),
         )
+        if not rows:
+            note("there are no committed offsets")
         number = counted(len({row["group"] for row in rows}), "group")
         remark(f"{number}, {counted(len(rows), 'committed offset')}")
 
@@ -79,7 +81,10 @@ def committed_rows(
     from kts.dataset.committed import committed_offsets
 
     path = list(paths) if len(paths) > 1 else paths[0]
-    found = committed_offsets(path, groups=groups or None, topics=topics or None, on_error=on_error)
+    try:
+        found = committed_offsets(path, groups=groups or None, topics=topics or None, on_error=on_error)
+    except ValueError as error:  # an unknown name, a file that is no segment
+        raise click.UsageError(str(error)) from error
     for name in ("commitTimestamp", "expireTimestamp"):
         found = found.set_column(found.column_names.index(name), name, found[name].cast(pa.int64()))
     listed: list[dict[str, Any]] = found.to_pylist()

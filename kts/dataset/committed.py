@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def committed_offsets(
     path : path or list of paths
         Log directories with ``__consumer_offsets``, or partitions of it.
     groups, topics : list of str, optional
-        Only these.
+        Only these; each must have a committed offset.
     on_error : str
         ``raise``, or ``skip``: leave out what is damaged, with a warning.
 
@@ -74,8 +75,14 @@ def committed_offsets(
     logs = select(opened, path, decoder="offsets")
     found = pa.concat_tables([_of_partition(log, on_error == "skip") for log in logs])
     for name, wanted in (("group", groups), ("topic", topics)):
-        if wanted is not None:
-            found = found.filter(pc.is_in(found[name], pa.array(list(wanted), pa.string())))
+        if wanted is None:
+            continue
+        known = sorted(found[name].unique().to_pylist())
+        for unknown in sorted({*wanted} - {*known}):
+            close = difflib.get_close_matches(unknown, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(f"{name}s: there is no committed offset of {name} {unknown}{hint}")
+        found = found.filter(pc.is_in(found[name], pa.array(list(wanted), pa.string())))
     found = found.sort_by([("group", "ascending"), ("topic", "ascending"), ("partition", "ascending")])
     ends = pa.array(_log_end_offsets(opened, found, on_error == "skip"), pa.int64())
     place = found.column_names.index("currentOffset") + 1

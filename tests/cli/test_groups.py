@@ -26,6 +26,12 @@ def test_groups_and_topics_are_selected() -> None:
     assert [(row["group"], row["partition"]) for row in made] == [("billing", 0), ("billing", 1)]
 
 
+def test_an_unknown_name_is_wrong_use_and_no_offsets_are_said() -> None:
+    said = run("groups", broker("4.3.1"), "--group", "bilings", code=2).stderr
+    assert "--group: there is no committed offset of group bilings; did you mean billing?" in said
+    assert "there are no committed offsets" in run("groups", broker("4.3.1") / "clicks-0").stderr
+
+
 def test_an_export_has_the_lines_of_kafka_consumer_groups() -> None:
     assert run("groups", broker("4.3.1"), "--export", "--group", "billing").stdout == "orders,0,5\norders,1,7\n"
     both = run("groups", broker("4.3.1"), "--export", "--group", "billing", "--group", "audit").stdout

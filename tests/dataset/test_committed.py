@@ -43,7 +43,13 @@ def test_offsets_of_an_old_broker_have_an_expire_time() -> None:
 def test_groups_and_topics_are_selected_and_the_ends_of_partitions_elsewhere_are_unknown() -> None:
     whole = kts.committed_offsets(broker("3.9.2"))
     assert rows(kts.committed_offsets(broker("3.9.2"), groups=["billing"], topics=["orders"])) == rows(whole)[1:3]
-    assert len(kts.committed_offsets(broker("3.9.2"), topics=["nothing"])) == 0
+    names: list[tuple[dict[str, list[str]], str]] = [
+        ({"groups": ["bill"]}, "groups: .* group bill; did you mean billing"),
+        ({"topics": ["x"]}, "topics: "),
+    ]
+    for wrong, said in names:
+        with pytest.raises(ValueError, match=said):
+            kts.committed_offsets(broker("3.9.2"), **wrong)
     alone = kts.committed_offsets(broker("3.9.2") / "__consumer_offsets-0")
     assert rows(alone) == [("readers", "orders", 0, 10, None, None), ("readers", "orders", 1, 10, None, None)]
     assert alone.schema == whole.schema
