@@ -6,6 +6,7 @@ a long compact string, tagged fields) is not read here: the reader of ``kts.prot
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-LENGTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
+SIZES = {name: struct.calcsize(FIXED[name]) for name in ("int8", "int16", "int32", "int64")}
 
 
 def readable(fields: Sequence[Field], version: int) -> bool:
     """True if a version consists of numbers and strings."""
     there = [field for field in fields if version in field.versions and field.tag is None]
-    return all(not field.is_array and (field.type in LENGTHS or field.type == "string") for field in there)
+    return all(not field.is_array and (field.type in SIZES or field.type == "string") for field in there)
 
 
 def read_structs(
@@ -81,7 +82,7 @@ class Rows:
 
     def numbers(self, type_: str) -> Numbers:
         """The next number of each row, 0 where the row is cut."""
-        size = LENGTHS[type_]
+        size = SIZES[type_]
         self.fits &= self.position + size <= self.end
         if not self.fits.any():
             return np.zeros(len(self.position), np.int64)
