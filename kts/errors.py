@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "CorruptIndexError",
     "CorruptRecordError",
+    "DamageWarning",
     "DecompressionLimitError",
     "IndexFullError",
     "InvalidOffsetError",
@@ -109,6 +110,10 @@ class KtsWarning(UserWarning):
     def __init__(self, message: str = "", path: str | None = None) -> None:
         super().__init__(message)
         self.path = path
+
+
+class DamageWarning(KtsWarning):
+    """A reader with ``on_error="skip"`` left damaged data out."""
 
 
 # --- found in bytes -------------------------------------------------------------------------------

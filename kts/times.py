@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from fractions import Fraction
 
 from kts.arguments import INT64_MAX, INT64_MIN, choice
@@ -71,8 +72,10 @@ def milliseconds(
         raise ValueError(f"{name}: {error}") from None
 
 
-def parse_time(text: str, unit: str | None = None, *, round_up: bool = True, how: str = UNIT_ARGUMENT) -> int:
-    """The same as ``milliseconds`` for text; errors name no argument.
+def parse_time(
+    text: str, unit: str | None = None, *, round_up: bool = True, how: str = UNIT_ARGUMENT, zone: tzinfo = UTC
+) -> int:
+    """The same as ``milliseconds`` for text, in the zone if it names none; errors name no argument.
 
     Raises
     ------
@@ -93,7 +96,7 @@ def parse_time(text: str, unit: str | None = None, *, round_up: bool = True, how
     except ValueError:
         raise NotATimeError(f"expected a time in ISO 8601 or an integer, found {text!r}") from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=zone)
     return _of_datetime(moment, round_up)
 
 
@@ -168,8 +171,11 @@ def iso(ms: int) -> str | None:
     return moment.strftime(f"{moment.year:04d}-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-def show_time(ms: int | None) -> str:
-    """A timestamp in ISO 8601; ``none`` for -1, and ms beyond the years 1 to 9999."""
+def show_time(ms: int | None, zone: tzinfo | None = None) -> str:
+    """A timestamp in ISO 8601, in UTC or the zone; ``none`` for -1, and ms beyond the years 1 to 9999."""
     if ms is None or ms == -1:
         return "none"
+    if zone is not None:
+        with suppress(OverflowError):
+            return (EPOCH + timedelta(milliseconds=ms)).astimezone(zone).isoformat(timespec="milliseconds")
     return iso(ms) or f"{ms} ms"

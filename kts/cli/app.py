@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -18,7 +18,7 @@ import click
 
 from kts import __version__
 
-from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE, in_options, note, say, shielded
+from .output import FINDINGS, FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE, in_options, note, say, shielded
 
 COMMANDS = {
     "ls": "ls",
@@ -37,6 +37,7 @@ COMMANDS = {
     "serve": "serve",
     "follow": "follow",
 }
+ABOUT_KTS = {"help": "help", "completion": "completion"}  # commands that read no data
 
 
 class WithoutPandas(MetaPathFinder):
@@ -51,12 +52,13 @@ class Commands(click.Group):
     """A group that imports a command's module only when that command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *ABOUT_KTS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        module = (COMMANDS | ABOUT_KTS).get(cmd_name)
+        if module is None:
             return None
-        command: click.Command = import_module(f".{COMMANDS[cmd_name]}", __package__).command
+        command: click.Command = import_module(f".{module}", __package__).command
         return command
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
@@ -80,8 +82,9 @@ class Commands(click.Group):
             raise click.exceptions.Exit(failed(error)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        with told_warnings(), stopped_by_sigterm():
-            ctx.exit(self._outcome(ctx))
+        with told_warnings() as skipped_damage, stopped_by_sigterm():
+            code = self._outcome(ctx)
+            ctx.exit(FINDINGS if code == FINE and skipped_damage() else code)
 
     def _outcome(self, ctx: click.Context) -> int:
         from kts.errors import KtsError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -116,10 +119,16 @@ def spelled(error: OSError) -> str:
 
 
 @contextmanager
-def told_warnings() -> Iterator[None]:
-    """Print the library's warnings as plain lines on stderr."""
+def told_warnings() -> Iterator[Callable[[], bool]]:
+    """Print the library's warnings as plain lines on stderr; yields a function that says if damage was skipped."""
+
+    from kts.errors import DamageWarning
+
+    skipped = False
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        nonlocal skipped
+        skipped |= issubclass(category, DamageWarning)
         note(f"kts: warning: {message}")
 
     with warnings.catch_warnings():
@@ -127,7 +136,7 @@ def told_warnings() -> Iterator[None]:
         for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning):
             warnings.simplefilter("ignore", category)
         warnings.showwarning = show
-        yield
+        yield lambda: skipped
 
 
 @contextmanager
@@ -168,17 +177,26 @@ Examples (DIR is a log directory, as /var/kafka-logs):
   kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain
 
 \b
+Completion in this shell (kts completion --help says more):
+  eval "$(kts completion bash)"
+
+\b
 Exit codes:
   0  fine               2  wrong use
   1  findings           3  damaged or unreadable input
 """
 
 
-@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, epilog=EPILOG, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="kts %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Kafka log directories as tables, by time, without a broker.
 
     A PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside; more
     than one may be given. Only append, serve, follow and --in-place change files there.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -14,7 +14,16 @@ from kts.arguments import INT32_MAX
 from kts.compression import CODEC_NAMES
 from kts.errors import KtsError
 
-from .inputs import ENCODINGS, config_option, directory_argument, json_option, make_config, partition, writable_log
+from .inputs import (
+    ENCODINGS,
+    Size,
+    config_option,
+    directory_argument,
+    json_option,
+    make_config,
+    partition,
+    writable_log,
+)
 from .output import FINE, UNREADABLE, counted, note, print_json, progress, say
 from .times import resolve, unit_option
 
@@ -54,7 +63,7 @@ directory, .lock, the checkpoints and the clean-shutdown marker are kept as a br
 @click.option("--batch-records", type=click.IntRange(1), help="At most this many records per batch. Default no limit.")
 @click.option(
     "--batch-bytes",
-    type=click.IntRange(1, 2**30),
+    type=Size(1, 2**30),
     default=16384,
     help="About this many bytes per batch. Default 16384.",
 )
@@ -89,7 +98,7 @@ def command(
 
     now_ms = resolve(now, "--now", None, None)
     if not create and not os.path.exists(directory):
-        return say(f"{directory}: no such file or directory; --create makes a partition", UNREADABLE)
+        raise click.UsageError(f"{directory}: no such file or directory; --create makes a partition")
     if os.path.exists(directory):
         partition(directory)
     config = make_config(settings, directory)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import CODEC_NAMES, TYPE_NAMES, note, print_table, sink
-from .times import show_time
+from .output import CODEC_NAMES, TYPE_NAMES, expand_option, note, print_table, sink
+from .times import show_time, zone_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -32,6 +32,8 @@ Offsets and counts that the header of a compressed v0 or v1 wrapper message does
 @click.option(
     "--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS:,} without --json."
 )
+@zone_option
+@expand_option
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -74,21 +76,20 @@ def limited(logs: Sequence[PartitionLog], left: int | None) -> Iterator[tuple[Pa
 
 
 def print_lines(file: BinaryIO, log: PartitionLog, segment: Segment, headers: Any) -> None:
-    """One JSON object per row, with the column names of ``kts.scan_batches``; times in ms."""
+    """One JSON object per row, with the column names of ``kts.scan_batches``, and ``records`` for ``count``."""
     import pyarrow as pa
 
-    from .text import json_lines, spelled
+    from .text import json_lines
 
-    count = headers.num_rows
-    at = headers.schema.get_field_index("codec")
-    named = headers.set_column(at, "codec", spelled(headers["codec"], lambda codec: CODEC_NAMES.get(codec, str(codec))))
+    rows = headers.num_rows
     where = {
-        "topic": pa.repeat(log.topic, count),
-        "partition": pa.repeat(log.partition, count),
-        "segment": pa.repeat(segment.path, count),
+        "topic": pa.repeat(log.topic, rows),
+        "partition": pa.repeat(log.partition, rows),
+        "segment": pa.repeat(segment.base_offset, rows),
     }
-    columns = [*where.values(), *named.columns]
-    file.write(json_lines(pa.record_batch(columns, names=[*where, *named.schema.names])))
+    names = ["records" if name == "count" else name for name in headers.schema.names]
+    columns = [*where.values(), *headers.columns, pa.repeat(segment.path, rows)]
+    file.write(json_lines(pa.record_batch(columns, names=[*where, *names, "path"])))
 
 
 def integers(headers: Any) -> Any:

@@ -10,8 +10,8 @@ import click
 from kts.arguments import INT32_MAX
 from kts.compression import CODEC_NAMES
 
-from .inputs import filter_options, index_options, json_option, log_bytes, open_logs
-from .output import counted, note, print_json, print_table, progress, show_bytes
+from .inputs import Size, filter_options, index_options, json_option, log_bytes, open_logs
+from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -38,7 +38,12 @@ headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
 @filter_options
 @click.option("--to-magic", type=click.Choice(["0", "1", "2"]), required=True, help="The message format to convert to.")
 @click.option(
-    "--out", metavar="DIR", required=True, help="A missing or empty directory; it appears when it is complete."
+    "-o",
+    "--out",
+    metavar="DIR",
+    type=click.Path(),
+    required=True,
+    help="A missing or empty directory; it appears when it is complete.",
 )
 @click.option(
     "--compression", type=click.Choice(CODEC_NAMES), help="Use this codec for all batches. Default: each keeps its own."
@@ -46,7 +51,7 @@ headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
 @click.option("--level", type=int, help="Compression level of the codec.")
 @click.option(
     "--batch-bytes",
-    type=click.IntRange(min=1, max=INT32_MAX),
+    type=Size(1, INT32_MAX),
     default=16384,
     show_default=True,
     help="About this many bytes of uncompressed messages per batch.",
@@ -54,6 +59,7 @@ headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
 @click.option("--drop-headers", is_flag=True, help="Drop record headers, which magic 0 and 1 do not have.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Keep times before 1970, which Kafka refuses.")
 @index_options
+@expand_option
 @json_option
 def command(
     src: str,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import click
 
@@ -15,8 +17,11 @@ from kts.errors import KtsError
 
 from .inputs import ENCODINGS, filter_options, json_option, open_logs, paths_argument
 from .output import (
-    TYPE_NAMES,
+    NAMES,
     NotTextError,
+    expand_option,
+    expanded,
+    naming_the_record,
     note,
     print_table,
     progress,
@@ -26,9 +31,11 @@ from .output import (
     show_bytes,
     sink,
 )
-from .times import SPELLINGS, resolve, show_time, time_options
+from .times import SPELLINGS, chosen_zone, resolve, show_time, time_options, zone_option
 
 if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
+
     from .formats import Writer
 
 FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
@@ -56,7 +63,9 @@ TABLE_COLUMNS = {  # of a decoder
         "transactionPartitions",
     ),
 }
+SPELLED = ("auto", *ENCODINGS, "json")  # how keys and values may be written
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 RANGE = ("starting_timestamp", "ending_timestamp", "starting_offsets", "ending_offsets")
 TABLE_ROWS = 20
 
@@ -64,13 +73,22 @@ EPILOG = f"""\b
 Examples:
   kts dump DIR/orders-0 --limit 5
   kts dump DIR --topic orders --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict -o orders.parquet
-  kts dump DIR/orders-0 --offsets 100:200 --values utf8 --format jsonl
+  kts dump DIR/orders-0 --offsets 100:200 --values json --format jsonl
+  kts dump DIR/orders-0 --tail 5 --expand
+  kts dump DIR --grep customer.:.C0345 -o found.jsonl.gz
   kts dump DIR --decoder offsets -o commits.parquet
 
 Times: {SPELLINGS}.
 
 JSON lines: topic, partition, offset, timestamp (ms; -1 is none), timestampType, key, value (base64 unless told
-otherwise), headers as [[name, base64 or null], ...].
+otherwise), headers as [[name, base64 or null], ...]. CSV has the same columns. A table leaves timestampType and headers
+out where they say nothing: CreateTime and no headers in all rows.
+
+--keys and --values: utf8 and json end the dump at a value that is not; auto, the default of tables, writes text as it
+is and any other value as 0x and hex; base64 and hex lose nothing. json is UTF-8 that is JSON: in JSON lines it is the
+value itself, not a string.
+
+--key and --grep choose among the records of the range; --limit and --tail count what is left.
 
 A spreadsheet runs a CSV cell that begins with = + - @, a tab or a carriage return as a formula. --disarm writes a ' in
 front of such text, which then differs from the record. On a terminal, control characters are shown as \\u001b and the
@@ -90,8 +108,20 @@ like, in every format; files and pipes get the bytes unchanged.
     help="From offset A to B, which is excluded. Either may be left out; B may be high_watermark.",
 )
 @time_options
-@click.option("--keys", type=click.Choice(ENCODINGS), help="How keys are written in text. Default base64.")
-@click.option("--values", type=click.Choice(ENCODINGS), help="How values are written in text. Default base64.")
+@zone_option
+@click.option(
+    "--times",
+    type=click.Choice(["ms", "iso"]),
+    default="ms",
+    help="Times in JSON lines and CSV. Default ms since 1970.",
+)
+@click.option("--key", metavar="TEXT", help="Only records with this key.")
+@click.option("--grep", metavar="REGEX", help="Only records whose key or value has a match (RE2; (?i) ignores case).")
+@click.option("--tail", metavar="N", type=click.IntRange(1, 2**62), help="The last N records of each partition.")
+@click.option(
+    "--keys", type=click.Choice(SPELLED), help="How keys are written: see below. Default base64, tables auto."
+)
+@click.option("--values", type=click.Choice(SPELLED), help="How values are written, likewise.")
 @click.option(
     "--decoder",
     type=click.Choice(sorted(TABLE_COLUMNS)),
@@ -109,14 +139,22 @@ like, in every format; files and pipes get the bytes unchanged.
     "--on-error",
     type=click.Choice(["raise", "skip"]),
     default="raise",
-    help="On damage: stop, or skip it and warn. Default raise.",
+    help="On damage: stop; or skip it, warn, and end with exit code 1. Default raise.",
 )
 @click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS} for a table.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table, or jsonl in a pipe."
 )
+@expand_option
 @click.option("--disarm", is_flag=True, help="CSV: ' before cells that begin with = + - @, a tab or CR (see below).")
-@click.option("-o", "--output", metavar="FILE", help="Write here instead of stdout; appears only when complete.")
+@click.option(
+    "-o",
+    "--out",
+    "output",
+    metavar="FILE",
+    type=click.Path(),
+    help="A file that appears when complete; .jsonl.gz, .csv.zst too.",
+)
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -128,6 +166,10 @@ def command(
     offsets: str | None,
     unit: str | None,
     now: str | None,
+    times: str,
+    key: str | None,
+    grep: str | None,
+    tail: int | None,
     keys: str | None,
     values: str | None,
     decoder: str | None,
@@ -156,7 +198,15 @@ def command(
         raise click.UsageError("--strict needs --from or --to")
     if as_json and kind not in (None, "jsonl"):
         raise click.UsageError(f"--json means --format jsonl; leave out --format {kind}")
-    kind = kind or ("jsonl" if as_json else default_format(output))
+    if tail is not None and (limit is not None or strict):
+        raise click.UsageError(f"--tail and {'--strict' if strict else '--limit'} exclude each other: give one of them")
+    if expanded() and (as_json or kind not in (None, "table") or output not in (None, "-")):
+        raise click.UsageError("--expand is for tables")
+    kind = kind or ("jsonl" if as_json else "table" if expanded() else default_format(output))
+    if times == "iso" and kind not in ("jsonl", "csv"):
+        raise click.UsageError(f"--times is for JSON lines and CSV, and the format is {kind}")
+    if compression_of(output) is not None and kind in ("parquet", "arrow"):
+        raise click.UsageError(f"-o {output}: --format {kind} is no text; leave out {os.path.splitext(str(output))[1]}")
     if disarm and kind != "csv":
         raise click.UsageError(f"--disarm is for CSV, and the format is {kind}")
     if kind in ("parquet", "arrow"):
@@ -164,6 +214,8 @@ def command(
     if kind == "table" and output not in (None, "-"):
         raise click.UsageError("--format table is for the terminal; for a file use jsonl, csv, parquet or arrow")
     first, behind = offset_range(offsets)
+    shown = wanted_columns(columns, kind, decoder)
+    chosen = Chosen.of(shown, key, grep)
     given: dict[str, Any] = {
         "starting_timestamp": resolve(start, "--from", unit, now),
         "ending_timestamp": resolve(end, "--to", unit, now),
@@ -174,29 +226,38 @@ def command(
         "isolation": isolation,
         "include_control": include_control,
         "on_error": on_error,
-        "columns": wanted_columns(columns, kind, decoder),
+        "columns": chosen.read,
         "decoder": decoder,
     }
     check_scan(given)
     logs = open_logs(paths, topics=topics, partitions=partitions, internal=False, decoder=decoder)
+    read = partial(scanned, given, chosen) if tail is None else partial(last_records, given, chosen, tail)
     if kind == "table":
-        shown = TABLE_ROWS if limit is None else limit
-        print_records(scanned(logs, given, shown + 1), given["columns"], shown, keys, values)
+        most = limit if limit is not None or tail is not None else TABLE_ROWS
+        print_records(limited(logs, read, None if most is None else most + 1), shown, most, keys, values)
         return
     refuse_input(output, logs)
-    write_records(logs, given, limit, kind, output, keys, values, disarm)
+    how = Spelling(keys, values, times == "iso", disarm)
+    total = None if tail is not None or chosen.filters else expected_records(logs, given)
+    write_records(limited(logs, read, limit), total, shown, kind, output, how)
 
 
 def default_format(output: str | None) -> str:
     """The format of a file's suffix; without a file, a table on a terminal and JSON lines in a pipe."""
     if output not in (None, "-"):
-        suffix = os.path.splitext(str(output))[1].lower()
+        name = str(output) if compression_of(output) is None else os.path.splitext(str(output))[0]
+        suffix = os.path.splitext(name)[1].lower()
         if suffix not in SUFFIXES:
             if os.path.isdir(str(output)):
                 raise click.UsageError(f"-o {output} is a directory: name a file in it, as {output}/out.parquet")
             raise click.UsageError(f"-o {output}: no format is known for {suffix or 'no suffix'!r}; add --format")
         return SUFFIXES[suffix]
     return "table" if sys.stdout.isatty() else "jsonl"
+
+
+def compression_of(output: str | None) -> str | None:
+    """The compression that a file's suffix asks for."""
+    return None if output is None else COMPRESSED.get(os.path.splitext(output)[1].lower())
 
 
 def offset_range(text: str | None) -> tuple[int | None, int | str | None]:
@@ -242,10 +303,94 @@ def wanted_columns(text: str | None, kind: str, decoder: str | None) -> list[str
         raise click.UsageError(str(error)) from error
 
 
-def scanned(logs: Sequence[Any], given: dict[str, Any], limit: int | None) -> Iterator[Any]:
+class Chosen(NamedTuple):
+    """Which records are wanted, and their columns."""
+
+    read: list[str]
+    columns: list[str]
+    key: bytes | None
+    regex: str | None
+
+    @classmethod
+    def of(cls, columns: list[str], key: str | None, regex: str | None) -> Chosen:
+        """The options; a wrong regular expression is a usage error."""
+        more = ["key"] * (key is not None or regex is not None) + ["value"] * (regex is not None)
+        chosen = cls(list(dict.fromkeys([*columns, *more])), columns, None if key is None else os.fsencode(key), regex)
+        if regex is not None:
+            import pyarrow as pa
+
+            try:
+                matches(pa.array([b""]), regex)
+            except pa.ArrowInvalid as error:
+                raise click.BadParameter(str(error), param_hint="'--grep'") from error
+        return chosen
+
+    @property
+    def filters(self) -> bool:
+        """True if records may be left out."""
+        return self.key is not None or self.regex is not None
+
+    def among(self, batch: Any) -> Any:
+        """The wanted rows and columns of a batch."""
+        if self.filters:
+            import pyarrow.compute as pc
+
+            if self.key is not None:
+                batch = batch.filter(pc.equal(batch["key"], self.key))
+            if self.regex is not None:
+                found = [pc.fill_null(matches(batch[name], self.regex), False) for name in ("key", "value")]
+                batch = batch.filter(pc.or_(*found))
+        return batch if self.read == self.columns else batch.select(self.columns)
+
+
+def matches(column: Any, regex: str) -> Any:
+    """Which values of a binary column have a match; they are searched as UTF-8, whatever they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pc.cast(column, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
+    return pc.match_substring_regex(text, regex)
+
+
+def scanned(given: dict[str, Any], chosen: Chosen, log: PartitionLog) -> Iterator[Any]:
+    """The wanted records of a partition."""
+    return map(chosen.among, log.scan(**given))
+
+
+def last_records(given: dict[str, Any], chosen: Chosen, count: int, log: PartitionLog) -> Iterator[Any]:
+    """The last of the wanted records of a partition, read from its end in windows that grow."""
+    from kts.dataset.options import ScanOptions
+    from kts.dataset.scan import range_of
+    from kts.segment.rereading import settled
+    from kts.segment.transactions import log_end_offset
+
+    options = ScanOptions.of(**given)
+    start, behind = settled(lambda: range_of(log, options))
+    log_end = settled(lambda: log_end_offset(log.listed(), skip_damage=options.skip_damage))
+    window = given | {"starting_timestamp": None, "ending_timestamp": None}
+    found = deque[Any]()
+    length, left = count, count
+    while left > 0 and behind > start:
+        first = max(start, min(behind, log_end) - length)
+        last = deque[Any]()
+        rows = 0
+        for batch in scanned(window | {"starting_offsets": first, "ending_offsets": behind}, chosen, log):
+            last.append(batch)
+            rows += batch.num_rows
+            while rows - last[0].num_rows >= left:
+                rows -= last.popleft().num_rows
+        if rows > left:
+            last[0] = last[0].slice(rows - left)
+        found.extendleft(reversed(last))
+        left -= min(rows, left)
+        behind, length = first, length * 4
+    return iter(found)
+
+
+def limited(logs: Sequence[PartitionLog], read: Callable[[PartitionLog], Iterator[Any]], limit: int | None) -> Any:
     """The record batches of all partitions, in order, cut after ``limit`` records."""
     left = limit
-    for batch in chain.from_iterable(log.scan(**given) for log in logs):
+    for batch in chain.from_iterable(map(read, logs)):
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows
@@ -255,27 +400,30 @@ def scanned(logs: Sequence[Any], given: dict[str, Any], limit: int | None) -> It
             return
 
 
+class Spelling(NamedTuple):
+    """How values are written in text."""
+
+    keys: str | None
+    values: str | None
+    iso_times: bool
+    disarm: bool
+
+
 def write_records(
-    logs: Sequence[Any],
-    given: dict[str, Any],
-    limit: int | None,
-    kind: str,
-    output: str | None,
-    keys: str | None,
-    values: str | None,
-    disarm: bool,
+    batches: Iterable[Any], total: int | None, columns: Sequence[str], kind: str, output: str | None, how: Spelling
 ) -> None:
     """Stream the records into a file or stdout."""
-    total = expected_records(logs, given) if sys.stderr.isatty() else None
     records = 0
     quiet = output in (None, "-") and sys.stdout.isatty()
     try:
-        with sink(output) as file, progress("records", total, quiet=quiet, sizes=False) as advance:
-            writer = make_writer(
-                kind, file, given["columns"], keys, values, stream=output in (None, "-"), disarm=disarm
-            )
+        with (
+            sink(output) as plain,
+            compressed(plain, compression_of(output)) as file,
+            progress("records", total, quiet=quiet, sizes=False) as advance,
+        ):
+            writer = make_writer(kind, file, columns, how, stream=output in (None, "-"))
             try:
-                for batch in scanned(logs, given, limit):
+                for batch in batches:
                     writer.write(batch)
                     records += batch.num_rows
                     advance(batch.num_rows)
@@ -289,9 +437,27 @@ def write_records(
         remark(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
 
 
+@contextmanager
+def compressed(file: BinaryIO, how: str | None) -> Iterator[BinaryIO]:
+    """A file that compresses what is written into another one."""
+    if how is None:
+        yield file
+        return
+    import pyarrow as pa
+
+    stream = pa.CompressedOutputStream(file, how)
+    try:
+        yield cast(BinaryIO, stream)
+    except BaseException:
+        with suppress(OSError, pa.ArrowException):
+            stream.close()
+        raise
+    stream.close()
+
+
 def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
-    """The number of records for the progress bar, from offsets; None for a range or a damaged log."""
-    if any(given[name] is not None for name in RANGE):
+    """The number of records for the progress bar, from offsets; None without a bar, for a range or a damaged log."""
+    if not sys.stderr.isatty() or any(given[name] is not None for name in RANGE):
         return None
     try:
         return sum(int(log.log_end_offset - log.log_start_offset) for log in logs)
@@ -299,16 +465,7 @@ def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
         return None
 
 
-def make_writer(
-    kind: str,
-    file: BinaryIO,
-    columns: Sequence[str],
-    keys: str | None,
-    values: str | None,
-    *,
-    stream: bool,
-    disarm: bool,
-) -> Writer:
+def make_writer(kind: str, file: BinaryIO, columns: Sequence[str], how: Spelling, *, stream: bool) -> Writer:
     """The writer of a format."""
     from kts.dataset.options import stream_schema
 
@@ -316,15 +473,16 @@ def make_writer(
 
     schema = stream_schema(columns)
     if kind == "parquet":
-        return formats.Parquet(file, schema, keys, values)
+        return formats.Parquet(file, schema, how.keys, how.values)
     if kind == "arrow":
-        return formats.Arrow(file, schema, keys, values, stream=stream)
+        return formats.Arrow(file, schema, how.keys, how.values, stream=stream)
     from . import text  # its imports take longer than writing a small Parquet file
 
-    keys, values = keys or "base64", values or "base64"
+    keys, values, zone = how.keys or "base64", how.values or "base64", chosen_zone()
+    name = None if zone is None else zone.key
     if kind == "csv":
-        return text.Csv(file, schema, keys, values, disarm)
-    return text.JsonLines(file, keys, values)
+        return text.Csv(file, schema, keys, values, how.disarm, how.iso_times, name)
+    return text.JsonLines(file, keys, values, how.iso_times, name)
 
 
 # --- the first records as a table --------------------------------------------------------------
@@ -344,34 +502,53 @@ FREE = ("key", "value", "headers", "group", "committedTopic", "transactionalId",
 
 
 def print_records(
-    batches: Iterable[Any], columns: Sequence[str], limit: int, keys: str | None, values: str | None
+    batches: Iterable[Any], columns: Sequence[str], limit: int | None, keys: str | None, values: str | None
 ) -> None:
     """At most ``limit`` records as a table, and a note when there are more."""
-    rows: list[list[str]] = []
-    more = False
+    cells: dict[str, list[str]] = {name: [] for name in columns}
     for batch in batches:
-        lists = [shown_column(name, batch[name], keys if name == "key" else values) for name in columns]
-        rows += [list(row) for row in zip(*lists, strict=True)]
-    if len(rows) > limit:
-        more = bool(rows.pop())
-    numbers = [number for number, name in enumerate(columns) if name in NUMBERS]
-    free = [number for number, name in enumerate(columns) if name in FREE]
-    print_table(columns, rows, right=numbers, shrink=free)
+        try:
+            with naming_the_record(batch):
+                for name in columns:
+                    cells[name] += shown_column(name, batch[name], keys if name == "key" else values)
+        except NotTextError as error:
+            raise click.UsageError(str(error)) from error
+    count = len(next(iter(cells.values()), []))
+    brief = list(columns) == list(JSONL_COLUMNS)
+    if brief:
+        cells = briefly(cells)
+    names = list(cells)
+    rows = list(zip(*cells.values(), strict=True))
+    more = limit is not None and count > limit
+    numbers = [number for number, name in enumerate(names) if name in NUMBERS and not (name == "partition" and brief)]
+    free = [number for number, name in enumerate(names) if name in FREE]
+    print_table(names, rows[:limit], right=numbers, shrink=free)
     if more:
         note(f"the first {limit} records; more with --limit N, all with --format jsonl or -o FILE.parquet")
+
+
+def briefly(cells: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The default columns, without those that say nothing: a table has little room."""
+    whole = {
+        "partition": [f"{topic}-{number}" for topic, number in zip(cells["topic"], cells["partition"], strict=True)]
+    }
+    usual = {"timestampType": "CreateTime", "headers": ""}
+    others = [name for name in cells if name not in ("topic", "partition")]
+    return whole | {name: cells[name] for name in others if any(cell != usual.get(name) for cell in cells[name])}
 
 
 def shown_column(name: str, column: Any, encoding: str | None) -> list[str]:
     """A column as table cells."""
     if str(column.type).startswith("timestamp"):
         return [show_time(ms) for ms in column.cast("int64").to_pylist()]
-    if name == "timestampType":
-        return [TYPE_NAMES.get(value, str(value)) for value in column.to_pylist()]
+    if name in NAMES:
+        return [NAMES[name].get(value, str(value)) for value in column.to_pylist()]
+    if name in ("key", "value"):
+        return shown_bytes(column, encoding, name)
     if name == "headers":
         cells = column.to_pylist()
-        return [", ".join(f"{shown(h['key'])}={shown_bytes(h['value'], None)}" for h in cell or []) for cell in cells]
-    if name in ("key", "value"):
-        return [shown_bytes(value, encoding) for value in column.to_pylist()]
+        contents = iter(shown_bytes(column.flatten().field("value"), None, name))
+        return [", ".join(f"{shown(header['key'])}={next(contents)}" for header in cell or []) for cell in cells]
     if name == "transactionPartitions":
         return [partitions_text(value) for value in column.to_pylist()]
     return ["" if value is None else str(value) for value in column.to_pylist()]
@@ -382,21 +559,15 @@ def partitions_text(found: Sequence[Any] | None) -> str:
     return ", ".join(f"{each['topic']}-{number}" for each in found or () for number in each["partitions"])
 
 
-def shown_bytes(value: bytes | None, encoding: str | None) -> str:
-    """A key or value as a table cell: in the given encoding, else as text or hex; long ones are cut."""
-    if value is None:
-        return "null"
-    if encoding == "hex":
-        text = value.hex()
-    elif encoding == "base64":
-        text = b64encode(value).decode("ascii")
-    else:
-        try:
-            text = value.decode("utf-8")
-        except UnicodeDecodeError:
-            text = f"0x{value.hex()}"
-        text = shown(text)
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+def shown_bytes(column: Any, encoding: str | None, name: str) -> list[str]:
+    """A binary column as table cells; long ones are cut unless the user wants one record a block."""
+    from .text import encode_column
+
+    most = sys.maxsize if expanded() else SHOWN_CHARACTERS
+    texts = [
+        "null" if text is None else shown(text) for text in encode_column(column, encoding or "auto", name).to_pylist()
+    ]
+    return [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
 
 
 def shown(text: str) -> str:

@@ -28,9 +28,9 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 EPILOG = """\b
 Examples:
-  kts follow --from localhost:9092 --topic orders --once DIR
-  kts follow --from localhost:9092 --topic orders --partition 0 --once --json DIR
-  kts follow --from localhost:9092 --topic orders --topic returns --once --config retention.ms=-1 DIR
+  kts follow --bootstrap-server localhost:9092 --topic orders --once DIR
+  kts follow --bootstrap-server localhost:9092 --topic orders --partition 0 --once --json DIR
+  kts follow --bootstrap-server localhost:9092 --topic orders --topic returns --once --config retention.ms=-1 DIR
 
 \b
 DIR is a log directory: orders-0, orders-1 ... are created in it, or continued. Offsets, timestamps, leader epochs and
@@ -43,7 +43,13 @@ unusual events are reported on stderr.
 
 @click.command("follow", short_help="Copy a topic from a broker, live, batch for batch.", epilog=EPILOG)
 @click.argument("directory", metavar="DIR")
-@click.option("--from", "leader", metavar="HOST:PORT", required=True, help="A broker of the cluster; more with commas.")
+@click.option(
+    "--bootstrap-server",
+    "leader",
+    metavar="HOST:PORT",
+    required=True,
+    help="A broker of the cluster; more with commas.",
+)
 @click.option("--topic", "topics", metavar="NAME", multiple=True, required=True, help="The topic to copy; repeatable.")
 @click.option(
     "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
@@ -85,7 +91,7 @@ def command(
     try:
         client = Client(leader)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--from'") from error
+        raise click.BadParameter(str(error), param_hint="'--bootstrap-server'") from error
     given = parse_settings(settings)
     patience_s = ONCE_PATIENCE_S if once and patience is None else patience
     stop = Stop(lambda: client.waiting)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .inputs import json_option, paths_argument
-from .output import counted, note, print_json, print_table, remark
+from .output import counted, expand_option, note, print_json, print_table, remark
 from .times import show_time
 
 EPILOG = """\b
@@ -38,6 +38,7 @@ commits count once it is committed; deleted offsets are left out.
     help="On damage: stop, or skip it and warn. Default raise.",
 )
 @click.option("--export", is_flag=True, help="CSV for --from-file of kafka-consumer-groups (see below).")
+@expand_option
 @json_option
 def command(
     paths: tuple[str, ...],

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from fractions import Fraction
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
+from kts.arguments import INT64_MAX
+from kts.errors import InvalidRequestError, KtsError, LogLockedError, UnknownTopicOrPartitionError
 
 from .output import FINE, UNREADABLE, note, say
 
@@ -20,12 +24,62 @@ if TYPE_CHECKING:
     from kts.log.log import Log
 
 ENCODINGS = ("base64", "utf8", "hex")  # of keys and values in text
+_SIZE = re.compile(r"(?P<number>-?[0-9]+(\.[0-9]+)?) ?(?P<unit>[A-Za-z]*)")
+SIZE_UNITS = {"": 1, "b": 1}
+for _power, _prefix in enumerate("kmgt", start=1):
+    SIZE_UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
+SIZE_WORDS = "k, KiB, M, MiB, G, GiB, T and TiB count in 1024; kB, MB, GB and TB in 1000"
+RECURSIVE = "kts.recursive"  # in a context's meta
+MOST_HINTED = 3
 FORMATS = ("0.9.0", "0.10.2", "3.9")  # a message format version for each magic
 
 
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
+    """A number of bytes, also as ``100k`` or ``1GiB``."""
+
+    name = "SIZE"
+
+    def __init__(self, lowest: int = 0, highest: int = INT64_MAX) -> None:
+        self.lowest, self.highest = lowest, highest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _SIZE.fullmatch(str(value).strip())
+        unit = found and SIZE_UNITS.get(found["unit"].lower())
+        if found is None or unit is None:
+            self.fail(f"expected a size such as 65536, 100k or 1GiB, found {value!r}; {SIZE_WORDS}", param, ctx)
+        size = int(Fraction(found["number"]) * unit)
+        if not self.lowest <= size <= self.highest:
+            self.fail(f"expected {self.lowest} to {self.highest} bytes, found {value}", param, ctx)
+        return size
+
+
 def paths_argument(function: Any) -> Any:
-    """One or more paths."""
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True)(function)
+    """One or more paths, and ``--recursive``, which replaces each directory by the log directories in it."""
+    recursive = click.option(
+        "-r", "--recursive", is_flag=True, is_eager=True, expose_value=False, callback=remember_recursive,
+        help="Also read the log directories inside of PATH, at any depth.",
+    )  # fmt: skip
+    paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(), callback=gone_down)
+    return paths(recursive(function))
+
+
+def remember_recursive(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Keep the flag for ``gone_down``."""
+    ctx.meta[RECURSIVE] = value
+
+
+def gone_down(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths as given, or with ``--recursive`` the log directories in them."""
+    if not ctx.meta.get(RECURSIVE) or ctx.resilient_parsing:
+        return value
+    from kts.dataset.paths import log_directories
+
+    found = [inner for path in value for inner in (log_directories(path) if os.path.isdir(path) else [path])]
+    if not found:
+        raise UnknownTopicOrPartitionError(
+            f"no partition directories (such as orders-0) in or below {', '.join(value)}"
+        )
+    return tuple({os.path.realpath(path): path for path in found}.values())
 
 
 def filter_options(function: Any) -> Any:
@@ -41,14 +95,14 @@ def index_options(function: Any) -> Any:
     """The two topic settings that decide the entries of indexes, for commands that write indexes."""
     interval = click.option(
         "--index-interval-bytes",
-        type=click.IntRange(min=0),
+        type=Size(0),
         default=4096,
         show_default=True,
         help="The topic's index.interval.bytes.",
     )
     most = click.option(
         "--segment-index-bytes",
-        type=click.IntRange(min=12),
+        type=Size(12),
         default=10 * 2**20,
         show_default=True,
         help="The topic's segment.index.bytes.",
@@ -78,8 +132,8 @@ def open_logs(
 
     Raises
     ------
-    FileNotFoundError
-        No such path.
+    click.UsageError
+        No such path, a file that is no segment, or the same partition twice.
     UnknownTopicOrPartitionError
         A topic or partition of a filter does not exist, or there are no partitions.
     """
@@ -88,16 +142,33 @@ def open_logs(
 
     for path in paths:
         if not os.path.exists(path):
-            raise FileNotFoundError(f"{path}: no such file or directory; expected a partition, .log or log directory")
+            raise click.UsageError(f"{path}: no such file or directory; expected a partition, .log or log directory")
     try:
         opened = kts.open(list(paths) if len(paths) > 1 else paths[0])
-    except ValueError as error:  # a file that is no segment, the same partition twice
+    except (ValueError, InvalidRequestError) as error:  # a file that is no segment, the same partition twice
         raise click.UsageError(str(error)) from error
     chosen: dict[str, Any] = {"topics": topics or None, "partitions": partitions or None}
     logs = select(opened, paths, **chosen, internal=internal, decoder=decoder)
     if not logs:
-        raise UnknownTopicOrPartitionError(f"no partition directories (such as orders-0) in {', '.join(paths)}")
+        raise UnknownTopicOrPartitionError(
+            f"no partition directories (such as orders-0) in {', '.join(paths)}{one_level_down(paths)}"
+        )
     return logs
+
+
+def one_level_down(paths: Sequence[str]) -> str:
+    """A hint at the log directories in the given ones, if there are any."""
+    from kts.dataset.paths import log_directories
+
+    found: list[str] = []
+    for path in paths:
+        with suppress(KtsError, OSError):  # a hint is no reason to fail
+            found += log_directories(path, 1) if os.path.isdir(path) else []
+    if not found:
+        folders = any(names for path in paths for _, names, _ in islice(os.walk(path), 1))
+        return "; --recursive looks at any depth" * folders
+    shown = ", ".join(found[:MOST_HINTED]) + ", ..." * (len(found) > MOST_HINTED)
+    return f"; there are some in {shown}: name one of these, or add --recursive"
 
 
 def log_bytes(logs: Iterable[PartitionLog]) -> int:
@@ -128,7 +199,7 @@ def rows_of(
 # --- logs that are written ---------------------------------------------------------------------
 
 
-directory_argument = click.argument("directory", metavar="DIR")
+directory_argument = click.argument("directory", metavar="DIR", type=click.Path())
 config_option = click.option(
     "--config", "settings", metavar="KEY=VALUE", multiple=True, help="A topic setting by Kafka's name; repeatable."
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument, rows_of
-from .output import counted, print_json, print_table, remark, show_bytes
-from .times import show_time
+from .output import counted, expand_option, print_json, print_table, remark, show_bytes
+from .times import show_time, zone_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -29,6 +29,8 @@ offset, one after the last offset; a running broker's high watermark may be lowe
 @paths_argument
 @filter_options
 @click.option("--segments", "per_segment", is_flag=True, help="One row per segment instead of one per partition.")
+@zone_option
+@expand_option
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -45,11 +47,11 @@ def command(
         for row in rows:
             print_json(row)
         return code
-    extra = ["segment", "index entries"] if per_segment else ["segments"]
+    extra = ["segment", "index entries"] if per_segment else ["segments", "start"]
     print_table(
-        ["topic", "partition", *extra, "start", "end", "first time", "greatest time", "size"],
+        ["partition", *extra, "end", "first time", "max time", "size"],
         [cells(row, per_segment) for row in rows],
-        right=(1, 2, 3, 4, 5, 8) if per_segment else (1, 2, 3, 4, 7),
+        right=(1, 2, 3, 6),
     )
     total = sum(row["sizeInBytes"] for row in rows)
     topics_there = counted(len({row["topic"] for row in rows}), "topic")
@@ -137,12 +139,10 @@ def cells(row: dict[str, Any], per_segment: bool) -> list[object]:
     if per_segment:
         middle = [f"{row['segment']:,}", f"{row['timeIndexEntries']:,} / {row['offsetIndexEntries']:,}"]
     else:
-        middle = [f"{row['segments']:,}"]
+        middle = [f"{row['segments']:,}", f"{row['logStartOffset']:,}"]
     return [
-        row["topic"],
-        row["partition"],
+        f"{row['topic']}-{row['partition']}",
         *middle,
-        f"{row['logStartOffset']:,}",
         f"{row['logEndOffset']:,}",
         show_time(row["firstTimestamp"]),
         show_time(row["maxTimestamp"]),

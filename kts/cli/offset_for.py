@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import counted, print_json, print_table
-from .times import SPELLINGS, resolve, show_time, time_options
+from .output import counted, expand_option, print_json, print_table
+from .times import SPELLINGS, resolve, show_time, time_options, zone_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -41,6 +41,8 @@ Times: {SPELLINGS}.
 @click.option(
     "--shipped-search", is_flag=True, help="Search as brokers do: in one segment, by its file time if need be."
 )
+@zone_option
+@expand_option
 @json_option
 def command(
     paths: tuple[str, ...],

@@ -8,9 +8,11 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO, RawIOBase
+from itertools import chain
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
@@ -31,6 +33,7 @@ TERMINATED = 143
 
 TYPE_NAMES = {member.value: member.name for member in TimestampType}
 CODEC_NAMES = dict(enumerate(compression.CODEC_NAMES))
+NAMES = {"timestampType": TYPE_NAMES, "codec": CODEC_NAMES}  # columns of numbers that text has by name
 
 # Options for library arguments with another name, and what to use for arguments without an option.
 OPTION_NAMES = {
@@ -46,7 +49,11 @@ NO_OPTION = {
 }
 TYPED_TIMES = "kts.typed_times"  # in a context's meta: (option, ms, text) of each time on the command line
 
-GAP = 3  # widest space between two columns
+EXPANDED = "kts.expanded"  # in a context's meta: one record a block
+
+SPACE = 2  # between two columns
+LINE_OF_A_PIPE = 1000
+_BREAKS = re.compile(r"(?<=[ /])|(?<=[0-9]T)(?=[0-9])")
 LEAST_SHOWN = 12  # characters of a column that is cut
 
 
@@ -111,52 +118,145 @@ def refuse_terminal(path: str | None, what: str) -> None:
 
 def print_json(value: Any) -> None:
     """One line of compact JSON."""
-    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+    print_line(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+def print_line(text: str) -> None:
+    """A line on stdout, in place of the progress bar."""
+    clear_progress()
+    click.echo(text)
+
+
+def expand_option(function: Any) -> Any:
+    """``--expand``, for commands that print tables."""
+
+    def remember(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.meta[EXPANDED] = value
+
+    words = "Tables as one record a block, with nothing cut, as psql's \\x."
+    return click.option("-x", "--expand", is_flag=True, expose_value=False, callback=remember, help=words)(function)
+
+
+def expanded() -> bool:
+    """True if the user wants one record a block."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(EXPANDED))
 
 
 def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = (), shrink: Sequence[int] = ()
 ) -> None:
-    """Print a table: bold names over a line on a terminal, plain aligned columns in a pipe.
+    """Print a table: bold names over a line on a terminal, plain aligned columns in a pipe, blocks with ``--expand``.
 
     Parameters
     ----------
     right : sequence of int
-        Columns to align right.
+        Columns to align right. Their values are never wrapped.
     shrink : sequence of int
-        Columns that may be cut if the terminal is too narrow.
+        Columns that may be cut if the terminal is too narrow. The others are wrapped; if that is not enough, the rows
+        become blocks.
     """
+    clear_progress()
     terminal = sys.stdout.isatty()
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     if terminal:
         cells = [[harmless(cell, "") for cell in row] for row in cells]
-    widths = [max(map(width_of, column)) for column in zip(headers, *cells, strict=True)]
-    if terminal:
-        for column in sorted(shrink, key=lambda column: -widths[column]):
-            excess = sum(widths) + GAP * len(widths) - get_terminal_size().columns
-            if excess > 0:
-                widths[column] = max(LEAST_SHOWN, widths[column] - excess)
-        for row in cells:
-            for column in shrink:
-                if width_of(row[column]) > widths[column]:
-                    row[column] = cut_to(row[column], widths[column] - 1) + "…"
-    lines = [aligned(row, widths, right) for row in (headers, *cells)]
-    if terminal:
-        rule = "─" * (sum(widths) + 2 * (len(widths) - 1))
-        lines = ["", f" {lines[0]}", f" {rule}", *(f" {line}" for line in lines[1:]), ""]
-    text = "".join(line.rstrip() + "\n" for line in lines)
-    if terminal and os.environ.get("TERM") not in (None, "dumb", "unknown"):
-        unshielded(sys.stdout).write(text.replace(lines[1], click.style(lines[1], bold=True), 1))
+    widths = fitted(headers, cells, right, shrink) if terminal else natural_widths(headers, cells)
+    if expanded() or widths is None:
+        click.echo("".join(blocks(headers, cells)), nl=False)
         return
-    click.echo(text, nl=False)
+    for row in cells:
+        for column in shrink:
+            if width_of(row[column]) > widths[column]:
+                row[column] = cut_to(row[column], widths[column] - 1) + "…"
+    head = [line.rstrip() + "\n" for line in aligned(headers, widths, right)]
+    body = [line.rstrip() + "\n" for row in cells for line in aligned(row, widths, right)]
+    if not terminal:
+        click.echo("".join(head + body), nl=False)
+        return
+    rule = "─" * (sum(widths) + SPACE * (len(widths) - 1)) + "\n"
+    styled = os.environ.get("TERM") not in (None, "dumb", "unknown")
+    head = [click.style(f" {line}", bold=True) if styled else f" {line}" for line in head]
+    text = "".join(["\n", *head, *(f" {line}" for line in [rule, *body]), "\n"])
+    if styled:
+        unshielded(sys.stdout).write(text)
+    else:
+        click.echo(text, nl=False)
 
 
-def aligned(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
-    """One line of a table."""
-    pads = [" " * (width - width_of(cell)) for cell, width in zip(row, widths, strict=True)]
-    return "  ".join(
-        pad + cell if n in right else cell + pad for n, (cell, pad) in enumerate(zip(row, pads, strict=True))
-    )
+def fitted(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], shrink: Sequence[int]
+) -> list[int] | None:
+    """The widths of columns in a table that fits the terminal; None if there are none."""
+    widths = natural_widths(headers, rows)
+
+    def excess() -> int:
+        return 1 + sum(widths) + SPACE * (len(widths) - 1) - get_terminal_size().columns
+
+    for column in sorted(shrink, key=lambda column: -widths[column]):
+        if excess() > 0:
+            widths[column] = max(min(LEAST_SHOWN, widths[column]), widths[column] - excess())
+    least = list(widths)
+    for column in set(range(len(widths))).difference(shrink):
+        cells = [row[column] for row in rows]
+        pieces = [*pieces_of(headers[column]), *(cells if column in right else chain(*map(pieces_of, cells)))]
+        least[column] = max(width_of(piece.rstrip()) for piece in pieces)
+    for _ in range(max(excess(), 0)):
+        widest = max(range(len(widths)), key=lambda column: (widths[column] > least[column], widths[column]))
+        widths[widest] -= widths[widest] > least[widest]
+    return None if excess() > 0 else widths
+
+
+def natural_widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """The widths of columns that show everything in one line a row."""
+    return [max(map(width_of, column)) for column in zip(headers, *rows, strict=True)]
+
+
+def room_beside(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """The characters that a terminal has left for one more column; many in a pipe."""
+    if not sys.stdout.isatty():
+        return LINE_OF_A_PIPE
+    taken = sum(natural_widths(headers, rows)) + SPACE * len(headers)
+    return get_terminal_size().columns - taken - 1
+
+
+def aligned(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> Iterator[str]:
+    """The lines of a row of a table: several if a cell is wrapped."""
+    columns = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    for line in range(max(map(len, columns))):
+        cells = [column[line] if line < len(column) else "" for column in columns]
+        pads = [" " * (width - width_of(cell)) for cell, width in zip(cells, widths, strict=True)]
+        yield (" " * SPACE).join(
+            pad + cell if n in right else cell + pad for n, (cell, pad) in enumerate(zip(cells, pads, strict=True))
+        )
+
+
+def wrapped(cell: str, width: int) -> list[str]:
+    """A text in lines of at most a width, broken behind spaces, slashes and the T of a time."""
+    if width_of(cell) <= width:
+        return [cell]
+    lines = [""]
+    for piece in pieces_of(cell):
+        if lines[-1] and width_of((lines[-1] + piece).rstrip()) > width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("")
+        lines[-1] += piece
+    return [*lines[:-1], lines[-1].rstrip()]
+
+
+def pieces_of(cell: str) -> list[str]:
+    """A text cut at the places where it may be broken."""
+    return _BREAKS.split(cell)
+
+
+def blocks(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Each row as a block with a line a column, as psql's expanded display."""
+    width = max(map(width_of, headers))
+    for number, row in enumerate(rows, start=1):
+        title = f"-[ RECORD {number} ]"
+        yield title.ljust(width + 1, "-") + "-" * 12 + "\n"
+        for name, cell in zip(headers, row, strict=True):
+            yield f"{name}{' ' * (width - width_of(name))} | {cell}".rstrip() + "\n"
 
 
 def width_of(cell: str) -> int:
@@ -177,6 +277,7 @@ def cut_to(cell: str, width: int) -> str:
 
 def note(message: str) -> None:
     """Print a line on stderr, apart from the data on stdout. The command continues if stderr is closed."""
+    clear_progress()
     with suppress(BrokenPipeError):
         click.echo(in_options(message), err=True)
 
@@ -214,6 +315,17 @@ def remark(message: str) -> None:
         note(message)
 
 
+_shown: list[Any] = []  # the progress bar that is on the screen, a rich Progress
+BETWEEN_REFRESHES_S = 0.1
+
+
+def clear_progress() -> None:
+    """Take the progress bar off the screen; the next step draws it again."""
+    for bar in _shown:
+        bar.stop()
+    _shown.clear()
+
+
 @contextmanager
 def progress(
     what: str, total: int | None, *, quiet: bool = False, sizes: bool = True
@@ -224,8 +336,12 @@ def progress(
     ----------
     total : int, optional
         Bytes (``sizes``) or records; None when unknown.
+
+    Notes
+    -----
+    There is no bar if stdout is a pipe: its reader may be a pager, which has the terminal for itself.
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty() or is_pipe(sys.stdout):
         yield lambda amount: None
         return
     from rich.console import Console
@@ -241,9 +357,37 @@ def progress(
 
     amounts: ProgressColumn = DownloadColumn(binary_units=True) if sizes else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amounts, TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=unshielded(sys.stderr)), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda amount: bar.advance(task, amount)
+    # Without a thread, which would draw between the lines that are printed, and without taking stdout over.
+    console = Console(file=unshielded(sys.stderr))
+    bar = Progress(
+        *columns, console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+    )
+    task = bar.add_task(what, total=total)
+    drawn = 0.0
+
+    def advance(amount: int) -> None:
+        nonlocal drawn
+        bar.advance(task, amount)
+        if time.monotonic() >= drawn + BETWEEN_REFRESHES_S:
+            drawn = time.monotonic()
+            if not _shown:
+                bar.start()
+                _shown.append(bar)
+            bar.refresh()
+
+    try:
+        advance(0)
+        yield advance
+    finally:
+        clear_progress()
+
+
+def is_pipe(stream: TextIO) -> bool:
+    """True if a stream is a pipe."""
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def counted(count: int, thing: str) -> str:
@@ -321,7 +465,7 @@ def unshielded(stream: TextIO) -> TextIO:
 
 
 class NotTextError(ValueError):
-    """A value is not UTF-8; ``row`` is its row in the column ``column``."""
+    """A value is not UTF-8, or not JSON; ``row`` is its row in the column ``column``."""
 
     def __init__(self, column: str, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -331,7 +475,7 @@ class NotTextError(ValueError):
 
 @contextmanager
 def naming_the_record(batch: Any) -> Iterator[None]:
-    """Make "not UTF-8" errors name the record and the option to use instead."""
+    """Make errors about values that are no text name the record and the option to use instead."""
     try:
         yield
     except NotTextError as error:
@@ -339,6 +483,6 @@ def naming_the_record(batch: Any) -> Iterator[None]:
         where = "a record" if "offset" not in names else f"the record at offset {batch['offset'][row].as_py()}"
         if "topic" in names and "partition" in names:
             where += f" of {batch['topic'][row].as_py()}-{batch['partition'][row].as_py()}"
-        advice = f"use --{error.column}s base64 or hex, which lose nothing"
-        message = f"the {error.column} of {where} is not UTF-8 ({error}): {advice}"
+        advice = f"use --{error.column}s base64 or hex, which lose nothing, or auto"
+        message = f"the {error.column} of {where} {error}: {advice}"
         raise NotTextError(error.column, row, message) from None

@@ -31,7 +31,13 @@ Times far outside the rest are arrows at the edge. The drawing libraries are an 
 @paths_argument
 @filter_options
 @click.option(
-    "-o", "--output", metavar="FILE", required=True, help="The file to write: .png, .svg or .html (interactive)."
+    "-o",
+    "--out",
+    "output",
+    metavar="FILE",
+    type=click.Path(),
+    required=True,
+    help="The file to write: .png, .svg or .html (interactive).",
 )
 @click.option("--format", "kind", type=click.Choice(KINDS), help="Default: by the suffix of -o.")
 @click.option("--now", metavar="TIME", help="Later times are in the future. Default: the clock.")

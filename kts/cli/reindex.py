@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .inputs import advice_on_locks, filter_options, index_options, json_option, log_bytes, open_logs, paths_argument
-from .output import FINDINGS, counted, note, print_json, print_table, progress
+from .output import FINDINGS, counted, expand_option, note, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -38,7 +38,7 @@ STATES = {
 @paths_argument
 @filter_options
 @click.option("--dry-run", is_flag=True, help="Show what would change. This is the default.")
-@click.option("--out", metavar="DIR", help="Write all rebuilt files into this directory.")
+@click.option("-o", "--out", metavar="DIR", type=click.Path(), help="Write all rebuilt files into this directory.")
 @click.option("--in-place", is_flag=True, help="Replace files that are missing, empty or wrong, each atomically.")
 @click.option(
     "--all", "everything", is_flag=True, help="With --in-place: also replace indexes that are sound but differ."
@@ -50,6 +50,7 @@ STATES = {
     help="Write entries with first offsets (0.10.2) or last offsets (3.9). Default: by the log's magic.",
 )
 @click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
+@expand_option
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -179,7 +180,7 @@ class Report:
             print_json({"segments": self.segments, **self.counts, "written": self.written, "damaged": self.damaged})
         else:
             if self.rows:
-                print_table(["file", "entries", "rebuilt", "state"], self.rows, right=[1, 2], shrink=[0])
+                print_table(["file", "entries", "rebuilt", "state"], self.rows, right=[1, 2])
             known = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
             click.echo(f"{counted(self.segments, 'segment')}: {known or 'no indexes'}; {self.written} written")
         return 0 if writes or not findings + self.damaged else FINDINGS

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, paths_argument, rows_of
-from .output import counted, note, print_json, print_table, show_bytes
-from .times import UNITS, parse_length, resolve, show_length, show_time
+from kts.times import UNITS
+
+from .inputs import Size, filter_options, json_option, open_logs, paths_argument, rows_of
+from .output import counted, expand_option, note, print_json, print_table, show_bytes
+from .times import parse_length, resolve, show_length, show_time, zone_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -54,7 +56,7 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
     help="retention.ms: ms, or 12h, 7d; -1 is no limit. Default 7d, as in Kafka.",
 )
 @click.option(
-    "--retention-bytes", metavar="BYTES", type=int, default=-1, help="retention.bytes; -1, the default, is no limit."
+    "--retention-bytes", type=Size(-1), default=-1, help="retention.bytes, as 500MiB; -1, the default, is no limit."
 )
 @click.option(
     "--log-start-offset", metavar="N", type=click.IntRange(min=0), help="Assume this log start offset; one partition."
@@ -66,6 +68,8 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
     default="3.9",
     help="Apply the rules in the order of this version. Default 3.9.",
 )
+@zone_option
+@expand_option
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -102,10 +106,9 @@ def command(
             print_json(row)
         return code
     print_table(
-        ["topic", "partition", "segment", "size", "largest time", "deleted", "why"],
+        ["partition", "segment", "size", "max time", "deleted", "why"],
         [cells(row, now_ms) for row in rows],
-        right=(1, 2, 3),
-        shrink=(6,),
+        right=(1, 2),
     )
     gone = [row for row in rows if row["rule"] is not None]
     size = sum(row["sizeInBytes"] for row in gone)
@@ -138,7 +141,7 @@ def row_of(log: PartitionLog, path: str, one: Outlook, now_ms: int, bytes_missin
         "partition": log.partition,
         "segment": one.segment.base_offset,
         "sizeInBytes": one.segment.size_bytes,
-        "largestTimestamp": one.segment.largest_timestamp_ms,
+        "maxTimestamp": one.segment.largest_timestamp_ms,
         "fromFileTime": one.segment.from_file,
         "fromFuture": one.segment.largest_timestamp_ms > now_ms,
         "rule": one.rule,
@@ -161,11 +164,10 @@ def cells(row: dict[str, Any], now_ms: int) -> list[object]:
         when = f"{show_time(row['deletableAt'])}, in {show_length(away)}" if away > 0 else show_time(row["deletableAt"])
     source = " (file)" if row["fromFileTime"] else ""
     return [
-        row["topic"],
-        row["partition"],
+        f"{row['topic']}-{row['partition']}",
         f"{row['segment']:,}",
         show_bytes(row["sizeInBytes"]),
-        f"{show_time(row['largestTimestamp'])}{source}",
+        f"{show_time(row['maxTimestamp'])}{source}",
         when,
         row["why"],
     ]

@@ -106,7 +106,7 @@ def serve(broker: Broker, host: str, port: int, insecure: bool, as_json: bool) -
         async with Server(broker, host, port, insecure=insecure) as server:
             address, topics = show_address(*server.address), len(broker.topics.names())
             if as_json:
-                node = {"node_id": broker.node_id, "cluster_id": broker.cluster_id}
+                node = {"nodeId": broker.node_id, "clusterId": broker.cluster_id}
                 print_json({"listen": address, **node, "topics": topics})
             else:
                 click.echo(address)

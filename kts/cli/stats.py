@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .inputs import filter_options, json_option, log_bytes, open_logs, paths_argument
-from .output import note, print_json, print_table, progress, show_bytes
+from .output import expand_option, note, print_json, print_table, progress, room_beside, show_bytes
 from .times import length_callback, show_length, show_time
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
 
-BAR_CHARACTERS = 40
+BAR_CHARACTERS, LEAST_BAR_CHARACTERS = 40, 10
+GROUPS = ("all", "topic", "partition")
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 EPILOG = """\b
@@ -27,7 +28,7 @@ Examples:
 
 Nothing is decompressed. A batch counts at its greatest timestamp, with all its records and bytes. The header of a
 compressed v0 or v1 wrapper message does not say how many messages are inside: they are counted by offsets, which is
-exact until the log is compacted and never too low. Such numbers have "<=" and "countIsExact": false. Control batches
+exact until the log is compacted and never too low. Such numbers have "<=" and "recordsAreExact": false. Control batches
 count as bytes, not as records.
 """
 
@@ -48,10 +49,11 @@ class Row:
 @click.option("--by", metavar="LENGTH", default="1h", callback=length_callback, help="15m, 1h, 1d, ... Default 1h.")
 @click.option(
     "--per",
-    type=click.Choice(["all", "topic", "partition"]),
+    type=click.Choice(GROUPS),
     default="all",
     help="Count all together, per topic or per partition.",
 )
+@expand_option
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -66,21 +68,20 @@ def command(
     Hours start at UTC hours. Batches without a timestamp have a row of their own.
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
-    groups: dict[str, dict[int | None, Row]] = {}
+    groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
     with progress("headers", log_bytes(logs)) as advance:
         for log in logs:
-            name = {"all": "", "topic": log.topic}.get(per, f"{log.topic}-{log.partition}")
-            rows = groups.setdefault(name, {})
+            rows = groups.setdefault((log.topic, log.partition)[: GROUPS.index(per)], {})
             for headers, before in with_offset_before(log):
                 add(rows, headers, before, by)
                 advance(sum(headers["sizeInBytes"].to_pylist()))
     if as_json:
-        for name, rows in groups.items():
+        for group, rows in groups.items():
             for start, row in in_order(rows):
-                print_json(as_object(name, per, start, by, row))
+                print_json(dict(zip(GROUPS[1:], group, strict=False)) | as_object(start, by, row))
         return
-    for name, rows in groups.items():
-        print_group(name, rows, by)
+    for group, rows in groups.items():
+        print_group("-".join(map(str, group)), rows, by)
 
 
 def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
@@ -123,15 +124,14 @@ def in_order(rows: dict[int | None, Row]) -> list[tuple[int | None, Row]]:
     return sorted(rows.items(), key=lambda item: (item[0] is not None, item[0] or 0))
 
 
-def as_object(name: str, per: str, start: int | None, by_ms: int, row: Row) -> dict[str, object]:
+def as_object(start: int | None, by_ms: int, row: Row) -> dict[str, object]:
     """A row for ``--json``."""
-    group: dict[str, object] = {} if per == "all" else {per: name}
-    return group | {
+    return {
         "start": start,
         "startTime": None if start is None else show_time(start),
         "lengthMs": by_ms,
-        "count": row.count,
-        "countIsExact": row.guessed == 0,
+        "records": row.count,
+        "recordsAreExact": row.guessed == 0,
         "sizeInBytes": row.size_bytes,
         "batches": row.batches,
     }
@@ -144,18 +144,24 @@ def print_group(name: str, rows: dict[int | None, Row], by_ms: int) -> None:
     ordered = in_order(rows)
     by_count = any(row.count for row in rows.values())
     most = max((row.count if by_count else row.size_bytes for row in rows.values()), default=0)
-    cells: list[Sequence[object]] = []
+    cells: list[Sequence[str]] = []
+    amounts: list[int] = []
     previous: int | None = None
     for start, row in ordered:
         if previous is not None and start is not None and start > previous + by_ms:
-            cells.append(("", f"nothing for {show_length(start - previous - by_ms)}", "", "", ""))
+            cells.append(("", f"nothing for {show_length(start - previous - by_ms)}", "", ""))
+            amounts.append(0)
         amount = row.count if by_count else row.size_bytes
         count = f"{'<=' if row.guessed else ''}{row.count:,}"
         label = "no timestamp" if start is None else label_of(start, by_ms)
-        cells.append((label, count, show_bytes(row.size_bytes), f"{row.batches:,}", bar(amount, most)))
+        cells.append((label, count, show_bytes(row.size_bytes), f"{row.batches:,}"))
+        amounts.append(amount)
         previous = start
     total = Row(*(sum(column) for column in zip(*(astuple(row) for row in rows.values()), strict=True)))
-    print_table(("from (UTC)", "records", "size", "batches", ""), cells, right=(1, 2, 3))
+    headers = ("from (UTC)", "records", "size", "batches")
+    longest = min(BAR_CHARACTERS, max(room_beside(headers, cells), LEAST_BAR_CHARACTERS))
+    lines = [(*row, bar(amount, most, longest)) for row, amount in zip(cells, amounts, strict=True)]
+    print_table((*headers, ""), lines, right=(1, 2, 3))
     click.echo(
         f"total: {'<=' if total.guessed else ''}{total.count:,} records, {show_bytes(total.size_bytes)}, "
         f"{total.batches:,} batches"
@@ -175,9 +181,9 @@ def label_of(start: int, by_ms: int) -> str:
     return f"{day} {clock[:5]}" if by_ms % 60_000 == 0 else f"{day} {clock}"
 
 
-def bar(amount: int, most: int) -> str:
-    """A bar of at most 40 characters, in eighths of a character where the terminal can show them."""
-    eighths = -(-amount * BAR_CHARACTERS * 8 // most) if most else 0
+def bar(amount: int, most: int, longest: int) -> str:
+    """A bar of at most ``longest`` characters, in eighths of a character where the terminal can show them."""
+    eighths = -(-amount * longest * 8 // most) if most else 0
     if "utf" not in (getattr(sys.stdout, "encoding", "") or "").lower():
         return "#" * (-(-eighths // 8))
     return EIGHTHS[8] * (eighths // 8) + EIGHTHS[eighths % 8].strip()

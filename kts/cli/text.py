@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BytesIO
@@ -19,7 +20,7 @@ from kts.codec.columns import ALL_COLUMNS
 from kts.codec.rows import BadTimeError, row_times
 from kts.times import milliseconds
 
-from .output import TYPE_NAMES, NotTextError, naming_the_record
+from .output import NAMES, NotTextError, naming_the_record
 from .times import UNIT_OPTION
 
 PIECE_BYTES = 1 << 20  # converted at a time; fastest if it fits the CPU caches
@@ -38,15 +39,24 @@ def spelled(column: Any, spell: Callable[[Any], str]) -> Any:
 
 
 def encode_column(column: Any, encoding: str, name: str) -> Any:
-    """A binary column as a string column in base64, hex or UTF-8; null stays null.
+    """A binary column as a string column; null stays null.
+
+    Parameters
+    ----------
+    encoding : {"base64", "hex", "utf8", "json", "auto"}
+        ``json`` is UTF-8 that is JSON, on one line. ``auto`` is UTF-8, and ``0x`` and hex for each value that is not.
 
     Raises
     ------
     NotTextError
-        The encoding is ``utf8`` and a value is not UTF-8.
+        The encoding is ``utf8`` or ``json`` and a value is not.
     """
     if encoding == "utf8":
         return utf8_column(column, name)
+    if encoding == "json":
+        return json_column(column, name)
+    if encoding == "auto":
+        return auto_column(column)
     return hex_column(column) if encoding == "hex" else base64_column(column)
 
 
@@ -75,13 +85,97 @@ def utf8_column(column: Any, name: str) -> Any:
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
-        for row, value in enumerate(column.to_pylist()):
+        row = int(np.argmax(not_utf8(column)))
+        value = column[row].as_py()
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise NotTextError(name, row, f"is not UTF-8 (byte {value[error.start]:#04x} at {error.start})") from None
+        raise
+
+
+def auto_column(column: Any) -> Any:
+    """The bytes as text; ``0x`` and hex for values that are not UTF-8."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        binary = pa.array(not_utf8(column))
+    text = pc.if_else(binary, b"", column).cast(pa.string())
+    spelled_out = pc.binary_join_element_wise("0x", hex_column(pc.if_else(binary, column, b"")), "")
+    return pc.if_else(binary, spelled_out, text)
+
+
+def not_utf8(column: Any) -> Any:
+    """Which values of a binary column are not UTF-8, as a numpy array; null is."""
+    # Zero bytes behind each value end a sequence that the value leaves open.
+    offsets, data = layout(pc.binary_join_element_wise(pc.fill_null(column, b""), b"\0\0\0", b""))
+    codes = np.frombuffer(data, np.uint8)
+    following = codes & 0xC0 == 0x80
+    expected = np.zeros(len(codes), bool)
+    for distance, least in ((1, 0xC0), (2, 0xE0), (3, 0xF0)):  # a lead byte is followed by one to three others
+        expected[distance:] |= codes[:-distance] >= least
+    wrong = (following != expected) | (codes == 0xC0) | (codes == 0xC1) | (codes > 0xF4)
+    first, second = codes[:-1], codes[1:]
+    # Overlong forms, surrogates, and what lies beyond U+10FFFF.
+    wrong[1:] |= ((first == 0xE0) & (second < 0xA0)) | ((first == 0xED) & (second > 0x9F))
+    wrong[1:] |= ((first == 0xF0) & (second < 0x90)) | ((first == 0xF4) & (second > 0x8F))
+    return np.logical_or.reduceat(wrong, offsets[:-1]) if len(column) else wrong
+
+
+class _NoConstants(json.JSONDecoder):
+    """JSON without NaN and Infinity, which Python adds."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_int=str, parse_float=str, parse_constant=self._refused)
+
+    @staticmethod
+    def _refused(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+
+def json_column(column: Any, name: str) -> Any:
+    """The bytes as JSON text, checked, with line breaks as spaces; ``name`` is for the error."""
+    text = utf8_column(column, name)
+    if not all_json(text):
+        for row, value in enumerate(text.to_pylist()):
             try:
                 if value is not None:
-                    value.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise NotTextError(name, row, f"byte {value[error.start]:#04x} at {error.start}") from None
-        raise
+                    _NoConstants().decode(value)
+            except (ValueError, RecursionError) as error:
+                raise NotTextError(name, row, f"is not JSON ({error})") from None
+    for end in "\n\r":  # a JSON string has none, so that these are only white space
+        text = pc.replace_substring(text, end, " ")
+    return text
+
+
+def all_json(text: Any) -> bool:
+    """Whether all strings of a column are JSON."""
+    values = pc.drop_null(text)
+    # One call parses them all, with marks between them that no value can know.
+    mark = secrets.token_hex(16)
+    joined = pc.binary_join(pa.ListArray.from_arrays([0, len(values)], values), f',"{mark}",')[0].as_py()
+    try:
+        parsed = _NoConstants().decode(f"[{joined}]")
+    except (ValueError, RecursionError):
+        return False
+    return len(parsed) == max(2 * len(values) - 1, 0) and all(part == mark for part in parsed[1::2])
+
+
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
+
+
+def iso_column(times: Any, zone: str | None = None) -> Any:
+    """Times in ms as ISO 8601 strings; null for -1, and the number of ms beyond the years 1 to 9999."""
+    times = times.cast(pa.int64())
+    inside = pc.and_(pc.greater_equal(times, FIRST_MS), pc.less_equal(times, LAST_MS))
+    moments = pc.if_else(inside, times, 0).cast(pa.timestamp("ms", None if zone is None else "UTC"))
+    if zone is None:
+        text = pc.strftime(moments, "%Y-%m-%dT%H:%M:%SZ")
+    else:
+        text = pc.strftime(moments.cast(pa.timestamp("ms", zone)), "%Y-%m-%dT%H:%M:%S%z")
+        text = pc.replace_substring_regex(text, r"(..)$", r":\1")
+    text = pc.if_else(inside, text, times.cast(pa.string()))
+    return pc.if_else(pc.equal(times, -1), None, text)
 
 
 def json_strings(column: Any) -> Any:
@@ -214,33 +308,47 @@ def _binary(offsets: Any, data: Any, like: Any) -> Any:
 # --- JSON lines out ----------------------------------------------------------------------------
 
 
-def json_lines(batch: Any, *, keys: str = "base64", values: str = "base64") -> memoryview:
+def json_lines(
+    batch: Any, *, keys: str = "base64", values: str = "base64", iso_times: bool = False, zone: str | None = None
+) -> memoryview:
     """The lines of a record batch, each one object with the batch's columns in their order.
 
     Parameters
     ----------
     batch : pyarrow.RecordBatch
         With any of kts's record columns.
-    keys, values : {"base64", "utf8", "hex"}
-        How those two columns are written. Header values are always base64.
+    keys, values : str
+        How those two columns are written, as for ``encode_column``; as ``json`` they are no strings. Header values are
+        always base64.
+    iso_times : bool
+        Times in ISO 8601, in the ``zone``, instead of ms.
 
     Raises
     ------
     NotTextError
-        The encoding is ``utf8`` and a key or value is not UTF-8.
+        A key or value is not in the encoding.
     """
     if not batch.num_rows:
         return memoryview(b"")
     parts: list[Any] = []
     opening = "{"
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        before, text, after = _json_text(name, column, keys if name == "key" else values)
+        if iso_times and pa.types.is_timestamp(column.type):
+            before, text, after = "", _times_or_numbers(iso_column(column, zone)), ""
+        else:
+            before, text, after = _json_text(name, column, keys if name == "key" else values)
         parts += [f'{opening}"{name}":{before}', text]
         opening = f"{after},"
     parts = _folded([*parts, opening[:-1] + "}\n"])
     if len(parts) == 1:
         return memoryview(parts[0].encode() * batch.num_rows)
     return layout(pc.binary_join_element_wise(*parts, ""))[1]
+
+
+def _times_or_numbers(text: Any) -> Any:
+    """ISO 8601 in quotes, plain numbers as they are, null as ``null``."""
+    quoted = pc.if_else(pc.match_substring(text, ":"), pc.binary_join_element_wise('"', text, '"', ""), text)
+    return pc.fill_null(quoted, "null")
 
 
 def _folded(parts: list[Any]) -> list[Any]:
@@ -259,8 +367,8 @@ def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.int64())
-    elif name == "timestampType":
-        return _few_values(column, lambda value: json.dumps(TYPE_NAMES.get(value, value)))
+    elif name in NAMES:
+        return _few_values(column, lambda value: json.dumps(NAMES[name].get(value, value)))
     if name == "partition" or pa.types.is_boolean(kind) or pa.types.is_string(kind):
         return _few_values(column, json.dumps)
     if pa.types.is_list(kind):
@@ -271,7 +379,9 @@ def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
         if column.null_count == len(column):
             return "", "null", ""
         text = encode_column(column.cast(pa.binary()), encoding, name)
-        if encoding == "utf8":
+        if encoding == "json":
+            return "", pc.fill_null(text, "null"), ""
+        if encoding in ("utf8", "auto"):
             text = escaped(text)
         if not column.null_count:
             return '"', text, '"'
@@ -320,7 +430,7 @@ def _base64_or_null(column: Any) -> Any:
 
 INT64 = range(-(2**63), 2**63)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_TEXT = {"topic", "timestampType", "key", "value"}
+_TEXT = {"topic", "timestampType", "codec", "codecName", "key", "value"}
 _FLAGS = {"transactional", "control"}
 _TYPES = {name: pa.string() if name in _TEXT else pa.bool_() if name in _FLAGS else pa.int64() for name in ALL_COLUMNS}
 _TYPES |= {"topic": pa.string(), "partition": pa.int64(), "headers": pa.list_(pa.list_(pa.string()))}
@@ -543,13 +653,16 @@ def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
 class JsonLines:
     """One JSON object per line."""
 
-    def __init__(self, file: BinaryIO, keys: str, values: str) -> None:
-        self._file, self._keys, self._values = file, keys, values
+    def __init__(
+        self, file: BinaryIO, keys: str, values: str, iso_times: bool = False, zone: str | None = None
+    ) -> None:
+        self._file = file
+        self._how: dict[str, Any] = {"keys": keys, "values": values, "iso_times": iso_times, "zone": zone}
 
     def write(self, batch: Any) -> None:
         for piece in pieces(batch):
             with naming_the_record(piece):
-                lines = json_lines(piece, keys=self._keys, values=self._values)
+                lines = json_lines(piece, **self._how)
             self._file.write(lines)
 
     def close(self) -> None:
@@ -565,9 +678,18 @@ class Csv:
     With ``disarm``, text that a spreadsheet would run as a formula gets an apostrophe in front.
     """
 
-    def __init__(self, file: BinaryIO, schema: Any, keys: str, values: str, disarm: bool = False) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema: Any,
+        keys: str,
+        values: str,
+        disarm: bool = False,
+        iso_times: bool = False,
+        zone: str | None = None,
+    ) -> None:
         self._file, self._schema, self._encodings = file, schema, {"key": keys, "value": values}
-        self._disarm = disarm
+        self._disarm, self._iso_times, self._zone = disarm, iso_times, zone
         self._writer: Any = None
 
     def write(self, batch: Any) -> None:
@@ -599,10 +721,10 @@ class Csv:
     def _plain(self, name: str, column: Any) -> Any:
         if name in self._encodings:
             return encode_column(column.cast(pa.binary()), self._encodings[name], name)
-        if name == "timestampType":
-            return spelled(column, lambda value: TYPE_NAMES.get(value, str(value)))
+        if name in NAMES:
+            return spelled(column, lambda value: NAMES[name].get(value, str(value)))
         if pa.types.is_timestamp(column.type):
-            return column.cast(pa.int64())
+            return iso_column(column, self._zone) if self._iso_times else column.cast(pa.int64())
         if pa.types.is_list(column.type):
             if name != "headers":
                 return nested_text(column)

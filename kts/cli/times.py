@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import UTC
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
 from kts import times
 from kts.arguments import INT64_MAX
-from kts.times import UNITS, show_time
+from kts.times import UNITS
 
 from .output import TYPED_TIMES
 
-__all__ = [
-    "SPELLINGS",
-    "UNITS",
-    "UNIT_OPTION",
-    "length_callback",
-    "parse_length",
-    "parse_time",
-    "resolve",
-    "show_length",
-    "show_time",
-    "time_options",
-    "unit_option",
-]
-
+ZONE = "kts.zone"  # in a context's meta
 UNIT_OPTION = "--unit {}"
 STEPS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 SPELLINGS = (
-    "ISO 8601 (2026-09-01, 2026-09-01T10:00, 2026-09-01T12:00+02:00; without a zone it is UTC), "
+    "ISO 8601 (2026-09-01, 2026-09-01T10:00, 2026-09-01T12:00+02:00; without an offset it is in UTC, or in --tz), "
     "'now', '-1h' or '-1d12h' before now (ms s m h d w), or an integer in ms since 1970 (another unit: --unit)"
 )
 _LENGTH = re.compile(r"(\d+)(ms|s|m|h|d|w)")
@@ -81,13 +70,41 @@ def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None)
         step = parse_length(text[1:])
         return times.checked(_now(now_ms) + (step if text[0] == "+" else -step), text)
     try:
-        return times.parse_time(text, unit, how=UNIT_OPTION)
+        return times.parse_time(text, unit, how=UNIT_OPTION, zone=chosen_zone() or UTC)
     except times.NotATimeError:
         raise ValueError(f"expected a time, found {text!r}; possible are {SPELLINGS}") from None
 
 
 def _now(now_ms: int | None) -> int:
     return time.time_ns() // 1_000_000 if now_ms is None else now_ms
+
+
+def show_time(ms: int | None) -> str:
+    """A timestamp in ISO 8601, in the zone of ``--tz``; ``none`` for -1, and ms beyond the years 1 to 9999."""
+    return times.show_time(ms, chosen_zone())
+
+
+def chosen_zone() -> ZoneInfo | None:
+    """The zone of ``--tz``; None is UTC."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(ZONE)
+
+
+def zone_option(function: Any) -> Any:
+    """``--tz``, for commands that show or take times."""
+
+    def remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        try:
+            ctx.meta[ZONE] = None if value is None else ZoneInfo(value)
+        except (KeyError, ValueError, OSError) as error:
+            raise click.BadParameter(
+                f"expected a time zone such as Europe/Berlin, found {value!r}", ctx, param
+            ) from error
+
+    words = "The zone of shown times, and of typed ones without an offset, as Europe/Berlin. Default UTC."
+    return click.option("--tz", metavar="ZONE", expose_value=False, is_eager=True, callback=remember, help=words)(
+        function
+    )
 
 
 def show_length(ms: int) -> str:

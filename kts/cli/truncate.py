@@ -18,7 +18,7 @@ from .inputs import (
     partition,
     say_what_was_recovered,
 )
-from .output import counted, print_json, print_table, remark, show_bytes
+from .output import counted, expand_option, print_json, print_table, remark, show_bytes
 
 if TYPE_CHECKING:
     from kts.offline.truncate import TruncationPlan
@@ -43,6 +43,7 @@ brokers keep them.
 )
 @click.option("--in-place", is_flag=True, help="Truncate the log. No broker may be running on it.")
 @config_option
+@expand_option
 @json_option
 def command(directory: str, to_offset: int, in_place: bool, settings: tuple[str, ...], as_json: bool) -> None:
     """Remove the records of a partition from an offset on, as a follower does after a change of leaders.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from .inputs import filter_options, json_option, open_logs, paths_argument
-from .output import FINDINGS, counted, note, print_json, progress, show_bytes
+from .output import FINDINGS, counted, note, print_json, print_line, progress, show_bytes
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -183,4 +183,4 @@ def print_violation(violation: Violation, as_json: bool) -> None:
         return
     where = [f"position {violation.position}"] if violation.position is not None else []
     where += [f"offset {violation.offset}"] if violation.offset is not None else []
-    click.echo(f"{violation.path}: {violation.kind}{' at ' * bool(where)}{', '.join(where)}: {violation.message}")
+    print_line(f"{violation.path}: {violation.kind}{' at ' * bool(where)}{', '.join(where)}: {violation.message}")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, integer
+from kts.compression import CODEC_NAMES
 from kts.model import MaxTimestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes; their sums still fit 64 bits
-ALL_COLUMNS = (
+STORED_COLUMNS = (  # the compiled core fills them, by their place here
     "offset",
     "timestamp",
     "timestampType",
@@ -37,6 +38,7 @@ ALL_COLUMNS = (
     "baseTimestamp",
     "maxTimestamp",
 )
+ALL_COLUMNS = (*STORED_COLUMNS, "codecName")
 DEFAULT_COLUMNS = ALL_COLUMNS[:6]
 SCAN_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 BATCH_COLUMNS = (
@@ -117,6 +119,7 @@ def record_schema(names: tuple[str, ...], views: bool) -> pa.Schema:
         "attributes": pa.int16(),
         "baseTimestamp": pa.int64(),
         "maxTimestamp": pa.int64(),
+        "codecName": pa.string(),
         "topic": pa.string(),
         "partition": pa.int32(),
     }
@@ -161,12 +164,33 @@ def _decoder(
     buf: Any, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
 ) -> _codec.Decoder:
     integer("max_decompressed_bytes", max_decompressed_bytes, 0, LARGEST_BOUND)
-    return _codec.Decoder(buf, _column_ids(names), bool(views), bool(verify_crc), max_decompressed_bytes)
+    return _codec.Decoder(buf, _column_ids(_stored(names)), bool(views), bool(verify_crc), max_decompressed_bytes)
 
 
 @lru_cache(maxsize=256)
 def _column_ids(names: tuple[str, ...]) -> bytes:
-    return bytes(ALL_COLUMNS.index(name) for name in names)
+    return bytes(STORED_COLUMNS.index(name) for name in names)
+
+
+@lru_cache(maxsize=256)
+def _stored(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that the core decodes for these."""
+    return tuple(dict.fromkeys("codec" if name == "codecName" else name for name in names))
+
+
+def _decoded(address: int, names: tuple[str, ...], views: bool) -> pa.RecordBatch:
+    """A batch from the core with these columns."""
+    stored = _stored(names)
+    batch = _import(address, record_schema(stored, views))
+    return batch if stored == names else _with_codec_names(batch, names, views)
+
+
+def _with_codec_names(batch: pa.RecordBatch, names: tuple[str, ...], views: bool) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns["codecName"] = pa.array(CODEC_NAMES, pa.string()).take(columns["codec"])
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=record_schema(names, views))
 
 
 def decode(
@@ -217,8 +241,7 @@ def decode(
     Source: Kafka 3.9.2's MemoryRecords; KIP-31, KIP-32, KIP-98.
     """
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
-    decoder, schema = _decoder(buf, names, views, verify_crc, max_decompressed_bytes), record_schema(names, bool(views))
-    return _import(decoder.next(0), schema)
+    return _decoded(_decoder(buf, names, views, verify_crc, max_decompressed_bytes).next(0), names, bool(views))
 
 
 def iter_decode(
@@ -252,15 +275,15 @@ def iter_decode(
     integer("slice_bytes", slice_bytes, 1, LARGEST_SLICE)
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
     decoder = _decoder(buf, names, views, verify_crc, max_decompressed_bytes)
-    return _Pieces(decoder, record_schema(names, bool(views)), slice_bytes)
+    return _Pieces(decoder, names, bool(views), slice_bytes)
 
 
 class _Pieces:
     """The slices of a decoder. Not a generator, so that the decoder itself reports use by two threads at once."""
 
-    def __init__(self, decoder: _codec.Decoder, schema: pa.Schema, slice_bytes: int) -> None:
+    def __init__(self, decoder: _codec.Decoder, names: tuple[str, ...], views: bool, slice_bytes: int) -> None:
         self._decoder = decoder
-        self._schema = schema
+        self._names, self._views = names, views
         self._slice_bytes = slice_bytes
 
     def __iter__(self) -> Self:
@@ -270,7 +293,7 @@ class _Pieces:
         address = self._decoder.next(self._slice_bytes)
         if not address:
             raise StopIteration
-        return _import(address, self._schema)
+        return _decoded(address, self._names, self._views)
 
     def __reduce__(self) -> str:
         raise TypeError("iter_decode holds a buffer and cannot be pickled; send the bytes")

@@ -13,7 +13,7 @@ import numpy as np
 from kts import arguments
 from kts._codec import Encoder, check_buffer
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice, integer
-from kts.codec.columns import ALL_COLUMNS, iter_decode
+from kts.codec.columns import STORED_COLUMNS, iter_decode
 from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
 from kts.codec.layout import Entries, same_message_header
 from kts.codec.refusals import as_shipped
@@ -229,7 +229,7 @@ def entry_by_entry(data: memoryview, sources: Sources, options: Options) -> byte
         if actions[first] == COPY:
             out.append(part)
         elif actions[first] == RECOMPRESS:
-            out += [_recompressed(rows, options) for rows in decoded(part, ALL_COLUMNS, start, options)]
+            out += [_recompressed(rows, options) for rows in decoded(part, STORED_COLUMNS, start, options)]
         else:
             names = (*NEEDED, "headers") if options.reads_headers else NEEDED
             out += [

@@ -10,7 +10,7 @@ import numpy as np
 
 from kts import _codec, arguments
 from kts.arguments import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer
-from kts.codec.columns import ALL_COLUMNS, record_schema
+from kts.codec.columns import ALL_COLUMNS, STORED_COLUMNS, record_schema
 from kts.compression import LZ4, NONE, ZSTD, Compress, codec_id, compressor
 from kts.config import TIMESTAMP_TYPES
 from kts.errors import UnsupportedForMessageFormatError
@@ -388,7 +388,7 @@ def _fits(name: str, values: npt.NDArray[np.int64], bits: int) -> None:
 
 def _preserved(rows: Rows, level: int | None) -> bytes:
     """Write the batches that the rows came from: adjacent rows with the same position and header."""
-    missing = [name for name in ALL_COLUMNS if name not in rows.columns]
+    missing = [name for name in STORED_COLUMNS if name not in rows.columns]
     if missing:
         raise ValueError(f"preserve_batches: needs all columns of kts.ALL_COLUMNS, {missing[0]!r} is missing")
     if not rows.count:

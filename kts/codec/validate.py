@@ -8,7 +8,7 @@ import numpy as np
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice
-from kts.codec.columns import ALL_COLUMNS, decode, record_schema
+from kts.codec.columns import STORED_COLUMNS, decode, record_schema
 from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows
 from kts.codec.layout import Entries
 from kts.codec.refusals import refused
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ORIGINS = ("client", "coordinator", "replication")
 PRODUCER = -1  # the target codec is the producer's
 RECORD_COLUMNS = ("timestamp", "key", "value", "headers")
-RECORD_COLUMN_IDS = bytes(ALL_COLUMNS.index(name) for name in RECORD_COLUMNS)
+RECORD_COLUMN_IDS = bytes(STORED_COLUMNS.index(name) for name in RECORD_COLUMNS)
 
 
 class Validated(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,15 @@ from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import LogStorageError, UnknownTopicOrPartitionError
 from kts.segment import files
 from kts.segment.checkpoints import Checkpoints
-from kts.segment.names import INTERNAL_TOPICS, parse_directory_name, parse_file_name, partition_of_file
+from kts.segment.names import (
+    INTERNAL_TOPICS,
+    LOG_DIRECTORY_FILES,
+    META_PROPERTIES,
+    is_partition_file,
+    parse_directory_name,
+    parse_file_name,
+    partition_of_file,
+)
 from kts.times import Time
 
 if TYPE_CHECKING:
@@ -87,24 +96,68 @@ def _checked(path: object) -> str:
     return name
 
 
+def log_directories(path: str, depth: int | None = None) -> list[str]:
+    """The directories at or below a path that hold partitions, or are one, in name order; links are not followed.
+
+    Parameters
+    ----------
+    depth : int, optional
+        How many levels to go down. None is all.
+    """
+    logs, is_log_directory = _directory(path)
+    if not is_log_directory:
+        return [path] if _has_partition_files(path) else []
+    found = [path] if logs else []
+    partitions = {log.path for log in logs}
+    for entry in files.list_directory(path) if depth != 0 else ():
+        name = parse_directory_name(entry.name)
+        if entry.path in partitions or (name is not None and name.state) or entry.is_symlink():
+            continue
+        if files.is_directory(entry):
+            found += log_directories(entry.path, None if depth is None else depth - 1)
+    return found
+
+
 def _directory(path: str) -> tuple[list[PartitionLog], bool]:
-    """The partitions in a directory, and whether it is a log directory."""
+    """The partitions in a directory, and whether it is a log directory.
+
+    Notes
+    -----
+    Where a broker's own files show that this is a log directory, every directory called topic-N is a partition, as at a
+    broker's start. Elsewhere it must have a file that only partitions have. A path that is itself called topic-N may
+    also be empty.
+    """
     names = (parse_file_name(entry.name) for entry in files.walk_directory(path))
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
     own = parse_directory_name(os.path.basename(os.path.abspath(path)))
     if is_partition and own is None:
         topic, partition = partition_of_file(os.path.join(path, "0.log"))
         return [PartitionLog(path, topic, partition)], False
-    found = []
+    found, entries = list[PartitionLog](), list[os.DirEntry[str]]()
     beside = Checkpoints(os.path.abspath(path))
     if not is_partition:
-        for entry in files.list_directory(path):
+        entries = files.list_directory(path)
+        of_broker = any(entry.name in LOG_DIRECTORY_FILES for entry in entries)
+        for entry in entries:
             inner = parse_directory_name(entry.name)
-            if inner is not None and not inner.state and os.path.isdir(entry.path):
+            if inner is None or inner.state or not os.path.isdir(entry.path):
+                continue
+            if of_broker or _has_partition_files(entry.path):
                 found.append(PartitionLog(entry.path, inner.topic, inner.partition, checkpoints=beside))
-    if own is not None and not found and not files.exists(os.path.join(path, "meta.properties")):
-        return [PartitionLog(path, own.topic, own.partition)], False
+    if own is not None and not found and not files.exists(os.path.join(path, META_PROPERTIES)):
+        is_partition = is_partition or not entries or _has_partition_files(path)
+        if is_partition:
+            return [PartitionLog(path, own.topic, own.partition)], False
     return found, True
+
+
+def _has_partition_files(path: str) -> bool:
+    try:
+        return any(is_partition_file(entry.name) for entry in files.walk_directory(path))
+    except LogStorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return False  # deleted meanwhile
 
 
 def _give_start_offsets(logs: list[PartitionLog], given: LogStartOffsets) -> None:
@@ -169,7 +222,7 @@ def scan(
         broker's checkpoint (the log's end if there is none). Offsets outside the log select no records.
     columns : list of str, optional
         ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,
-        timestamp, timestampType, headers.
+        timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as ``lz4``.
     strict_time_range : bool
         Exactly the records with start <= timestamp < end, including late ones; reads all records after the start.
     isolation : str

@@ -12,7 +12,7 @@ from kts.codec.columns import ALL_COLUMNS, decode
 from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.options import ScanOptions
 from kts.dataset.plan import SegmentRange, lost_end
-from kts.errors import CorruptIndexError, CorruptRecordError
+from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
 from kts.segment import transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at
@@ -234,7 +234,7 @@ class RangeReader:
             )
             if not self.options.skip_damage:
                 raise CorruptIndexError(message, path=self.part.path, position=int(positions[i]), offset=offset)
-            warn(f"{self.part.path}: {message}", self.part.path)
+            warn(f"{self.part.path}: {message}", self.part.path, DamageWarning)
         self.open_producers.update(producers[begun:][data[begun:]].tolist())
 
     def look_at_end(self, expected: int) -> None:
@@ -246,7 +246,7 @@ class RangeReader:
             return
         if not self.options.skip_damage:
             raise error
-        warn(str(error), error.path)
+        warn(str(error), error.path, DamageWarning)
 
     def tail(self, position: int, end: int) -> int:
         """Where to resume at an entry that extends past the end: normal after a writer died, otherwise damage."""
@@ -273,7 +273,7 @@ class RangeReader:
         behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
         stop = end if behind is None else behind
         message = f"{stop - position} bytes at position {position} are damaged and left out: {why}"
-        warn(f"{self.part.path}: {message}", self.part.path)
+        warn(f"{self.part.path}: {message}", self.part.path, DamageWarning)
         return self.part.end_position if behind is None else behind
 
     def finished(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

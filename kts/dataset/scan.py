@@ -52,7 +52,13 @@ def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -
 
 def _planned(log: Partition, options: ScanOptions, end_offset: int) -> list[SegmentRange]:
     log = log.listed()
-    start, end = resolve_range(
+    start, end = range_of(log, options)
+    return plan(log, start, min(end, end_offset), isolation=options.isolation, on_error=options.on_error)
+
+
+def range_of(log: Partition, options: ScanOptions) -> tuple[int, int]:
+    """The offsets that the times or offsets of a scan mean in a partition; see ``resolve_range``."""
+    return resolve_range(
         log,
         starting_timestamp=options.starting_timestamp,
         ending_timestamp=options.ending_timestamp,
@@ -62,7 +68,6 @@ def _planned(log: Partition, options: ScanOptions, end_offset: int) -> list[Segm
         skip_damage=options.skip_damage,
         verify_crc=options.verify_crc,
     )
-    return plan(log, start, min(end, end_offset), isolation=options.isolation, on_error=options.on_error)
 
 
 def _offset_of(log: Partition, given: Any) -> int | None:

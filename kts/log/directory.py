@@ -12,11 +12,16 @@ from contextlib import ExitStack, contextmanager
 from kts.segment import checkpoints, files
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.locks import FileLock, new_in_children
-from kts.segment.names import HIGH_WATERMARKS, LOG_START_OFFSETS, parse_directory_name, parse_file_name
+from kts.segment.names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    parse_directory_name,
+    parse_file_name,
+)
 
 LOCK = ".lock"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
 CONTROLLER = "__cluster_metadata"  # the controller's own log, which it recovers at every start
 

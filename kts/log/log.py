@@ -39,7 +39,7 @@ from kts.errors import (
 )
 from kts.log import policies, view
 from kts.log.deletions import DeletionQueue
-from kts.log.directory import RECOVERY_POINTS, PartitionEntry
+from kts.log.directory import PartitionEntry
 from kts.log.epochs import LeaderEpochs
 from kts.log.listeners import Listener
 from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
@@ -53,7 +53,13 @@ from kts.segment.index import TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.log_segment import SUFFIXES, LogSegment
-from kts.segment.names import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, parse_directory_name
+from kts.segment.names import (
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    parse_directory_name,
+)
 from kts.segment.producers import EXPIRATION_MS, Producer, Sent
 from kts.segment.rebuild import Recovered
 from kts.segment.transactions import truncate_aborted

@@ -17,7 +17,7 @@ from kts.codec.columns import decode, scan_batches
 from kts.codec.convert import convert
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
-from kts.log.directory import CLEAN_SHUTDOWN, LOCK
+from kts.log.directory import LOCK
 from kts.offline.verify import CHECKPOINTS
 from kts.segment import files, names
 from kts.segment.damage import next_sound_entry
@@ -29,7 +29,7 @@ from kts.segment.segment import Segment
 from kts.segment.snapshots import snapshot_bytes
 
 # Files of a log directory that also apply to the converted partitions. The .lock belongs to a process.
-BESIDE = ("meta.properties", "bootstrap.checkpoint", CLEAN_SHUTDOWN, *CHECKPOINTS)
+BESIDE = (names.META_PROPERTIES, "bootstrap.checkpoint", names.CLEAN_SHUTDOWN, *CHECKPOINTS)
 LARGEST_LOG = INT32_MAX  # bytes: positions in an index have 31 bits
 LAST_READ_BYTES = 2**20
 

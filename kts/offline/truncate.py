@@ -20,10 +20,10 @@ from kts.codec.columns import decode
 from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.errors import LogStorageError
-from kts.log.directory import RECOVERY_POINTS, PartitionEntry
+from kts.log.directory import PartitionEntry
 from kts.log.log import Log
 from kts.segment import files
-from kts.segment.names import LOG_START_OFFSETS, parse_directory_name
+from kts.segment.names import LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, int64
 

@@ -22,7 +22,6 @@ from kts.codec.layout import HEADER_BYTES, read_header
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
-from kts.log.directory import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kts.segment import checkpoints, files, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at
@@ -39,8 +38,8 @@ Progress = Callable[[int], None]
 CHECKPOINTS = (
     names.LOG_START_OFFSETS,
     names.HIGH_WATERMARKS,
-    RECOVERY_POINTS,
-    "cleaner-offset-checkpoint",
+    names.RECOVERY_POINTS,
+    names.CLEANER_OFFSETS,
 )
 LISTED = 20  # violations of one kind in one file; the rest are counted
 # Columns of a deep check. Headers are included so that the decoder reads every field of a record.
@@ -225,7 +224,7 @@ class _PartitionCheck:
                         aborted.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
         # Both indexes of an active segment are preallocated while the broker runs and after it was killed.
         parent = os.path.dirname(os.path.abspath(self.log.path))
-        stopped = files.exists(os.path.join(parent, CLEAN_SHUTDOWN))
+        stopped = files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
         zero_tail_allowed = following is None and not stopped and all(index.preallocated for index in indexes)
         for index in indexes:
             yield from index.end(zero_tail_allowed)

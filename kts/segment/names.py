@@ -23,6 +23,13 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+LOG_DIRECTORY_FILES = frozenset(  # a broker writes these beside the partitions
+    {META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINTS, CLEANER_OFFSETS, LOG_START_OFFSETS, HIGH_WATERMARKS}
+)
 
 _FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<id>-[A-Za-z0-9_-]+)?"
@@ -59,6 +66,11 @@ def parse_file_name(name: str) -> FileName | None:
     digits, tier_id, suffix, transition = match.groups("")
     base = int(digits)
     return FileName(base, suffix, tier_id[1:], transition) if base < 2**63 else None
+
+
+def is_partition_file(name: str) -> bool:
+    """True for the names that only a partition directory has: its segments' files, and what is kept beside them."""
+    return name in (LEADER_EPOCHS, PARTITION_METADATA) or parse_file_name(name) is not None
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:

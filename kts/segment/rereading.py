@@ -43,12 +43,12 @@ class Reread:
             return not (same and (not data or file.read(start, len(data)) == data))
 
 
-def warn(message: str, path: str | None) -> None:
+def warn(message: str, path: str | None, kind: type[KtsWarning] = KtsWarning) -> None:
     """Issue a KtsWarning that shows the line outside kts that asked for the data."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("kts", "contextlib"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(KtsWarning(message, path), stacklevel=level)
+    warnings.warn(kind(message, path), stacklevel=level)
 
 
 @contextmanager

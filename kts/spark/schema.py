@@ -45,6 +45,7 @@ RECORD_TYPES = {
     "attributes": "smallint",
     "baseTimestamp": "bigint",
     "maxTimestamp": "bigint",
+    "codecName": "string",
 }
 BATCH_TYPES = {
     "topic": "string",

@@ -82,7 +82,7 @@ def test_a_copy_follows_a_0_9_through_another_history(
     monkeypatch.setattr(client_module, "_FIRST_PROBE_S", 1.0)  # what it never answers need not be waited for
     monkeypatch.setattr(client_module, "_PROBE_S", 0.3)
     given = [f"--config={key}={value}" for key, value in GIVEN.items()]
-    command = ["follow", "--from", old.broker.bootstrap, "--topic", "t", "--once", *given, tmp_path]
+    command = ["follow", "--bootstrap-server", old.broker.bootstrap, "--topic", "t", "--once", *given, tmp_path]
     old.produce(40)
     done = run(*command, "--json")
     assert done.stderr == f"{old.broker.bootstrap} answers as Kafka 0.9 does, and is treated as Kafka 0.9\n"

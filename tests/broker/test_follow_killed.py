@@ -57,7 +57,7 @@ def test_a_killed_copy_goes_on_with_whole_batches(
     leader: KtsLeader, commands: Nursery, tmp_path: Path, rng: random.Random
 ) -> None:
     copy = tmp_path / "copy" / "t-0"
-    follow = ["follow", "--from", leader.address, "--topic", "t", copy.parent]
+    follow = ["follow", "--bootstrap-server", leader.address, "--topic", "t", copy.parent]
     grew = 0
     histories: list[bytes] = []  # that the leader had before
     kills = 0
@@ -100,7 +100,7 @@ def test_ctrl_c_and_sigterm_close_the_copy_cleanly(
     copy = tmp_path / "copy" / "t-0"
     for _ in range(5):
         leader.produce("t", rng, 40)
-        pid = commands.start("follow", "--from", leader.address, "--topic", "t", "--json", copy.parent)
+        pid = commands.start("follow", "--bootstrap-server", leader.address, "--topic", "t", "--json", copy.parent)
         enough = rng.randrange(size(leader.folder / "t-0") + 1)
         wait_until(lambda: size(copy) >= enough and copy.exists(), "something is copied")  # noqa: B023
         wait_until(lambda: leader.proxy.connections > 0, "it asks the leader")
@@ -115,14 +115,14 @@ def test_ctrl_c_and_sigterm_close_the_copy_cleanly(
                 assert log.clean_start and log.recovered == []
                 assert summary["logEndOffset"] == log.log_end_offset
         leader.proxy.connections = 0
-    run("follow", "--from", leader.address, "--topic", "t", "--once", copy.parent)
+    run("follow", "--bootstrap-server", leader.address, "--topic", "t", "--once", copy.parent)
     assert log_bytes(files(copy)) == log_bytes(leader.files("t"))
 
 
 def test_new_partitions_and_settings_are_taken_over(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
     folder = tmp_path / "copy"
     program = "import sys, kts.cli.follow as f; f.REFRESH_S = 0.1; from kts.cli import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", program, "follow", "--from", leader.address, "--topic", "t", folder]
+    command = [sys.executable, "-c", program, "follow", "--bootstrap-server", leader.address, "--topic", "t", folder]
     with subprocess.Popen([str(each) for each in command], stderr=subprocess.PIPE, text=True) as running:
         try:
             leader.produce("t", rng, 5)
@@ -153,7 +153,7 @@ def test_it_follows_live_through_a_restart_of_the_leader(
     leader: KtsLeader, commands: Nursery, tmp_path: Path, rng: random.Random
 ) -> None:
     copy = tmp_path / "copy" / "t-0"
-    pid = commands.start("follow", "--from", leader.address, "--topic", "t", copy.parent)
+    pid = commands.start("follow", "--bootstrap-server", leader.address, "--topic", "t", copy.parent)
     for _ in range(3):
         leader.produce("t", rng, 10)
         wait_until(lambda: size(copy) == size(leader.folder / "t-0"), "the copy has all")

@@ -101,7 +101,7 @@ def test_a_copy_that_stood_still_goes_on_where_it_was(tmp_path: Path, rng: rando
     with KtsLeader(tmp_path / "leader") as leader, nursery(tmp_path) as commands:
         leader.create("t")
         copy = tmp_path / "copy" / "t-0"
-        pid = commands.start("follow", "--from", leader.address, "--topic", "t", copy.parent)
+        pid = commands.start("follow", "--bootstrap-server", leader.address, "--topic", "t", copy.parent)
 
         def has_all() -> bool:
             with contextlib.suppress(FileNotFoundError):  # it is not there yet, or renames what it cuts off

@@ -101,14 +101,14 @@ def test_times_are_iso_8601_or_integers_whose_unit_is_certain(tmp_path: Path) ->
 def test_batches_are_cut_by_records_and_by_bytes(tmp_path: Path) -> None:
     text = '{"value":"%s"}\n' % ("QUJD" * 100) * 10  # 300 bytes each
     append(tmp_path / "t-0", "--create", "--batch-records", 4, given=text)
-    assert [batch["count"] for batch in batches(tmp_path / "t-0")] == [4, 4, 2]
+    assert [batch["records"] for batch in batches(tmp_path / "t-0")] == [4, 4, 2]
     append(tmp_path / "t-1", "--create", "--batch-bytes", 1000, given=text)
-    assert [batch["count"] for batch in batches(tmp_path / "t-1")] == [3, 3, 3, 1]
+    assert [batch["records"] for batch in batches(tmp_path / "t-1")] == [3, 3, 3, 1]
     append(tmp_path / "t-2", "--create", "--batch-bytes", 1, given=text)
-    assert [batch["count"] for batch in batches(tmp_path / "t-2")] == [1] * 10
+    assert [batch["records"] for batch in batches(tmp_path / "t-2")] == [1] * 10
     header = '{"value":null,"headers":[["h","%s"]]}\n' % ("QUJD" * 100) * 4
     append(tmp_path / "t-3", "--create", "--batch-bytes", 700, given=header)
-    assert [batch["count"] for batch in batches(tmp_path / "t-3")] == [2, 2]
+    assert [batch["records"] for batch in batches(tmp_path / "t-3")] == [2, 2]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -192,7 +192,7 @@ def test_check_holds_a_line_to_its_place(line: str, wrong: str, tmp_path: Path) 
 
 
 def test_wrong_use_changes_nothing(tmp_path: Path) -> None:
-    assert "t-0: no such file or directory" in append(tmp_path / "t-0", given="{}", code=3).stderr
+    assert "t-0: no such file or directory" in append(tmp_path / "t-0", given="{}", code=2).stderr
     for directory, options, reason in (
         (tmp_path / "t-0", ["--config", "segment.byte=5"], "unknown setting 'segment.byte'; the nearest name is"),
         (tmp_path / "t-0", ["--config", "segment.bytes"], "expected KEY=VALUE, found 'segment.bytes'"),
@@ -203,8 +203,9 @@ def test_wrong_use_changes_nothing(tmp_path: Path) -> None:
         result = append(directory, "--create", *options, given="{}", code=2)
         assert reason in " ".join(result.stderr.split())
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / "a-0").mkdir()
-    (tmp_path / "a-1").mkdir()
+    for name in ("a-0", "a-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "partition.metadata").touch()
     assert "expected one partition directory" in append(tmp_path, given="{}", code=2).stderr
 
 
@@ -260,7 +261,7 @@ def test_ctrl_c_leaves_whole_batches_and_a_clean_log(tmp_path: Path) -> None:
     said = child.stderr.read()
     assert child.wait(PATIENCE_S) == 130 and "kts: interrupted" in said
     assert "1,000 records up to line 1000 were appended, nothing after it" in said
-    assert [batch["count"] for batch in batches(path)] == [100] * 10
+    assert [batch["records"] for batch in batches(path)] == [100] * 10
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     result = append(path, given="{}\n")
     assert result.stderr == "" and "offsets 1000 to 1000" in result.stdout

@@ -17,7 +17,7 @@ def test_batches_are_the_header_scan_with_names_for_numbers() -> None:
             continue
         rows = lines("batches", scenario.partition_dir(name), "--json")
         scanned = [
-            row | {"segment": str(log)}
+            row | {"segment": int(log.name[:20]), "path": str(log), "records": row.pop("count")}
             for log in scenario.logs(name)
             for row in as_integers(kts.scan_batches(log.read_bytes()))
         ]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import csv, dataset
+import zstandard
+from pyarrow import csv, dataset, parquet
 from support.coordinators import broker
 from support.golden import Golden, Row, golden, golden_partitions, row_from_json
 from support.processes.cli_runs import lines, run
 
 import kts
+from kts.segment.segment import Segment
 
 
 def topic_of(partition: str) -> tuple[str, int]:
@@ -94,7 +98,7 @@ def test_ranges_of_offsets_and_limits_and_columns() -> None:
     assert lines("dump", ORDERS.log_dir, "--limit", 5000) == lines("dump", ORDERS.log_dir)[:5000]
     assert lines("dump", path, "--limit", 0) == []
     some = lines("dump", path, "--columns", "magic,offset,codec,control", "--limit", 1)
-    assert some == [{"magic": 2, "offset": 0, "codec": 3, "control": False}]
+    assert some == [{"magic": 2, "offset": 0, "codec": "lz4", "control": False}]
     assert run("dump", path, "--columns", "topic", "--limit", 2).stdout == '{"topic":"orders"}\n' * 2
 
 
@@ -159,7 +163,7 @@ def test_damage_is_exit_code_3_and_skipped_on_request(writable: Callable[[Golden
     said = run("dump", path, "-o", tmp_path / "out.jsonl", code=3).stderr
     assert str(log) in said and str(position) in said and "Traceback" not in said
     assert not (tmp_path / "out.jsonl").exists()
-    skipped = run("dump", path, "--on-error", "skip")
+    skipped = run("dump", path, "--on-error", "skip", code=1)
     left = [json.loads(line)["offset"] for line in skipped.stdout.splitlines()]
     batch = lines("batches", golden("demo", "clicks").partition_dir("clicks-0"), "--json")[3]
     lost = set(range(batch["baseOffset"], batch["lastOffset"] + 1))
@@ -173,10 +177,10 @@ def test_a_damaged_tail_is_told_or_skipped(writable: Callable[[Golden], Golden])
     data = last.read_bytes()
     last.write_bytes(data + b"\0" * 300)
     run("dump", scenario.log_dir, code=3)
-    skipped = run("dump", scenario.log_dir, "--on-error", "skip")
+    skipped = run("dump", scenario.log_dir, "--on-error", "skip", code=1)
     assert len(skipped.stdout.splitlines()) == 8000 and str(last) in skipped.stderr
     last.write_bytes(data[:-20])  # a cut tail is a dead writer, not damage
-    assert 7900 < len(run("dump", scenario.log_dir).stdout.splitlines()) < 8000
+    assert 7900 < len(run("dump", scenario.log_dir, "--on-error", "skip").stdout.splitlines()) < 8000
 
 
 def test_a_table_shows_the_first_records_and_says_that_there_are_more() -> None:
@@ -229,3 +233,147 @@ def test_records_of_internal_topics_are_decoded_to_columns(tmp_path: Path) -> No
         table = csv.read_csv(out) if rows else dataset.dataset(out, format=suffix).to_table()
         assert table.num_rows == len(made)
         assert table.schema.names == list(made[0])
+
+
+# --- keys, values and times as asked -----------------------------------------------------------------
+
+
+BINARY = b"\xff\x00"
+MIXED = [b'{"a": 1}', None, BINARY, b"text"]
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A partition with one binary key and value among text ones."""
+    (tmp_path / "t-0").mkdir()
+    rows = {"key": pa.array(MIXED), "value": pa.array(MIXED), "timestamp": [-1, 0, 1_788_256_800_000, 2**62]}
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(kts.encode(rows))
+    return tmp_path / "t-0"
+
+
+def test_with_auto_a_binary_record_ends_no_dump(mixed: Path, tmp_path: Path) -> None:
+    asked = ["--keys", "auto", "--values", "auto"]
+    wanted = ['{"a": 1}', None, "0xff00", "text"]
+    assert [(line["key"], line["value"]) for line in lines("dump", mixed, *asked)] == list(
+        zip(wanted, wanted, strict=True)
+    )
+    run("dump", mixed, *asked, "-o", tmp_path / "x.parquet")
+    assert parquet.read_table(tmp_path / "x.parquet")["value"].to_pylist() == wanted
+    table = run("dump", mixed, "--format", "table").stdout
+    assert "0xff00" in table and "null" in table, "auto is the default of tables"
+    assert lines("dump", mixed)[2]["value"] == "/wA=", "and base64 that of JSON lines"
+
+
+def test_json_values_are_values_and_others_end_the_dump(mixed: Path, tmp_path: Path) -> None:
+    assert lines("dump", mixed, "--values", "json", "--offsets", ":2", "--columns", "value") == [
+        {"value": {"a": 1}},
+        {"value": None},
+    ]
+    for first, found in ((2, "is not UTF-8 (byte 0xff at 0)"), (3, "is not JSON")):
+        said = run("dump", mixed, "--values", "json", "--offsets", f"{first}:", code=2).stderr
+        assert f"the value of the record at offset {first} of t-0 {found}" in said and "--values base64" in said
+
+
+def test_times_are_iso_on_request_and_in_the_zone_that_is_asked_for(mixed: Path, tmp_path: Path) -> None:
+    def times(*options: str) -> list[Any]:
+        return [line["timestamp"] for line in lines("dump", mixed, "--columns", "timestamp", *options)]
+
+    assert times() == [-1, 0, 1_788_256_800_000, 2**62]
+    assert times("--times", "iso") == [None, "1970-01-01T00:00:00.000Z", "2026-09-01T10:00:00.000Z", 2**62]
+    berlin = ["--tz", "Europe/Berlin"]
+    assert times("--times", "iso", *berlin)[2] == "2026-09-01T12:00:00.000+02:00"
+    assert "2026-09-01T12:00:00.000+02:00" in run("dump", mixed, "--format", "table", *berlin).stdout
+    assert times(*berlin, "--from", "2026-09-01T12:00", "--to", "2026-09-01T12:01", "--strict") == [1_788_256_800_000]
+    assert times(*berlin, "--from", "2026-09-01T12:00Z", "--to", "2026-09-01T13:00Z", "--strict") == []
+    run("dump", mixed, "--times", "iso", "-o", tmp_path / "x.csv")
+    assert '"2026-09-01T10:00:00.000Z"' in (tmp_path / "x.csv").read_text()
+    assert "expected a time zone" in run("dump", mixed, "--tz", "Mars/Olympus", code=2).stderr
+    assert (
+        "--times is for JSON lines and CSV" in run("dump", mixed, "--times", "iso", "--format", "table", code=2).stderr
+    )
+
+
+# --- some of the records -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 7, 5000])
+def test_the_tail_is_the_end_of_the_whole(count: int) -> None:
+    whole = [lines("dump", ORDERS.partition_dir(name)) for name in ORDERS.partitions]
+    assert lines("dump", ORDERS.log_dir, "--tail", count) == [line for part in whole for line in part[-count:]]
+    wanted = [line for line in whole[1] if b'"C0061"' in base64.b64decode(line["value"])]
+    part = ORDERS.partition_dir("orders-1")
+    assert lines("dump", part, "--tail", count, "--grep", '"C0061"') == wanted[-count:]
+    assert lines("dump", part, "--tail", count, "--offsets", "10:500") == whole[1][10:500][-count:]
+    before = ["--to", "2026-09-05", "--tail", count]
+    assert lines("dump", part, *before) == lines("dump", part, "--to", "2026-09-05")[-count:]
+
+
+def test_the_tail_reads_the_end_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cheap however long the log is: it reads only the last segment."""
+    read = list[str]()
+    slices = Segment.slices
+
+    def noted(self: Segment, *arguments: Any, **named: Any) -> Any:
+        read.append(self.path)
+        return slices(self, *arguments, **named)
+
+    monkeypatch.setattr(Segment, "slices", noted)
+    lines("dump", ORDERS.partition_dir("orders-0"), "--tail", 3)
+    assert set(read) == {str(ORDERS.logs("orders-0")[-1])}
+
+
+def test_records_are_chosen_by_key_and_by_what_they_contain() -> None:
+    path = ORDERS.partition_dir("orders-0")
+    whole = lines("dump", path, "--keys", "utf8", "--values", "utf8")
+
+    def chosen(*options: str) -> list[Any]:
+        return lines("dump", path, "--keys", "utf8", "--values", "utf8", *options)
+
+    assert chosen("--key", "C0345") == [line for line in whole if line["key"] == "C0345"] != []
+    regex = r"(?i)\bESPRESSO.*GBP|^C00\d9$"
+    wanted = [line for line in whole if re.search(regex, line["value"]) or re.search(regex, line["key"])]
+    assert chosen("--grep", regex) == wanted != []
+    assert (
+        chosen("--grep", "espresso", "--key", "C0345", "--limit", "2")
+        == [line for line in whole if "espresso" in line["value"] and line["key"] == "C0345"][:2]
+    )
+    assert [list(line) for line in chosen("--grep", regex, "--columns", "offset")] == [["offset"]] * len(wanted)
+    assert "missing )" in run("dump", path, "--grep", "(", code=2).stderr
+    assert chosen("--key", "\u00e9") == []
+
+
+def test_grep_finds_characters_and_what_is_no_text(mixed: Path) -> None:
+    assert [line["offset"] for line in lines("dump", mixed, "--grep", "^te.t$")] == [3]
+    assert [line["offset"] for line in lines("dump", mixed, "--grep", "\\x00")] == [2]
+    assert [line["offset"] for line in lines("dump", mixed, "--key", "text")] == [3]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".csv.gz", ".jsonl.zst", ".csv.zst"])
+def test_files_are_compressed_by_their_suffix(suffix: str, tmp_path: Path) -> None:
+    plain, packed = tmp_path / f"x{suffix[:-3].rstrip('.')}", tmp_path / f"x{suffix}"
+    if suffix.endswith("zst"):
+        plain = tmp_path / f"x{suffix[:-4]}"
+    run("dump", ORDERS.log_dir, "-o", plain)
+    run("dump", ORDERS.log_dir, "-o", packed)
+    data = packed.read_bytes()
+    assert len(data) < plain.stat().st_size / 3
+    read = gzip.decompress(data) if suffix.endswith("gz") else zstandard.ZstdDecompressor().stream_reader(data).read()
+    assert read == plain.read_bytes()
+    assert "leave out" in run("dump", ORDERS.log_dir, "-o", tmp_path / "x.parquet.gz", code=2).stderr
+    assert sorted(tmp_path.iterdir()) == sorted([plain, packed])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--tail", "5", "--limit", "5"], ["--tail", "0"], ["--tail", "5", "--strict", "--from", "2026-09-02"]]
+    + [["--expand", "--json"], ["--expand", "-o", "x.csv"], ["-o", "x.gz"]],
+)
+def test_what_excludes_each_other_is_wrong_use(options: list[str]) -> None:
+    run("dump", ORDERS.log_dir, *options, code=2)
+
+
+def test_expanded_records_are_whole() -> None:
+    shown = run("dump", ORDERS.log_dir, "--expand", "--limit", 2).stdout
+    assert shown.count("-[ RECORD ") == 2
+    value = ORDERS.expected("orders-0")[0].value
+    assert value is not None and f"value     | {value.decode()}\n" in shown

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import pytest
 from support.golden import golden
-from support.processes.cli_runs import run
+from support.processes.cli_runs import lines, run
 
 import kts
-from kts.cli.inputs import make_config, newest_magic, open_logs, parse_settings
+from kts.cli.inputs import Size, make_config, newest_magic, open_logs, parse_settings
 
 ORDERS = golden("demo", "orders").log_dir
 
@@ -35,7 +35,7 @@ def test_filters_choose_among_the_partitions_of_all_paths_in_order(tmp_path: Pat
 
 
 def test_what_is_not_there_is_named_with_what_is(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no such file or directory; expected a partition"):
+    with pytest.raises(click.UsageError, match="no such file or directory; expected a partition"):
         chosen(tmp_path / "missing-0")
     with pytest.raises(kts.UnknownTopicOrPartitionError, match="there is no topic order in .*; did you mean orders"):
         chosen(ORDERS, topics=("order",))
@@ -76,3 +76,51 @@ def test_a_file_that_is_no_segment_is_wrong_use(command: list[str]) -> None:
 @pytest.mark.parametrize("wrong", [["dump", "--limit", 10**20], ["stats", "--by", "99999999999w"]])
 def test_numbers_beyond_64_bits_are_wrong_use(wrong: list[object]) -> None:
     run(wrong[0], ORDERS, *wrong[1:], code=2)
+
+
+def test_a_folder_of_log_directories_gets_a_hint_and_is_read_on_request(tmp_path: Path) -> None:
+    for name in ("a/x-0", "b/c/y-0"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / f"{0:020d}.log").write_bytes(kts.encode({"value": [b"v"]}))
+    said = run("ls", tmp_path, code=2).stderr
+    assert f"there are some in {tmp_path}/a: name one of these, or add --recursive" in said
+    assert "--recursive" not in run("ls", tmp_path / "b" / "c" / "y-0").stderr
+    assert [line["topic"] for line in lines("ls", "--recursive", tmp_path, "--json")] == ["x", "y"]
+    assert [line["topic"] for line in lines("dump", tmp_path, "-r", tmp_path / "a")] == ["x", "y"]
+    assert lines("verify", tmp_path, "--recursive", "--json")[-1]["partitions"] == 2
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "b").rename(tmp_path / "deep" / "er" / "b")
+    assert "--recursive looks at any depth" in run("ls", tmp_path / "deep", code=2).stderr
+    assert "in or below" in run("ls", tmp_path / "empty", "--recursive", code=2).stderr
+
+
+def test_a_directory_that_only_has_a_partition_s_name_is_none(tmp_path: Path) -> None:
+    (tmp_path / "dbus-1").mkdir()
+    (tmp_path / "dbus-1" / "session.conf").touch()
+    for path in (tmp_path, tmp_path / "dbus-1"):
+        assert "no partition directories" in run("ls", path, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0), ("65536", 65536), ("100k", 102_400), ("1KiB", 1024), ("1kB", 1000), ("1.5 MiB", 3 * 2**19),
+        ("2g", 2**31), ("1GiB", 2**30), ("3TB", 3 * 10**12), ("7B", 7),
+    ],
+)  # fmt: skip
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert Size().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize("text", ["", "k", "1x", "1e3", "-1", "1.2.3", "9999999999T", "1 k k"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="expected"):
+        Size().convert(text, None, None)
+    assert Size(-1).convert("-1", None, None) == -1
+
+
+def test_options_of_sizes_take_them() -> None:
+    given = ["retention", ORDERS, "--now", "2026-09-20", "--retention-ms", "-1", "--json", "--retention-bytes"]
+    assert lines(*given, "100k") == lines(*given, 102_400) != lines(*given, "-1")
+    assert "--retention-bytes" in run(*given, "much", code=2).stderr

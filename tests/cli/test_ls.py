@@ -36,7 +36,7 @@ def test_ls_lists_segments_and_people_can_read_it() -> None:
         inside = [record.timestamp for record in records if record.offset < row["logEndOffset"]]
         assert (row["firstTimestamp"], row["maxTimestamp"]) == (inside[0], max(inside))
     shown = run("ls", ORDERS.log_dir)
-    assert "orders          0         4      0  3,042  2026-09-01T04:03:12.531Z" in shown.stdout
+    assert "orders-0          4      0  3,042  2026-09-01T04:03:12.531Z" in shown.stdout
     assert shown.stderr == ""
 
 

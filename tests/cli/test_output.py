@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import tempfile
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 from support.golden import golden
-from support.processes.cli_runs import run
+from support.processes.cli_forks import forks
+from support.processes.cli_runs import lines, on_a_terminal, run
 
 import kts
 from kts.cli.app import COMMANDS, cli
-from kts.cli.output import NO_OPTION, OPTION_NAMES, counted, in_options, print_table, show_bytes, sink
+from kts.cli.output import NO_OPTION, OPTION_NAMES, counted, in_options, print_table, show_bytes, sink, wrapped
 
 WORDS = {"read_uncommitted", "read_committed", "high_watermark"}  # values of options, as Kafka has them
 SOURCE = str(golden("demo", "orders").path)
@@ -26,9 +30,9 @@ NEEDED = {  # what each command must be given, for all else to be looked at
     "convert": [PARTITION, "--to-magic", "2", "--out", "never"],
     "plot": [PARTITION, "-o", "never.svg"],
     "serve": ["missing", "--listen", "8.8.8.8:1"],
-    "follow": ["missing", "--from", "127.0.0.1:1", "--topic", "t", "--once", "--patience", "0"],
+    "follow": ["missing", "--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--once", "--patience", "0"],
 }
-FILES = {"out", "output", "source"}  # any text is a file's name
+FREE = {"out", "output", "source", "key", "grep"}  # any text is a file's name, a key, a regular expression
 
 
 def sub_command(name: str) -> click.Command:
@@ -45,7 +49,7 @@ def wrong_uses() -> list[tuple[str, str]]:
     found = []
     for name in COMMANDS:
         for param in sub_command(name).params:
-            if isinstance(param, click.Option) and not param.is_flag and param.name not in FILES:
+            if isinstance(param, click.Option) and not param.is_flag and param.name not in FREE:
                 found.append((name, max(param.opts, key=len)))
     return found
 
@@ -161,3 +165,115 @@ def test_things_are_counted_in_the_plural(count: int, thing: str, expected: str)
 )
 def test_sizes_have_the_largest_unit_that_fits(size: int, expected: str) -> None:
     assert show_bytes(size) == expected
+
+
+# --- tables on a terminal ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "width", "expected"),
+    [
+        ("waits for segment 5", 10, ["waits for", "segment 5"]),
+        ("2026-09-01T04:03:12.531Z", 13, ["2026-09-01T", "04:03:12.531Z"]),
+        ("/var/kafka-logs/orders-0/x.log", 20, ["/var/kafka-logs/", "orders-0/x.log"]),
+        ("short", 9, ["short"]),
+        ("unbreakable", 4, ["unbreakable"]),
+        ("", 4, [""]),
+    ],
+)
+def test_text_is_wrapped_where_it_may_be_broken(cell: str, width: int, expected: list[str]) -> None:
+    assert wrapped(cell, width) == expected
+
+
+TABLES = [
+    ["ls", SOURCE],
+    ["ls", SOURCE, "--segments"],
+    ["dump", SOURCE, "--limit", "5"],
+    ["batches", PARTITION, "--limit", "5"],
+    ["stats", SOURCE, "--by", "1h"],
+    ["offset-for", SOURCE, "--time", "2026-09-05"],
+    ["retention", SOURCE, "--now", "2026-09-20"],
+    ["truncate", PARTITION, "--to-offset", "500"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", TABLES, ids=lambda arguments: " ".join(arguments[::2]))
+def test_tables_fit_80_columns_and_lose_nothing_that_matters(arguments: list[str]) -> None:
+    """Two seconds: every table, on a terminal of that width."""
+    shown, code = on_a_terminal(*arguments, term="dumb", columns=80)
+    assert code in (0, 1)
+    if "-[ RECORD" not in shown:
+        table = [line for line in shown.splitlines() if line.startswith(" ")]
+        assert table and max(map(len, table)) <= 80
+    if arguments[0] == "retention":
+        reasons = " ".join(row["why"] for row in lines(*arguments, "--json"))
+        assert "…" not in shown and set(reasons.split()) <= set(shown.split())
+
+
+@pytest.mark.slow
+def test_expanded_values_are_whole_on_a_terminal_too() -> None:
+    shown, _ = on_a_terminal("dump", SOURCE, "--limit", 1, "--expand", term="dumb", columns=40)
+    (record,) = lines("dump", SOURCE, "--limit", 1, "--values", "utf8")
+    assert record["value"] in shown.replace("\r\n", "\n") and len(record["value"]) > 100
+
+
+@pytest.mark.parametrize("arguments", TABLES, ids=lambda arguments: " ".join(arguments[::2]))
+def test_expanded_tables_are_blocks_of_the_same_cells(arguments: list[str]) -> None:
+    plain, shown = run(*arguments).stdout, run(*arguments, "--expand").stdout
+    first = re.search(r"-\[ RECORD 1 \]-+\n((?:.* \|.*\n)+)", shown)
+    assert first is not None
+    cells = [line.partition("|")[2].strip() for line in first[1].splitlines()]
+    if arguments[0] not in ("dump", "stats"):  # which cut values, and draw bars
+        assert all(cell in plain.splitlines()[1] for cell in cells)
+
+
+# --- progress ------------------------------------------------------------------------------------------
+
+
+def on_two(stdout: str, *arguments: object) -> tuple[str, str, int]:
+    """What a command shows on a terminal that is its stderr, and what it writes to stdout."""
+    master, slave = pty.openpty()
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as file, open(os.devnull, "rb") as nothing:
+        one = forks()
+        target = writing if stdout == "pipe" else file.fileno()
+        one.start([str(argument) for argument in arguments], [nothing.fileno(), target, slave], TERM="xterm")
+        os.close(writing)
+        os.close(slave)
+        with os.fdopen(reading, "rb") as pipe:
+            written = pipe.read()
+        shown = b""
+        while part := reads(master):
+            shown += part
+        code = one.exit_code()
+        written = written or os.pread(file.fileno(), 1 << 20, 0)
+    os.close(master)
+    return shown.decode(), written.decode(), code
+
+
+def reads(master: int) -> bytes:
+    try:
+        return os.read(master, 65536)
+    except OSError:
+        return b""
+
+
+@pytest.mark.slow
+def test_progress_leaves_a_pager_and_the_lines_alone(tmp_path: Path) -> None:
+    folder = golden("demo", "orders").copy(tmp_path)
+    for log in folder.logs("orders-0"):
+        log.write_bytes(log.read_bytes()[:-1] + b"x")
+    for command in (["stats", folder.log_dir], ["verify", folder.log_dir]):
+        shown, written, _ = on_two("pipe", *command)
+        assert "\x1b" not in shown and written, "a pager has the terminal for itself"
+    shown, written, code = on_two("file", "verify", folder.log_dir)
+    violations = run("verify", folder.log_dir, code=1).stdout
+    assert code == 1 and written == violations, "what is printed goes where stdout goes"
+    assert "checked" in shown and "crc" not in shown.lower()
+    shown, _ = on_a_terminal("verify", folder.log_dir)
+    for line in violations.splitlines():
+        before = shown.replace("\r\n", "\n").split(line)[0]
+        assert before.rpartition("\n")[2] == "" or before.endswith(("\x1b[2K", "\r", "\x1b[?25h")), (
+            "the bar was cleared"
+        )

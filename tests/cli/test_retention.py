@@ -45,7 +45,7 @@ def test_a_segment_from_the_future_is_named_with_what_it_blocks() -> None:
     for row in blocked:
         assert row["keptBy"] == future["segment"]
         assert row["why"] == f"waits for segment {future['segment']}, which has a timestamp from the future"
-        assert row["deletableAt"] == future["deletableAt"] == future["largestTimestamp"] + WEEK + 1
+        assert row["deletableAt"] == future["deletableAt"] == future["maxTimestamp"] + WEEK + 1
     table = run("retention", orders.partition_dir("orders-0"), "--now", NOW).stdout
     assert f"waits for segment {future['segment']}" in table
 
@@ -84,7 +84,7 @@ def test_without_timestamps_the_time_of_the_file_counts(tmp_path: Path) -> None:
     (log,) = scenario.logs(partition)
     os.utime(log, ns=(10**18, 10**18))
     (row,) = lines("retention", log.parent, "--now", "now", "--json")
-    assert (row["largestTimestamp"], row["fromFileTime"], row["deletableAt"]) == (10**12, True, 10**12 + WEEK + 1)
+    assert (row["maxTimestamp"], row["fromFileTime"], row["deletableAt"]) == (10**12, True, 10**12 + WEEK + 1)
     assert "(file)" in run("retention", log.parent).stdout
 
 

@@ -71,9 +71,9 @@ def test_a_request_that_waits_does_not_hold_up_the_end(tmp_path: Path) -> None:
 def test_it_says_where_it_listens_as_json_too(tmp_path: Path) -> None:
     with serve(tmp_path / "data", {"node.id": 7}, "--json") as broker:
         said = json.loads(broker.line)
-        assert (said["node_id"], said["topics"]) == (7, 0)
+        assert (said["nodeId"], said["topics"]) == (7, 0)
         with RawClient(broker.address) as client:
-            assert client.ask(ApiKey.METADATA, 4, {"topics": None})["cluster_id"] == said["cluster_id"]
+            assert client.ask(ApiKey.METADATA, 4, {"topics": None})["cluster_id"] == said["clusterId"]
 
 
 def test_it_listens_on_the_loopback_address_of_ipv6(tmp_path: Path) -> None:

@@ -19,21 +19,21 @@ def test_stats_count_batches_where_their_greatest_time_lies() -> None:
     counts: Counter[int] = Counter()
     sizes: Counter[int] = Counter()
     for header in headers:
-        counts[header["maxTimestamp"] // HOUR * HOUR] += header["count"]
+        counts[header["maxTimestamp"] // HOUR * HOUR] += header["records"]
         sizes[header["maxTimestamp"] // HOUR * HOUR] += header["sizeInBytes"]
-    assert {row["start"]: row["count"] for row in rows} == counts
+    assert {row["start"]: row["records"] for row in rows} == counts
     assert {row["start"]: row["sizeInBytes"] for row in rows} == sizes
-    assert sum(row["count"] for row in rows) == 9000 and all(row["countIsExact"] for row in rows)
+    assert sum(row["records"] for row in rows) == 9000 and all(row["recordsAreExact"] for row in rows)
     assert [row["start"] for row in rows] == sorted(counts)
     by_partition = lines("stats", ORDERS.log_dir, "--per", "partition", "--by", "1d", "--json")
-    assert {row["partition"] for row in by_partition} == set(ORDERS.partitions)
-    assert sum(row["count"] for row in by_partition) == 9000
+    assert {f"{row['topic']}-{row['partition']}" for row in by_partition} == set(ORDERS.partitions)
+    assert sum(row["records"] for row in by_partition) == 9000
 
 
 def test_stats_say_when_a_count_is_a_guess() -> None:
     rows = lines("stats", LEGACY.log_dir, "--json")
-    assert sum(row["count"] for row in rows) == 4000
-    assert not any(row["countIsExact"] for row in rows)
+    assert sum(row["records"] for row in rows) == 4000
+    assert not any(row["recordsAreExact"] for row in rows)
     result = run("stats", LEGACY.log_dir, "--by", "1d")
     assert "<=4,000 records" in result.stdout and "counted by offsets" in result.stderr
     assert "█" in result.stdout or "#" in result.stdout
@@ -45,10 +45,10 @@ def test_stats_never_count_too_little() -> None:
         rows = lines("stats", scenario.partition_dir(name), "--json")
         start = scenario.log_start_offset(name)
         seen = sum(1 for row in scenario.expected(name) if row.offset >= start)
-        total = sum(row["count"] for row in rows)
+        total = sum(row["records"] for row in rows)
         assert total >= seen
         assert sum(row["sizeInBytes"] for row in rows) == sum(log.stat().st_size for log in scenario.logs(name))
-        if all(row["countIsExact"] for row in rows) and start == scenario_base(scenario, name):
+        if all(row["recordsAreExact"] for row in rows) and start == scenario_base(scenario, name):
             assert total == seen, f"{scenario} {name}"
 
 

@@ -22,7 +22,10 @@ from kts.cli.text import (
     JsonLines,
     NotBytesError,
     decode_column,
+    encode_column,
+    iso_column,
     json_lines,
+    not_utf8,
     pieces,
     pieces_of_lines,
     records_of,
@@ -320,3 +323,73 @@ def test_lines_are_given_whole_however_the_input_is_cut(rng: random.Random) -> N
     for number, piece in pieces:
         assert number == before.count(b"\n") + 1
         before += piece
+
+
+# --- values that may be no text -----------------------------------------------------------------
+
+
+EDGES = [
+    b"", b"a", "é€😀\0\x7f".encode(), b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\x80", b"\xc0\x80", b"\xc1\xbf",
+    b"\xe0\x9f\xbf",
+    b"\xe0\xa0\x80", b"\xed\x9f\xbf", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf", b"\xf0\x90\x80\x80", b"\xf4\x8f\xbf\xbf",
+    b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff", b"\xe2\x28\xa1", b"a\xe2\x82", b"\xac", b"\xf8\x88\x80\x80\x80",
+]  # fmt: skip
+
+
+def is_utf8(value: bytes) -> bool:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_what_is_not_utf8_is_found_as_python_finds_it(rng: random.Random) -> None:
+    pieces = [piece for edge in EDGES for piece in (edge, edge[:1])]
+    values = EDGES + [b"".join(rng.choices(pieces, k=rng.randrange(5))) for _ in range(3000)]
+    values += [rng.randbytes(rng.randrange(1, 5)) for _ in range(3000)]
+    column = pa.array(values, pa.binary())
+    assert not_utf8(column).tolist() == [not is_utf8(value) for value in values]
+    assert not_utf8(column.slice(7, 100)).tolist() == [not is_utf8(value) for value in values[7:107]]
+    assert not_utf8(pa.array([], pa.binary())).tolist() == []
+
+
+def test_auto_is_text_and_hex_for_each_value_that_is_none() -> None:
+    values = [b"a", None, *EDGES]
+    wanted = [None if v is None else v.decode() if is_utf8(v) else f"0x{v.hex()}" for v in values]
+    assert encode_column(pa.array(values, pa.binary()), "auto", "value").to_pylist() == wanted
+    assert encode_column(pa.array([b"a", None], pa.binary()), "auto", "value").to_pylist() == ["a", None]
+
+
+def test_json_stays_as_it_was_written_on_one_line() -> None:
+    values = [b'{"a": 1.50,\n "b":[1e400, 12345678901234567890]}', None, b" null\r\n", b'"x"', b"[]", b"7"]
+    text = encode_column(pa.array(values, pa.binary()), "json", "value").to_pylist()
+    assert text == ['{"a": 1.50,  "b":[1e400, 12345678901234567890]}', None, " null  ", '"x"', "[]", "7"]
+    batch = pa.record_batch({"value": pa.array(values, pa.binary())})
+    read = [json.loads(line)["value"] for line in bytes(json_lines(batch, values="json")).splitlines()]
+    assert read == [{"a": 1.5, "b": [float("inf"), 12345678901234567890]}, None, None, "x", [], 7]
+
+
+@pytest.mark.parametrize(
+    ("values", "row"),
+    [
+        ([b"1", b""], 1), ([b"1", b"{"], 1), ([b"[1", b"2]", b"3,4"], 0), ([b"1,2"], 0), ([b'"a', b'b"'], 0),
+        ([b"NaN"], 0),
+        ([b"1", None, b"\xff"], 2), ([b"{}", b"\x00"], 1), ([b'"\n"'], 0), ([b"[" * 100_000], 0), ([b"1//"], 0),
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_refused_whatever_stands_beside_it(values: list[bytes | None], row: int) -> None:
+    with pytest.raises(NotTextError) as found:
+        encode_column(pa.array(values, pa.binary()), "json", "value")
+    assert found.value.row == row
+
+
+def test_times_are_iso_8601_where_they_can_be() -> None:
+    times = pa.array([0, -1, 1_788_256_800_123, 2**62, -62_135_596_800_000, 253_402_300_799_999, 253_402_300_800_000])
+    wanted = ["1970-01-01T00:00:00.000Z", None, "2026-09-01T10:00:00.123Z", str(2**62), "0001-01-01T00:00:00.000Z"]
+    wanted += ["9999-12-31T23:59:59.999Z", "253402300800000"]
+    assert iso_column(times).to_pylist() == wanted
+    assert iso_column(times.slice(2, 1), "Asia/Kolkata").to_pylist() == ["2026-09-01T15:30:00.123+05:30"]
+    batch = pa.record_batch({"timestamp": times.slice(1, 3).cast(pa.timestamp("ms", "UTC"))})
+    lines = bytes(json_lines(batch, iso_times=True)).decode().splitlines()
+    assert lines == ['{"timestamp":null}', '{"timestamp":"2026-09-01T10:00:00.123Z"}', f'{{"timestamp":{2**62}}}']

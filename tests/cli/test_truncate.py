@@ -116,5 +116,5 @@ def test_wrong_use_is_refused(tmp_path: Path) -> None:
     assert "expected one partition directory" in run("truncate", ORDERS.log_dir, "--to-offset", 5, code=2).stderr
     lone = ORDERS.logs("orders-0")[0]
     assert "expected one partition directory" in run("truncate", lone, "--to-offset", 5, code=2).stderr
-    assert "no such file" in run("truncate", tmp_path / "t-0", "--to-offset", 5, "--in-place", code=3).stderr
+    assert "no such file" in run("truncate", tmp_path / "t-0", "--to-offset", 5, "--in-place", code=2).stderr
     assert not (tmp_path / "t-0").exists()

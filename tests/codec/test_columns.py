@@ -30,7 +30,7 @@ def test_column_types_are_the_pinned_ones() -> None:
     time = pa.timestamp("ms", tz="UTC")
     copied = [pa.int64(), time, pa.int32(), pa.binary(), pa.binary(), header, pa.int8(), pa.int8(), pa.int64()]
     copied += [pa.int16(), pa.int32(), pa.int32(), pa.bool_(), pa.bool_(), pa.int64(), time]
-    copied += [pa.int64(), pa.int32(), pa.int16(), pa.int64(), pa.int64()]
+    copied += [pa.int64(), pa.int32(), pa.int16(), pa.int64(), pa.int64(), pa.string()]
     assert kts.decode(b"", kts.ALL_COLUMNS).schema.types == copied
     views = [pa.binary_view() if kind == pa.binary() else kind for kind in copied]
     assert kts.decode(b"", kts.ALL_COLUMNS, views=True).schema.types == views
@@ -99,3 +99,21 @@ def test_the_create_time_is_kept_under_log_append_time() -> None:
     assert set(decoded.column(0).cast(pa.int64()).to_pylist()) == {DAY}
     assert decoded.column(1).cast(pa.int64()).to_pylist() == [1_600_000_000_000 + i for i in range(10)]
     assert set(decoded.column(2).to_pylist()) == {1}
+
+
+WRITTEN = [
+    (magic, name)
+    for magic in (0, 1, 2)
+    for name in ("none", "gzip", "snappy", "lz4", "zstd")
+    if magic == 2 or name != "zstd"
+]
+
+
+@pytest.mark.parametrize("views", [False, True])
+def test_the_name_of_a_codec_is_a_column(views: bool) -> None:
+    data = b"".join(kts.encode({"value": [b"a", b"b"]}, magic=magic, compression=name) for magic, name in WRITTEN)
+    names = [name for _, name in WRITTEN for _ in range(2)]
+    assert kts.decode(data, ["codecName"], views=views).column(0).to_pylist() == names
+    pieces = list(kts.iter_decode(data, ["value", "codecName", "codec"], slice_bytes=1, views=views))
+    assert [one for piece in pieces for one in piece.column("codecName").to_pylist()] == names
+    assert all(piece.schema.names == ["value", "codecName", "codec"] for piece in pieces)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kts
-from kts.dataset.paths import select
+from kts.dataset.paths import log_directories, select
 
 NAMES = ("a-0", "a-1", "b-0", "b-2", "__consumer_offsets-0")
 
@@ -57,3 +57,54 @@ def test_what_does_not_exist_is_refused_and_what_there_is_is_named(
 ) -> None:
     with pytest.raises(kts.UnknownTopicOrPartitionError, match=message):
         selected(log_directory, **chosen)
+
+
+def made(folder: Path, *names: str) -> Path:
+    """A folder with these files, all empty; a name that ends in / is a directory."""
+    for name in names:
+        path = folder / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"{0:020d}.log",
+        f"{7:020d}.index",
+        f"{7:020d}.timeindex",
+        f"{7:020d}.snapshot",
+        f"{0:020d}.log.deleted",
+        "partition.metadata",
+        "leader-epoch-checkpoint",
+    ],
+)
+def test_a_directory_with_a_file_of_a_partition_is_one(file: str, tmp_path: Path) -> None:
+    made(tmp_path, f"new-0/{file}", "dbus-1/session.conf", "dbus-1/session.d/x", "empty-2/")
+    logs = kts.open(tmp_path)
+    assert isinstance(logs, kts.LogDirs) and list(logs) == [("new", 0)]
+    assert kts.scan(tmp_path, topics=["new"]).read_all().num_rows == 0
+    assert kts.open(tmp_path / "empty-2").topic == "empty", "its own path was given, and a broker starts on it"
+    assert len(kts.open(tmp_path / "dbus-1")) == 0
+
+
+@pytest.mark.parametrize("beside", ["meta.properties", "replication-offset-checkpoint", ".kafka_cleanshutdown"])
+def test_where_a_broker_wrote_every_directory_with_a_partition_s_name_is_one(beside: str, tmp_path: Path) -> None:
+    """A broker that is killed between two calls leaves an empty one, and starts on it."""
+    made(tmp_path, beside, "new-0/", "topic/", f"gone-0.{'0' * 32}-delete/{0:020d}.log")
+    logs = kts.open(tmp_path)
+    assert isinstance(logs, kts.LogDirs) and list(logs) == [("new", 0)]
+
+
+def test_log_directories_are_found_at_any_depth_and_not_inside_of_partitions(tmp_path: Path) -> None:
+    log = f"{0:020d}.log"
+    made(tmp_path, f"a/x-0/{log}", f"a/x-0/b-0/{log}", f"c/d-1/y-0/{log}", f"c/backup/{log}", "e/f/", "e/g-1/")
+    made(tmp_path, f"a/x-1.{'0' * 32}-delete/{log}", f"h-3/{log}")
+    (tmp_path / "e" / "loop").symlink_to(tmp_path)
+    found = [str(Path(path).relative_to(tmp_path)) for path in log_directories(str(tmp_path))]
+    assert found == [".", "a", "c/backup", "c/d-1"]
+    assert [Path(path).name for path in log_directories(str(tmp_path), 0)] == [tmp_path.name]
+    assert [Path(path).name for path in log_directories(str(tmp_path / "c"), 1)] == ["backup", "d-1"]
+    assert log_directories(str(tmp_path / "e")) == []

@@ -126,6 +126,13 @@ def test_internal_topics_are_left_out_unless_named(big: Path, tmp_path: Path) ->
     assert {task.ranges[0].topic for task in named} == {"__consumer_offsets"}
 
 
+def test_a_directory_that_only_has_a_partition_s_name_is_none(tmp_path: Path) -> None:
+    (tmp_path / "dbus-1").mkdir()
+    (tmp_path / "dbus-1" / "session.conf").touch()
+    with pytest.raises(UnknownTopicOrPartitionError, match="holds no partition directories"):
+        plan_tasks(options(tmp_path))
+
+
 def test_topics_that_are_not_there_are_named_with_the_nearest(big: Path) -> None:
     with pytest.raises(
         UnknownTopicOrPartitionError, match="option subscribe: there is no topic bik .* did you mean big"

@@ -30,7 +30,7 @@ def test_all_partitions_are_followed_in_one_round(leader: KtsLeader, tmp_path: P
     leader.create("t", 5)
     for partition in range(5):
         leader.produce("t", rng, 5 * partition, partition=partition)
-    command = ["follow", "--from", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy"]
+    command = ["follow", "--bootstrap-server", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy"]
     said = lines(*command)
     assert [each["partition"] for each in said] == [0, 1, 2, 3, 4]
     assert [each["logEndOffset"] for each in said] == [leader.log("t", each).log_end_offset for each in range(5)]

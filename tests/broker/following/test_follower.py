@@ -26,7 +26,9 @@ def leader(tmp_path: Path) -> Iterator[KtsLeader]:
 def test_a_copy_has_the_leaders_files(magic: int, leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
     leader.create("t", message_format_version=FORMATS[magic])
     leader.produce("t", rng, 60, magic=magic)
-    (said,) = lines("follow", "--from", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy")
+    (said,) = lines(
+        "follow", "--bootstrap-server", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy"
+    )
     assert said["logEndOffset"] == leader.log("t").log_end_offset and said["complete"]
     leader.stop()
     theirs, ours = leader.files("t"), files(tmp_path / "copy" / "t-0")
@@ -57,7 +59,7 @@ def test_batches_that_are_larger_than_a_segment_may_be_now(
     leader.produce("t", rng, 10)
     leader.broker.topics.alter("t", SMALL | {"segment.bytes": "300"})
     leader.append("t", record_set(rng, records=1))
-    said = lines("follow", "--from", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy")
+    said = lines("follow", "--bootstrap-server", leader.address, "--topic", "t", "--once", "--json", tmp_path / "copy")
     assert said[0]["complete"] and log_bytes(files(tmp_path / "copy" / "t-0")) == log_bytes(leader.files("t"))
     assert run("verify", tmp_path / "copy").exit_code == 0
 

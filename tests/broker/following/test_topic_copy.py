@@ -27,7 +27,7 @@ def leader(tmp_path: Path) -> Iterator[KtsLeader]:
 def test_a_copy_can_be_served_with_the_leaders_settings(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
     leader.create("t", 2, retention_bytes="123456")
     leader.produce("t", rng, 10)
-    run("follow", "--from", leader.address, "--topic", "t", "--once", tmp_path / "copy")
+    run("follow", "--bootstrap-server", leader.address, "--topic", "t", "--once", tmp_path / "copy")
     theirs = leader.broker.topics.get("t")
     with KtsLeader(tmp_path / "copy") as second:
         ours = second.broker.topics.get("t")

@@ -81,7 +81,16 @@ class Leader:
     def follow(self, topic: str, into: Path | None = None) -> dict[str, Any]:
         """`kts follow --once`; what it says of the only partition."""
         settings = [f"--config={key}={value}" for key, value in SMALL.items()] if self.legacy else []
-        command = ["follow", "--from", self.broker.bootstrap, "--topic", topic, "--once", "--json", *settings]
+        command = [
+            "follow",
+            "--bootstrap-server",
+            self.broker.bootstrap,
+            "--topic",
+            topic,
+            "--once",
+            "--json",
+            *settings,
+        ]
         (said,) = lines(*command, into or self.copies)
         return said
 

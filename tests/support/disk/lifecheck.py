@@ -9,9 +9,9 @@ from support.disk.crashdisk import Tree, read_tree, write_tree
 from support.disk.lives import PARTITION, Entry, Facts, Life, shallow
 
 import kts
-from kts.log.directory import CLEAN_SHUTDOWN
 from kts.offline.verify import verify
 from kts.segment.checkpoints import read_checkpoint
+from kts.segment.names import CLEAN_SHUTDOWN
 
 
 def allowed(life: Life, done: int) -> list[Facts]:

@@ -44,11 +44,11 @@ def process(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     return subprocess.CompletedProcess(command, code, *said)
 
 
-def on_a_terminal(*arguments: object, term: str = "xterm") -> tuple[str, int]:
+def on_a_terminal(*arguments: object, term: str = "xterm", columns: int = 160) -> tuple[str, int]:
     """What a command shows when both its outputs are a terminal."""
     master, slave = pty.openpty()
     run = forks()
-    run.start([str(argument) for argument in arguments], [slave] * 3, COLUMNS="160", TERM=term)
+    run.start([str(argument) for argument in arguments], [slave] * 3, COLUMNS=str(columns), TERM=term)
     os.close(slave)
     shown = b""
     while True:

@@ -14,6 +14,8 @@ from typing import Any
 import crc32c
 from support.reference.reference_codecs import DEFAULT_LIMIT, BadPayload, TooLarge, decompress
 
+CODEC_NAMES = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+
 Row = dict[str, Any]
 
 
@@ -168,6 +170,7 @@ def _batch(at: int, entry: bytes, verify_crc: bool, limit: int) -> tuple[int, li
         "timestampType": 1 if append_time else 0,
         "magic": magic,
         "codec": codec,
+        "codecName": CODEC_NAMES.get(codec),
         "producerId": pid,
         "producerEpoch": pepoch,
         "partitionLeaderEpoch": epoch,
@@ -281,7 +284,7 @@ def _outer(at: int, entry: bytes, magic: int, verify_crc: bool, limit: int) -> t
         _, attributes, timestamp, key, value = message_parts(entry[12:])
     except Wrong as error:
         raise Corrupt(at, offset, None, str(error)) from None
-    shared = {"position": at, "codec": codec, "attributes": attributes}
+    shared = {"position": at, "codec": codec, "codecName": CODEC_NAMES.get(codec), "attributes": attributes}
     kind = -1 if magic == 0 else attributes >> 3 & 1
     if codec == 0:
         return offset, [_legacy_row(offset, magic, timestamp, timestamp, kind, key, value) | shared]
