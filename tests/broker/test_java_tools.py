@@ -182,6 +182,7 @@ def about_groups(tools: JavaTools, broker: Broker, folder: Path) -> None:
     tools.run(GROUPS, *group, "--delete-offsets", "--topic", "a:0")
     assert sorted(broker.coordinator.fetch("g", None)) == [("a", 1), ("a", 2)]
     exported = folder / "exported.csv"
+    tools.run(GROUPS, "--group", "h", "--reset-offsets", "--topic", "a:1", "--to-earliest", "--execute")
     for names in (["g"], ["g", "h"]):  # the lines of several groups begin with the group
         wanted = [word for name in names for word in ("--group", name)]
         exported.write_text(run("groups", folder / "data", "--export", *wanted).stdout, encoding="utf-8")
@@ -190,7 +191,8 @@ def about_groups(tools: JavaTools, broker: Broker, folder: Path) -> None:
         tools.run(GROUPS, *wanted, "--reset-offsets", "--from-file", exported, "--execute")
         after = broker.coordinator.fetch("g", None)
         assert {place: each.offset for place, each in after.items()} == {("a", 1): 3, ("a", 2): before["a", 2].offset}
-    assert "was successful" in tools.run(GROUPS, "--delete", *group)
+        assert broker.coordinator.fetch("h", None)["a", 1].offset == 2
+    assert "was successful" in tools.run(GROUPS, "--delete", *group, "--group", "h")
     assert "GroupIdNotFoundException" in tools.ask(GROUPS, "--delete", *group)[1]
     assert not tools.run(GROUPS, "--list").strip()
 
