@@ -1,11 +1,13 @@
-"""A plot of a partition's timestamps, from batch headers and time indexes alone."""
+"""A plot of a partition's timestamps, from batch headers and time indexes alone: what it shows, where, and its words.
+
+``image`` and ``page`` draw it; they decide nothing that a reader of the plot could tell apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -227,18 +229,87 @@ def clip(picture: Picture) -> None:
         segment.index_offsets, segment.index_times = segment.index_offsets[seen], segment.index_times[seen]
 
 
+# --- places ------------------------------------------------------------------------------------
+
+
+MARGIN = 0.045  # of an axis, beside what is drawn
+ARROW_ROOM = 0.06  # of the time axis, for arrows at an edge
+COLOURS = ("#4477aa", "#ee8866", "#228833", "#aa3377", "#66ccee", "#bbaa22", "#7755bb", "#888888")  # of segments
+LATE_COLOUR, FUTURE_COLOUR = "#d9720b", "#dd2233"
+FEW_LATE = 100  # more of them are drawn behind the batches, because they would hide everything else
+LAYERS = {"many late": 2, "batch": 3, "late": 4, "index": 4, "future": 5, "edge": 6}  # the greater hides the lesser
+
+
+def on_calendar(picture: Picture) -> bool:
+    """Whether all times in the window have dates; others are drawn as numbers."""
+    if picture.window is None:
+        return False
+    start, end = picture.window
+    return start >= YEAR_1_MS and end <= YEAR_9999_MS - 400 * 86_400_000  # ticks behind the end need dates, too
+
+
+def is_above(picture: Picture, time: int) -> bool:
+    """Whether a time lies above the window."""
+    return picture.window is not None and time > picture.window[1]
+
+
+def at_edge(picture: Picture, above: bool) -> list[tuple[int, int]]:
+    """The outliers, as (offset, time), at the upper or the lower edge."""
+    return [(offset, time) for offset, time in picture.clipped if is_above(picture, time) == above]
+
+
+def offset_range(picture: Picture) -> tuple[float, float]:
+    """The range of the offset axis: everything drawn, with a margin."""
+    ends = [segment.boxes[[0, 1]].ravel() for segment in picture.segments]
+    offsets = np.concatenate([*ends, picture.future.offsets, [offset for offset, _ in picture.clipped]])
+    begin, end = float(offsets.min()), float(offsets.max())
+    room = max((end - begin) * 0.02, 0.6)
+    return begin - room, end + room
+
+
+def time_range(picture: Picture, row: float = 0) -> tuple[int, int]:
+    """The range of the time axis: the window, margins, and room for arrows at the edges.
+
+    Parameters
+    ----------
+    row : float
+        The height of a line of text at the edge, as a part of the axis: room for the notes.
+    """
+    if picture.window is None:
+        raise ValueError("a picture without times has no time axis")
+    start, end = picture.window
+    notes = [is_above(picture, time) for _, time, _ in edge_notes(picture)]
+    top, bottom = (
+        MARGIN + (ARROW_ROOM + row * notes.count(above) if at_edge(picture, above) else 0) for above in (True, False)
+    )
+    whole = (end - start or 1_200_000) / (1 - top - bottom)
+    low, high = int(start - whole * bottom), int(end + whole * top)
+    return (max(low, YEAR_1_MS), min(high, YEAR_9999_MS)) if on_calendar(picture) else (low, high)
+
+
 # --- words -------------------------------------------------------------------------------------
 
 
-COLOURS = ("#4477aa", "#ee8866", "#228833", "#aa3377", "#66ccee", "#bbaa22", "#7755bb", "#888888")
-LATE_COLOUR, FUTURE_COLOUR, INDEX_COLOUR = "#d9720b", "#cc1122", "#222222"
+HEADING = "Timestamps over offsets"
+INDEX_LABEL = "time index entry"
+NO_TIMESTAMPS = "no timestamps"
 LEGEND_SEGMENTS = 8
 ANNOTATED = 3
 
 
+def time_title(picture: Picture) -> str:
+    """The title of the time axis."""
+    return "timestamp (UTC)" if on_calendar(picture) else "timestamp (ms since 1970)"
+
+
+def named_segments(picture: Picture) -> int:
+    """The number of segments with a line of their own in the legend."""
+    return LEGEND_SEGMENTS if len(picture.segments) <= LEGEND_SEGMENTS else LEGEND_SEGMENTS - 1
+
+
 def segment_label(picture: Picture, number: int) -> str | None:
     """A segment's line in the legend; None if there is no room for it."""
-    shown = LEGEND_SEGMENTS if len(picture.segments) <= LEGEND_SEGMENTS else LEGEND_SEGMENTS - 1
+    shown = named_segments(picture)
     if number < shown:
         return f"segment {picture.segments[number].base_offset:,}"
     if number == shown:
@@ -269,249 +340,10 @@ def subtitle(picture: Picture) -> str:
 def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
     """Offset, time and text of the first few outliers."""
     notes = [
-        (offset, time, f"{show_time(time)}, batch that ends at {offset:,}")
+        (offset, time, f"{show_time(time)}, batch that {'ends' if is_above(picture, time) else 'starts'} at {offset:,}")
         for offset, time in picture.clipped[:ANNOTATED]
     ]
     if len(picture.clipped) > ANNOTATED:
         offset, time, text = notes[-1]
         notes[-1] = (offset, time, f"{text} (and {len(picture.clipped) - ANNOTATED:,} more)")
     return notes
-
-
-# --- drawing -----------------------------------------------------------------------------------
-
-
-def import_library(kind: str) -> None:
-    """Import the library that draws this kind of file.
-
-    Raises
-    ------
-    ImportError
-        The library is not installed.
-    """
-    import_module("plotly.graph_objects" if kind == "html" else "matplotlib.figure")
-
-
-def draw(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
-    """Draw into ``file`` as ``png``, ``svg`` or ``html``: one panel for each partition, one below the other."""
-    if kind == "html":
-        draw_page(pictures, file)
-    else:
-        draw_image(pictures, file, kind)
-
-
-# --- PNG and SVG -------------------------------------------------------------------------------
-
-WIDTH_INCHES, TITLE_INCHES, AXES_INCHES, LEGEND_INCHES = 11.0, 0.5, 3.9, 1.4
-FEW_LATE = 100  # more of them are drawn behind the batches, because they would hide everything else
-TICK_LABELS: dict[float, Any] = {  # by the unit of the ticks, in days
-    365.0: "%Y",
-    30.0: "%Y-%m",
-    1.0: "%Y-%m-%d",
-    1 / 24: "%Y-%m-%d %H:%M",
-    1 / 1440: "%Y-%m-%d %H:%M",
-    1 / 86400: "%Y-%m-%d %H:%M:%S",
-}
-
-
-def draw_image(pictures: Sequence[Picture], file: BinaryIO, kind: str) -> None:
-    """Draw PNG or SVG with matplotlib."""
-    from matplotlib.figure import Figure
-
-    count, panel_height = len(pictures), TITLE_INCHES + AXES_INCHES + LEGEND_INCHES
-    height = count * panel_height
-    figure = Figure(figsize=(WIDTH_INCHES, height))
-    panels = figure.subplots(count, 1, squeeze=False)[:, 0]
-    figure.subplots_adjust(
-        left=2.05 / WIDTH_INCHES,
-        right=1 - 0.45 / WIDTH_INCHES,
-        top=1 - TITLE_INCHES / height,
-        bottom=LEGEND_INCHES / height,
-        hspace=(TITLE_INCHES + LEGEND_INCHES) / AXES_INCHES,
-    )
-    for panel, picture in zip(panels, pictures, strict=True):
-        draw_panel(panel, picture)
-    figure.savefig(file, format=kind, dpi=120)
-
-
-def draw_panel(panel: Any, picture: Picture) -> None:
-    """Draw axes, boxes, marks and the legend of one partition."""
-    from matplotlib.collections import PolyCollection
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    panel.set_title(picture.name, loc="left", fontweight="bold")
-    panel.set_title(subtitle(picture), loc="right", fontsize=9, color="#555555")
-    panel.set_xlabel("offset")
-    panel.tick_params(labelsize=9)
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    panel.grid(color="#e4e4e4", linewidth=0.7)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
-    if picture.window is None:
-        panel.text(0.5, 0.5, "no timestamps", transform=panel.transAxes, ha="center", color="#555555", fontsize=14)
-        panel.set_xticks([])
-        panel.set_yticks([])
-        return
-    height = time_axis(panel, picture.window)
-    low, high = (float(height(np.array([edge]))[0]) for edge in picture.window)
-    margin = (high - low) * 0.05 or 1 / 1440
-    panel.set_ylim(low - margin, high + margin * (4 if picture.clipped else 1))
-    for number, segment in enumerate(picture.segments):
-        colour = COLOURS[number % len(COLOURS)]
-        first, last, bottom, top = segment.boxes
-        x0, x1, y0, y1 = first - 0.4, last + 0.4, height(bottom), height(top)
-        corners = np.stack(
-            [np.stack([x0, y0], 1), np.stack([x0, y1], 1), np.stack([x1, y1], 1), np.stack([x1, y0], 1)], 1
-        )
-        label = segment_label(picture, number)
-        panel.add_collection(
-            PolyCollection(
-                list(corners), facecolor=colour, edgecolor=colour, linewidth=2, joinstyle="round", label=label, zorder=3
-            )
-        )
-        if number:
-            panel.axvline(segment.base_offset - 0.5, color="#aaaaaa", linewidth=0.6, linestyle=(0, (4, 4)), zorder=0)
-    draw_marks(panel, picture, height)
-    ends = [segment.boxes[[0, 1]] for segment in picture.segments if segment.boxes.size]
-    begin, end = min(int(pair.min()) for pair in ends), max(int(pair.max()) for pair in ends)
-    room = max((end - begin) * 0.02, 1)
-    panel.set_xlim(begin - room, end + room)
-    draw_edges(panel, picture, begin, end)
-    panel.legend(loc="upper left", bbox_to_anchor=(-0.01, -0.5 / AXES_INCHES), ncols=3, frameon=False, fontsize=9)
-
-
-def time_axis(panel: Any, window: tuple[int, int]) -> Any:
-    """Label the time axis with UTC dates, or with ms beyond the calendar. Returns the function from ms to height."""
-    from matplotlib import dates as typed_dates
-
-    dates: Any = typed_dates  # its functions have no types
-    if window[0] >= YEAR_1_MS and window[1] <= YEAR_9999_MS - 400 * 86_400_000:
-        locator = dates.AutoDateLocator(minticks=4, maxticks=9)
-        panel.yaxis.set_major_locator(locator)
-        formatter = dates.AutoDateFormatter(locator)
-        formatter.scaled = TICK_LABELS | {
-            1 / 86400e6: lambda days, _: dates.num2date(days).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        }
-        panel.yaxis.set_major_formatter(formatter)
-        panel.set_ylabel("timestamp (UTC)")
-        return lambda ms: dates.date2num(ms.astype("datetime64[ms]"))
-    panel.set_ylabel("timestamp (ms since 1970)")
-    return lambda ms: ms.astype(float)
-
-
-def draw_marks(panel: Any, picture: Picture, height: Any) -> None:
-    """Draw index entries, and batches out of order or in the future."""
-    offsets = np.concatenate([segment.index_offsets for segment in picture.segments])
-    times = np.concatenate([segment.index_times for segment in picture.segments])
-    if len(offsets):
-        panel.plot(
-            offsets, height(times), "D", markersize=4.5, fillstyle="none", markeredgewidth=0.9, color=INDEX_COLOUR,
-            label="time index entry", zorder=4,
-        )  # fmt: skip
-    if picture.late.count:
-        panel.plot(
-            picture.late.offsets, height(picture.late.times), "x", markersize=4.5, markeredgewidth=1.3,
-            color=LATE_COLOUR, label=late_label(picture), zorder=4 if picture.late.count <= FEW_LATE else 2,
-        )  # fmt: skip
-    if picture.future.count:
-        panel.plot(
-            picture.future.offsets, height(picture.future.times), "^", markersize=7, color=FUTURE_COLOUR,
-            label=future_label(picture), zorder=5,
-        )  # fmt: skip
-
-
-def draw_edges(panel: Any, picture: Picture, begin: int, end: int) -> None:
-    """Draw arrows at the edges for outliers, the first few with a text."""
-    if picture.window is None or not picture.clipped:
-        return
-    for above in (True, False):
-        there = [offset for offset, time in picture.clipped if (time > picture.window[1]) == above]
-        place = 0.985 if above else 0.015
-        panel.plot(
-            there, [place] * len(there), "^" if above else "v", color=FUTURE_COLOUR, markersize=8,
-            transform=panel.get_xaxis_transform(), zorder=6, clip_on=False,
-        )  # fmt: skip
-    for row, (offset, time, text) in enumerate(edge_notes(picture)):
-        above = time > picture.window[1]
-        right = offset > (begin + end) / 2
-        panel.annotate(
-            text, (offset, 0.92 - 0.05 * row if above else 0.08 + 0.05 * row), xycoords=panel.get_xaxis_transform(),
-            xytext=(6 if right else -6, 0), textcoords="offset points", ha="right" if right else "left", va="center",
-            fontsize=8.5, color=FUTURE_COLOUR, zorder=6,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-        )  # fmt: skip
-
-
-# --- HTML --------------------------------------------------------------------------------------
-
-PANEL_PIXELS = 480
-HOVER = "offset %{x:,}<br>%{customdata}"
-
-
-def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
-    """Draw one HTML page with plotly that needs no other file: zoom, hover, switch lines off."""
-    make_subplots = import_module("plotly.subplots").make_subplots  # no type hints of its own
-    titles = [f"<b>{picture.name}</b>  <span style='font-size:12px'>{subtitle(picture)}</span>" for picture in pictures]
-    gap = 0.12 / len(pictures)
-    figure = make_subplots(rows=len(pictures), cols=1, subplot_titles=titles, vertical_spacing=gap)
-    for number, picture in enumerate(pictures, start=1):
-        draw_rows(figure, picture, number)
-    figure.update_xaxes(title_text="offset", tickformat=",d")
-    figure.update_layout(
-        height=PANEL_PIXELS * len(pictures) + 60,
-        template="plotly_white",
-        hovermode="closest",
-        legend={"tracegroupgap": PANEL_PIXELS // 8},
-        title_text="timestamps over offsets",
-    )
-    page = figure.to_html(include_plotlyjs=True, full_html=True, config={"scrollZoom": True, "displaylogo": False})
-    file.write(page.encode("utf-8"))
-
-
-def draw_rows(figure: Any, picture: Picture, number: int) -> None:
-    """Draw one partition: a line for each batch in its segment's colour, then the marks."""
-    scatter = import_module("plotly.graph_objects").Scatter
-    group = {"legendgroup": str(number), "legendgrouptitle_text": picture.name}
-    if picture.window is None:
-        figure.update_yaxes(title_text="no timestamps", row=number, col=1)
-        return
-    calendar = picture.window[0] >= YEAR_1_MS and picture.window[1] <= YEAR_9999_MS
-    figure.update_yaxes(title_text="timestamp (UTC)" if calendar else "timestamp (ms since 1970)", row=number, col=1)
-
-    def add(name: str, offsets: Array, times: Array, **style: Any) -> None:
-        heights = times.astype("datetime64[ms]") if calendar else times
-        shown = [show_time(time) for time in times.tolist()]
-        trace = scatter(x=offsets, y=heights, customdata=shown, name=name, hovertemplate=HOVER, **style, **group)
-        figure.add_trace(trace, row=number, col=1)
-
-    for place, segment in enumerate(picture.segments):
-        colour = COLOURS[place % len(COLOURS)]
-        first, last, low, high = segment.boxes
-        # Two points per batch. The line connects neighbouring batches.
-        offsets, times = np.stack([first, last], 1).ravel(), np.stack([low, high], 1).ravel()
-        name = f"segment {segment.base_offset:,}"
-        add(name, offsets, times, mode="lines+markers", line={"color": colour, "width": 1.5}, marker={"size": 4})
-    entries = np.concatenate([segment.index_offsets for segment in picture.segments])
-    times = np.concatenate([segment.index_times for segment in picture.segments])
-    if len(entries):
-        diamond = {"symbol": "diamond-open", "size": 8, "color": INDEX_COLOUR}
-        add("time index entry", entries, times, mode="markers", marker=diamond)
-    if picture.late.count:
-        cross = {"symbol": "x-thin", "size": 8, "line": {"color": LATE_COLOUR, "width": 2}}
-        add(late_label(picture), picture.late.offsets, picture.late.times, mode="markers", marker=cross)
-    if picture.future.count:
-        triangle = {"symbol": "triangle-up", "size": 11, "color": FUTURE_COLOUR}
-        add(future_label(picture), picture.future.offsets, picture.future.times, mode="markers", marker=triangle)
-    for row, (offset, time, text) in enumerate(edge_notes(picture)):
-        above = time > picture.window[1]
-        figure.add_annotation(
-            x=offset,
-            y=1 if above else 0,
-            yref="y domain" if number == 1 else f"y{number} domain",
-            xref="x" if number == 1 else f"x{number}",
-            text=("▲ " if above else "▼ ") + text,
-            font={"color": FUTURE_COLOUR, "size": 11},
-            showarrow=False,
-            yshift=(-14 - 15 * row) if above else (14 + 15 * row),
-        )

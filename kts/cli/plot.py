@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, BinaryIO
 
 import click
 
@@ -12,7 +14,7 @@ from .inputs import filter_options, json_option, log_bytes, open_logs, paths_arg
 from .output import counted, print_json, progress, refuse_input, refuse_terminal, remark, show_bytes, sink
 from .times import parse_time
 
-KINDS = ("png", "svg", "html")
+KINDS = ("png", "svg", "pdf", "html")
 MOST_PANELS = 12
 INSTALL = "pip install 'kafka-timestamps[plot]'"
 
@@ -27,71 +29,7 @@ Times far outside the rest are arrows at the edge. The drawing libraries are an 
 """
 
 
-@click.command("plot", short_help="A picture of the timestamps: PNG, SVG or HTML.", epilog=EPILOG)
+@click.command("plot", short_help="A picture of the timestamps: PNG, SVG, PDF or HTML.", epilog=EPILOG)
 @paths_argument
 @filter_options
 @click.option(
-    "-o",
-    "--out",
-    "output",
-    metavar="FILE",
-    type=click.Path(),
-    required=True,
-    help="The file to write: .png, .svg or .html (interactive).",
-)
-@click.option("--format", "kind", type=click.Choice(KINDS), help="Default: by the suffix of -o.")
-@click.option("--now", metavar="TIME", help="Later times are in the future. Default: the clock.")
-@json_option
-def command(
-    paths: tuple[str, ...],
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    output: str,
-    kind: str | None,
-    now: str | None,
-    as_json: bool,
-) -> None:
-    """Draw timestamps over offsets, from batch headers and time indexes: one panel for each partition."""
-    kind = kind or os.path.splitext(output)[1].lower().lstrip(".")
-    if kind not in KINDS:
-        raise click.UsageError(f"-o {output}: expected a name that ends in .png, .svg or .html, or --format")
-    if kind == "png":
-        refuse_terminal(output, "a PNG")
-    try:
-        now_ms = time.time_ns() // 1_000_000 if now is None else parse_time(now)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--now'") from error
-    logs = open_logs(paths, topics=topics, partitions=partitions)
-    if len(logs) > MOST_PANELS:
-        raise click.UsageError(f"{len(logs)} partitions are too many for one picture: choose with --topic, --partition")
-    from .picture import draw, gather, import_library
-
-    try:
-        import_library(kind)
-    except ImportError as error:
-        raise click.UsageError(f"drawing {kind} needs {error.name}, which is not installed: {INSTALL}") from error
-    refuse_input(output, logs)
-    with progress("headers", log_bytes(logs)) as advance:
-        pictures = [gather(log, now_ms, advance) for log in logs]
-    with sink(output) as file:
-        draw(pictures, file, kind)
-    if as_json:
-        for picture in pictures:
-            print_json(as_object(picture, output))
-    elif output != "-":
-        remark(f"{counted(len(pictures), 'partition')}, {show_bytes(os.path.getsize(output))} in {output}")
-
-
-def as_object(picture: Any, output: str) -> dict[str, object]:
-    """A panel for ``--json``."""
-    return {
-        "partition": picture.name,
-        "output": output,
-        "segments": len(picture.segments),
-        "batches": picture.batches,
-        "withoutTimestamp": picture.without_time,
-        "outOfOrder": picture.late.count,
-        "mostLateMs": picture.most_late_ms,
-        "inTheFuture": picture.future.count,
-        "farOutside": [{"offset": offset, "timestamp": time} for offset, time in picture.clipped],
-    }

@@ -6,29 +6,13 @@ import random
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from support.golden import golden, golden_partitions
+from support.sets.pictures import DAY, NOW, picture_of, written
 
 import kts
-from kts.cli.picture import MAX_BOXES, MAX_MARKS, Picture, edge_notes, gather, segment_label, thinned
+from kts.cli.picture import MAX_BOXES, MAX_MARKS, edge_notes, offset_range, segment_label, thinned, time_range
 
 ORDERS = golden("demo", "orders")
-NOW = 1_795_000_000_000  # 2026-11-18
-DAY = 86_400_000
-
-
-def picture_of(path: Path, now: int = NOW) -> Picture:
-    log = kts.open(path)
-    assert isinstance(log, kts.PartitionLog)
-    return gather(log, now, lambda amount: None)
-
-
-def written(tmp_path: Path, times: list[int], **how: object) -> Path:
-    folder = tmp_path / "t-0"
-    folder.mkdir()
-    data = kts.encode({"timestamp": pa.array(times), "value": pa.nulls(len(times), pa.binary())}, batch_bytes=1, **how)
-    (folder / f"{0:020d}.log").write_bytes(data)
-    return folder
 
 
 def test_outliers_are_told_and_do_not_squash_the_rest() -> None:
@@ -57,14 +41,16 @@ def test_boxes_hold_exactly_what_headers_say() -> None:
 
 def test_late_batches_are_counted_against_the_greatest_time_before(tmp_path: Path, rng: random.Random) -> None:
     times = [NOW - 10 * DAY + i * 60_000 + rng.randrange(-90_000, 90_000) for i in range(500)]
-    picture = picture_of(written(tmp_path, times))
+    picture = picture_of(written(tmp_path / "t-0", times))
     late = [max(times[:i]) - time for i, time in enumerate(times) if i and time < max(times[:i])]
     assert (picture.late.count, picture.most_late_ms) == (len(late), max(late))
 
 
 def test_many_batches_become_few_boxes_that_cover_the_same(tmp_path: Path) -> None:
     count = 30_000
-    picture = picture_of(written(tmp_path, [NOW - 10 * DAY + (i * 7919) % count * 1000 for i in range(count)], magic=1))
+    picture = picture_of(
+        written(tmp_path / "t-0", [NOW - 10 * DAY + (i * 7919) % count * 1000 for i in range(count)], magic=1)
+    )
     boxes = picture.segments[0].boxes
     assert boxes.shape[1] <= MAX_BOXES and len(picture.late.offsets) <= MAX_MARKS + 1
     assert (picture.batches, picture.late.count > 1000) == (count, True)
@@ -77,7 +63,7 @@ def test_many_batches_become_few_boxes_that_cover_the_same(tmp_path: Path) -> No
 
 
 def test_when_everything_lies_in_the_future_it_is_the_picture(tmp_path: Path) -> None:
-    picture = picture_of(written(tmp_path, [NOW + 1 + i for i in range(50)]))
+    picture = picture_of(written(tmp_path / "t-0", [NOW + 1 + i for i in range(50)]))
     assert picture.window is not None and picture.future.count == 50 and picture.clipped == []
 
 
@@ -94,3 +80,21 @@ def test_boxes_of_a_compressed_wrapper_start_behind_the_one_before() -> None:
     picture = picture_of(legacy.partition_dir("legacy-0"))
     first, last = np.concatenate([segment.boxes[:2] for segment in picture.segments], axis=1)
     assert first[0] == 0 and last[-1] == 3999 and (first[1:] == last[:-1] + 1).all()
+
+
+def test_an_outlier_below_is_named_by_the_offset_at_which_its_batch_starts(tmp_path: Path) -> None:
+    times = [NOW - DAY + i * 60_000 for i in range(200)]
+    picture = picture_of(written(tmp_path / "t-0", [*times[:100], 0, *times[100:]]))
+    assert edge_notes(picture) == [(100, 0, "1970-01-01T00:00:00.000Z, batch that starts at 100")]
+
+
+def test_the_axes_hold_everything_that_is_drawn(tmp_path: Path) -> None:
+    """Arrows too: a log that ends with outliers draws them within the axis."""
+    times = [NOW - DAY + i * 60_000 for i in range(200)]
+    picture = picture_of(written(tmp_path / "t-0", [*times, *[NOW + 900 * DAY] * 50]))
+    assert len(picture.clipped) == 50 and picture.clipped[-1][0] == 249
+    begin, end = offset_range(picture)
+    assert begin < 0 and end > 249
+    assert picture.window == (times[0], times[-1])
+    (low, high), (_, higher) = time_range(picture), time_range(picture, row=0.05)
+    assert low < times[0] and times[-1] < high < higher  # room for arrows, and for notes

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 ORDERS = golden("demo", "orders")
 NOW = 1_795_000_000_000  # 2026-11-18
-KINDS = ("png", "svg", "html")
-EVERY = scaled(3, 1)  # a short run draws each partition in one of the formats
+KINDS = ("png", "svg", "pdf", "html")
+EVERY = scaled(len(KINDS), 1)  # a short run draws each partition in one of the formats
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -35,12 +35,14 @@ def test_every_kind_of_partition_can_be_drawn(kind: str, tmp_path: Path) -> None
         if kind == "png":
             width, height = struct.unpack(">II", data[16:24])
             assert data.startswith(b"\x89PNG") and width > 1000 and height > 500
+        elif kind == "pdf":
+            assert data.startswith(b"%PDF-") and data.rstrip().endswith(b"%%EOF")
         elif kind == "svg":
             assert ElementTree.fromstring(data).tag.endswith("svg")
         else:
             page = data.decode("utf-8")
-            assert "<html>" in page[:50] and "Plotly.newPlot" in page
-            assert not re.search(r"<script[^>]+src=|<link[^>]+href=", page)
+            assert '<html lang="en">' in page[:50] and "Plotly.newPlot" in page
+            assert not re.search(r"<script[^>]+src=|<link[^>]+href=(?!\"data:)", page)
 
 
 def test_the_page_holds_what_the_picture_holds(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ def test_times_that_no_calendar_has_are_drawn_as_numbers(tmp_path: Path) -> None
 
 
 def test_wrong_names_and_too_many_partitions_are_wrong_use(tmp_path: Path) -> None:
-    assert ".png, .svg or .html" in run("plot", ORDERS.log_dir, "-o", tmp_path / "x.jpg", code=2).stderr
+    assert ".png, .svg, .pdf or .html" in run("plot", ORDERS.log_dir, "-o", tmp_path / "x.jpg", code=2).stderr
     for number in range(13):
         folder = tmp_path / f"t-{number}"
         folder.mkdir()
