@@ -33,3 +33,90 @@ Times far outside the rest are arrows at the edge. The drawing libraries are an 
 @paths_argument
 @filter_options
 @click.option(
+    "-o",
+    "--out",
+    "output",
+    metavar="FILE",
+    type=click.Path(),
+    required=True,
+    help="The file to write: .png, .svg, .pdf or .html (to zoom in).",
+)
+@click.option("--format", "kind", type=click.Choice(KINDS), help="Default: by the suffix of -o.")
+@click.option("--now", metavar="TIME", help="Later times are in the future. Default: the clock.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    output: str,
+    kind: str | None,
+    now: str | None,
+    as_json: bool,
+) -> None:
+    """Draw timestamps over offsets, from batch headers and time indexes: one panel for each partition."""
+    kind = kind or os.path.splitext(output)[1].lower().lstrip(".")
+    if kind not in KINDS:
+        raise click.UsageError(f"-o {output}: expected a name that ends in .png, .svg, .pdf or .html, or --format")
+    if kind in ("png", "pdf"):
+        refuse_terminal(output, f"a {kind.upper()}")
+    try:
+        now_ms = time.time_ns() // 1_000_000 if now is None else parse_time(now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--now'") from error
+    logs = open_logs(paths, topics=topics, partitions=partitions)
+    if len(logs) > MOST_PANELS:
+        raise click.UsageError(f"{len(logs)} partitions are too many for one picture: choose with --topic, --partition")
+    from .picture import gather
+
+    try:
+        import_library(kind)
+    except ImportError as error:
+        raise click.UsageError(f"drawing {kind} needs {error.name}, which is not installed: {INSTALL}") from error
+    refuse_input(output, logs)
+    with progress("headers", log_bytes(logs)) as advance:
+        pictures = [gather(log, now_ms, advance) for log in logs]
+    with sink(output) as file:
+        draw(pictures, file, kind)
+    if as_json:
+        for picture in pictures:
+            print_json(as_object(picture, output))
+    elif output != "-":
+        remark(f"{counted(len(pictures), 'partition')}, {show_bytes(os.path.getsize(output))} in {output}")
+
+
+def import_library(kind: str) -> None:
+    """Import the library that draws this kind of file.
+
+    Raises
+    ------
+    ImportError
+        The library is not installed.
+    """
+    import_module("plotly.graph_objects" if kind == "html" else "matplotlib.figure")
+
+
+def draw(pictures: Sequence[Any], file: BinaryIO, kind: str) -> None:
+    """Draw into ``file``: one panel for each partition, one below the other."""
+    if kind == "html":
+        from .page import draw_page
+
+        draw_page(pictures, file)
+    else:
+        from .image import draw_image
+
+        draw_image(pictures, file, kind)
+
+
+def as_object(picture: Any, output: str) -> dict[str, object]:
+    """A panel for ``--json``."""
+    return {
+        "partition": picture.name,
+        "output": output,
+        "segments": len(picture.segments),
+        "batches": picture.batches,
+        "withoutTimestamp": picture.without_time,
+        "outOfOrder": picture.late.count,
+        "mostLateMs": picture.most_late_ms,
+        "inTheFuture": picture.future.count,
+        "farOutside": [{"offset": offset, "timestamp": time} for offset, time in picture.clipped],
+    }
