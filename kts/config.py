@@ -120,6 +120,9 @@ class LogConfig:
         -1 is the generation's default: 1000012 or 1048588.
     message_timestamp_before_max_ms, message_timestamp_after_max_ms : int
         If 2^63-1, the value of ``message_timestamp_difference_max_ms`` is used (KIP-937).
+    segment_index_bytes : int
+        Below 12 it counts as 12, so that each index has room for an entry. Kafka accepts less too, but then cannot
+        create the time index, and the partition gets no leader.
     allow_negative_timestamps : bool
         Not a Kafka setting: accept timestamps before 1970, as KIP-228 proposed.
 

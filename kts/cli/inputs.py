@@ -102,7 +102,7 @@ def index_options(function: Any) -> Any:
     )
     most = click.option(
         "--segment-index-bytes",
-        type=Size(12),
+        type=Size(4),
         default=10 * 2**20,
         show_default=True,
         help="The topic's segment.index.bytes.",

@@ -49,7 +49,6 @@ from kts.log.view import Fetched, Sliced, View
 from kts.model import NO_TIMESTAMP, Appended, TimestampOffset
 from kts.segment import checkpoints, files
 from kts.segment.entries import decoded
-from kts.segment.index import TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.log_segment import SUFFIXES, LogSegment
@@ -1077,9 +1076,6 @@ class Log:
         with self._lock:
             self._check_open()
             new, old = LogConfig.of(config, generation=self._pinned_generation), self.config
-            if new.segment_index_bytes < TimeIndexFile.entry_bytes:
-                found = f"found {new.segment_index_bytes}"
-                raise ValueError(f"segment.index.bytes: expected at least {TimeIndexFile.entry_bytes}, {found}")
             if (new.generation, new.allow_negative_timestamps) != (old.generation, old.allow_negative_timestamps):
                 with self._close_if_in_doubt(), self._readers.excluded():
                     self._load_again(new)

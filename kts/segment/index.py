@@ -79,6 +79,12 @@ class IndexSpacing:
         return chosen
 
 
+def slots(max_bytes: int, entry_bytes: int, *, shipped: bool = False) -> int:
+    """How many entries ``segment.index.bytes`` gives room for: at least one, although Kafka then creates no index."""
+    found = max_bytes // entry_bytes
+    return found if shipped else max(found, 1)
+
+
 class IndexFile:
     """Base class of both indexes.
 
@@ -93,8 +99,13 @@ class IndexFile:
     generation : str
         The Kafka version to follow: "0.10.2" or "3.9".
     shipped : bool
-        Fail where Kafka fails; otherwise an index adapts: it grows for its closing entry, and keeps all entries when
-        it is resized.
+        Fail where Kafka fails; otherwise an index adapts: it has room for at least one entry, grows for its closing
+        entry, and keeps all entries when it is resized.
+
+    Raises
+    ------
+    IndexFullError
+        Only as shipped: a new file would be smaller than one entry. As in Kafka, an empty file is left.
 
     Notes
     -----
@@ -118,9 +129,7 @@ class IndexFile:
         self._file: files.WritableFile | None = None
         length = _length(path)
         if length is None:
-            if max_bytes < self.entry_bytes:
-                raise ValueError(f"segment.index.bytes: expected at least {self.entry_bytes}, found {max_bytes}")
-            self.length = max_bytes // self.entry_bytes * self.entry_bytes
+            self.length = self._full_length
             self.entries = 0
             try:
                 with files.WritableFile(path, create=True) as file:
@@ -129,6 +138,9 @@ class IndexFile:
                 with suppress(LogStorageError):  # otherwise it would count as an index without slots
                     files.remove(path, missing_ok=True)
                 raise
+            if not self.length:
+                message = f"segment.index.bytes: expected at least {self.entry_bytes}, found {max_bytes}"
+                raise IndexFullError(message, path=path)
         else:
             self.length = length
             self.entries = self.own_from = length // self.entry_bytes
@@ -137,6 +149,10 @@ class IndexFile:
 
     def _load_last(self) -> None:
         raise TypeError(f"{type(self).__name__} has no entries")
+
+    @property
+    def _full_length(self) -> int:
+        return slots(self.max_bytes, self.entry_bytes, shipped=self.shipped) * self.entry_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -226,6 +242,10 @@ class IndexFile:
         self.length = length
         self.max_entries = length // self.entry_bytes
 
+    def expand(self) -> None:
+        """Give the file its full length, as an active segment needs."""
+        self.resize(self._full_length)
+
     def trim(self) -> None:
         """Truncate the unused part."""
         self.resize(self.size_bytes)
@@ -238,7 +258,7 @@ class IndexFile:
             return
         file = self._open()
         file.truncate(0)
-        self.length = max(self.max_bytes // self.entry_bytes * self.entry_bytes, len(entries))
+        self.length = max(self._full_length, len(entries))
         self.entries = 0
         if entries:
             file.write(entries, 0)

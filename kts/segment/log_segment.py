@@ -792,8 +792,8 @@ class LogSegment:
         """Preallocate both indexes up to ``segment.index.bytes``, as an active segment needs."""
         if max_bytes is not None:
             self.offset_index.max_bytes = self.time_index.max_bytes = max_bytes
-        self.offset_index.resize(self.offset_index.max_bytes)
-        self.time_index.resize(self.time_index.max_bytes)
+        self.offset_index.expand()
+        self.time_index.expand()
 
     def load_as_active(self) -> None:
         """Verify sealed indexes and load the greatest timestamp, because appends build on them."""

@@ -23,6 +23,7 @@ from kts.segment.index import (
     full,
     refused_offset_entry,
     refused_time_entry,
+    slots,
 )
 
 if TYPE_CHECKING:
@@ -187,8 +188,8 @@ class IndexEntries:
         self.last_index_offset = base_offset
         self.last_time = self.time
         self.last_time_offset = base_offset
-        self.most = config.segment_index_bytes // 8
-        self.most_times = config.segment_index_bytes // 12 - 1
+        self.most = slots(config.segment_index_bytes, 8, shipped=config.shipped)
+        self.most_times = slots(config.segment_index_bytes, 12, shipped=config.shipped) - 1
 
     def quick(
         self,

@@ -231,6 +231,43 @@ def test_a_full_index_rolls_even_where_an_index_is_too_small_for_anything(tmp_pa
         assert log.roll() == 4
 
 
+@pytest.mark.parametrize("most", [4, 8, 11])
+@pytest.mark.parametrize("generation", ["0.10.2", "3.9"])
+def test_a_log_whose_indexes_kafka_cannot_create_is_one_with_room_for_an_entry(
+    tmp_path: Path, generation: str, most: int
+) -> None:
+    left: list[dict[str, bytes]] = []
+    for number, size in enumerate((12, most)):
+        name = f"t-{number}"
+        settings = {"generation": generation, "segment_index_bytes": size, "index_interval_bytes": 0}
+        with opened(tmp_path, name=name, **settings) as log:
+            for time in range(4):
+                log.append(batch(NOW + time, magic=1) + batch(NOW + time + 1, magic=1))
+            assert bases(log) == [0, 2, 4, 6]
+        for end in (".index", ".timeindex"):
+            (tmp_path / name / f"{6:020d}{end}").write_bytes(b"")  # as Kafka leaves them when it fails
+        (tmp_path / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        with opened(tmp_path, name=name, **settings) as log:
+            assert [log.append(batch(NOW + 9, magic=1)).first_offset for _ in range(2)] == [8, 9]
+            assert offsets(log) == list(range(10))
+            assert log.offset_for_timestamp(NOW + 3) == (NOW + 3, 5)
+        left.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+    assert left[0] == left[1]
+
+
+@pytest.mark.parametrize("generation", ["0.10.2", "3.9"])
+def test_as_shipped_a_log_does_not_open_where_kafka_cannot_create_an_index(tmp_path: Path, generation: str) -> None:
+    said = r"segment\.index\.bytes: expected at least 12, found 8"
+    with pytest.raises(kts.IndexFullError, match=said):
+        opened(tmp_path, generation=generation, shipped=True, segment_index_bytes=8)
+    with opened(tmp_path, name="t-1", generation=generation, shipped=True) as log:
+        log.append(batch(NOW, magic=1))
+        log.reconfigure({"segment.index.bytes": 8})
+        with pytest.raises(kts.IndexFullError, match=said):  # at the next roll, as in Kafka
+            log.roll()
+        assert offsets(log) == [0]
+
+
 def test_a_truncation_that_meets_a_wrong_index_entry_rebuilds_the_indexes_before_an_append(tmp_path: Path) -> None:
     settings = {"segment_bytes": 10_000, "index_interval_bytes": 1}
     for folder in ("sound", "damaged"):

@@ -57,7 +57,7 @@ def test_sizes_and_times_of_rolling_retention_and_stamps_change_at_once(tmp_path
 def test_a_bad_setting_changes_nothing(tmp_path: Path) -> None:
     with kts.Log(tmp_path / "t-0", {"segment.bytes": 500}, clock=Clock(NOW)) as log:
         before = log.config
-        for bad in ({"segment.bytes": 0}, {"no.such.name": 1}, {"segment.index.bytes": 8}):
+        for bad in ({"segment.bytes": 0}, {"no.such.name": 1}, {"segment.index.bytes": 3}):
             with pytest.raises(ValueError, match=next(iter(bad))):
                 log.reconfigure(bad)
         with pytest.raises(TypeError):

@@ -35,10 +35,25 @@ def test_a_new_index_has_its_full_length_in_whole_entries_and_none_of_them(tmp_p
     assert times.lookup(5) == (-1, BASE)
 
 
-def test_a_maximum_below_one_entry_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"segment\.index\.bytes: expected at least 12, found 11"):
-        time_index(tmp_path, 11)
-    assert list(tmp_path.iterdir()) == []
+def test_a_maximum_below_one_entry_gives_room_for_one(tmp_path: Path) -> None:
+    offsets, times = offset_index(tmp_path, 7), time_index(tmp_path, 0)
+    for index in (offsets, times):
+        assert (index.entries, index.max_entries, Path(index.path).stat().st_size) == (0, 1, index.entry_bytes)
+    assert (offsets.is_full, times.is_full) == (False, True)  # the only slot is for the closing entry
+    offsets.append(BASE, 0)
+    times.maybe_append(5, BASE, skip_full_check=True)
+    offsets.reset()
+    times.trim()
+    times.expand()
+    assert (offsets.entries, offsets.max_entries, times.entries, times.max_entries) == (0, 1, 1, 1)
+
+
+def test_as_shipped_a_maximum_below_one_entry_is_refused_and_leaves_an_empty_file(tmp_path: Path) -> None:
+    with pytest.raises(kts.IndexFullError, match=r"segment\.index\.bytes: expected at least 12, found 11"):
+        time_index(tmp_path, 11, shipped=True)
+    assert Path(tmp_path, "x.timeindex").read_bytes() == b""
+    left = time_index(tmp_path, 11, shipped=True)
+    assert (left.max_entries, left.is_full) == (0, True)
 
 
 def test_of_a_file_that_is_there_every_slot_counts(tmp_path: Path) -> None:

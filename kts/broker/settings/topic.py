@@ -181,7 +181,4 @@ def log_config(broker: Mapping[str, str], topic: Mapping[str, str], generation: 
             near = get_close_matches(name, [*TOPIC_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0)
             raise ValueError(f"unknown topic setting {name!r}; the nearest name is {near[0]}")
     check_without_effect(topic)
-    config = LogConfig.of({**broker, **topic}, generation=generation)
-    if config.segment_index_bytes < 12:
-        raise ValueError(f"segment.index.bytes: expected at least 12, found {config.segment_index_bytes}")
-    return config
+    return LogConfig.of({**broker, **topic}, generation=generation)

@@ -98,7 +98,7 @@ def test_what_cannot_be_made_is_refused_with_kafkas_code(tmp_path: Path) -> None
             (40, {"name": "n", "configs": {"log.retention.hours": "1"}}),
             (40, {"name": "n", "configs": {"min.cleanable.dirty.ratio": "1.5"}}),
             (40, {"name": "n", "configs": {"retention.ms": "soon"}}),
-            (40, {"name": "n", "configs": {"segment.index.bytes": "8"}}),
+            (40, {"name": "n", "configs": {"segment.index.bytes": "3"}}),
         ]
         for code, arguments in asked:
             with pytest.raises(ApiError) as raised:
@@ -157,6 +157,23 @@ def test_changed_settings_hold_for_the_next_append(tmp_path: Path) -> None:
         topics.alter_broker({"message.max.bytes": "120"}, cluster=False)
         with pytest.raises(kts.RecordTooLargeError):
             partition.append(batch(value=b"x" * 200))
+
+
+def test_index_sizes_that_kafka_accepts_and_cannot_use_work(tmp_path: Path) -> None:
+    """A broker 3.9.2 accepts 4 to 11 in both requests: a new partition gets no leader, an old one fails to roll."""
+    with Topics(tmp_path) as topics:
+        for size in ("4", "11"):
+            new = topics.create(f"t{size}", 1, {"segment.index.bytes": size})
+            assert [new.partitions[0].append(batch(number)).first_offset for number in range(3)] == [0, 1, 2]
+        old = topics.create("old")
+        old.partitions[0].append(batch())
+        topics.alter("old", {"segment.index.bytes": "8"})
+        old.partitions[0].log.roll()
+        assert [old.partitions[0].append(batch(number)).first_offset for number in range(2)] == [1, 2]
+        assert old.configs == {"segment.index.bytes": "8"}
+    with Topics(tmp_path) as topics:
+        found = {name: topics.get(name) for name in topics.names()}
+        assert [found[name].partitions[0].log.log_end_offset for name in sorted(found)] == [3, 3, 3]  # type: ignore[union-attr]
 
 
 def test_settings_of_the_broker_that_cannot_change_are_refused(tmp_path: Path) -> None:
