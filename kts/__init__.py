@@ -1,4 +1,40 @@
-"""Kafka's notion of time for Python: every public name, nothing else."""
+"""Kafka's log directories and record sets as tables, by time, without a broker.
+
+Read a log directory, a partition or segment files, whole or between two times (``scan``):
+
+>>> import kts
+>>> records = kts.scan("tests/data/golden/demo/orders", starting_timestamp=1_788_300_000_000).read_all()
+>>> records.column_names  # an Arrow table: to_pandas(), polars.from_arrow, Parquet
+['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'timestampType', 'headers']
+
+Find the first record at or after a time (``open_partition``, ``open_log_dirs``):
+
+>>> kts.open_partition("tests/data/golden/demo/orders/orders-0").offset_for_timestamp(1_788_300_000_000)
+TimestampOffset(timestamp_ms=1788300022077, offset=210)
+
+Encode and decode record sets that are in memory (``encode``, ``decode``, ``iter_decode``, ``scan_batches``):
+
+>>> data = kts.encode({"timestamp": [1_788_300_000_000], "value": [b"paid"]}, compression="zstd")
+>>> kts.decode(data, ["offset", "value"]).to_pylist()
+[{'offset': 0, 'value': b'paid'}]
+
+Write a partition as a broker writes it: append, roll, expire, truncate, recover (``Log``):
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder, kts.Log(f"{folder}/orders-0", {"segment.bytes": 1_000_000}) as log:
+...     log.append(data).last_offset
+0
+
+Test a program against a Kafka broker in its own process (``kts.testing``, or the pytest fixture ``kts_broker``):
+
+>>> from kts.testing import KtsBroker
+>>> with KtsBroker() as broker:
+...     broker.produce("orders", b"paid").offset
+0
+
+``kts.spark`` reads the same directories in Spark, and the command ``kts`` reads them in a shell. Times are Kafka's: ms
+since the epoch, as 64-bit integers. ``help(kts.scan)`` and so on describe each function.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +45,8 @@ from kts.codec.convert import convert
 from kts.codec.encode import encode
 from kts.dataset.committed import committed_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
+from kts.dataset.paths import open_log_dirs, open_partition, scan
 from kts.dataset.paths import open_path as open
-from kts.dataset.paths import scan
 
 from ._timeindex import OffsetIndex, TimeIndex
 from .config import LogConfig
@@ -41,6 +77,9 @@ else:
         globals()[name] = Log
         return Log
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), "Log"})
+
 
 __version__ = "0.2.0"
 
@@ -68,6 +107,8 @@ __all__ = [
     "iter_decode",
     "max_timestamp",
     "open",
+    "open_log_dirs",
+    "open_partition",
     "scan",
     "scan_batches",
     "valid_bytes",

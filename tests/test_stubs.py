@@ -1,15 +1,18 @@
-"""The type stubs of the compiled modules say what these modules are."""
+"""The type stubs of the compiled modules say what these modules are, and a user's type checker knows kts."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.kafka.jvm import TARGET
 
 import kts
 from kts import _timeindex
@@ -78,3 +81,77 @@ def test_index_methods_take_what_their_stub_says(owner: str, name: str, paramete
             method(*arguments)
     with pytest.raises(TypeError, match="keyword"):
         method(**{parameter.arg: 0 for parameter in parameters})
+
+
+# --- a program of a user ----------------------------------------------------------------------------
+
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+UNTYPED = "kafka aiokafka pyspark pyarrow".split()  # without types of their own, or not there without a JDK
+TYPES = """\
+from collections.abc import Iterator
+from pathlib import Path
+from typing import assert_type
+
+import pyarrow as pa
+
+import kts
+
+assert_type(kts.open("x"), kts.PartitionLog | kts.LogDirs)
+assert_type(kts.open(["x"]), kts.LogDirs)
+assert_type(kts.open((Path("x"),)), kts.LogDirs)
+assert_type(kts.open_partition(Path("x")), kts.PartitionLog)
+assert_type(kts.open_log_dirs("x"), kts.LogDirs)
+with kts.open_log_dirs(["x", "y"]) as logs, kts.open_partition("x") as partition, kts.Log("x") as log:
+    assert_type(logs["orders", 0], kts.PartitionLog)
+    assert_type(partition.offset_for_timestamp(0), kts.TimestampOffset | None)
+    assert_type(partition.scan(columns=["key"]), pa.RecordBatchReader)
+    assert_type(partition.batches(), pa.RecordBatchReader)
+    assert_type(log.append(b"").first_offset, int)
+    assert_type(log.read(0, 1).records, bytes)
+assert_type(kts.scan("x", starting_offsets={"orders": {0: 7}}, partitions=[0]), pa.RecordBatchReader)
+assert_type(kts.scan(["x"], ending_offsets={("orders", 0): 7}, log_start_offset=7), pa.RecordBatchReader)
+assert_type(kts.decode(memoryview(b"")), pa.RecordBatch)
+assert_type(kts.decode(pa.py_buffer(b""), ["key"], views=True), pa.RecordBatch)
+assert_type(kts.iter_decode(bytearray()), Iterator[pa.RecordBatch])
+assert_type(kts.scan_batches(b""), pa.RecordBatch)
+assert_type(kts.max_timestamp(b"").timestamp_ms, int)
+assert_type(kts.encode(pa.record_batch({"value": [b"x"]})), bytes)
+assert_type(kts.encode({"timestamp": [1], "value": [b"x"]}), bytes)
+assert_type(kts.convert(b"", 2), bytes)
+assert_type(kts.TimeIndex(b"", 0).lookup(0), tuple[int, int])
+"""
+
+
+def checked(folder: Path, *, stubs: bool) -> str:
+    """What `mypy --strict` has against the programs in a folder, for a user with or without `pyarrow-stubs`."""
+    settings = ["[mypy]", "strict = True", "pretty = False"]
+    for module in UNTYPED:
+        skip = module == "pyarrow" and not stubs
+        settings += [f"[mypy-{module}.*]", "ignore_missing_imports = True"]
+        settings += ["follow_imports = skip", "follow_imports_for_stubs = True"] if skip else []
+    (folder / "mypy.ini").write_text("\n".join(settings), encoding="utf-8")
+    cache = TARGET / f"mypy-{'with' if stubs else 'without'}-stubs"
+    programs = sorted(path.name for path in folder.glob("*.py"))
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", str(cache), *programs]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("stubs", [True, False], ids=["with pyarrow-stubs", "without"])
+def test_a_users_type_checker_finds_nothing_in_the_pages_code(stubs: bool, tmp_path: Path) -> None:
+    """`mypy --strict` over every Python block of README.md and docs/: four seconds, most of it for what numpy, pyarrow
+    and pyspark say of themselves; half a second where `build/tests` has it from before."""
+    if stubs and importlib.util.find_spec("pyarrow-stubs") is None:
+        pytest.skip("needs pyarrow-stubs; get it by: make ready")
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        for found in PYTHON.finditer(text):
+            line = text.count("\n", 0, found.start()) + 2
+            name = re.sub(r"\W", "_", str(page.relative_to(ROOT).with_suffix("")))
+            (tmp_path / f"{name}_line_{line}.py").write_text(found[1], encoding="utf-8")
+    (tmp_path / "planted.py").write_text('import kts\n\nkts.open("x")["orders", 0]\n', encoding="utf-8")
+    if stubs:
+        (tmp_path / "typed.py").write_text(TYPES, encoding="utf-8")
+    *lines, last = checked(tmp_path, stubs=stubs).splitlines()
+    assert lines == ['planted.py:3: error: Value of type "PartitionLog | LogDirs" is not indexable  [index]'], last

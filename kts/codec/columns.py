@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, integer
@@ -13,6 +13,7 @@ from kts.model import MaxTimestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Buffer
 
 LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes; their sums still fit 64 bits
 STORED_COLUMNS = (  # the compiled core fills them, by their place here
@@ -161,7 +162,7 @@ def _import(address: int, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _decoder(
-    buf: Any, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
+    buf: Buffer, names: tuple[str, ...], views: bool, verify_crc: bool, max_decompressed_bytes: int
 ) -> _codec.Decoder:
     integer("max_decompressed_bytes", max_decompressed_bytes, 0, LARGEST_BOUND)
     return _codec.Decoder(buf, _column_ids(_stored(names)), bool(views), bool(verify_crc), max_decompressed_bytes)
@@ -194,7 +195,7 @@ def _with_codec_names(batch: pa.RecordBatch, names: tuple[str, ...], views: bool
 
 
 def decode(
-    buf: Any,
+    buf: Buffer,
     columns: Sequence[str] | None = None,
     *,
     views: bool = False,
@@ -245,7 +246,7 @@ def decode(
 
 
 def iter_decode(
-    buf: Any,
+    buf: Buffer,
     columns: Sequence[str] | None = None,
     *,
     slice_bytes: int = 1048576,
@@ -299,7 +300,7 @@ class _Pieces:
         raise TypeError("iter_decode holds a buffer and cannot be pickled; send the bytes")
 
 
-def scan_batches(buf: Any) -> pa.RecordBatch:
+def scan_batches(buf: Buffer) -> pa.RecordBatch:
     """List batches and outermost messages, one row each, using only headers and CRCs.
 
     Returns
@@ -316,7 +317,7 @@ def scan_batches(buf: Any) -> pa.RecordBatch:
     return _import(_codec.scan(buf), schema)
 
 
-def valid_bytes(buf: Any) -> int:
+def valid_bytes(buf: Buffer) -> int:
     """Bytes of the whole entries at the start of a buffer, by their sizes (MemoryRecords.validBytes).
 
     Raises
@@ -328,7 +329,7 @@ def valid_bytes(buf: Any) -> int:
 
 
 def max_timestamp(
-    buf: Any, *, verify_crc: bool = True, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    buf: Buffer, *, verify_crc: bool = True, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> MaxTimestamp:
     """Find the greatest timestamp and the first record that has it; control records count.
 

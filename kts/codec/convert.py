@@ -25,6 +25,7 @@ from kts.model import NO_TIMESTAMP, TimestampType
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
+    from typing_extensions import Buffer
 
     Ints = npt.NDArray[np.int64]
 
@@ -81,7 +82,7 @@ class Sources:
 
 
 def convert(
-    buf: Any,
+    buf: Buffer,
     to_magic: int,
     *,
     generation: str | None = None,

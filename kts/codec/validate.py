@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from kts.model import NO_TIMESTAMP
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
+    from typing_extensions import Buffer
 
 ORIGINS = ("client", "coordinator", "replication")
 PRODUCER = -1  # the target codec is the producer's
@@ -78,7 +79,7 @@ NOTHING = Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, 0, 0, -1)  # of no ent
 
 
 def validate(
-    buf: Any,
+    buf: Buffer,
     *,
     offset: int,
     now_ms: int,
@@ -154,7 +155,7 @@ def validate(
 
 
 def validate_follower(
-    buf: Any,
+    buf: Buffer,
     *,
     end_offset: int,
     config: LogConfig,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, boolean, choice, integer
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
 from kts.coordinator_records.columns import DECODERS, column_types
+from kts.model import TopicPartition
 from kts.times import Time, milliseconds, time_unit
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ HIGH_WATERMARK = "high_watermark"
 DECODED_WITH = ("topic", "partition", "offset", "timestamp", "key", "value")  # around the decoder's columns
 STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
 
+PartitionOffsets = Mapping[str, Mapping[int, int]] | Mapping[tuple[str, int], int] | Mapping[TopicPartition, int]
+Offsets = int | str | PartitionOffsets | None
 Checked = ParamSpec("Checked")
 Owner = TypeVar("Owner")
 Options = TypeVar("Options")
@@ -54,8 +57,8 @@ class ScanOptions:
         *,
         starting_timestamp: Time | None = None,
         ending_timestamp: Time | None = None,
-        starting_offsets: Any = None,
-        ending_offsets: Any = None,
+        starting_offsets: Offsets = None,
+        ending_offsets: Offsets = None,
         columns: Sequence[str] | None = None,
         strict_time_range: bool = False,
         isolation: str = "read_uncommitted",

@@ -6,12 +6,12 @@ import difflib
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
-from kts.dataset.options import BATCH_BYTES, ScanOptions, flat_offsets
+from kts.dataset.options import BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import LogStorageError, UnknownTopicOrPartitionError
 from kts.segment import files
@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Path = str | os.PathLike[str]
-LogStartOffsets = int | Mapping[Any, Any] | None
+LogStartOffsets = int | PartitionOffsets | None
 
 
+@overload
+def open_path(path: Path, *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs: ...  # type: ignore[overload-overlap]
+@overload
+def open_path(path: Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> LogDirs: ...
 def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
     """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
 
@@ -51,9 +55,95 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
         The path does not exist.
     InvalidRequestError
         The same partition is in two of the directories.
+
+    Notes
+    -----
+    The files decide the type of the result. If you know it, use ``kts.open_partition`` or ``kts.open_log_dirs``: they
+    check it, and a type checker knows it too.
+
+    Examples
+    --------
+    >>> import kts
+    >>> kts.open(["tests/data/golden/demo/orders", "tests/data/golden/demo/clicks"])["orders", 0].log_end_offset
+    3042
     """
     single = isinstance(path, (str, os.PathLike))
-    if single:
+    logs, is_log_directory = _partitions_in(path)
+    _give_start_offsets(logs, log_start_offset)
+    return LogDirs(logs) if is_log_directory or not single else logs[0]
+
+
+def open_partition(path: Path, *, log_start_offset: int | None = None) -> PartitionLog:
+    """Open a partition directory or a segment file, read-only.
+
+    Parameters
+    ----------
+    path : path
+        A partition directory, or a segment file with any name.
+    log_start_offset : int, optional
+        The log start offset, if you know a later one than the files show.
+
+    Raises
+    ------
+    FileNotFoundError
+        The path does not exist.
+    ValueError
+        It is a log directory.
+
+    Examples
+    --------
+    >>> import kts
+    >>> kts.open_partition("tests/data/golden/demo/orders/orders-0").offset_for_timestamp(1_788_300_000_000)
+    TimestampOffset(timestamp_ms=1788300022077, offset=210)
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path: expected a path, found {type(path).__name__}")
+    logs, is_log_directory = _partitions_in(path)
+    if is_log_directory:
+        known = ", ".join(f"{log.topic}-{log.partition}" for log in logs[:3]) + ", ..." * (len(logs) > 3)
+        holds = f"with {known}" if logs else "without partitions"
+        raise ValueError(
+            f"path: expected a partition directory or a segment file, found the log directory {os.fspath(path)}, "
+            f"{holds}; open it with kts.open_log_dirs"
+        )
+    _give_start_offsets(logs, log_start_offset)
+    return logs[0]
+
+
+def open_log_dirs(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> LogDirs:
+    """Open one or several log directories as a mapping from (topic, partition) to ``PartitionLog``, read-only.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        Log directories; a partition directory or a segment file among them is one more partition.
+    log_start_offset : int or mapping, optional
+        As for ``kts.open``.
+
+    Raises
+    ------
+    FileNotFoundError
+        A path does not exist.
+    InvalidRequestError
+        The same partition is in two of the directories.
+
+    Examples
+    --------
+    >>> import kts
+    >>> for name, log in kts.open_log_dirs("tests/data/golden/demo/orders").items():
+    ...     print(name, log.log_start_offset, log.log_end_offset)
+    orders-0 0 3042
+    orders-1 0 2952
+    orders-2 0 3006
+    """
+    logs, _ = _partitions_in(path)
+    _give_start_offsets(logs, log_start_offset)
+    return LogDirs(logs)
+
+
+def _partitions_in(path: Path | Sequence[Path]) -> tuple[list[PartitionLog], bool]:
+    """The partitions that paths hold, and whether one of the paths is a log directory."""
+    if isinstance(path, (str, os.PathLike)):
         paths = [_checked(path)]
     elif isinstance(path, Sequence) and not isinstance(path, (bytes, bytearray, memoryview)):
         paths = [_checked(one) for one in path]
@@ -63,7 +153,7 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
         raise ValueError("path: expected at least one path, found an empty list")
     logs: list[PartitionLog] = []
     lone: dict[tuple[str, str, int], list[str]] = {}
-    several = not single
+    has_log_directory = False
     for one in paths:
         if not os.path.isdir(one):
             name = parse_file_name(os.path.basename(one))
@@ -74,11 +164,10 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
             continue
         found, is_log_directory = _directory(one)
         logs += found
-        several |= is_log_directory
+        has_log_directory |= is_log_directory
     for (_, topic, partition), names in lone.items():
         logs.append(PartitionLog(names[0], topic, partition, segment_paths=names))
-    _give_start_offsets(logs, log_start_offset)
-    return LogDirs(logs) if several else logs[0]
+    return logs, has_log_directory
 
 
 def _checked(path: object) -> str:
@@ -189,8 +278,8 @@ def scan(
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     starting_timestamp: Time | None = None,
     ending_timestamp: Time | None = None,
-    starting_offsets: int | str | Mapping[Any, Any] | None = None,
-    ending_offsets: int | str | Mapping[Any, Any] | None = None,
+    starting_offsets: Offsets = None,
+    ending_offsets: Offsets = None,
     columns: Sequence[str] | None = None,
     strict_time_range: bool = False,
     isolation: str = "read_uncommitted",
@@ -260,6 +349,15 @@ def scan(
         A wrong argument; raised at once.
     CorruptRecordError
         Damage; raised while reading, after the rows before it, with ``.path`` and ``.position``.
+
+    Examples
+    --------
+    >>> import kts
+    >>> orders = "tests/data/golden/demo/orders"
+    >>> kts.scan(orders, partitions=[0], columns=["offset", "key"]).read_next_batch().slice(0, 2).to_pylist()
+    [{'offset': 0, 'key': b'C0345'}, {'offset': 1, 'key': b'C0030'}]
+    >>> kts.scan(orders, starting_timestamp=1_788_300_000_000, strict_time_range=True).read_all().num_rows
+    8402
     """
     options = ScanOptions.of(
         starting_timestamp=starting_timestamp,

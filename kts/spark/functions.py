@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from typing_extensions import Buffer
 
 _OVERFLOW_POLICIES = ("error", "null", "clamp")
 _FLUSH_BYTES = 4 << 20
@@ -49,7 +50,7 @@ class _Decoder:
         fields = record_schema(self.names, False)
         return pa.schema([(f.name, micros if pa.types.is_timestamp(f.type) else f.type) for f in fields])
 
-    def batches(self, record_set: Any, row: int, rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, record_set: Buffer, row: int, rows: int) -> Iterator[pa.RecordBatch]:
         """The records of one record set, in pieces. An error names its row in the Arrow batch."""
         from kts.codec.columns import iter_decode
 
@@ -138,7 +139,7 @@ def decode_udf(
     verify_crc: bool = True,
     timestamp_overflow: str = "error",
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> Callable[[Any], Column]:
+) -> Callable[[Column | str], Column]:
     """Return a function that decodes a binary column of record sets to arrays of records.
 
     Parameters
@@ -186,7 +187,7 @@ def decode_udf(
 
     # Spark finds the kind of function from its type hints, which must be types, not strings.
     decode_record_sets.__annotations__.update({"column": pyarrow.Array, "return": pyarrow.Array})
-    made: Callable[[Any], Column] = arrow_udf(decode_record_sets, f"array<struct<{fields}>>")
+    made: Callable[[Column | str], Column] = arrow_udf(decode_record_sets, f"array<struct<{fields}>>")
     return made
 
 

@@ -108,3 +108,29 @@ def test_log_directories_are_found_at_any_depth_and_not_inside_of_partitions(tmp
     assert [Path(path).name for path in log_directories(str(tmp_path), 0)] == [tmp_path.name]
     assert [Path(path).name for path in log_directories(str(tmp_path / "c"), 1)] == ["backup", "d-1"]
     assert log_directories(str(tmp_path / "e")) == []
+
+
+def test_each_of_the_two_doors_opens_what_it_says(log_directory: Path) -> None:
+    partition = log_directory / "b-2"
+    for path in (partition, str(partition / f"{0:020d}.log")):
+        opened, either = kts.open_partition(path, log_start_offset=1), kts.open(path, log_start_offset=1)
+        assert isinstance(either, kts.PartitionLog)
+        assert (opened.topic, opened.partition, opened.log_start_offset) == ("b", 2, 1)
+        assert (either.topic, either.partition, either.log_start_offset) == ("b", 2, 1)
+        assert list(kts.open_log_dirs(path)) == list(kts.open([path])) == [("b", 2)]
+    for paths in (log_directory, str(log_directory), [log_directory]):
+        opened_all = kts.open_log_dirs(paths, log_start_offset={"a": {1: 1}})
+        assert list(opened_all) == list(kts.open(paths)) and len(opened_all) == len(NAMES)
+        assert opened_all["a", 1].log_start_offset == 1
+
+
+def test_what_is_no_partition_is_not_opened_as_one(log_directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"found the log directory .*a-0, a-1, .*kts\.open_log_dirs"):
+        kts.open_partition(log_directory)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"found the log directory .*empty, without partitions"):
+        kts.open_partition(tmp_path / "empty")
+    with pytest.raises(TypeError, match="path: expected a path, found list"):
+        kts.open_partition([str(log_directory / "a-0")])  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        kts.open_partition(tmp_path / "none-0")
