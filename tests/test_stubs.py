@@ -93,8 +93,11 @@ from pathlib import Path
 from typing import assert_type
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 
 import kts
+from kts.spark import decode_in_arrow, decode_udf
+from kts.testing import KtsBroker
 
 assert_type(kts.open("x"), kts.PartitionLog | kts.LogDirs)
 assert_type(kts.open(["x"]), kts.LogDirs)
@@ -119,6 +122,14 @@ assert_type(kts.encode(pa.record_batch({"value": [b"x"]})), bytes)
 assert_type(kts.encode({"timestamp": [1], "value": [b"x"]}), bytes)
 assert_type(kts.convert(b"", 2), bytes)
 assert_type(kts.TimeIndex(b"", 0).lookup(0), tuple[int, int])
+with KtsBroker() as broker:
+    assert_type(broker.produce("orders", b"paid").offset, int)
+    assert_type(broker.log("orders"), kts.Log)
+
+
+def in_spark(frame: DataFrame) -> None:
+    assert_type(decode_in_arrow(frame, "payload", keep=["path"]), DataFrame)
+    assert_type(decode_udf(["offset"])("payload"), Column)
 """
 
 
