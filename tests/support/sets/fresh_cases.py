@@ -94,7 +94,7 @@ SETTINGS: dict[str, tuple[object, ...]] = {
     "retention.ms": (-1, -1, 0, 500, 5000, 604_800_000),
     "retention.bytes": (-1, -1, 0, 1, 300, 700, 5000),
     "index.interval.bytes": (0, 0, 1, 50, 200, 4096),
-    "segment.index.bytes": (24, 36, 100, 1000, 8192),
+    "segment.index.bytes": (12, 24, 36, 100, 1000, 8192),
     "message.timestamp.type": ("CreateTime", "CreateTime", "LogAppendTime"),
     "compression.type": ("producer", "producer", "producer", "uncompressed", "gzip"),
     "file.delete.delay.ms": (0, 1000, 60000),
