@@ -369,6 +369,13 @@ cdef class _Index:
         self.entries_count = without_zero_tail(self.data, self.slots, stride)
         return 0
 
+    cdef str ends(self, str keys, str values, object show):
+        """The first and the last entry, for people."""
+        if not self.entries_count:
+            return ""
+        first, last = self.entry(0), self.entry(self.entries_count - 1)
+        return f", {keys}={show(first[0])} to {show(last[0])}, {values}={first[1]} to {last[1]}"
+
     cdef int64_t slot_argument(self, object slot) except -1:
         cdef int64_t number = int64_argument(slot, "slot")
         if not 0 <= number < self.entries_count:
@@ -427,7 +434,9 @@ cdef class TimeIndex(_Index):
         self.hold(buf, base_offset, 12)
 
     def __repr__(self):
-        return f"TimeIndex({self.entries_count} entries, base_offset={self.base})"
+        from kts.times import show_time
+
+        return f"TimeIndex({self.entries_count} entries, base_offset={self.base}{self.ends('times', 'offsets', show_time)})"
 
     def lookup(self, timestamp_ms, /):
         """Entry with the greatest timestamp <= timestamp_ms, as (timestamp_ms, offset); (-1, base_offset) below all."""
@@ -518,7 +527,7 @@ cdef class OffsetIndex(_Index):
         self.hold(buf, base_offset, 8)
 
     def __repr__(self):
-        return f"OffsetIndex({self.entries_count} entries, base_offset={self.base})"
+        return f"OffsetIndex({self.entries_count} entries, base_offset={self.base}{self.ends('offsets', 'positions', str)})"
 
     def lookup(self, offset, /):
         """Entry with the greatest offset <= offset, as (offset, position); (base_offset, 0) below all."""

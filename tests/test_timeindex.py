@@ -225,3 +225,15 @@ def test_a_slot_is_the_number_of_the_entry_that_a_lookup_finds(rng: random.Rando
             for wrong in (-1, count, 2**63 - 1):
                 with pytest.raises(IndexError, match=f"slot: expected one of {count} entries"):
                     index.entry(wrong)
+
+
+def test_their_repr_says_the_first_and_the_last_entry() -> None:
+    times = b"".join(struct.pack(">qi", 1000 * slot, 7 * slot) for slot in range(1, 4))
+    said = "times=1970-01-01T00:00:01.000Z to 1970-01-01T00:00:03.000Z, offsets=107 to 121"
+    assert repr(TimeIndex(times, 100)) == f"TimeIndex(3 entries, base_offset=100, {said})"
+    offsets = b"".join(struct.pack(">ii", 7 * slot, 400 * slot) for slot in range(1, 4))
+    assert repr(OffsetIndex(offsets, 100)) == (
+        "OffsetIndex(3 entries, base_offset=100, offsets=107 to 121, positions=400 to 1200)"
+    )
+    assert repr(TimeIndex(b"", 100)) == "TimeIndex(0 entries, base_offset=100)"
+    assert "times=-9223372036854775808 ms to " in repr(TimeIndex(struct.pack(">qi", -(2**63), -1), 2**63 - 1))

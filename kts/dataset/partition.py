@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from kts.dataset import scan as scanning
@@ -20,10 +21,13 @@ from kts.segment.names import (
     parse_file_name,
 )
 from kts.segment.rereading import settled
-from kts.segment.segment import Segment, segment_of_file
+from kts.segment.segment import Ends, Segment, described, ends_of, segment_of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+SHOWN = 10  # partitions that the repr of log directories shows
 
 
 class PartitionLog:
@@ -52,7 +56,19 @@ class PartitionLog:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"PartitionLog({self.path!r}, topic={self.topic!r}, partition={self.partition})"
+        where = f"{self.path!r}, topic={self.topic!r}, partition={self.partition}"
+        return f"PartitionLog({where}, {described(self._described)})"
+
+    def _described(self) -> list[str]:
+        """Offsets, and the times of the first and the last batch, from a few headers."""
+        if self._closed:
+            return ["closed"]
+        log = self.listed()
+        start, segments = log.log_start_offset, log.segments
+        if not segments:
+            return [f"log_start_offset={start}", "segments=0"]
+        ends = Ends(ends_of(segments[0]).first, *ends_of(segments[-1])[1:])
+        return [f"log_start_offset={start}", *ends.described("log_end_offset", start), f"segments={len(segments)}"]
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +255,9 @@ class LogDirs(Mapping[TopicPartition, PartitionLog]):
             self._logs[key] = log
 
     def __repr__(self) -> str:
-        return f"LogDirs({', '.join(map(str, self._logs))})"
+        lines = [f"    {name}: {described(log._described)}" for name, log in islice(self._logs.items(), SHOWN)]
+        more = [f"    and {len(self) - SHOWN} more"] if len(self) > SHOWN else []
+        return "\n".join([f"LogDirs of {len(self)} partitions", *lines, *more])
 
     def __getitem__(self, key: tuple[str, int]) -> PartitionLog:
         if not isinstance(key, tuple) or len(key) != 2:

@@ -61,8 +61,9 @@ from kts.segment.names import (
 )
 from kts.segment.producers import EXPIRATION_MS, Producer, Sent
 from kts.segment.rebuild import Recovered
+from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
-from kts.times import time_unit
+from kts.times import show_time, time_unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -281,7 +282,14 @@ class Log:
     # --- state ------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.path!r}, generation={self.generation!r})"
+        return f"{type(self).__name__}({described(self._described)})"
+
+    def _described(self) -> list[str]:
+        seen = self._view
+        times = [time for segment in seen.segments if (time := segment.claimed_timestamp_ms) is not None]
+        parts = [repr(self.path), f"log_start_offset={seen.log_start_offset}", f"log_end_offset={seen.end_offset}"]
+        parts += [f"largest_timestamp={show_time(max(times))}"] if times else []
+        return [*parts, f"segments={len(seen.segments)}", f"generation={self.generation!r}", *["closed"] * self.closed]
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:

@@ -43,6 +43,7 @@ from kts.segment.locks import new_in_children
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, Visit, rebuild
 from kts.segment.search import Query, ReadStats, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
+from kts.times import show_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -183,7 +184,9 @@ class LogSegment:
         return self._least, self.base_offset
 
     def __repr__(self) -> str:
-        return f"LogSegment(base_offset={self.base_offset}, size={self.size})"
+        time = self.claimed_timestamp_ms
+        largest = "" if time is None else f", largest_timestamp={show_time(time)}"
+        return f"LogSegment({self.path!r}, base_offset={self.base_offset}, size={self.size}{largest})"
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -567,6 +570,11 @@ class LogSegment:
         if self._largest == self._least:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return TimestampOffset(self._largest, self._offset_of_largest)
+
+    @property
+    def claimed_timestamp_ms(self) -> int | None:
+        """Its greatest timestamp as far as it is known without reading; None if there is none. For people only."""
+        return self._largest if self._largest > self._least else None
 
     @property
     def has_timestamp(self) -> bool:

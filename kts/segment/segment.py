@@ -14,13 +14,14 @@ import numpy as np
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX
 from kts.codec.columns import decode, scan_batches, valid_bytes
-from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, read_header
+from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, Entries, Entry, read_header
 from kts.errors import CorruptRecordError
 from kts.segment import files
 from kts.segment.confirmation import Place, confirmed_place, confirmed_time
 from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
 from kts.segment.index_checksums import Sealed
 from kts.segment.names import parse_file_name, partition_of_file
+from kts.times import show_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 SMALL_BYTES = 2**14  # reading a whole log of this size is as fast as reading the ends of its files
 GROUP = 256  # most small logs to read together
 EVERYTHING = INT64_MAX
+GLANCE_BYTES = 2**20  # most bytes to read at the end of a log for a repr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Segment:
     """Read-only view of one segment without a cache: every call sees the current files.
 
@@ -52,6 +54,10 @@ class Segment:
     partition: int
     base_offset: int
     indexed: bool = True
+
+    def __repr__(self) -> str:
+        said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_of(self).described("next_offset")])
+        return f"Segment({self.path!r}, base_offset={self.base_offset}, {said})"
 
     @property
     def size_bytes(self) -> int:
@@ -182,6 +188,46 @@ class Segment:
     def tail_position(self) -> int:
         """The last border in the offset index that the log confirms; 0 if there is none."""
         return Lookups(self).place(EVERYTHING)
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+class Ends(NamedTuple):
+    """The first and the last entry of a segment, by their headers; None for what is not there or takes long to find."""
+
+    first: Entry | None
+    last: Entry | None
+    next_offset: int | None
+
+    def described(self, name: str, least: int = 0) -> list[str]:
+        """The end offset and the times of both entries, for a repr."""
+        found = [] if self.next_offset is None else [f"{name}={max(self.next_offset, least)}"]
+        if self.first is None:
+            return found
+        first = self.first.base_timestamp if self.first.base_timestamp >= 0 else self.first.max_timestamp
+        last = "..." if self.last is None else show_time(self.last.max_timestamp)
+        return [*found, f"times={show_time(first)} to {last}"]
+
+
+def ends_of(segment: Segment) -> Ends:
+    """Look at both ends of a segment: a header, the offset index, and the entries after its last one."""
+    lookups = Lookups(segment)
+    first = read_header(lookups.file.read(0, HEADER_BYTES))
+    place = lookups.place(EVERYTHING)
+    if first is None or lookups.size - place > GLANCE_BYTES:
+        return Ends(first, None, None if first else segment.base_offset)
+    entries = Entries(lookups.file.read(place, lookups.size - place), until_damage=True)
+    last = entries[len(entries) - 1] if len(entries) else None
+    return Ends(first, last, None if last is None else last.last_offset + 1)
+
+
+def described(facts: Callable[[], list[str]]) -> str:
+    """Facts for a repr, which never raises: what cannot be read is named by the error."""
+    try:
+        return ", ".join(facts())
+    except Exception as error:
+        return f"unreadable: {type(error).__name__}"
 
 
 def segment_of_file(path: str) -> Segment:

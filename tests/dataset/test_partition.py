@@ -51,6 +51,43 @@ def test_a_partition_directory_is_a_partition_log(tmp_path: Path) -> None:
         _ = log.segments
 
 
+def test_its_repr_says_offsets_and_times_and_never_fails(tmp_path: Path) -> None:
+    log = kts.open_partition(partition(tmp_path, "t-3", 0, 5))
+    where = f"PartitionLog({log.path!r}, topic='t', partition=3, "
+    times = "times=2020-09-13T12:26:40.000Z to 2020-09-13T12:26:40.000Z"
+    assert repr(log) == f"{where}log_start_offset=0, log_end_offset=6, {times}, segments=2)"
+    first, last = log.segments
+    said = f"size_bytes={first.size_bytes}, next_offset=1, {times}"
+    assert repr(first) == f"Segment({first.path!r}, base_offset=0, {said})"
+    os.truncate(last.path, 5)
+    assert (
+        repr(log) == f"{where}log_start_offset=0, log_end_offset=5, times=2020-09-13T12:26:40.000Z to ..., segments=2)"
+    )
+    Path(last.path).write_bytes(b"?" * 99)
+    assert repr(last) == f"Segment({last.path!r}, base_offset=5, unreadable: CorruptRecordError)"
+    shutil.rmtree(log.path)
+    assert repr(log) == f"{where}unreadable: LogStorageError)"
+    assert "unreadable: LogStorageError" in repr(first)
+    log.close()
+    assert repr(log) == f"{where}closed)"
+
+
+def test_the_end_that_its_repr_says_is_its_end() -> None:
+    for scenario, name in golden_partitions():
+        with kts.open_partition(scenario.log_dir / name) as log:
+            assert f"log_start_offset={log.log_start_offset}, log_end_offset={log.log_end_offset}, " in repr(log)
+
+
+def test_the_repr_of_log_directories_shows_the_first_partitions(tmp_path: Path) -> None:
+    for number in range(12):
+        partition(tmp_path, f"t-{number}", 0)
+    with kts.open_log_dirs(tmp_path) as logs:
+        lines = repr(logs).splitlines()
+        assert (len(lines), lines[0], lines[-1]) == (12, "LogDirs of 12 partitions", "    and 2 more")
+        assert lines[1].startswith("    t-0: log_start_offset=0, log_end_offset=1, times=2020-09-13T12:26:40.000Z to ")
+    assert repr(logs).splitlines()[1] == "    t-0: closed"
+
+
 def test_a_log_directory_is_a_mapping_in_order(tmp_path: Path) -> None:
     for name in ("b-1", "b-10", "b-2", "a-0"):
         partition(tmp_path, name, 0)

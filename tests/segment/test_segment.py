@@ -86,3 +86,10 @@ def test_columns_become_numbers_with_minus_one_for_null() -> None:
     assert int64(found, "magic").tolist() == [1, 2]
     assert bools(found.slice(1), "crcOk").tolist() == [True]
     assert int64(rebase(found, 1000), "position").tolist() == [1000, 1000 + int64(found, "sizeInBytes")[0]]
+
+
+def test_its_repr_reads_no_more_than_the_end_of_a_log_without_an_index(tmp_path: Path) -> None:
+    value = b"v" * (2**20 + 1)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(kts.encode({"timestamp": [1000, 2000], "value": [value, value]}))
+    assert repr(segment_of_file(str(path))).endswith("times=1970-01-01T00:00:01.000Z to ...)")
