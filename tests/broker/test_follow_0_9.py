@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.broker.follow_play import files, log_bytes, logs, wait_until
+from support.broker.follow_play import files, log_bytes, logs
 from support.broker.follow_serving import KtsLeader
 from support.golden import PATIENCE_S
 from support.kafka.brokers import Broker
 from support.processes.cli_runs import lines, run
+from support.waiting import wait_until
 
 import kts
 from kts.arguments import parse_address
@@ -39,7 +40,7 @@ class Old:
 
     def start(self) -> None:
         self.broker.start()
-        wait_until(self.knows_the_topic, "the topic has a leader")
+        wait_until("the topic has a leader", self.knows_the_topic)
 
     def knows_the_topic(self) -> bool:
         (topic,) = self.wire.ask(ApiKey.METADATA, 0, {"topics": [{"name": "t"}]})["topics"]

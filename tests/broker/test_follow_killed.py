@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.broker.follow_play import files, log_bytes, wait_until
+from support.broker.follow_play import files, log_bytes
 from support.broker.follow_serving import SMALL, KtsLeader
 from support.golden import PATIENCE_S, scaled
 from support.processes.cli_runs import lines, run
 from support.processes.follow_nursery import Nursery, nursery
+from support.waiting import wait_until
 
 import kts
 from kts.broker.topics import topic_file
@@ -102,8 +103,8 @@ def test_ctrl_c_and_sigterm_close_the_copy_cleanly(
         leader.produce("t", rng, 40)
         pid = commands.start("follow", "--bootstrap-server", leader.address, "--topic", "t", "--json", copy.parent)
         enough = rng.randrange(size(leader.folder / "t-0") + 1)
-        wait_until(lambda: size(copy) >= enough and copy.exists(), "something is copied")  # noqa: B023
-        wait_until(lambda: leader.proxy.connections > 0, "it asks the leader")
+        wait_until("something is copied", lambda: size(copy) >= enough and copy.exists())  # noqa: B023
+        wait_until("it asks the leader", lambda: leader.proxy.connections > 0)
         os.kill(pid, stop)
         assert commands.ended() == 128 + stop, commands.said()
         said = commands.said()
@@ -126,14 +127,14 @@ def test_new_partitions_and_settings_are_taken_over(leader: KtsLeader, tmp_path:
     with subprocess.Popen([str(each) for each in command], stderr=subprocess.PIPE, text=True) as running:
         try:
             leader.produce("t", rng, 5)
-            wait_until(lambda: size(folder / "t-0") == size(leader.folder / "t-0") > 0, "the copy has all")
+            wait_until("the copy has all", lambda: size(folder / "t-0") == size(leader.folder / "t-0") > 0)
             leader.broker.topics.add_partitions("t", 3)
             leader.broker.topics.alter("t", SMALL | {"segment.bytes": "2500"})
             leader.produce("t", rng, 20, partition=2)
             leader.produce("t", rng, 20)
             for partition in (0, 2):
                 one = f"t-{partition}"
-                wait_until(lambda: size(folder / one) == size(leader.folder / one), "the copy has all")  # noqa: B023
+                wait_until("the copy has all", lambda: size(folder / one) == size(leader.folder / one))  # noqa: B023
         finally:
             running.send_signal(signal.SIGTERM)
             said = running.communicate(timeout=PATIENCE_S)[1].splitlines()
@@ -156,11 +157,11 @@ def test_it_follows_live_through_a_restart_of_the_leader(
     pid = commands.start("follow", "--bootstrap-server", leader.address, "--topic", "t", copy.parent)
     for _ in range(3):
         leader.produce("t", rng, 10)
-        wait_until(lambda: size(copy) == size(leader.folder / "t-0"), "the copy has all")
+        wait_until("the copy has all", lambda: size(copy) == size(leader.folder / "t-0"))
         leader.stop()
         leader.start()
     leader.produce("t", rng, 10)
-    wait_until(lambda: size(copy) == size(leader.folder / "t-0"), "the copy has all")
+    wait_until("the copy has all", lambda: size(copy) == size(leader.folder / "t-0"))
     os.kill(pid, signal.SIGINT)
     assert commands.ended() == 130
     assert log_bytes(files(copy)) == log_bytes(leader.files("t"))

@@ -9,7 +9,8 @@ import kafka
 import kafka.errors
 import pyarrow as pa
 import pytest
-from support.clients.group_members import LIBRARIES, GroupMember, joined, wait_until
+from support.clients.group_members import LIBRARIES, GroupMember, joined
+from support.waiting import wait_until
 
 import kts
 from kts.broker.broker import Broker

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.clients.group_members import LIBRARIES, joined, wait_until
+from support.clients.group_members import LIBRARIES, joined
 from support.golden import PATIENCE_S
 from support.kafka.brokers import STEADY
 from support.kafka.brokers import Broker as RealBroker
+from support.waiting import wait_until
 
 import kts
 from kts.broker.broker import Broker

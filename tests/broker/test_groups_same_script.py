@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.broker.group_play import subscription
-from support.clients.group_members import wait_until
 from support.golden import PATIENCE_S
 from support.kafka.brokers import STEADY
 from support.kafka.brokers import Broker as RealBroker
+from support.waiting import wait_until
 
 from kts.broker import wire
 from kts.broker.broker import Broker

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +17,8 @@ from support.broker.follow_play import files, log_bytes
 from support.broker.follow_serving import SMALL, KtsLeader
 from support.broker.served import serve
 from support.clients.raw_client import RawClient, batch, fetch_body
-from support.golden import PATIENCE_S
 from support.processes.follow_nursery import nursery
+from support.waiting import wait_until
 
 import kts
 from kts.broker import wire
@@ -46,13 +45,6 @@ def join(client: RawClient) -> dict[str, object]:
     part = {"assignments": [{"member_id": joined["member_id"], "assignment": b"x"}]}
     assert client.ask(ApiKey.SYNC_GROUP, 1, who | part)["assignment"] == b"x"
     return who
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def produce_body(records: bytes) -> dict[str, object]:
@@ -110,7 +102,7 @@ def test_a_copy_that_stood_still_goes_on_where_it_was(tmp_path: Path, rng: rando
 
         for number in range(3):
             leader.produce("t", rng, 10)
-            wait_until(has_all)
+            wait_until("it has all records", has_all)
             leader.produce("t", rng, 10)  # an answer may be on its way
             os.kill(pid, signal.SIGSTOP)
             time.sleep(0.2)
@@ -122,7 +114,7 @@ def test_a_copy_that_stood_still_goes_on_where_it_was(tmp_path: Path, rng: rando
             leader.start()
             leader.produce("t", rng, 5)
             os.kill(pid, signal.SIGCONT)
-            wait_until(has_all)
+            wait_until("it has all records", has_all)
         os.kill(pid, signal.SIGINT)
         assert commands.ended() == 130
         assert has_all() and list(verify(copy, deep=True)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ import pytest
 from support.golden import PATIENCE_S, golden
 from support.processes.cli_pipes import outcome
 from support.processes.cli_runs import KTS, on_a_terminal, process
+from support.waiting import wait_until
 
 import kts
 
@@ -167,14 +169,27 @@ def test_ctrl_c_that_the_caller_ignores_is_ignored(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
 
+def session_of(leader: int) -> list[int]:
+    """The processes of a session that are not zombies."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, rest = status.parent.name, status.read_text().rpartition(")")[2].split()
+            if int(rest[3]) == leader and rest[0] != "Z":
+                found.append(int(pid))
+    return found
+
+
 def test_an_interrupted_verify_ends_its_workers(long_log: Path) -> None:
     command = [*KTS, "verify", "--deep", "--jobs", "2", str(long_log)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:
-        time.sleep(1.0)
-        os.killpg(running.pid, signal.SIGINT)
+        wait_until("it has workers", lambda: len(session_of(running.pid)) > 1 or running.poll() is not None)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=PATIENCE_S)
-    assert running.returncode in (130, 0)  # 0 where it was done by then
+    assert running.returncode in (130, 0)  # 0 if it was done by then
     assert b"Traceback" not in said
+    wait_until("its workers have ended", lambda: not session_of(running.pid))
 
 
 def test_a_written_file_replaces_the_old_one_and_follows_links(tmp_path: Path) -> None:

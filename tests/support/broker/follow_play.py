@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import base64
 import random
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-from support.golden import PATIENCE_S
 from support.kafka.brokers import Broker, Client
 from support.processes.cli_runs import lines
+from support.waiting import wait_until
 
 import kts
 from kts.broker.codes import ApiKey
@@ -162,7 +159,7 @@ def tell(leader: Leader) -> Told:
         leader.delete_records("deleted", told.first["deleted"]["logEndOffset"] // 2)
         told.later["deleted"] = [leader.follow("deleted")]
         told.fresh = leader.follow("deleted", into=leader.fresh)
-    wait_until(lambda: leader.cleaned_to("compacted") == leader.active_base("compacted"), "the cleaner is done")
+    wait_until("the cleaner is done", lambda: leader.cleaned_to("compacted") == leader.active_base("compacted"))
     told.first["compacted"] = leader.follow("compacted")
     leader.broker.stop()
     told.theirs = {topic: files(leader.broker.partition(topic)) for topic in told.first}
@@ -175,14 +172,6 @@ def tell(leader: Leader) -> Told:
     leader.broker.stop()
     told.theirs["other"] = files(leader.broker.partition("other"))
     return told
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > until:
-            pytest.fail(f"never: {what}")
-        time.sleep(0.02)
 
 
 def files(directory: Path) -> dict[str, bytes]:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from support.clients.client_librdkafka import CODECS, CONSUMER, MEMBER, PRODUCER, Confluent
 from support.clients.client_records import APPEND, CREATE, NONE, Record, Row, Sent
-from support.clients.clients import Client, Members, wait_until
+from support.clients.clients import Client, Members
 from support.golden import PATIENCE_S
 from support.processes.dying import DIES_TOO
+from support.waiting import wait_until
 
 
 class Kcat(Client):
@@ -119,7 +120,7 @@ class KcatMembers(Members):
                 thread = threading.Thread(target=self._collect, args=(where, number, pipe), daemon=True)
                 thread.start()
                 self._threads.append(thread)
-        wait_until(lambda: self._assigned() == partitions, f"all {members} members of {group} have partitions")
+        wait_until(f"all {members} members of {group} have partitions", lambda: self._assigned() == partitions)
 
     @staticmethod
     def _collect(where: list[bytes], number: int, pipe: Any) -> None:
@@ -135,7 +136,7 @@ class KcatMembers(Members):
         return sum(counts) if all(counts) else 0
 
     def gather(self, count: int) -> list[list[Row]]:
-        wait_until(lambda: sum(out.count(b"\n") for out in self._out) >= count, f"the members print {count} lines")
+        wait_until(f"the members print {count} lines", lambda: sum(out.count(b"\n") for out in self._out) >= count)
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
         for process in self._processes:

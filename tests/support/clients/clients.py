@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ from typing import Self
 
 from support.clients.client_records import Record, Row, Sent
 from support.golden import PATIENCE_S
+from support.waiting import wait_until
 
 
 class Members(AbstractContextManager["Members"], ABC):
@@ -92,15 +92,6 @@ class Client(ABC):
         return record if self.sends_headers else record._replace(headers=())
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Poll until it holds; a test that waits in vain says for what."""
-    until = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > until:
-            raise TimeoutError(f"in {PATIENCE_S:.0f} s it did not come that {what}")
-        time.sleep(0.005)
-
-
 class Consumer(ABC):
     """A consumer that subscribes, for `ThreadedMembers`, which sets `formed` when every member has its partitions."""
 
@@ -166,7 +157,7 @@ class ThreadedMembers(Members):
             self._committed.abort()
 
     def _wait(self, holds: Callable[[], bool], what: str) -> None:
-        wait_until(lambda: bool(self._failed) or holds(), what)
+        wait_until(what, lambda: bool(self._failed) or holds())
         if self._failed:
             raise RuntimeError("a member of the group failed") from self._failed[0]
 

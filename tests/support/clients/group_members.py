@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import aiokafka
 import confluent_kafka
@@ -15,14 +14,6 @@ from support.golden import PATIENCE_S
 
 SESSION_MS, HEARTBEAT_MS = 30_000, 150  # nobody is to be struck because a machine is busy
 Record = tuple[int, int, bytes]  # partition, offset, value
-
-
-def wait_until(said: str, true: Callable[[], bool]) -> None:
-    """Poll until something is so."""
-    until = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < until, f"waited {PATIENCE_S} s in vain until {said}"
-        time.sleep(0.01)
 
 
 class GroupMember:
