@@ -12,7 +12,7 @@ from kts.dataset.newest import Loader
 from kts.dataset.options import BATCH_BYTES, ON_ERROR
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import Path, open_path, select
-from kts.errors import CorruptRecordError, KtsError
+from kts.errors import CorruptRecordError, DamageWarning, KtsError
 from kts.segment.rereading import warn
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _of_partition(log: PartitionLog, skip: bool) -> pa.Table:
 
     loader = Loader()
     for damage in loader.read(log, BATCH_BYTES, "skip" if skip else "raise").damage:
-        warn(damage, log.path)
+        warn(str(damage), damage.path, type(damage))
     current = [(key, *entry) for key, entry in loader.newest.items() if entry[1] is not None]
     keys, offsets, values = zip(*current, strict=True) if current else ((), (), ())
     columns, refused = decode_records(
@@ -108,7 +108,7 @@ def _of_partition(log: PartitionLog, skip: bool) -> pa.Table:
         message = f"offset {offsets[row]} of {log.topic}-{log.partition} is no record of {topic}"
         if not skip:
             raise CorruptRecordError(f"{message}: {reason}", path=log.path, offset=offsets[row])
-        warn(f"{log.path}: {message} and is left out: {reason}", log.path)
+        warn(f"{log.path}: {message} and is left out: {reason}", log.path, DamageWarning)
     kept = pc.and_(pc.equal(columns["recordType"], "OffsetCommit"), pc.is_valid(columns["committedOffset"]))
     return pa.table({name: columns[known] for name, known in DECODED.items()}).filter(pc.fill_null(kept, False))
 
@@ -125,6 +125,6 @@ def _log_end_offsets(opened: PartitionLog | LogDirs, found: pa.Table, skip: bool
             except KtsError as error:
                 if not skip:
                     raise
-                warn(f"{place[0]}-{place[1]}: its log end offset is unknown: {error}", error.path or str(opened))
+                warn(f"{place[0]}-{place[1]}: its log end offset is unknown: {error}", error.path, DamageWarning)
                 known[place] = None
         yield known[place]

@@ -25,7 +25,7 @@ class Loaded(NamedTuple):
     newest: dict[bytes, bytes]
     records: int  # read in all
     unfinished: bool  # there are open transactions
-    damage: list[str]  # what could not be read, and where
+    damage: list[KtsWarning]  # what could not be read, and where
 
 
 class Loader:
@@ -53,7 +53,7 @@ class Loader:
         damage = []
         for one in told:
             if isinstance(one.message, KtsWarning) and _within(log.path, one.message.path):
-                damage.append(str(one.message))
+                damage.append(one.message)
             else:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         newest = {key: value for key, (_, value) in self.newest.items() if value is not None}

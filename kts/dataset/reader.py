@@ -347,7 +347,7 @@ class RangeReader:
         if self.options.skip_damage:
             sound[[each.row for each in refused]] = False
             more = f", and {len(refused) - 1} more behind it" if len(refused) > 1 else ""
-            warn(f"{self.part.path}: {message} and is left out{more}: {reason}", self.part.path)
+            warn(f"{self.part.path}: {message} and is left out{more}: {reason}", self.part.path, DamageWarning)
         else:
             sound[row:] = False
         if sound.any():
