@@ -22,8 +22,8 @@ Write a partition as a broker writes it: append, roll, expire, truncate, recover
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, kts.Log(f"{folder}/orders-0", {"segment.bytes": 1_000_000}) as log:
-...     log.append(data).last_offset
-0
+...     log.append_rows([{"key": b"42", "value": b"paid"}, {"key": b"42", "value": b"sent"}]).last_offset
+1
 
 Test a program against a Kafka broker in its own process (``kts.testing``, or the pytest fixture ``kts_broker``):
 

@@ -110,9 +110,15 @@ with kts.open_log_dirs(["x", "y"]) as logs, kts.open_partition("x") as partition
     assert_type(partition.scan(columns=["key"]), pa.RecordBatchReader)
     assert_type(partition.batches(), pa.RecordBatchReader)
     assert_type(log.append(b"").first_offset, int)
+    log.append_rows([{"value": b"x", "timestamp": 1}])
+    log.append_rows({"value": [b"x"], "timestamp": [1]})
+    assert_type(log.append_rows(partition.scan().read_all()).last_offset, int)
+    assert_type(log.scan(starting_timestamp="2026-09-01"), pa.RecordBatchReader)
     assert_type(log.read(0, 1).records, bytes)
 assert_type(kts.scan("x", starting_offsets={"orders": {0: 7}}, partitions=[0]), pa.RecordBatchReader)
 assert_type(kts.scan(["x"], ending_offsets={("orders", 0): 7}, log_start_offset=7), pa.RecordBatchReader)
+assert_type(kts.scan("x", decoder="offsets"), pa.RecordBatchReader)
+assert_type(kts.committed_offsets("x"), pa.Table)
 assert_type(kts.decode(memoryview(b"")), pa.RecordBatch)
 assert_type(kts.decode(pa.py_buffer(b""), ["key"], views=True), pa.RecordBatch)
 assert_type(kts.iter_decode(bytearray()), Iterator[pa.RecordBatch])
@@ -151,7 +157,7 @@ def checked(folder: Path, *, stubs: bool) -> str:
 
 @pytest.mark.parametrize("stubs", [True, False], ids=["with pyarrow-stubs", "without"])
 def test_a_users_type_checker_finds_nothing_in_the_pages_code(stubs: bool, tmp_path: Path) -> None:
-    """`mypy --strict` over every Python block of README.md and docs/: four seconds, most of it for what numpy, pyarrow
+    """`mypy --strict` over every Python block of README.md and docs/: five seconds, most of it for what numpy, pyarrow
     and pyspark say of themselves; half a second where `build/tests` has it from before."""
     if stubs and importlib.util.find_spec("pyarrow-stubs") is None:
         pytest.skip("needs pyarrow-stubs; get it by: make ready")

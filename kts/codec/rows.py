@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,6 +25,16 @@ _DATE_TIME = r"^[12]\d{3}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"  # the usu
 _WITH_ZONE, _WITHOUT_ZONE = _DATE_TIME + r"(Z|[+-]\d\d:\d\d)$", _DATE_TIME + "$"
 
 
+class ArrowStream(Protocol):
+    """Arrow tables and batches, and data frames of pandas, polars and DuckDB: Arrow's PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """A stream of batches."""
+
+
+AnyRows = ArrowStream | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+
+
 class RowSet(NamedTuple):
     """A set for one append, and its rows: the first, and the one after the last."""
 
@@ -42,7 +52,7 @@ class BadTimeError(ValueError):
 
 
 def encode_rows(
-    rows: Any, *, magic: int, compression: str, batch_bytes: int, now_ms: int, unit: str | None = None
+    rows: AnyRows, *, magic: int, compression: str, batch_bytes: int, now_ms: int, unit: str | None = None
 ) -> Iterator[RowSet]:
     """Encode rows as the sets that a producer would send: a batch, a wrapper message or a run of messages each.
 
@@ -110,7 +120,7 @@ def _runs(data: bytes, most_bytes: int) -> Iterator[RowSet]:
 # --- rows as columns ------------------------------------------------------------------------------
 
 
-def _pieces(rows: Any) -> Iterator[dict[str, pa.Array]]:
+def _pieces(rows: AnyRows) -> Iterator[dict[str, pa.Array]]:
     """The rows as columns, in pieces of about ``PIECE_BYTES``."""
 
     waiting: list[pa.Table] = []
@@ -126,7 +136,7 @@ def _pieces(rows: Any) -> Iterator[dict[str, pa.Array]]:
         yield _joined(waiting)
 
 
-def _tables(rows: Any) -> Iterator[pa.Table]:
+def _tables(rows: AnyRows) -> Iterator[pa.Table]:
     """The rows as Arrow tables, as they come."""
     import pyarrow as pa
 

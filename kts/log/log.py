@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset, timestamp
 from kts.codec.layout import Entries
-from kts.codec.rows import RowSet, encode_rows
+from kts.codec.rows import AnyRows, RowSet, encode_rows
 from kts.codec.validate import PRODUCER, Validated, target_codec, validate, validate_follower
 from kts.compression import CODEC_NAMES
 from kts.config import LogConfig
@@ -434,7 +434,7 @@ class Log:
             origin=origin,
         )
 
-    def append_rows(self, rows: Any, *, compression: str | None = None, unit: str | None = None) -> Appended:
+    def append_rows(self, rows: AnyRows, *, compression: str | None = None, unit: str | None = None) -> Appended:
         """Append rows of any number as the leader, as record batches within the topic's limits.
 
         Parameters
