@@ -436,7 +436,7 @@ def ask_commands(asked: Asked, partition: Path, right: Right, rng: random.Random
     asked.compare(
         "kts stats",
         len(right.rows),
-        lambda: sum(one["count"] for one in cli_runs.lines("stats", partition, "--by", "1h", "--json")),
+        lambda: sum(one["records"] for one in cli_runs.lines("stats", partition, "--by", "1h", "--json")),
     )
 
 
