@@ -33,7 +33,7 @@ SECONDS ?= 60
 JOBS ?= 1
 FUZZ_ARGS ?=
 
-.PHONY: help ready run check test test-all soak bench lint sanitize fuzz clean
+.PHONY: help ready run check test test-all soak bench lint docs sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "make soak      fuzzing and fresh random cases for hours, reported in bench/soak.txt (SECONDS=10800)"
 	@echo "make bench     kts against its peers and against the machine, in bench/results.md (BENCH_ARGS='--mib 4' is quicker)"
 	@echo "make lint      ruff and mypy"
+	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make sanitize  the codec's and the indexes' tests under AddressSanitizer and UBSan"
 	@echo "make fuzz      coverage-guided fuzzing of the codec and the indexes (SECONDS=60 JOBS=1; FUZZ_ARGS=--help)"
 	@echo "make clean     remove .venv, build and everything else that was made"
@@ -85,6 +86,18 @@ lint: ready
 	@echo "== lint: ruff, mypy"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
+
+# The tools are the extra `docs`; kts itself is there already.
+DOCS_TOOLS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])
+
+.venv/.docs: $(INSTALLED) pyproject.toml
+	@echo "== packages for the documentation"
+	@$(PIP) $$($(BIN)/python -c '$(DOCS_TOOLS)')
+	@touch $@
+
+docs: ready .venv/.docs
+	@echo "== documentation: build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint
 	@echo "== quick tests"

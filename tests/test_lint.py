@@ -366,6 +366,12 @@ def test_what_a_reader_is_told_to_install_is_this_project() -> None:
     assert [path for path, text in texts.items() if re.search(r"\bkts\[(spark|plot|test|bench|docs)", text)] == []
 
 
+def test_the_drawing_of_the_rooms_shows_each_of_them() -> None:
+    drawn = (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
+    rooms = [room.removeprefix("kts.") for rooms in ROOMS for room in rooms]
+    assert [room for room in rooms if room not in drawn and room not in ("kts_command", "cli.__main__")] == []
+
+
 def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """`make lint` in a folder, with the tools that run this test."""
     tools = [f"BIN={Path(sys.executable).parent}", "INSTALLED=", "BUILT=", f"PYTHON={sys.executable}"]

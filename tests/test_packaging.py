@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 PACKED = ["kts", "pyspark_kts", "kts_command.py", "kts_pytest.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
-PACKED += ["README.md", "CHANGES.md", "LICENSE", ".ci", ".github", "bench", "examples", "Makefile", "tests"]
+PACKED += ["README.md", "CHANGES.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", ".ci", ".github", "bench", "docs"]
+PACKED += ["examples", "Makefile", "mkdocs.yml", "tests"]
 GENERATED = shutil.ignore_patterns("*.so", "_*.c", "__pycache__", "build")
 WARNINGS = {"CFLAGS": "-Wall -Wextra -Wno-missing-field-initializers"}
 
@@ -111,6 +112,7 @@ def test_the_sdist_carries_sources_stubs_and_tests_but_nothing_generated(sdist: 
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {"kts/_codec.pyx", "kts/_codec.pyi", "kts/_codec.pxd", "kts/_timeindex.pyx", "LICENSE", "README.md"} <= names
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "kts/native").glob("*.[ch]")} <= names
+    assert {"CONTRIBUTING.md", "docs/index.md", "docs/orders.svg", "mkdocs.yml"} <= names
     assert {"Makefile", "tests/conftest.py", "tests/data/README.md", "tests/java/pom.xml", "bench/__main__.py"} <= names
     assert not [name for name in names if re.fullmatch(r"kts/[^/]*\.c|.*\.so|build/.*|.*\.pyc", name)]
 

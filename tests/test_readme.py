@@ -1,7 +1,8 @@
-"""The code blocks of the README do what they say."""
+"""The code blocks of the README and of docs/ do what they say, and print what stands below them."""
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shutil
@@ -16,14 +17,22 @@ from support.kafka.jvm import FLAGS, JAVA, java_tool, maven_class_path, spark_en
 from kts.testing import KtsBroker
 
 ROOT = Path(__file__).parent.parent
-FENCE = re.compile(r"^```(python|shell)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-JAVA_BLOCKS = re.findall(r"^```java\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-BLOCKS = [(found[1], found[2], README.count("\n", 0, found.start()) + 2) for found in FENCE.finditer(README)]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# A block of code, and the block of text behind it, which is what it prints; `...` there stands for anything.
+FENCE = re.compile(r"^```(python|shell)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+BLOCKS = []
+JAVA_BLOCKS = []
+for page in PAGES:
+    text = page.read_text(encoding="utf-8")
+    name = page.relative_to(ROOT).as_posix()
+    JAVA_BLOCKS += re.findall(r"^```java\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    BLOCKS += [
+        (f"{name}:{text.count(chr(10), 0, found.start()) + 2}", *found.groups()) for found in FENCE.finditer(text)
+    ]
 
 
-@pytest.mark.parametrize(("language", "code", "line"), BLOCKS, ids=[f"{kind}-{line}" for kind, _, line in BLOCKS])
-def test_a_code_block_runs(language: str, code: str, line: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("place", "language", "code", "shown"), BLOCKS, ids=[block[0] for block in BLOCKS])
+def test_a_code_block_runs(place: str, language: str, code: str, shown: str | None, tmp_path: Path) -> None:
     """Each block runs alone, in a folder that has the same `tests/` and nothing else."""
     if "kcat" in code and shutil.which("kcat") is None:
         pytest.skip("needs kcat; get it by: sudo apt install kcat")
@@ -38,12 +47,31 @@ def test_a_code_block_runs(language: str, code: str, line: int, tmp_path: Path) 
     if "spark" in code:
         env |= spark_environ()
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"README.md:{line}\n{done.stdout}\n{done.stderr}"
-    assert done.stdout.strip(), f"README.md:{line}: a block shows something"
+    assert done.returncode == 0, f"{place}\n{done.stdout}\n{done.stderr}"
+    assert done.stdout.strip(), f"{place}: a block shows something"
+    if shown is not None:
+        checker, example = doctest.OutputChecker(), doctest.Example(code, shown)
+        same = checker.check_output(shown.rstrip(), done.stdout.rstrip(), doctest.ELLIPSIS)
+        assert same, f"{place}\n{checker.output_difference(example, done.stdout, doctest.REPORT_UNIFIED_DIFF)}"
 
 
-def test_the_readme_shows_python_and_shell() -> None:
-    assert {language for language, _, _ in BLOCKS} == {"python", "shell"}
+def test_the_pages_show_python_and_shell() -> None:
+    assert {language for _, language, _, _ in BLOCKS} == {"python", "shell"}
+
+
+def links(page: Path) -> list[str]:
+    """The targets of a page's links to other files of the repository."""
+    found = re.findall(
+        r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    )
+    return [target for target in found if "://" not in target and not target.startswith("#")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    """In the repository; `make docs` sees that they do on the site."""
+    missing = [target for target in links(page) if not (page.parent / target.partition("#")[0]).exists()]
+    assert missing == []
 
 
 @pytest.mark.parametrize("code", JAVA_BLOCKS)

@@ -86,7 +86,7 @@ def test_index_methods_take_what_their_stub_says(owner: str, name: str, paramete
 # --- a program of a user ----------------------------------------------------------------------------
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-UNTYPED = "kafka aiokafka pyspark pyarrow".split()  # without types of their own, or not there without a JDK
+UNTYPED = "kafka aiokafka pyspark pyarrow pandas".split()  # without types of their own, or not there without a JDK
 TYPES = """\
 from collections.abc import Iterator
 from pathlib import Path

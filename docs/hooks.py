@@ -1,0 +1,116 @@
+"""What `mkdocs build` does besides: pages of the repository's root, the commands' own help, and a look for requests."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import click
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+from kts.cli.app import cli
+
+ROOT = Path(__file__).parent.parent
+# Files outside of docs/ that are pages or pictures of the site, too.
+ALSO = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGES.md": "changes.md",
+    "SECURITY.md": "security.md",
+    "bench/results.md": "measured.md",
+    "bench/batch_size.svg": "batch_size.svg",
+    "bench/growth.svg": "growth.svg",
+}
+HELP = "<!-- the commands' help -->"
+HELP_WIDTH = 100
+
+
+def on_files(files: Files, config: Any) -> Files:
+    for source, target in ALSO.items():
+        files.append(File.generated(config, target, abs_src_path=str(ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **rest: Any) -> str:
+    """Links as they are right in the repository become links of the site."""
+    source = next((name for name, target in ALSO.items() if target == page.file.src_uri), None)
+    up = "../" * page.file.src_uri.count("/")
+    for name, target in ALSO.items():
+        markdown = markdown.replace(f"]({up}../{name}", f"]({up}{target}")
+        if source is not None:
+            markdown = markdown.replace(f"]({name}", f"]({target}")
+            markdown = (
+                markdown.replace(f"]({Path(name).name})", f"]({target})") if source.startswith("bench/") else markdown
+            )
+    if source is not None:
+        markdown = markdown.replace("](docs/", "](").replace("](README.md", "](index.md")
+    if source == "bench/results.md":
+        markdown = f"# The last full run of `make bench`\n\n{markdown}"
+    if HELP in markdown:
+        group = click.Context(cli, info_name="kts")
+        markdown = markdown.replace(HELP, "\n\n".join(described(group, name) for name in cli.list_commands(group)))
+    return markdown
+
+
+def described(group: click.Context, name: str) -> str:
+    """A command's help, word for word."""
+    command = cli.get_command(group, name)
+    assert command is not None
+    context = click.Context(
+        command, info_name=name, parent=group, max_content_width=HELP_WIDTH, terminal_width=HELP_WIDTH
+    )
+    return f"### kts {name}\n\n{command.get_short_help_str(200)}\n\n```text\n{command.get_help(context)}\n```"
+
+
+# --- no page makes a request ------------------------------------------------------------------------
+
+LOADING = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "link": "href",
+    "video": "src",
+    "object": "data",
+}
+# The theme's own script names these. It asks them only for what no page here has: a repository, a drawing in mermaid.
+ASKED_BY_THEME = {"api.github.com", "gitlab.com", "unpkg.com", "www.w3.org", "reactjs.org", "fb.me", "mths.be"}
+
+
+class Requests(HTMLParser):
+    """The addresses that a page would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        address = named.get(LOADING.get(tag, ""), "") or ""
+        if re.match(r"(https?:)?//", address) and named.get("rel") != "canonical":
+            self.found.append(address)
+        if "mermaid" in (named.get("class") or "") or named.get("data-md-component") == "source":
+            self.found.append(f"<{tag}> that the theme's script fills from elsewhere")
+
+
+def on_post_build(config: Any) -> None:
+    site = Path(config["site_dir"])
+    found = []
+    for path in sorted(site.rglob("*")):
+        text = path.read_text(encoding="utf-8", errors="replace") if path.suffix in (".html", ".css", ".js") else ""
+        if path.suffix == ".html":
+            parser = Requests()
+            parser.feed(text)
+            found += [f"{path.relative_to(site)}: {address}" for address in parser.found]
+        elif path.suffix == ".css":
+            found += [
+                f"{path.relative_to(site)}: {address}"
+                for address in re.findall(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^)\"']*)", text)
+            ]
+        elif path.suffix == ".js":
+            hosts = set(re.findall(r"[\"'`]https?://([\w.-]+)", text)) - ASKED_BY_THEME
+            found += [f"{path.relative_to(site)}: {host}" for host in sorted(hosts)]
+    if found:
+        raise PluginError("a page would make a request:\n" + "\n".join(found))
