@@ -111,7 +111,7 @@ class Log:
     generation : str, optional
         "0.10.2" or "3.9"; None follows the message format.
     shipped : bool
-        Behave exactly as that Kafka release does, also where the default differs (the README lists these differences).
+        Behave exactly as that Kafka release does, also where the default differs (docs/differences.md lists where).
     clock : callable, optional
         Returns ms since the epoch; None is the wall clock.
     create : bool

@@ -1,4 +1,4 @@
-"""Times before 1970 (KIP-228), each path with ``allow.negative.timestamps`` off and on: the rows of the README's table.
+"""Times before 1970 (KIP-228), each path with ``allow.negative.timestamps`` off and on: docs/negative-times.md.
 
 Off is what Kafka ships: such times are stored where nothing has to be written anew, are refused where it has, and
 nothing but a reader sees them. On: they are times like all others; only -1 means "none".
