@@ -364,6 +364,8 @@ def _folded(parts: list[Any]) -> list[Any]:
 
 def _json_text(name: str, column: Any, encoding: str) -> tuple[str, Any, str]:
     """The text before a column, its text (one string if all rows are equal), and the text after it."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.int64())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Self
 
 from kts import _codec
@@ -120,7 +120,7 @@ def record_schema(names: tuple[str, ...], views: bool) -> pa.Schema:
         "attributes": pa.int16(),
         "baseTimestamp": pa.int64(),
         "maxTimestamp": pa.int64(),
-        "codecName": pa.string(),
+        "codecName": pa.dictionary(pa.int8(), pa.string()),
         "topic": pa.string(),
         "partition": pa.int32(),
     }
@@ -186,11 +186,19 @@ def _decoded(address: int, names: tuple[str, ...], views: bool) -> pa.RecordBatc
     return batch if stored == names else _with_codec_names(batch, names, views)
 
 
+@cache
+def _codec_names() -> pa.StringArray:
+    import pyarrow as pa
+
+    return pa.array(CODEC_NAMES, pa.string())
+
+
 def _with_codec_names(batch: pa.RecordBatch, names: tuple[str, ...], views: bool) -> pa.RecordBatch:
+    """The batch with ``codecName``: ``codec`` as a dictionary's indexes, so that nothing is copied."""
     import pyarrow as pa
 
     columns = {name: batch.column(name) for name in batch.schema.names}
-    columns["codecName"] = pa.array(CODEC_NAMES, pa.string()).take(columns["codec"])
+    columns["codecName"] = pa.DictionaryArray.from_arrays(columns["codec"], _codec_names(), safe=False)
     return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=record_schema(names, views))
 
 

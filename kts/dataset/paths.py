@@ -311,7 +311,7 @@ def scan(
         broker's checkpoint (the log's end if there is none). Offsets outside the log select no records.
     columns : list of str, optional
         ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,
-        timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as ``lz4``.
+        timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as ``lz4`` (a dictionary).
     strict_time_range : bool
         Exactly the records with start <= timestamp < end, including late ones; reads all records after the start.
     isolation : str
