@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from importlib import import_module
@@ -69,6 +71,11 @@ ul { color: var(--note); }
 .plot .trace path { stroke-linecap: round; stroke-linejoin: round; }
 """
 SCRIPT = """
+const packed = Uint8Array.from(atob(PLOTLY), letter => letter.charCodeAt(0));
+const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+const plotly = document.createElement("script");
+plotly.text = await new Response(unpacked).text();
+document.head.append(plotly);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const template = () => TEMPLATES[dark.matches ? "dark" : "light"];
 for (const [id, figure] of Object.entries(FIGURES)) {
@@ -79,13 +86,15 @@ for (const [id, figure] of Object.entries(FIGURES)) {
 
 
 def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
-    """Draw one page that needs no other file and makes no request."""
+    """Draw one page that needs no other file and makes no request. Its copy of plotly is compressed."""
     figures = {
         f"plot-{number}": figure_of(picture).to_dict() for number, picture in enumerate(pictures) if picture.window
     }
     sections = "".join(section(picture, f"plot-{number}") for number, picture in enumerate(pictures))
     names = escape(", ".join(picture.name for picture in pictures))
-    data = {"FIGURES": figures, "TEMPLATES": {"light": template(LIGHT), "dark": template(DARK)}, "CONFIG": CONFIG}
+    packed = b64encode(gzip.compress(import_module("plotly.offline").get_plotlyjs().encode(), mtime=0)).decode()
+    templates = {"light": template(LIGHT), "dark": template(DARK)}
+    data = {"FIGURES": figures, "TEMPLATES": templates, "CONFIG": CONFIG, "PLOTLY": packed}
     constants = "".join(f"const {name} = {as_script(value)};\n" for name, value in data.items())
     page = f"""<!DOCTYPE html>
 <html lang="en">
@@ -102,8 +111,7 @@ def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
 <body>
 <h1>{HEADING}</h1>
 <p>{HINT}</p>
-{sections}<script>{import_module("plotly.offline").get_plotlyjs()}</script>
-<script>
+{sections}<script type="module">
 {constants}{SCRIPT}</script>
 </body>
 </html>
