@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -76,14 +77,10 @@ def encode_rows(
     """
     import pyarrow as pa
 
-    first = 0
-    for columns in _pieces(rows):
-        try:
-            times = row_times(columns["timestamp"], unit) if "timestamp" in columns else None
-        except BadTimeError as error:
-            raise ValueError(f"rows: row {first + error.row}: timestamp: {error}") from None
+    first, now = 0, pa.scalar(now_ms, pa.int64())
+    for columns in _pieces(rows, unit):
         count = len(next(iter(columns.values())))
-        now = pa.scalar(now_ms, pa.int64())
+        times = columns.get("timestamp")
         columns["timestamp"] = pa.repeat(now, count) if times is None else times.fill_null(now)
         try:
             data = encode_as_producer(columns, magic, compression, batch_bytes)
@@ -120,13 +117,14 @@ def _runs(data: bytes, most_bytes: int) -> Iterator[RowSet]:
 # --- rows as columns ------------------------------------------------------------------------------
 
 
-def _pieces(rows: AnyRows) -> Iterator[dict[str, pa.Array]]:
-    """The rows as columns, in pieces of about ``PIECE_BYTES``."""
-
+def _pieces(rows: AnyRows, unit: str | None) -> Iterator[dict[str, pa.Array]]:
+    """The rows as columns, in pieces of about ``PIECE_BYTES``. Times are in ms, null where there is none."""
     waiting: list[pa.Table] = []
-    size = 0
-    for table in _tables(rows):
-        for piece in _cut(_record_columns(table)):
+    size = first = 0
+    for table in _tables(rows, unit):
+        for part in _cut(_record_columns(table)):
+            piece = _with_times(part, unit, first)
+            first += piece.num_rows
             if waiting and size + piece.nbytes > PIECE_BYTES:
                 yield _joined(waiting)
                 waiting, size = [], 0
@@ -136,7 +134,24 @@ def _pieces(rows: AnyRows) -> Iterator[dict[str, pa.Array]]:
         yield _joined(waiting)
 
 
-def _tables(rows: AnyRows) -> Iterator[pa.Table]:
+def _with_times(table: pa.Table, unit: str | None, first_row: int) -> pa.Table:
+    """The table with times in ms, so that pieces with times of different types can be joined."""
+    import pyarrow as pa
+
+    if "timestamp" not in table.column_names:
+        return table
+    times = []
+    for chunk in table.column("timestamp").chunks:
+        try:
+            times.append(row_times(chunk, unit))
+        except BadTimeError as error:
+            raise ValueError(f"{_time_of(first_row + error.row)}: {error}") from None
+        first_row += len(chunk)
+    place = table.column_names.index("timestamp")
+    return table.set_column(place, "timestamp", pa.chunked_array(times, pa.int64()))
+
+
+def _tables(rows: AnyRows, unit: str | None) -> Iterator[pa.Table]:
     """The rows as Arrow tables, as they come."""
     import pyarrow as pa
 
@@ -145,14 +160,14 @@ def _tables(rows: AnyRows) -> Iterator[pa.Table]:
     elif isinstance(rows, pa.RecordBatch):
         yield pa.Table.from_batches([rows])
     elif isinstance(rows, Mapping):
-        yield _of_columns(rows)
+        yield _of_columns(rows, unit)
     elif hasattr(rows, "__arrow_c_stream__"):
         for batch in _stream(rows):
             yield pa.Table.from_batches([batch])
     elif hasattr(rows, "__arrow_c_array__"):
         yield pa.Table.from_batches([pa.record_batch(rows)])
     elif isinstance(rows, Iterable) and not isinstance(rows, (str, bytes, bytearray, memoryview)):
-        yield from _of_dicts(rows)
+        yield from _of_dicts(rows, unit)
     else:
         expected = "an Arrow table, a data frame, a dict of columns or an iterable of dicts"
         hint = "; Log.append takes encoded batches" if isinstance(rows, (bytes, bytearray, memoryview)) else ""
@@ -168,20 +183,20 @@ def _stream(rows: Any) -> pa.RecordBatchReader:
         raise TypeError(f"rows: expected a stream of columns, found {type(rows).__name__}: {error}") from error
 
 
-def _of_columns(rows: Mapping[Any, Any]) -> pa.Table:
+def _of_columns(rows: Mapping[Any, Any], unit: str | None, first_row: int = 0) -> pa.Table:
     import pyarrow as pa
 
     _check_names(rows)
     if not rows:
         return pa.table({})
-    columns = {name: _column(name, values) for name, values in rows.items()}
+    columns = {name: _column(name, values, unit, first_row) for name, values in rows.items()}
     if len({len(column) for column in columns.values()}) > 1:
         lengths = {name: len(column) for name, column in columns.items()}
         raise ValueError(f"rows: columns differ in length: {lengths}")
     return pa.table(columns)
 
 
-def _of_dicts(rows: Iterable[Any]) -> Iterator[pa.Table]:
+def _of_dicts(rows: Iterable[Any], unit: str | None) -> Iterator[pa.Table]:
     numbered = iter(enumerate(rows))
     while part := list(islice(numbered, PIECE_ROWS)):
         columns: dict[str, list[Any]] = {}
@@ -192,39 +207,44 @@ def _of_dicts(rows: Iterable[Any]) -> Iterator[pa.Table]:
                 if name not in columns:
                     columns[name] = [None] * len(part)
                 columns[name][place] = value
-        yield _of_columns(columns)
+        yield _of_columns(columns, unit, part[0][0])
 
 
-def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+def _column(name: str, values: Any, unit: str | None, first_row: int) -> pa.Array | pa.ChunkedArray:
     if name != "timestamp" or not isinstance(values, (list, tuple)):
         try:
             return array_of(name, values)
         except ValueError as error:
             raise _of_rows(error) from error
-    return _listed_times(values)
+    return _listed_times(values, unit, first_row)
 
 
-def _listed_times(values: list[Any] | tuple[Any, ...]) -> pa.Array:
-    """Times in a list. Objects of several types are read one by one."""
+def _listed_times(values: list[Any] | tuple[Any, ...], unit: str | None, first_row: int) -> pa.Array:
+    """Times in a list. Objects of several types are read one by one: Arrow takes an int after a datetime for us."""
     import pyarrow as pa
 
-    try:
-        column = pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        column = pa.array(
-            [None if one is None else _mixed(row, one) for row, one in enumerate(values)], pa.timestamp("ms")
-        )
-    if pa.types.is_timestamp(column.type):
-        for row, one in enumerate(values):
-            if isinstance(one, datetime) and one.tzinfo is None:
-                raise ValueError(
-                    f"rows: row {row}: timestamp: expected an aware datetime, found {one!r} without a time zone"
-                )
-    return column
+    if len({type(one) for one in values} - {type(None)}) <= 1:
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            column = pa.array(values)
+            if pa.types.is_timestamp(column.type):
+                _check_aware(values, first_row)
+            return column
+    times = [
+        None if one is None else milliseconds(_time_of(row), one, unit, round_up=False)
+        for row, one in enumerate(values, first_row)
+    ]
+    return pa.array(times, pa.timestamp("ms"))
 
 
-def _mixed(row: int, value: Any) -> int:
-    return milliseconds(f"rows: row {row}: timestamp", value, round_up=False)
+def _check_aware(values: list[Any] | tuple[Any, ...], first_row: int) -> None:
+    for row, one in enumerate(values, first_row):
+        if isinstance(one, datetime) and one.tzinfo is None:
+            raise ValueError(f"{_time_of(row)}: expected an aware datetime, found {one!r} without a time zone")
+
+
+def _time_of(row: int) -> str:
+    """The place of a time in the rows, for errors."""
+    return f"rows: row {row}: timestamp"
 
 
 def _record_columns(table: pa.Table) -> pa.Table:

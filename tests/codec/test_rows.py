@@ -112,7 +112,7 @@ def test_keys_and_values_are_of_any_binary_or_text_type(kind: str) -> None:
 
 
 def test_data_frames_of_pandas() -> None:
-    pandas = pytest.importorskip("pandas", "2.2")
+    pandas = pytest.importorskip("pandas", "2.2", reason="pandas comes with the spark extra")
     frame = pandas.DataFrame(
         {
             "timestamp": pandas.to_datetime([NOW + 1, NOW + 2, None], unit="ms", utc=True),
@@ -130,7 +130,8 @@ def test_data_frames_of_pandas() -> None:
 
 
 def test_data_frames_of_polars() -> None:
-    polars = pytest.importorskip("polars")
+    import polars
+
     frame = polars.DataFrame(
         {
             "timestamp": [datetime(2026, 9, 1, 10, 0, 0, 1999, UTC), None],
@@ -148,7 +149,8 @@ def test_data_frames_of_polars() -> None:
 
 
 def test_relations_of_duckdb() -> None:
-    duckdb = pytest.importorskip("duckdb")
+    import duckdb
+
     relation = duckdb.sql("SELECT 'x'::BLOB AS value, TIMESTAMPTZ '2026-09-01 12:00:00+02' AS timestamp")
     assert [(row["timestamp"], row["value"]) for row in read(relation)] == [(NOW, b"x")]
 
@@ -280,3 +282,28 @@ def test_lists_hold_times_of_several_kinds() -> None:
     assert [row["timestamp"] for row in read([{"timestamp": one} for one in given])] == [NOW] * 5
     assert [row["timestamp"] for row in read({"timestamp": [NOW // 1000]}, unit="s")] == [NOW]
     assert [row["timestamp"] for row in read({"timestamp": np.array(["2026-09-01T10:00"], "M8[s]")})] == [NOW]
+    late = datetime(2026, 9, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    assert [row["timestamp"] for row in read({"timestamp": [late, NOW, None]})] == [NOW] * 3
+    assert [row["timestamp"] for row in read({"timestamp": [late, NOW // 1000, "2026-09-01"]}, unit="s")] == [
+        NOW,
+        NOW,
+        NOW - 36_000_000,
+    ]
+
+
+@pytest.mark.parametrize("unit", [None, "s"])
+def test_dicts_hold_times_of_several_kinds_in_any_order(
+    unit: str | None, monkeypatch: pytest.MonkeyPatch, rng: random.Random
+) -> None:
+    number = NOW // 1000 if unit == "s" else NOW
+    kinds = [number, "2026-09-01T12:00+02:00", datetime(2026, 9, 1, 10, tzinfo=UTC), np.int64(number), None]
+    times = [one for one in kinds for _ in range(7)] + rng.choices(kinds, k=40)
+    for rows in (3, 7, 100):  # pieces of one kind, and of several
+        for size in (20, 10_000):
+            monkeypatch.setattr(rows_module, "PIECE_ROWS", rows)
+            monkeypatch.setattr(rows_module, "PIECE_BYTES", size)
+            assert [row["timestamp"] for row in read([{"timestamp": one} for one in times], unit=unit)] == [NOW] * 75
+            for bad in ("soon", datetime(2026, 9, 1), 2**64):
+                given = [*times[:57], bad, *times[58:]]
+                with pytest.raises(ValueError, match="^rows: row 57: timestamp: "):
+                    sets([{"timestamp": one} for one in given], unit=unit)
