@@ -515,7 +515,7 @@ class Log:
         with suppress(KtsError):
             if not self.closed and self._end > end:
                 self.truncate_to(end)
-        if not self.closed or self._listeners:
+        if not self.closed:
             return
         with (  # recovered as at the next start; the disk may still fail
             suppress(KtsError),
@@ -526,6 +526,7 @@ class Log:
                 shipped=self.shipped,
                 clock=self._clock,
                 create=False,
+                proposals=() if self._proposals is None else self._proposals.modes.values(),
                 producer_id_expiration_ms=self._producer_expiration_ms,
             ) as recovered,
         ):

@@ -229,13 +229,16 @@ def faults(calls: int, rng: random.Random) -> Iterator[Fault]:
         yield Fault(at, frozenset({"pwrite"}), errno.ENOSPC, short=True)
 
 
-def test_a_disk_that_fails_leaves_all_rows_or_none_unless_it_goes_on_to_fail(rng: random.Random) -> None:
+@pytest.mark.parametrize("proposals", [(), ("bucket-index", "earliest-timestamp")], ids=["shipped", "proposals"])
+def test_a_disk_that_fails_leaves_all_rows_or_none_unless_it_goes_on_to_fail(
+    proposals: tuple[str, ...], rng: random.Random
+) -> None:
     """Each write, sync and rename of an append over several segments fails. Costs a second, and tries real files."""
     old, new = [b"old"] * 3, [b"v" * 100] * 20
     kept = closed = 0
     for fault in itertools.chain([None], (fault for fault in faults(CALLS, rng))):
         with quick_directory() as folder:
-            log = opened(Path(folder))
+            log = opened(Path(folder), proposals=proposals)
             log.append_rows({"value": old})
             system = FaultyOs(folder, fault)
             with in_place_of_os(system):
@@ -250,7 +253,7 @@ def test_a_disk_that_fails_leaves_all_rows_or_none_unless_it_goes_on_to_fail(rng
                 assert sum(name in WRITING for name in system.calls) <= CALLS
             if log.closed:
                 closed += 1
-                log = opened(Path(folder))
+                log = opened(Path(folder), proposals=proposals)
                 found = [row[3].as_py() for row in contents(log)]
                 assert fault is not None
                 if fault.lasting:  # whole batches, if the disk goes on to fail

@@ -43,7 +43,16 @@ def opened(folder: Path, clock: Clock | None = None, name: str = "t-0", **more: 
     return kts.Log(folder / name, settings, clock=clock or Clock(), **own)
 
 
-OWN = {"generation", "shipped", "create", "topic_id", "high_watermark", "log_start_offset", "recovery_point"}
+OWN = {
+    "generation",
+    "shipped",
+    "create",
+    "topic_id",
+    "high_watermark",
+    "log_start_offset",
+    "recovery_point",
+    "proposals",
+}
 
 
 def names(folder: Path, name: str = "t-0") -> list[str]:
