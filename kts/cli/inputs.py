@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -30,7 +30,6 @@ for _power, _prefix in enumerate("kmgt", start=1):
     SIZE_UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
 SIZE_WORDS = "k, KiB, M, MiB, G, GiB, T and TiB count in 1024; kB, MB, GB and TB in 1000"
 RECURSIVE = "kts.recursive"  # in a context's meta
-MOST_HINTED = 3
 FORMATS = ("0.9.0", "0.10.2", "3.9")  # a message format version for each magic
 
 
@@ -151,24 +150,20 @@ def open_logs(
     logs = select(opened, paths, **chosen, internal=internal, decoder=decoder)
     if not logs:
         raise UnknownTopicOrPartitionError(
-            f"no partition directories (such as orders-0) in {', '.join(paths)}{one_level_down(paths)}"
+            f"no partition directories (such as orders-0) in {', '.join(paths)}{where_to_look(paths)}"
         )
     return logs
 
 
-def one_level_down(paths: Sequence[str]) -> str:
-    """A hint at the log directories in the given ones, if there are any."""
-    from kts.dataset.paths import log_directories
+def where_to_look(paths: Sequence[str]) -> str:
+    """A hint at the log directories below the given ones, if there may be any."""
+    from kts.dataset.paths import one_level_down
 
-    found: list[str] = []
-    for path in paths:
-        with suppress(KtsError, OSError):  # a hint is no reason to fail
-            found += log_directories(path, 1) if os.path.isdir(path) else []
-    if not found:
-        folders = any(names for path in paths for _, names, _ in islice(os.walk(path), 1))
-        return "; --recursive looks at any depth" * folders
-    shown = ", ".join(found[:MOST_HINTED]) + ", ..." * (len(found) > MOST_HINTED)
-    return f"; there are some in {shown}: name one of these, or add --recursive"
+    hint = one_level_down(paths)
+    if hint:
+        return f"{hint}, or add --recursive"
+    folders = any(names for path in paths for _, names, _ in islice(os.walk(path), 1))
+    return "; --recursive looks at any depth" * folders
 
 
 def log_bytes(logs: Iterable[PartitionLog]) -> int:

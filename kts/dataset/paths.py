@@ -6,6 +6,7 @@ import difflib
 import errno
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, overload
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -13,7 +14,7 @@ from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
 from kts.dataset.options import BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.errors import LogStorageError, UnknownTopicOrPartitionError
+from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
 from kts.segment import files
 from kts.segment.checkpoints import Checkpoints
 from kts.segment.names import (
@@ -25,6 +26,7 @@ from kts.segment.names import (
     parse_file_name,
     partition_of_file,
 )
+from kts.segment.rereading import warn
 from kts.times import Time
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 LogStartOffsets = int | PartitionOffsets | None
+MOST_HINTED = 3
 
 
 @overload
@@ -207,6 +210,16 @@ def log_directories(path: str, depth: int | None = None) -> list[str]:
     return found
 
 
+def one_level_down(paths: Sequence[str]) -> str:
+    """A hint, for paths without partitions, at the log directories in them; empty if there are none."""
+    found: list[str] = []
+    for path in paths:
+        with suppress(KtsError, OSError):  # a hint is no reason to fail
+            found += log_directories(path, 1) if os.path.isdir(path) else []
+    shown = ", ".join(found[:MOST_HINTED]) + ", ..." * (len(found) > MOST_HINTED)
+    return f"; there are some in {shown}: name one of these" if found else ""
+
+
 def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     """The partitions in a directory, and whether it is a log directory.
 
@@ -343,6 +356,11 @@ def scan(
     pyarrow.RecordBatchReader
         Ordered by topic, partition, offset. Files are opened when reached; at most a few batches are in memory.
 
+    Warns
+    -----
+    KtsWarning
+        A path holds no partitions, but log directories one level below do.
+
     Raises
     ------
     FileNotFoundError, TypeError, ValueError, UnknownTopicOrPartitionError
@@ -383,6 +401,9 @@ def scan(
         for topic, partition in given if isinstance(given, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
+    paths = _listed(path)
+    if isinstance(opened, LogDirs) and not opened and (hint := one_level_down(paths)):
+        warn(f"no partition directories (such as orders-0) in {', '.join(paths)}{hint}", paths[0])
     return scanning.records(logs, options)
 
 
@@ -414,13 +435,14 @@ def select(
         A named topic or partition does not exist.
     """
     names, wanted = _topics(topics), _partitions(partitions)
-    paths = [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
+    paths = _listed(path)
     logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
     own = {*paths, *(log.path for log in logs if log.lone)}
     known = sorted({log.topic for log in logs})
     named = {*(names or ()), *(wanted if isinstance(wanted, dict) else ())}
     for topic in sorted(named.difference(known)):
-        raise UnknownTopicOrPartitionError(f"there is no topic {topic} in {', '.join(paths)}; {_nearest(topic, known)}")
+        nearest = _nearest(topic, known) if known else f"there are no partition directories{one_level_down(paths)}"
+        raise UnknownTopicOrPartitionError(f"there is no topic {topic} in {', '.join(paths)}; {nearest}")
     if names is not None:
         logs = [log for log in logs if log.topic in names]
     elif decoder is not None and not named:
@@ -441,6 +463,10 @@ def select(
     return [log for log in logs if log.partition in wanted]
 
 
+def _listed(path: Path | Sequence[Path]) -> list[str]:
+    return [os.fspath(one) for one in ([path] if isinstance(path, (str, os.PathLike)) else path)]
+
+
 def _check_partitions(numbers: Sequence[int], logs: Sequence[PartitionLog], prefix: str, paths: Sequence[str]) -> None:
     known = {log.partition for log in logs}
     for number in sorted(set(numbers) - known):
@@ -452,9 +478,7 @@ def _check_partitions(numbers: Sequence[int], logs: Sequence[PartitionLog], pref
 
 def _nearest(topic: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(topic, known, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"there are {', '.join(known)}" if known else "there are no partition directories"
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
 
 
 def _topics(topics: object) -> list[str] | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import open_path, select
+from kts.dataset.paths import one_level_down, open_path, select
 from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
@@ -92,7 +92,7 @@ def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
         raise ValueError(f"option logStartOffset: {error}") if start is not None else error from error
     if isinstance(opened, LogDirs) and not opened:
         raise UnknownTopicOrPartitionError(
-            f"option path: {', '.join(paths)} holds no partition directories, whose names are like orders-0"
+            f"option path: {', '.join(paths)} holds no partition directories (such as orders-0){one_level_down(paths)}"
         )
     return opened
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +136,20 @@ def test_what_is_no_partition_is_not_opened_as_one(log_directory: Path, tmp_path
         kts.open_partition([str(log_directory / "a-0")])  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         kts.open_partition(tmp_path / "none-0")
+
+
+def test_a_folder_of_log_directories_is_not_read_and_they_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name / "x-0").mkdir(parents=True)
+        (tmp_path / name / "x-0" / f"{0:020d}.log").write_bytes(kts.encode({"value": [b"v"]}))
+    hint = f"there are some in {tmp_path}/a, {tmp_path}/b, {tmp_path}/c, ...: name one of these"
+    with pytest.warns(kts.KtsWarning, match=re.escape(hint)) as warned:
+        assert kts.scan(tmp_path).read_all().num_rows == 0
+    assert warned[0].filename == __file__
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match=re.escape(hint)):
+        kts.scan(tmp_path, topics="x")
+    (tmp_path / "empty").mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kts.scan(tmp_path / "empty").read_all().num_rows == 0
+        assert kts.scan(tmp_path / "a").read_all().num_rows == 1

@@ -147,6 +147,9 @@ def test_paths_that_the_driver_does_not_see_are_named(tmp_path: Path) -> None:
         plan_tasks(options(tmp_path / "gone"))
     with pytest.raises(UnknownTopicOrPartitionError, match="holds no partition directories"):
         plan_tasks(options(tmp_path))
+    shutil.copytree(golden("3.9.2", "one").log_dir, tmp_path / "below")
+    with pytest.raises(UnknownTopicOrPartitionError, match="there are some in .*/below: name one of these$"):
+        plan_tasks(options(tmp_path))
 
 
 def test_an_empty_log_has_no_tasks() -> None:
