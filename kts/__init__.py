@@ -45,8 +45,7 @@ from kts.codec.convert import convert
 from kts.codec.encode import encode
 from kts.dataset.committed import committed_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import open_log_dirs, open_partition, scan
-from kts.dataset.paths import open_path as open
+from kts.dataset.paths import open, open_log_dirs, open_partition, scan
 
 from ._timeindex import OffsetIndex, TimeIndex
 from .config import LogConfig

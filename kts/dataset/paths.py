@@ -38,10 +38,10 @@ MOST_HINTED = 3
 
 
 @overload
-def open_path(path: Path, *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs: ...  # type: ignore[overload-overlap]
+def open(path: Path, *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs: ...  # type: ignore[overload-overlap]
 @overload
-def open_path(path: Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> LogDirs: ...
-def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
+def open(path: Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> LogDirs: ...
+def open(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
     """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
 
     Parameters
@@ -74,6 +74,9 @@ def open_path(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets 
     logs, is_log_directory = _partitions_in(path)
     _give_start_offsets(logs, log_start_offset)
     return LogDirs(logs) if is_log_directory or not single else logs[0]
+
+
+open_path = open  # its name inside of kts
 
 
 def open_partition(path: Path, *, log_start_offset: int | None = None) -> PartitionLog:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import pydoc
 import re
 import warnings
 from pathlib import Path
@@ -153,3 +155,8 @@ def test_a_folder_of_log_directories_is_not_read_and_they_are_named(tmp_path: Pa
         warnings.simplefilter("error")
         assert kts.scan(tmp_path / "empty").read_all().num_rows == 0
         assert kts.scan(tmp_path / "a").read_all().num_rows == 1
+
+
+def test_a_function_has_the_name_that_users_know() -> None:
+    assert pydoc.render_doc(kts.open, renderer=pydoc.plaintext).splitlines()[2].startswith("open(path")
+    assert pickle.loads(pickle.dumps(kts.open)) is kts.open
