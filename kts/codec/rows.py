@@ -211,6 +211,8 @@ def _of_dicts(rows: Iterable[Any], unit: str | None) -> Iterator[pa.Table]:
 
 
 def _column(name: str, values: Any, unit: str | None, first_row: int) -> pa.Array | pa.ChunkedArray:
+    if name == "timestamp" and isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.tolist()
     if name != "timestamp" or not isinstance(values, (list, tuple)):
         try:
             return array_of(name, values)

@@ -190,6 +190,7 @@ def test_what_a_scan_gives_is_taken_and_only_the_record_is_kept() -> None:
         ({"timestamp": [0, NOW // 1000]}, ValueError, 'row 1: timestamp: 1788256800 looks like seconds .*unit="s" or'),
         ({"timestamp": ["2026-09-01", "soon"]}, ValueError, "row 1: timestamp: expected a time in ISO 8601"),
         ({"timestamp": [None, datetime(2026, 9, 1)]}, ValueError, "row 1: timestamp: expected an aware datetime"),
+        ({"timestamp": np.array([None, datetime(2026, 9, 1)])}, ValueError, "row 1: .* expected an aware datetime"),
         ({"timestamp": [0, "2026-09-01", NOW * 1000]}, ValueError, "row 2: timestamp: .* looks like microseconds"),
         ({"timestamp": [datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 9, 1)]}, ValueError, "row 1: .*aware"),
         ({"timestamp": np.array([2**63], np.uint64)}, ValueError, "column 'timestamp'"),
@@ -283,7 +284,8 @@ def test_lists_hold_times_of_several_kinds() -> None:
     assert [row["timestamp"] for row in read({"timestamp": [NOW // 1000]}, unit="s")] == [NOW]
     assert [row["timestamp"] for row in read({"timestamp": np.array(["2026-09-01T10:00"], "M8[s]")})] == [NOW]
     late = datetime(2026, 9, 1, 12, tzinfo=timezone(timedelta(hours=2)))
-    assert [row["timestamp"] for row in read({"timestamp": [late, NOW, None]})] == [NOW] * 3
+    for column in ([late, NOW, None], (late, NOW, None), np.array([late, NOW, None], object)):
+        assert [row["timestamp"] for row in read({"timestamp": column})] == [NOW] * 3
     assert [row["timestamp"] for row in read({"timestamp": [late, NOW // 1000, "2026-09-01"]}, unit="s")] == [
         NOW,
         NOW,
