@@ -15,7 +15,7 @@ import click
 
 from kts.errors import KtsError
 
-from .inputs import ENCODINGS, filter_options, json_option, open_logs, paths_argument
+from .inputs import ENCODINGS, filter_options, json_option, on_error_option, open_logs, paths_argument
 from .output import (
     NAMES,
     NotTextError,
@@ -135,12 +135,7 @@ like, in every format; files and pipes get the bytes unchanged.
     help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
 )
 @click.option("--include-control", is_flag=True, help="Include transaction markers and other control records.")
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
-    default="raise",
-    help="On damage: stop; or skip it, warn, and end with exit code 1. Default raise.",
-)
+@on_error_option
 @click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS} for a table.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table, or jsonl in a pipe."

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .inputs import json_option, paths_argument
+from .inputs import json_option, on_error_option, paths_argument
 from .output import counted, expand_option, note, print_json, print_table, remark
 from .times import show_time
 
@@ -31,12 +31,7 @@ commits count once it is committed; deleted offsets are left out.
 @paths_argument
 @click.option("--group", "groups", metavar="NAME", multiple=True, help="Only this group; repeatable.")
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic; repeatable.")
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
-    default="raise",
-    help="On damage: stop, or skip it and warn. Default raise.",
-)
+@on_error_option
 @click.option("--export", is_flag=True, help="CSV for --from-file of kafka-consumer-groups (see below).")
 @expand_option
 @json_option

@@ -110,6 +110,12 @@ def index_options(function: Any) -> Any:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for programs.")
+on_error_option = click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    help="On damage: stop; or skip it, warn, and end with exit code 1. Default raise.",
+)
 
 
 def open_logs(
