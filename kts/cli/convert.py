@@ -11,10 +11,9 @@ from kts.arguments import INT32_MAX
 from kts.compression import CODEC_NAMES
 
 from .inputs import Size, filter_options, index_options, json_option, log_bytes, open_logs
-from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
+from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes, target_directory
 
 if TYPE_CHECKING:
-    from kts.dataset.partition import PartitionLog
     from kts.offline.convert import Converted
 
 EPILOG = """\b
@@ -122,11 +121,6 @@ def check_codec(magic: int, compression: str | None, level: int | None) -> None:
             compressor(codec_id(compression or "none", magic), magic, level)
     except (UnsupportedCompressionTypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
-
-
-def target_directory(out: str, log: PartitionLog) -> str:
-    """The directory to write to: one with the partition's name; for a segment file, ``out`` itself."""
-    return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
 
 
 def refuse_inside(out: str, src: str) -> None:

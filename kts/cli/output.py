@@ -110,6 +110,11 @@ def refuse_input(path: str | None, logs: Iterable[PartitionLog]) -> None:
             )
 
 
+def target_directory(out: str, log: PartitionLog) -> str:
+    """Where to write a partition's new files: a directory with its name; for segment files, ``out`` itself."""
+    return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
+
+
 def refuse_terminal(path: str | None, what: str) -> None:
     """Keep binary output off a terminal."""
     if path in (None, "-") and sys.stdout.isatty():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .inputs import advice_on_locks, filter_options, index_options, json_option, log_bytes, open_logs, paths_argument
-from .output import FINDINGS, counted, expand_option, note, print_json, print_table, progress
+from .output import FINDINGS, counted, expand_option, note, print_json, print_table, progress, target_directory
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -105,11 +105,6 @@ def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
         if os.path.realpath(inside) in targets:
             message = f"{out} is where the logs are; name another directory, or use --in-place"
             raise click.BadParameter(message, param_hint="--out")
-
-
-def target_directory(out: str, log: PartitionLog) -> str:
-    """The directory for a partition's new files."""
-    return out if log.lone else os.path.join(out, os.path.basename(os.path.abspath(log.path)))
 
 
 def locked_target(out: str | None, log: PartitionLog) -> AbstractContextManager[None]:
