@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 ONCE_PATIENCE_S = 30.0
 BETWEEN_TRIES_S = 0.5
 REFRESH_S = 60.0  # how often to look for new partitions and settings
-TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 EPILOG = """\b
 Examples:
@@ -84,10 +82,14 @@ def command(
     from kts.broker.following.client import Client
     from kts.broker.following.fetcher import Fetcher
     from kts.broker.following.topic_copy import TopicCopy
+    from kts.broker.topics import check_name
+    from kts.errors import InvalidTopicError
 
     for topic in topics:
-        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-            raise click.BadParameter(f"expected 1 to 249 of a-z A-Z 0-9 . _ -, found {topic!r}", param_hint="'--topic'")
+        try:
+            check_name(topic)
+        except InvalidTopicError as error:
+            raise click.BadParameter(str(error), param_hint="'--topic'") from error
     try:
         client = Client(leader)
     except ValueError as error:
