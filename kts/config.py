@@ -27,6 +27,7 @@ _NEWER += "3.0:1 3.1:0 3.2:0 3.3:3 3.4:0 3.5:2 3.6:2 3.7:4 3.8:0 3.9:0"
 _FORMATS |= {name: (int(highest), 2) for name, _, highest in (entry.partition(":") for entry in _NEWER.split())}
 
 FORMAT_VERSIONS = tuple(_FORMATS)
+FORMAT_OF_MAGIC = {magic: name for name, (_, magic) in _FORMATS.items()}  # the newest message format version of each
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 

@@ -30,7 +30,6 @@ for _power, _prefix in enumerate("kmgt", start=1):
     SIZE_UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
 SIZE_WORDS = "k, KiB, M, MiB, G, GiB, T and TiB count in 1024; kB, MB, GB and TB in 1000"
 RECURSIVE = "kts.recursive"  # in a context's meta
-FORMATS = ("0.9.0", "0.10.2", "3.9")  # a message format version for each magic
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
@@ -219,13 +218,13 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 def make_config(settings: Sequence[str], directory: str) -> LogConfig:
     """The topic's settings. Without a setting, the message format is that of the partition."""
-    from kts.config import LogConfig
+    from kts.config import FORMAT_OF_MAGIC, LogConfig
 
     parsed = parse_settings(settings)
     if not {"message.format.version", "log.message.format.version"} & set(parsed):
         magic = newest_magic(directory)
         if magic is not None:
-            parsed["message.format.version"] = FORMATS[magic]
+            parsed["message.format.version"] = FORMAT_OF_MAGIC[magic]
     try:
         return LogConfig.of(parsed)
     except ValueError as error:

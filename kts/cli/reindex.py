@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kts.config import GENERATIONS
+
 from .inputs import advice_on_locks, filter_options, index_options, json_option, log_bytes, open_logs, paths_argument
 from .output import FINDINGS, counted, expand_option, note, print_json, print_table, progress, target_directory
 
@@ -46,7 +48,7 @@ STATES = {
 @index_options
 @click.option(
     "--generation",
-    type=click.Choice(["0.10.2", "3.9"]),
+    type=click.Choice(GENERATIONS),
     help="Write entries with first offsets (0.10.2) or last offsets (3.9). Default: by the log's magic.",
 )
 @click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")

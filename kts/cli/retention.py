@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kts.config import GENERATIONS
 from kts.times import UNITS
 
 from .inputs import Size, filter_options, json_option, open_logs, paths_argument, rows_of
@@ -64,7 +65,7 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--cleanup-policy", default="delete", help="delete, compact or both, with a comma. Default delete.")
 @click.option(
     "--generation",
-    type=click.Choice(["0.10.2", "3.9"]),
+    type=click.Choice(GENERATIONS),
     default="3.9",
     help="Apply the rules in the order of this version. Default 3.9.",
 )

@@ -12,11 +12,10 @@ from kts.broker.following.client import EARLIEST, LATEST, Client, FetchPartition
 from kts.broker.following.follower import Follower, topic_id_text
 from kts.broker.topics import meta_properties, topic_file
 from kts.codec.layout import read_header
-from kts.config import LogConfig
+from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
 from kts.log.log import Log
 
-FORMATS = ("0.9.0", "0.10.2", "3.9")  # message format versions by magic
 _ENOUGH_BYTES = 1000
 _OF_A_LOG = frozenset(LogConfig().to_properties())
 
@@ -191,7 +190,7 @@ def log_settings(
             tell(f"the leader's {error}; the default is taken")
             del found[name]
     if "message.format.version" not in found and newest_magic is not None:
-        found["message.format.version"] = FORMATS[newest_magic]
+        found["message.format.version"] = FORMAT_OF_MAGIC[newest_magic]
     return found
 
 

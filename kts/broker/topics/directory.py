@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from kts.broker.settings.broker import BrokerConfig
 from kts.codec.layout import HEADER_BYTES, read_header
+from kts.config import FORMAT_OF_MAGIC
 from kts.errors import CorruptRecordError, InvalidTopicError, LogStorageError
 from kts.log.directory import CONTROLLER
 from kts.model import TimestampType
@@ -21,7 +22,6 @@ from kts.segment.names import LEADER_EPOCHS, parse_directory_name, parse_file_na
 
 LONGEST_NAME = 255
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-FORMATS = {0: "0.9.0", 1: "0.10.2"}
 _RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
 _COMPACTED = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state"])
 
@@ -178,8 +178,8 @@ def adopted_configs(directory: str, topic: str, partitions: Iterable[int], confi
         if stamped and "log.message.timestamp.type" not in config.topic_defaults:
             configs["message.timestamp.type"] = "LogAppendTime"
         given = "log.message.format.version" in config.topic_defaults or config.implied_format is not None
-        if magic in FORMATS and not given:
-            configs["message.format.version"] = FORMATS[magic]
+        if magic < 2 and not given:
+            configs["message.format.version"] = FORMAT_OF_MAGIC[magic]
     return configs
 
 
