@@ -78,8 +78,8 @@ def command(
     with sink(output) as file:
         draw(pictures, file, kind)
     if as_json:
-        for picture in pictures:
-            print_json(as_object(picture, output))
+        for log, picture in zip(logs, pictures, strict=True):
+            print_json({"topic": log.topic, "partition": log.partition, "output": output} | as_object(picture))
     elif output != "-":
         remark(f"{counted(len(pictures), 'partition')}, {show_bytes(os.path.getsize(output))} in {output}")
 
@@ -107,11 +107,9 @@ def draw(pictures: Sequence[Any], file: BinaryIO, kind: str) -> None:
         draw_image(pictures, file, kind)
 
 
-def as_object(picture: Any, output: str) -> dict[str, object]:
-    """A panel for ``--json``."""
+def as_object(picture: Any) -> dict[str, object]:
+    """The numbers of a panel for ``--json``."""
     return {
-        "partition": picture.name,
-        "output": output,
         "segments": len(picture.segments),
         "batches": picture.batches,
         "withoutTimestamp": picture.without_time,

@@ -30,7 +30,7 @@ def test_every_kind_of_partition_can_be_drawn(kind: str, tmp_path: Path) -> None
     for scenario, name in list(shapes.values())[KINDS.index(kind) % EVERY :: EVERY]:
         output = tmp_path / f"{name}.{kind}"
         (row,) = lines("plot", scenario.partition_dir(name), "-o", output, "--now", str(NOW), "--json")
-        assert row["partition"] == name and row["output"] == str(output)
+        assert f"{row['topic']}-{row['partition']}" == name and row["output"] == str(output)
         data = output.read_bytes()
         if kind == "png":
             width, height = struct.unpack(">II", data[16:24])
