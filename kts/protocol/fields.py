@@ -12,10 +12,13 @@ Source: the JSON message definitions, of which Kafka generates its classes (Mess
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 NONE = range(0)
+# The types of fixed size, with their codes in ``struct``.
+FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "uuid": "16s"}
 _ABSENT: dict[str, Any] = {"bool": False, "uuid": bytes(16), "string": "", "bytes": b"", "records": None}
 _LINE = re.compile(
     r"(?P<indent> +)(?P<name>\w+) +(?P<type>(\[\])?\w+|\[\]|\{\}) +(?P<versions>[\d+-]+)"
@@ -41,6 +44,11 @@ class Field(NamedTuple):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_fixed(self) -> bool:
+        """True if all values have the same size."""
+        return self.type in FIXED and not self.is_array
 
 
 def versions_of(text: str, last: int) -> range:
@@ -98,3 +106,19 @@ def fields_of(text: str, last: int) -> tuple[Field, ...]:
     if lines:
         raise ValueError(f"expected a field, found {lines[0]!r}")
     return found
+
+
+def runs_of(fields: Sequence[Field], version: int) -> Iterator[tuple[Field, ...]]:
+    """The untagged fields of a version in order: adjacent fields of fixed size together, every other field alone."""
+    there = [field for field in fields if version in field.versions and field.tag is None]
+    for is_fixed, adjacent in groupby(there, lambda field: field.is_fixed):
+        if is_fixed:
+            yield tuple(adjacent)
+        else:
+            yield from ((field,) for field in adjacent)
+
+
+def tagged_of(fields: Sequence[Field], version: int) -> dict[int, Field]:
+    """The tagged fields of a version in order of their tags."""
+    found = {field.tag: field for field in fields if version in field.versions and field.tag is not None}
+    return dict(sorted(found.items()))

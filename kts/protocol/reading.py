@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from kts.errors import InvalidRequestError
-from kts.protocol.fields import Field
+from kts.protocol.fields import FIXED, Field, runs_of, tagged_of
 
 
 class Cursor:
@@ -75,7 +75,6 @@ def read_uvarint(cursor: Cursor) -> int:
 
 Read = Callable[[Cursor], Any]
 Step = Callable[[Cursor, dict[str, Any]], None]
-FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "uuid": "16s"}
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 
@@ -264,44 +263,24 @@ def fresh(field: Field) -> Any:
 
 
 def struct_reader(fields: Sequence[Field], version: int, flexible: bool) -> tuple[Read, int]:
-    """The reader of a struct into a dict with every field of the table, and its least size in bytes.
+    """Build the reader of a struct for one version, and compute the least size of such a struct in bytes.
 
     Parameters
     ----------
-    fields : sequence of Field
-        Of a message, or of a field of type ``{}``.
-    version : int
-        The version of the API.
-    flexible : bool
-        Whether this version is flexible.
+    fields, version, flexible
+        As for ``struct_writer``.
     """
     steps: list[Step] = []
-    tagged: dict[int, Step] = {}
-    run: list[Field] = []
     least = int(flexible)
-    for field in fields:
-        if version not in field.versions:
-            continue
-        if field.tag is None and field.type in FIXED and not field.is_array:
-            run.append(field)
-            least += struct.calcsize(">" + FIXED[field.type])
-            continue
-        read, smallest = _reader(field, version, flexible)
-        if field.tag is not None:
-            tagged[field.tag] = _field(field.name, read)
-            continue
-        if run:
-            steps.append(_run(tuple(run)))
-            run.clear()
-        steps.append(_field(field.name, read))
-        least += smallest
-    if run:
-        steps.append(_run(tuple(run)))
+    for run in runs_of(fields, version):
+        readers = [_reader(field, version, flexible) for field in run]
+        least += sum(smallest for _, smallest in readers)
+        steps.append(_run(run) if run[0].is_fixed else _field(run[0].name, readers[0][0]))
     if flexible:
-        steps.append(_tagged(tagged))
+        tagged = tagged_of(fields, version).items()
+        steps.append(_tagged({tag: _field(field.name, _reader(field, version, flexible)[0]) for tag, field in tagged}))
     always = [field for field in fields if version not in field.versions or field.tag is not None]
-    kept = {field.name: field.default for field in fields if not isinstance(field.default, list | dict)}
-    kept = {field.name: kept[field.name] for field in always if field.name in kept}
+    kept = {field.name: field.default for field in always if not isinstance(field.default, list | dict)}
     renewed = [field for field in always if field.name not in kept]
 
     def read_struct(cursor: Cursor) -> dict[str, Any]:

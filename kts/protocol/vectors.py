@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kts.protocol.fields import Field
-from kts.protocol.reading import FIXED
+from kts.protocol.fields import FIXED, Field
 
 if TYPE_CHECKING:
     import numpy.typing as npt

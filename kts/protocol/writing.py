@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kts.errors import InvalidRequestError
-from kts.protocol.fields import Field
-from kts.protocol.reading import FIXED
+from kts.protocol.fields import FIXED, Field, runs_of, tagged_of
 
 SMALL = 1024  # smaller parts are copied, larger ones are chunks
 REFUSED = (AttributeError, KeyError, OverflowError, TypeError, ValueError, struct.error)
@@ -149,12 +148,10 @@ def _filled(field: Field, value: Any) -> Any:
     return value
 
 
-def _tagged(fields: list[tuple[Field, Write]]) -> Step:
-    fields.sort(key=lambda pair: pair[0].tag or 0)
-
+def _tagged(fields: dict[int, tuple[Field, Write]]) -> Step:
     def step(output: Output, body: Mapping[str, Any]) -> None:
         written = []
-        for field, write in fields:
+        for tag, (field, write) in fields.items():
             value = body.get(field.name, field.default)
             if _filled(field, value) != field.default:
                 inner = Output()
@@ -163,7 +160,7 @@ def _tagged(fields: list[tuple[Field, Write]]) -> Step:
                 except REFUSED:
                     output.trail += [*inner.trail, field.name]
                     raise
-                written.append((field.tag or 0, b"".join(inner.flush())))
+                written.append((tag, b"".join(inner.flush())))
         output.buffer += uvarint(len(written))
         for tag, data in written:
             output.buffer += uvarint(tag) + uvarint(len(data)) + data
@@ -194,38 +191,24 @@ def _writer(field: Field, version: int, flexible: bool) -> Write:
 
 
 def struct_writer(fields: Sequence[Field], version: int, flexible: bool) -> Write:
-    """The writer of a dict as a struct.
+    """Build the writer of a struct for one version.
 
     Parameters
     ----------
     fields : sequence of Field
         Of a message, or of a field of type ``{}``.
     version : int
-        The version of the API.
+        Of the API or the record.
     flexible : bool
         Whether this version is flexible.
     """
-    steps: list[Step] = []
-    tagged: list[tuple[Field, Write]] = []
-    run: list[Field] = []
-    for field in fields:
-        if version not in field.versions:
-            continue
-        if field.tag is None and field.type in FIXED and not field.is_array:
-            run.append(field)
-            continue
-        write = _writer(field, version, flexible)
-        if field.tag is not None:
-            tagged.append((field, write))
-            continue
-        if run:
-            steps.append(_run(tuple(run)))
-            run.clear()
-        steps.append(_field(field, write))
-    if run:
-        steps.append(_run(tuple(run)))
+    steps = [
+        _run(run) if run[0].is_fixed else _field(run[0], _writer(run[0], version, flexible))
+        for run in runs_of(fields, version)
+    ]
     if flexible:
-        steps.append(_tagged(tagged))
+        tagged = tagged_of(fields, version).items()
+        steps.append(_tagged({tag: (field, _writer(field, version, flexible)) for tag, field in tagged}))
 
     def write_struct(output: Output, body: Mapping[str, Any]) -> None:
         for step in steps:
