@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from kts.errors import InvalidRequestError, UnsupportedVersionError
@@ -17,7 +18,7 @@ NEVER = 1 << 15  # no version is flexible
 
 
 class Layout:
-    """The fields of a key or value, with a reader and a writer for each version.
+    """The fields of a key or value, with a reader and a writer for each version, which are built on first use.
 
     Parameters
     ----------
@@ -34,8 +35,8 @@ class Layout:
         self.newest = newest
         self.flexible = flexible
         self.fields = fields_of(text, newest)
-        self.readers = [struct_reader(self.fields, each, each >= flexible)[0] for each in range(newest + 1)]
-        self.writers = [struct_writer(self.fields, each, each >= flexible) for each in range(newest + 1)]
+        self._reader = cache(lambda version: struct_reader(self.fields, version, version >= flexible)[0])
+        self._writer = cache(lambda version: struct_writer(self.fields, version, version >= flexible))
 
     def read(self, data: bytes, version: int | None = None) -> dict[str, Any]:
         """Read a key or value, as of another version if one is given.
@@ -52,7 +53,7 @@ class Layout:
         if not 0 <= version <= self.newest:
             message = f"{self.what}: expected a version from 0 to {self.newest}, found {version}"
             raise UnsupportedVersionError(message)
-        found: dict[str, Any] = self.readers[version](Cursor(memoryview(data)[VERSION.size :], MAX_ELEMENTS))
+        found: dict[str, Any] = self._reader(version)(Cursor(memoryview(data)[VERSION.size :], MAX_ELEMENTS))
         return found
 
     def write(self, version: int, found: Mapping[str, Any]) -> bytes:
@@ -60,7 +61,7 @@ class Layout:
         output = Output()
         output.buffer += VERSION.pack(version)
         try:
-            self.writers[version](output, found)
+            self._writer(version)(output, found)
         except REFUSED as error:
             raise refused(output, error, self.what) from error
         return b"".join(output.flush())
