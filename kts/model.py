@@ -1,7 +1,8 @@
-"""Values that all rooms share: partitions, timestamps with offsets, Kafka's special numbers."""
+"""Values that all rooms share: partitions, timestamps with offsets, Kafka's special numbers, ids."""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ NO_TIMESTAMP = -1  # a record without a timestamp (Record.NO_TIMESTAMP)
 EARLIEST = -2  # ListOffsets: log start offset
 LATEST = -1  # ListOffsets: log end offset, or high watermark for consumers
 MAX_TIMESTAMP = -3  # ListOffsets: offset of the greatest timestamp (KIP-734)
+ZERO_UUID = bytes(16)  # no topic id (Uuid.ZERO_UUID)
 
 
 class TimestampType(IntEnum):
@@ -61,3 +63,21 @@ class Appended(NamedTuple):
     last_offset: int
     entries: int
     max_timestamp_ms: int
+
+
+def uuid_text(uuid: bytes) -> str:
+    """A uuid as Kafka prints it: 22 characters of URL-safe base64.
+
+    Source: Uuid.toString.
+    """
+    return urlsafe_b64encode(uuid).decode().rstrip("=")
+
+
+def uuid_bytes(text: str) -> bytes:
+    """A printed uuid as 16 bytes."""
+    return urlsafe_b64decode(text + "==")
+
+
+def topic_id_text(topic_id: bytes) -> str | None:
+    """A topic id as Kafka prints it; None if there is none."""
+    return None if topic_id == ZERO_UUID else uuid_text(topic_id)

@@ -36,3 +36,12 @@ def test_answers_are_tuples_with_names_and_travel_between_processes() -> None:
     assert found == model.MaxTimestamp(timestamp_ms=9, offset=101, shallow_offset=102)
     assert pickle.loads(pickle.dumps(found)).offset == 101
     assert kts.TimestampOffset(5, 7)._asdict() == {"timestamp_ms": 5, "offset": 7}
+
+
+def test_uuids_are_printed_as_kafka_prints_them() -> None:
+    """METADATA_TOPIC_ID and ZERO_UUID of org.apache.kafka.common.Uuid."""
+    assert model.uuid_text(bytes(15) + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert model.uuid_bytes("AAAAAAAAAAAAAAAAAAAAAQ") == bytes(15) + b"\1"
+    assert model.uuid_bytes(model.uuid_text(bytes(range(240, 256)))) == bytes(range(240, 256))
+    assert model.topic_id_text(bytes(range(240, 256))) == "8PHy8_T19vf4-fr7_P3-_w"
+    assert model.topic_id_text(model.ZERO_UUID) is None

@@ -15,17 +15,6 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # Special timestamps, with the first version that has each.
 SPECIAL = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "OffsetQuery",
-    "ListedOffset",
-    "check_time",
-    "check_time_of_version_0",
-    "list_offset",
-    "offsets_before",
-]
-
 
 class OffsetQuery(NamedTuple):
     """A query for one partition."""

@@ -6,7 +6,6 @@ per batch. Committed offsets are read by the column, group metadata and transact
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from kts.coordinator_records import groups, transactions
 from kts.coordinator_records.layout import VERSION, Layout, version_of
 from kts.errors import InvalidRequestError, KtsError
+from kts.model import topic_id_text
 from kts.protocol.vectors import read_numbers, read_structs, readable
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ def _shown(name: str, array: pa.Array) -> pa.Array:
         names = dict(enumerate(transactions.STATES))
         return _mapped(array, lambda state: names.get(state, "Unknown"))
     if name == "committedTopicId":
-        return _mapped(array, uuid_text)
+        return _mapped(array, topic_id_text)
     return array
 
 
@@ -389,8 +389,3 @@ def _mapped(array: pa.Array, spell: Callable[[Any], str | None]) -> pa.Array:
 
     coded = array.dictionary_encode()
     return pa.array([spell(value) for value in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)
-
-
-def uuid_text(data: bytes) -> str | None:
-    """A uuid as Kafka prints it; None for the one of zeros, which is none."""
-    return None if data == groups.NO_TOPIC_ID else urlsafe_b64encode(data).decode().rstrip("=")

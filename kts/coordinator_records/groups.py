@@ -46,7 +46,6 @@ RECORD_TYPES = {
 OFFSET_VALUE = GROUP_VALUE = 3  # written, as in Kafka: the newest that is not flexible
 EXPIRING_VALUE = 1  # the only one with an expire timestamp
 NEWEST_VALUE, FLEXIBLE = 4, 4
-NO_TOPIC_ID = bytes(16)
 
 OFFSET_KEY_LAYOUT = Layout(
     "key of an offset",

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, Self
 from kts.arguments import parse_address
 from kts.broker import wire
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.request import show_address
 from kts.errors import InvalidRequestError, UnsupportedVersionError
+from kts.model import ZERO_UUID
 
 MAX_FRAME_BYTES = 100 * 2**20  # socket.request.max.bytes
 MAX_ELEMENTS, MAX_TOPICS_ELEMENTS = 100_000, 1_000_000  # of arrays in an answer; Metadata describes a whole cluster
@@ -30,8 +32,6 @@ _VERSIONS_OF_0_9: dict[int, tuple[int, int]] = {
 _PROBES = 2  # rounds of requests that tell Kafka 0.9 from others
 _FIRST_PROBE_S, _PROBE_S = 10.0, 2.0  # timeout of each
 TOPIC = 2  # a resource type of DescribeConfigs
-EARLIEST, LATEST = -2, -1
-NO_TOPIC_ID = bytes(16)
 
 
 class DisconnectedError(ApiError):
@@ -88,7 +88,7 @@ class Connection:
         self._correlation = 0
 
     def __repr__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return show_address(self.host, self.port)
 
     # --- versions ---------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic as Metadata describes it; the id is ``NO_TOPIC_ID`` below version 10."""
+    """A topic as Metadata describes it; the id is ``ZERO_UUID`` below version 10."""
 
     name: str
     topic_id: bytes
@@ -398,7 +398,7 @@ class Client:
         """
         broker = self.any_broker()
         version = broker.version(ApiKey.METADATA)
-        asked: list[dict[str, Any]] | None = [{"name": topic, "topic_id": NO_TOPIC_ID}]
+        asked: list[dict[str, Any]] | None = [{"name": topic, "topic_id": ZERO_UUID}]
         if version < 4:  # asking for one topic may create it, so ask for all
             asked = [] if version == 0 else None
         answer = broker.ask(ApiKey.METADATA, version, {"topics": asked, "allow_auto_topic_creation": False})
@@ -441,7 +441,7 @@ class Client:
         """
         partitions = list(wanted)
         ids = {each.topic_id: each.topic for each in partitions}
-        version = leader.version(ApiKey.FETCH, 12 if NO_TOPIC_ID in ids else None)  # from 13 on by topic id
+        version = leader.version(ApiKey.FETCH, 12 if ZERO_UUID in ids else None)  # from 13 on by topic id
         topics: dict[str, dict[str, Any]] = {}
         for each in partitions:
             topic = topics.setdefault(each.topic, {"topic": each.topic, "topic_id": each.topic_id, "partitions": []})

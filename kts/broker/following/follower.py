@@ -9,9 +9,6 @@ from typing import Any
 from kts.arguments import INT32_MAX
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.following.client import (
-    EARLIEST,
-    LATEST,
-    NO_TOPIC_ID,
     Client,
     Connection,
     FetchPartition,
@@ -19,11 +16,11 @@ from kts.broker.following.client import (
     error_of,
 )
 from kts.broker.following.divergence import first_difference, truncation
-from kts.broker.topics.topic_file import id_text
 from kts.codec.layout import Entries
 from kts.codec.validate import validate_follower
 from kts.errors import CorruptRecordError, InvalidRequestError, RecordTooLargeError
 from kts.log.log import Log
+from kts.model import EARLIEST, LATEST, ZERO_UUID, topic_id_text
 
 _ALL = INT32_MAX
 
@@ -87,7 +84,7 @@ class Follower:
         self.max_bytes = max_bytes
         self._client = client
         self._tell = tell
-        self._topic_id = NO_TOPIC_ID
+        self._topic_id = ZERO_UUID
         self._may_differ = True  # from the leader, below the end of the copy
 
     def __repr__(self) -> str:
@@ -351,8 +348,3 @@ class Follower:
             return []
         found = self._client.old_style_offsets(leader, self.topic, self.partition, LATEST, _ALL)
         return sorted(each for each in found if self.log.log_start_offset < each <= last_offset)
-
-
-def topic_id_text(topic_id: bytes) -> str | None:
-    """A topic id as in ``partition.metadata``; None if there is none."""
-    return None if topic_id == NO_TOPIC_ID else id_text(topic_id)

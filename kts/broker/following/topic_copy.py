@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from typing import Self
 
 from kts.broker.codes import ApiError, ErrorCode
-from kts.broker.following.client import EARLIEST, LATEST, Client, FetchPartition, TopicMetadata
-from kts.broker.following.follower import Follower, topic_id_text
+from kts.broker.following.client import Client, FetchPartition, TopicMetadata
+from kts.broker.following.follower import Follower
 from kts.broker.topics import meta_properties, topic_file
 from kts.codec.layout import read_header
 from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
 from kts.log.log import Log
+from kts.model import EARLIEST, LATEST, topic_id_text
 
 _ENOUGH_BYTES = 1000
 _OF_A_LOG = frozenset(LogConfig().to_properties())

@@ -13,8 +13,8 @@ from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.request import Request
 from kts.broker.topics import NewTopic, Topic
 from kts.errors import InvalidTopicError, KtsError, UnknownTopicOrPartitionError
+from kts.model import ZERO_UUID
 
-NO_ID = bytes(16)
 AT_ONCE = 200  # topics looked up before other requests run
 CREATED_AT_ONCE = 100  # topics that one call creates for a request
 BROKERS, CONTROLLERS = 1, 2  # endpoint types
@@ -61,11 +61,11 @@ async def handle_metadata(broker: Broker, request: Request) -> dict[str, Any]:
     asked = body["topics"]
     if asked is None or (version == 0 and not asked):
         topics = await _described_all(broker, broker.topics.names())
-    elif version < 12 and any(each["name"] is None or each["topic_id"] != NO_ID for each in asked):
+    elif version < 12 and any(each["name"] is None or each["topic_id"] != ZERO_UUID for each in asked):
         topics = [_refused(ErrorCode.INVALID_REQUEST, each["name"] or "", each["topic_id"]) for each in asked]
         return {"brokers": [], "topics": topics}  # as in Kafka, without brokers
     else:
-        ids = dict.fromkeys(each["topic_id"] for each in asked if each["topic_id"] != NO_ID)
+        ids = dict.fromkeys(each["topic_id"] for each in asked if each["topic_id"] != ZERO_UUID)
         topics = _by_id(broker, ids) if ids else await _by_name(broker, request, asked)
     if version >= 8 and body["include_topic_authorized_operations"]:
         for topic in topics:
@@ -131,7 +131,7 @@ def _why_not(broker: Broker, name: str) -> ErrorCode:
 
 
 def _refused(
-    error: ErrorCode, name: str | None, topic_id: bytes = NO_ID, *, is_internal: bool = False
+    error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID, *, is_internal: bool = False
 ) -> dict[str, Any]:
     return {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": is_internal, "partitions": []}
 

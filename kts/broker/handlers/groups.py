@@ -20,6 +20,7 @@ from kts.broker.request import Request
 from kts.broker.topics import Topic
 from kts.coordinator_records.groups import Committed
 from kts.errors import KtsError
+from kts.model import ZERO_UUID
 
 GROUP, TRANSACTION = 0, 1  # coordinator types
 CLASSIC = "classic"
@@ -278,7 +279,7 @@ def _fetched(broker: Broker, asked: Body, version: int) -> Body:
         for name, found in _by_topic(broker.coordinator.fetch(asked["group_id"], None)).items():
             topic = broker.topics.get(name)
             if topic is not None or not by_id:  # a deleted topic has no id
-                topic_id = bytes(16) if topic is None else topic.topic_id
+                topic_id = ZERO_UUID if topic is None else topic.topic_id
                 topics.append({"name": name, "topic_id": topic_id, "partitions": _entries(found)})
         return {"topics": topics, "error_code": ErrorCode.NONE}
     for each in asked["topics"]:

@@ -13,20 +13,13 @@ from typing import Any
 from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.fetching import why_closed
-from kts.broker.listing import (
-    EARLIEST,
-    LATEST,
-    OffsetQuery,
-    check_time,
-    check_time_of_version_0,
-    list_offset,
-    offsets_before,
-)
+from kts.broker.listing import OffsetQuery, check_time, check_time_of_version_0, list_offset, offsets_before
 from kts.broker.request import Request
 from kts.broker.threads import in_thread, opened
 from kts.broker.topics.partition import Partition
 from kts.errors import KtsError, LogClosedError, LogStorageError
 from kts.log.epochs import end_offset_for
+from kts.model import EARLIEST, LATEST
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from kts.broker.settings.describe import topic_entries
 from kts.broker.threads import in_thread
 from kts.broker.topics import NewTopic, Topic, Topics
 from kts.errors import KtsError, UnknownTopicOrPartitionError
+from kts.model import ZERO_UUID
 
 Answer = dict[str, Any]
-ZERO_ID = bytes(16)
 MAX_RECORDS = 10_000  # of one request to a KRaft controller
 CONTROLLERS_TOPIC = "__cluster_metadata"
 
@@ -159,19 +159,19 @@ async def handle_delete_topics(broker: Broker, request: Request) -> Answer:
 
 def _delete_topics(topics: Topics, request: Request, deleted: set[str]) -> list[Answer]:
     body = request.body
-    asked = body.get("topics") or [{"name": name, "topic_id": ZERO_ID} for name in body.get("topic_names") or ()]
+    asked = body.get("topics") or [{"name": name, "topic_id": ZERO_UUID} for name in body.get("topic_names") or ()]
     if not topics.config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if request.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return [_deleted(one["name"], one["topic_id"], refusal(code, "Topic deletion is disabled.")) for one in asked]
     answers, chosen = [], dict[bytes, str]()
-    names = Counter(one["name"] for one in asked if one["topic_id"] == ZERO_ID and one["name"] is not None)
-    ids = Counter(bytes(one["topic_id"]) for one in asked if one["name"] is None and one["topic_id"] != ZERO_ID)
+    names = Counter(one["name"] for one in asked if one["topic_id"] == ZERO_UUID and one["name"] is not None)
+    ids = Counter(bytes(one["topic_id"]) for one in asked if one["name"] is None and one["topic_id"] != ZERO_UUID)
     invalid = ErrorCode.INVALID_REQUEST
     for one in asked:
-        if one["name"] is None and one["topic_id"] == ZERO_ID:
+        if one["name"] is None and one["topic_id"] == ZERO_UUID:
             told = refusal(invalid, "Neither topic name nor id were specified.")
-            answers.append(_deleted(None, ZERO_ID, told))
-        elif one["name"] is not None and one["topic_id"] != ZERO_ID:
+            answers.append(_deleted(None, ZERO_UUID, told))
+        elif one["name"] is not None and one["topic_id"] != ZERO_UUID:
             told = refusal(invalid, "You may not specify both topic name and topic id.")
             answers.append(_deleted(one["name"], one["topic_id"], told))
     for topic_id, times in ids.items():
@@ -185,9 +185,9 @@ def _delete_topics(topics: Topics, request: Request, deleted: set[str]) -> list[
     for name, times in names.items():
         topic = topics.get(name)
         if times > 1:
-            answers.append(_deleted(name, ZERO_ID, refusal(invalid, "Duplicate topic name.")))
+            answers.append(_deleted(name, ZERO_UUID, refusal(invalid, "Duplicate topic name.")))
         elif topic is None:
-            answers.append(_deleted(name, ZERO_ID, refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+            answers.append(_deleted(name, ZERO_UUID, refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         elif topic.topic_id in ids:
             chosen.pop(topic.topic_id, None)
             told = refusal(invalid, "The provided topic name maps to an ID that was already supplied.")

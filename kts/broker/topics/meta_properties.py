@@ -8,13 +8,13 @@ Source: MetaProperties, PropertiesUtils (3.9).
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import uuid
 from typing import NamedTuple
 
 from kts.errors import LogStorageError
+from kts.model import uuid_text
 from kts.segment import files
 
 FILE = "meta.properties"
@@ -31,7 +31,7 @@ class MetaProperties(NamedTuple):
 def random_id() -> str:
     """A random id as Kafka makes it: 22 characters of URL-safe base64 that do not begin with a dash."""
     while True:
-        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        made = uuid_text(uuid.uuid4().bytes)
         if not made.startswith("-"):
             return made
 

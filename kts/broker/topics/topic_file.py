@@ -14,7 +14,6 @@ directories are renamed, so that the next start can finish what a crash interrup
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import os
@@ -27,6 +26,7 @@ from typing import Any
 from kts._codec import crc32c
 from kts.broker.topics.directory import check_name
 from kts.errors import InvalidTopicError, LogStorageError
+from kts.model import uuid_bytes
 from kts.segment import files
 
 FILE = "kts-topics.json"
@@ -76,16 +76,6 @@ class TopicFile:
 def path(directory: str) -> str:
     """Path of the file in a log directory."""
     return os.path.join(directory, FILE)
-
-
-def id_bytes(topic_id: str) -> bytes:
-    """A topic id as 16 bytes."""
-    return base64.urlsafe_b64decode(topic_id + "==")
-
-
-def id_text(topic_id: bytes) -> str:
-    """A topic id as 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def read(directory: str) -> TopicFile:
@@ -223,7 +213,7 @@ def _checked(data: dict[str, Any]) -> TopicFile:
 def _entry(name: str, one: dict[str, Any]) -> TopicEntry:
     check_name(name)
     partitions, made = [int(index) for index in one["partitions"]], {int(index) for index in one["made"]}
-    if len(id_bytes(one["topic_id"])) != 16 or any(not 0 <= index < 2**31 for index in (*partitions, *made)):
+    if len(uuid_bytes(one["topic_id"])) != 16 or any(not 0 <= index < 2**31 for index in (*partitions, *made)):
         raise ValueError(f"topic {name!r}: id {one['topic_id']!r}, partitions {partitions}")
     return TopicEntry(one["topic_id"], partitions, _texts(one["configs"]), made, bool(one["deleted"]))
 

@@ -35,6 +35,7 @@ from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageEr
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import LogDirectory
 from kts.log.log import Deleted, wall_clock
+from kts.model import uuid_bytes
 from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS
@@ -204,7 +205,7 @@ class Topics:
             config = self.config.log_config(entry.configs, self.dynamic)
         except ValueError as error:
             raise LogStorageError(f"topic {name}: {error}", path=topic_file.path(self.directory)) from error
-        topic = Topic(name, topic_file.id_bytes(entry.topic_id), {}, dict(entry.configs), config)
+        topic = Topic(name, uuid_bytes(entry.topic_id), {}, dict(entry.configs), config)
         for index in entry.partitions:
             foreign = indexes.get(index)
             if f"{name}-{index}" in blocked:
@@ -375,7 +376,7 @@ class Topics:
         indexes = range(count)
         entry = TopicEntry(meta_properties.random_id(), list(indexes), own, set(indexes))
         self._check_free(name, entry.partitions)
-        return Topic(name, topic_file.id_bytes(entry.topic_id), {}, own, config), entry
+        return Topic(name, uuid_bytes(entry.topic_id), {}, own, config), entry
 
     def _make_planned(self, planned: Mapping[str, tuple[Topic, TopicEntry]]) -> None:
         """Write the topic file first: after a crash there is a whole topic or none."""

@@ -12,7 +12,7 @@ import pytest
 
 import kts
 from kts.broker.topics import Topics
-from kts.broker.topics.topic_file import id_text
+from kts.model import uuid_text
 from kts.segment import files
 
 NOW = 1_700_000_000_000
@@ -62,9 +62,9 @@ def test_partitions_that_kts_made_get_their_topics_id_also_when_they_are_opened_
         topics.add_partitions("t", 2)
     with Topics(tmp_path) as topics:
         for partition in topics.partitions():
-            assert partition.log.topic_id == id_text(topic_id)
+            assert partition.log.topic_id == uuid_text(topic_id)
     for index in range(2):
-        assert id_text(topic_id) in (tmp_path / f"t-{index}" / "partition.metadata").read_text()
+        assert uuid_text(topic_id) in (tmp_path / f"t-{index}" / "partition.metadata").read_text()
 
 
 def test_a_log_that_found_no_descriptor_left_is_opened_by_the_next_who_asks(tmp_path: Path) -> None:
