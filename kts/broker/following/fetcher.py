@@ -44,7 +44,7 @@ class Trouble:
     error: KtsError
     since_s: float
     not_before_s: float
-    times: int = 1
+    times: int = 0
     damaged: int = 0
 
 
@@ -214,7 +214,7 @@ class Fetcher:
         follower.lose_leader()
         trouble = self.troubles.get(follower)
         if trouble is None:
-            trouble = self.troubles[follower] = Trouble(error, now, now, 0)
+            trouble = self.troubles[follower] = Trouble(error, now, now)
             self._tell(f"{follower}: {error}")
         trouble.error = error
         trouble.times += 1
