@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, choice
 from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
 from kts.errors import CorruptRecordError, InvalidTimestampError
+from kts.spark.options import OVERFLOW_POLICIES
 from kts.spark.schema import MAX_MS, RECORD_TYPES, TimestampOverflow, ddl, to_spark
 from kts.spark.shipping import ship
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Buffer
 
-_OVERFLOW_POLICIES = ("error", "null", "clamp")
 _FLUSH_BYTES = 4 << 20
 _FLUSH_ROWS = 1 << 16
 
@@ -28,12 +28,8 @@ class _Decoder:
     def __init__(
         self, columns: Sequence[str] | None, verify_crc: bool, timestamp_overflow: str, max_decompressed_bytes: int
     ) -> None:
-        if timestamp_overflow not in _OVERFLOW_POLICIES:
-            raise ValueError(
-                f"timestamp_overflow: expected {' or '.join(_OVERFLOW_POLICIES)}, found {timestamp_overflow!r}"
-            )
         self.names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
-        self.timestamp_overflow = timestamp_overflow
+        self.timestamp_overflow = choice("timestamp_overflow", timestamp_overflow, OVERFLOW_POLICIES)
         self.verify_crc = verify_crc
         self.max_decompressed_bytes = max_decompressed_bytes
 

@@ -17,6 +17,7 @@ from kts.times import UNITS, NotATimeError, milliseconds, parse_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
+OVERFLOW_POLICIES = ("error", "null", "clamp")  # for a timestamp beyond Spark's range
 MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
 _UNIT_OPTION = "timeUnit={}"  # as an error names it
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -136,7 +137,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         include_control=read.boolean("includeControl", False),
         granularity=read.choice("granularity", ("record", "batch")),
         decoder=None if read.text("decoder") is None else read.choice("decoder", tuple(DECODERS)),
-        timestamp_overflow=read.choice("timestampOverflow", ("error", "null", "clamp")),
+        timestamp_overflow=read.choice("timestampOverflow", OVERFLOW_POLICIES),
         log_start_offset=_log_start_offset(read),
         batch_bytes=read.size("maxBatchBytes", BATCH_BYTES, MAX_BATCH_BYTES),
         max_decompressed_bytes=read.size("maxDecompressedBytes", DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX),

@@ -99,7 +99,7 @@ def test_mistakes_are_refused_before_anything_runs(payloads: DataFrame) -> None:
         ({"column": "id"}, "column id must be binary, found int"),
         ({"column": "payload", "columns": ["ofset"]}, "ofset"),
         ({"column": "payload", "keep": ["id", "id"]}, "column id would be there twice"),
-        ({"column": "payload", "timestamp_overflow": "wrap"}, "timestamp_overflow: expected error or null or clamp"),
+        ({"column": "payload", "timestamp_overflow": "wrap"}, "timestamp_overflow: expected one of error, null, clamp"),
     ]
     for arguments, message in mistakes:
         with pytest.raises(ValueError, match=message):
