@@ -113,13 +113,10 @@ class Sender:
                     sent = os.sendfile(self._socket.fileno(), range_.fileno(), range_.position + start, most)
                     if not sent:
                         left = count - start
-                        raise LogStorageError(
-                            f"expected {left} more bytes to send, but the file was truncated meanwhile"
-                        )
+                        message = f"expected {left} more bytes to send, but the file was truncated meanwhile"
+                        raise LogStorageError(message)
                 except (BlockingIOError, InterruptedError):
-                    piece = range_.read(
-                        start, WAITING_BYTES
-                    )  # the socket is full: the transport waits for it with this
+                    piece = range_.read(start, WAITING_BYTES)  # the socket is full: the transport waits with this
                     sent = len(piece)
                     await self._write([piece])
                 start += sent
