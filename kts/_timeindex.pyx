@@ -400,11 +400,11 @@ cdef class _Index:
         cdef int64_t zeros = self.slots - self.entries_count
         if self.view.len % stride:
             found.append(
-                f"size {self.view.len} is not a multiple of {stride}: {self.view.len % stride} bytes behind the last entry"
+                f"size {self.view.len} is not a multiple of {stride}: {self.view.len % stride} bytes after the last entry"
             )
         if zeros:
             found.append(
-                f"preallocated: {zeros} zero entries behind the {self.entries_count} in use"
+                f"preallocated: {zeros} zero entries after the {self.entries_count} in use"
                 " (the broker did not close this file)"
             )
         return found

@@ -107,7 +107,7 @@ def test_the_zero_tail_of_a_preallocated_file_is_no_entry(keep: int, rest: bytes
     assert offsets.lookup(BASE + 99) == (BASE + entries[-1][0], entries[-1][1])
     assert [len(a) for a in times.entries()] == [keep, keep]
     for index in (times, offsets):
-        assert any(f"50 zero entries behind the {keep} in use" in line for line in index.check())
+        assert any(f"50 zero entries after the {keep} in use" in line for line in index.check())
         assert len(index.check()) == 1 + bool(rest)
 
 

@@ -254,7 +254,7 @@ def test_an_index_of_any_size_has_its_whole_entries(kind: str) -> None:
         for put in (guard.put, guard.put_first):
             index = made(put(data[:size]), BASE)
             whole, rest = divmod(size, width)
-            words = f"size {size} is not a multiple of {width}: {rest} bytes behind the last entry"
+            words = f"size {size} is not a multiple of {width}: {rest} bytes after the last entry"
             assert index.check() == ([words] if rest else [])
             assert len(index) == whole
             keys, values = index.entries()

@@ -237,7 +237,7 @@ def aligned(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> 
 
 
 def wrapped(cell: str, width: int) -> list[str]:
-    """A text in lines of at most a width, broken behind spaces, slashes and the T of a time."""
+    """A text in lines of at most a width, broken after spaces, slashes and the T of a time."""
     if width_of(cell) <= width:
         return [cell]
     lines = [""]

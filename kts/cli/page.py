@@ -215,7 +215,7 @@ def figure_of(picture: Picture) -> Any:
 
 
 def outlines(boxes: Array) -> tuple[Any, Array]:
-    """Offsets and times of boxes as closed lines, with a gap behind each."""
+    """Offsets and times of boxes as closed lines, with a gap after each."""
     first, last, low, high = boxes
     gap = np.full(len(first), np.nan)
     # Rounded, the offsets are the batch's own.

@@ -245,7 +245,7 @@ def on_calendar(picture: Picture) -> bool:
     if picture.window is None:
         return False
     start, end = picture.window
-    return start >= YEAR_1_MS and end <= YEAR_9999_MS - 400 * 86_400_000  # ticks behind the end need dates, too
+    return start >= YEAR_1_MS and end <= YEAR_9999_MS - 400 * 86_400_000  # ticks after the end need dates, too
 
 
 def is_above(picture: Picture, time: int) -> bool:

@@ -107,7 +107,7 @@ def auto_column(column: Any) -> Any:
 
 def not_utf8(column: Any) -> Any:
     """Which values of a binary column are not UTF-8, as a numpy array; null is."""
-    # Zero bytes behind each value end a sequence that the value leaves open.
+    # Zero bytes after each value end a sequence that the value leaves open.
     offsets, data = layout(pc.binary_join_element_wise(pc.fill_null(column, b""), b"\0\0\0", b""))
     codes = np.frombuffer(data, np.uint8)
     following = codes & 0xC0 == 0x80

@@ -105,7 +105,7 @@ def _of_partition(log: PartitionLog, skip: bool) -> pa.Table:
     )
     topic = DECODERS["offsets"].topic
     for row, reason in refused:
-        message = f"offset {offsets[row]} of {log.topic}-{log.partition} is no record of {topic}"
+        message = f"offset {offsets[row]} of {log.topic}-{log.partition} is not a record of {topic}"
         if not skip:
             raise CorruptRecordError(f"{message}: {reason}", path=log.path, offset=offsets[row])
         warn(f"{log.path}: {message} and is left out: {reason}", log.path, DamageWarning)

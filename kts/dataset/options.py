@@ -84,10 +84,10 @@ class ScanOptions:
         start = None if starting_timestamp is None else milliseconds("starting_timestamp", starting_timestamp, unit)
         end = None if ending_timestamp is None else milliseconds("ending_timestamp", ending_timestamp, unit)
         if start is not None and end is not None and start > end:
-            raise ValueError(f"starting_timestamp: {start} is behind ending_timestamp {end}")
+            raise ValueError(f"starting_timestamp: {start} is after ending_timestamp {end}")
         first, last = _offsets(starting_offsets, "starting_offsets"), _offsets(ending_offsets, "ending_offsets")
         if isinstance(first, int) and isinstance(last, int) and 0 <= last < first:
-            raise ValueError(f"starting_offsets: {first} is behind ending_offsets {last}")
+            raise ValueError(f"starting_offsets: {first} is after ending_offsets {last}")
         return cls(
             starting_timestamp=start,
             ending_timestamp=end,

@@ -172,7 +172,7 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
         log_end = transactions.log_end_offset(log, skip_damage=True)
         if start > log_end:
             warn(
-                f"{log.path}: nothing is read, because the log start offset {start} lies behind the log's end"
+                f"{log.path}: nothing is read, because the log start offset {start} is after the log's end"
                 f" {log_end}; give another one with log_start_offset",
                 log.path,
             )

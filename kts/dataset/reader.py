@@ -341,12 +341,12 @@ class RangeReader:
         row, reason = refused[0]
         offset, position = (rows.column(name)[row].as_py() for name in ("offset", "position"))
         message = (
-            f"offset {offset} of {self.part.topic}-{self.part.partition} is no record of {DECODERS[decoder].topic}"
+            f"offset {offset} of {self.part.topic}-{self.part.partition} is not a record of {DECODERS[decoder].topic}"
         )
         sound = np.ones(rows.num_rows, bool)
         if self.options.skip_damage:
             sound[[each.row for each in refused]] = False
-            more = f", and {len(refused) - 1} more behind it" if len(refused) > 1 else ""
+            more = f", and {len(refused) - 1} more after it" if len(refused) > 1 else ""
             warn(f"{self.part.path}: {message} and is left out{more}: {reason}", self.part.path, DamageWarning)
         else:
             sound[row:] = False

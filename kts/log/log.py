@@ -748,7 +748,7 @@ class Log:
         refused = self.shipped and self.generation == "0.10.2"
         if active.size and not refused:
             raise KtsError(
-                f"expected to roll behind offset {active.base_offset}, found {base_offset}", path=active.path
+                f"expected to roll after offset {active.base_offset}, found {base_offset}", path=active.path
             )
         with self._close_if_in_doubt(), self._readers.excluded():
             if refused:  # 0.10.2 continues with indexes of size 0, and refuses every append until a restart

@@ -242,7 +242,7 @@ class LogLoader:
             if not why:
                 segment.load_seal(self.sealed.get(base))
                 if not self.shipped and segment.offset_index.last_position >= segment.size:
-                    segment.mark_index_corrupt("the offset index has an entry behind the log's end")
+                    segment.mark_index_corrupt("the offset index has an entry after the log's end")
             if why:
                 self._recover_segment(segment, why)
 
@@ -316,7 +316,7 @@ class LogLoader:
                 """Runs before the cut: a crash in between leaves no hole, and the next start finds the damage again."""
                 later = self.segments[number + 1 :]
                 del self.segments[number + 1 :]
-                self._take_out(later, f"behind a cut of segment {segment.base_offset}")
+                self._take_out(later, f"after a cut of segment {segment.base_offset}")
 
             why = MISSING if segment.base_offset in self._missing else None
             if self._recover_segment(segment, why, drop_later):
@@ -444,7 +444,7 @@ class LogLoader:
         # Then the recovery point reaches the start as well, and all that is left in the log is below the start.
         if self.clean and not self.shipped and start > self.recovery_point:
             end, first = self.segments[-1].next_offset(), self.segments[0].base_offset
-            why = f"the log start offset {start} lies behind the log end offset {end}: set to {first}"
+            why = f"the log start offset {start} is after the log end offset {end}: set to {first}"
             self.recovered.append(Recovered(self.segments[0].path, 0, 0, why, 0))
             self.log_start_offset = first
             return

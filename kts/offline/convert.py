@@ -277,7 +277,7 @@ def _check_tail(slices: Slices, source: files.File, segment: Segment, is_last: b
     if slices.position >= slices.end:
         return
     tail = source.read(slices.position, min(slices.end - slices.position, LAST_READ_BYTES))
-    why = slices.reason or "bytes behind the last entry"
+    why = slices.reason or "bytes after the last entry"
     try:
         normal = is_last and (not any(tail) or not len(scan_batches(tail)))
     except CorruptRecordError:

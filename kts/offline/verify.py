@@ -387,7 +387,7 @@ class _LogCheck:
                 self.damaged = True
                 zeros = _zero_tail(segment, start)
                 if zeros:
-                    yield Violation(segment.path, start, None, "zero-tail", f"{zeros} zero bytes behind the last batch")
+                    yield Violation(segment.path, start, None, "zero-tail", f"{zeros} zero bytes after the last batch")
                     return
                 yield Violation(segment.path, start, error.offset, "batch", error.message)
                 behind = next_sound_entry(segment, start, segment.size_bytes, self.reached, budget)
@@ -397,7 +397,7 @@ class _LogCheck:
                     return
                 self.damaged = True
                 behind = next_sound_entry(segment, start, size, self.reached, budget)
-                message = f"{size - start} bytes behind the last whole batch: it was cut, or its size is wrong"
+                message = f"{size - start} bytes after the last whole batch: it was cut, or its size is wrong"
                 yield Violation(segment.path, start, None, "cut-tail" if behind is None else "batch", message)
             if behind is None:
                 return
@@ -664,7 +664,7 @@ class _OffsetIndexCheck(_IndexCheck):
         beyond = [n for n in self.larger if offsets[n] > last]
         if not self.log.damaged:
             for n in range(self.done, len(positions)):
-                yield self.violation(n, int(offsets[n]), f"its position {positions[n]} lies behind the log's end")
+                yield self.violation(n, int(offsets[n]), f"its position {positions[n]} is after the log's end")
             for n in beyond:
                 yield self.violation(n, int(offsets[n]), f"the log ends with offset {last}")
         if len(self.larger) == 1 and not beyond:

@@ -216,7 +216,7 @@ class Slices:
 
 
 def _zeros(data: memoryview, at: int) -> str | None:
-    return "zeros behind the last entry" if not any(data[at : at + 64]) else None
+    return "zeros after the last entry" if not any(data[at : at + 64]) else None
 
 
 def decoded(entry: bytes | memoryview, verify_crc: bool = True) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

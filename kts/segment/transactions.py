@@ -62,7 +62,7 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
     data = files.read_bytes(path)
     if len(data) % TXN_ENTRY.size:
         raise CorruptIndexError(
-            f"expected entries of {TXN_ENTRY.size} bytes, found {len(data) % TXN_ENTRY.size} bytes behind the last one",
+            f"expected entries of {TXN_ENTRY.size} bytes, found {len(data) % TXN_ENTRY.size} bytes after the last one",
             path=path,
             position=len(data) - len(data) % TXN_ENTRY.size,
         )

@@ -225,7 +225,7 @@ def test_records_of_internal_topics_are_decoded_to_columns(tmp_path: Path) -> No
     assert b"orders" in base64.b64decode(new["value"])
 
     said = run("dump", broker("4.3.1") / "orders-0", "--decoder", "offsets", code=3).stderr
-    assert "offset 0 of orders-0 is no record of __consumer_offsets: key: expected a version" in said
+    assert "offset 0 of orders-0 is not a record of __consumer_offsets: key: expected a version" in said
     run("dump", broker("4.3.1") / "orders-0", "--decoder", "offsets", "--on-error", "skip", code=1)
 
     shown = run("dump", broker("4.3.1"), "--decoder", "transactions", "--format", "table").stdout.splitlines()

@@ -67,9 +67,9 @@ def test_a_wrong_value_is_refused_without_an_argument_name(
 
 def test_an_error_of_the_library_names_the_option() -> None:
     said = run("dump", SOURCE, "--from", "2026-09-02T10:00", "--to", "2026-09-01", code=2).stderr
-    assert "--from: 2026-09-02T10:00 is behind --to 2026-09-01" in said
+    assert "--from: 2026-09-02T10:00 is after --to 2026-09-01" in said
     said = run("dump", SOURCE, "--from", "-1h", "--to", "-2h", code=2).stderr
-    assert "--from: -1h is behind --to -2h" in said
+    assert "--from: -1h is after --to -2h" in said
     said = run("dump", SOURCE, "--columns", "keys", code=2).stderr
     assert "--columns: unknown column 'keys'" in said
     out = ["--out", "never"]

@@ -46,7 +46,7 @@ class Difference(NamedTuple):
 
 DIFFERENCES = [
     Difference("kts", "in a batch of 0 records$", "Kafka does not look at the records of a batch that declares none"),
-    Difference("kts", "behind the message's value", "Kafka does not look at what a message holds behind its value"),
+    Difference("kts", "after the message's value", "Kafka does not look at what a message holds after its value"),
     Difference("kts", "inner message magic", "Kafka reads an inner message of any magic but 0 as one of magic 1"),
     Difference("kts", "snappy stream goes on with a damaged", "snappy-java ends a read there and goes on behind it"),
     Difference("kts", "second lz4 frame", "Kafka drops what follows the first frame"),

@@ -30,7 +30,7 @@ KNOWN = {
     "0.10.2": [
         Known("0.10.2 reads an unknown magic as 1; refused with code 2", 1, says("is unknown, expected 0 to 2")),
         Known("0.10.2 reads magic 2 as 1; it is a batch, and too short", 2, says("bytes of a record batch header")),
-        Known("Kafka ignores what a message holds behind its value", 2, says("behind the message's value")),
+        Known("Kafka ignores what a message holds after its value", 2, says("after the message's value")),
         Known("Kafka copies an inner message with its wrong CRC; the copy here has a right one", 1, inner_crc),
     ],
     "3.9": [],

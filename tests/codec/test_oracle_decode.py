@@ -32,13 +32,13 @@ class Stricter(NamedTuple):
 STRICTER = {
     "decode-3.9": [
         Stricter(
-            r"record count 0|behind the 0 records",
+            r"record count 0|after the 0 records",
             3,
-            "a record count of 0 with record bytes behind it: Kafka returns no record and does not look",
+            "a record count of 0 with record bytes after it: Kafka returns no record and does not look",
         ),
     ],
     "decode-0.10.2": [
-        Stricter(r"bytes behind the message's value", 3, "Kafka ignores what a message holds after its value"),
+        Stricter(r"bytes after the message's value", 3, "Kafka ignores what a message holds after its value"),
         Stricter(
             r"^magic -?\d+ is unknown|batch length|CRC is",
             12,

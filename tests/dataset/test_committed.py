@@ -70,7 +70,7 @@ def test_a_damaged_value_is_an_error_that_says_where_or_is_left_out(tmp_path: Pa
         values = [offset_value(committed(5)), b"\0\3\0", offset_value(committed(6))]
         times = pa.array([T] * 3, pa.int64())
         log.append(kts.encode({"timestamp": times, "key": pa.array(keys), "value": pa.array(values)}))
-    with pytest.raises(kts.CorruptRecordError, match="offset 1 of __consumer_offsets-7 is no record of") as caught:
+    with pytest.raises(kts.CorruptRecordError, match="offset 1 of __consumer_offsets-7 is not a record of") as caught:
         kts.committed_offsets(folder)
     assert (caught.value.path, caught.value.offset) == (str(folder), 1)
     with pytest.warns(kts.KtsWarning, match="offset 1 of __consumer_offsets-7 .* is left out"):

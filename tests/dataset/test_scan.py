@@ -416,12 +416,12 @@ def test_a_record_that_cannot_be_decoded_is_raised_after_those_before_it_or_left
     columns = ["offset", "group"]
     reader = kts.scan(folder, decoder="offsets", columns=columns)
     found: list[int] = []
-    with pytest.raises(kts.CorruptRecordError, match="offset 3 of __consumer_offsets-3 is no record of") as caught:
+    with pytest.raises(kts.CorruptRecordError, match="offset 3 of __consumer_offsets-3 is not a record of") as caught:
         for batch in reader:
             found += batch["offset"].to_pylist()
     assert found == [0, 1, 2]
     assert (caught.value.path, caught.value.position, caught.value.offset) == (str(next(folder.glob("*.log"))), 0, 3)
-    with pytest.warns(kts.KtsWarning, match="offset 3 of .* is left out, and 1 more behind it: key: expected"):
+    with pytest.warns(kts.KtsWarning, match="offset 3 of .* is left out, and 1 more after it: key: expected"):
         rest = kts.scan(folder, decoder="offsets", columns=columns, on_error="skip").read_all()
     assert rest["offset"].to_pylist() == [0, 1, 2, 5, 6, 7]
     assert {*rest["group"].to_pylist()} == {"readers"}

@@ -70,7 +70,7 @@ def test_a_cut_tail_is_left_out_and_slices_say_why(tmp_path: Path) -> None:
 
 def test_slices_give_all_before_damage_and_name_zeros(tmp_path: Path) -> None:
     whole = kts.encode({"value": [b"x"]})
-    for behind, says in ((bytes(100), "zeros behind the last entry"), (b"\xff" * 100, "size")):
+    for behind, says in ((bytes(100), "zeros after the last entry"), (b"\xff" * 100, "size")):
         with written(tmp_path, whole + behind) as file:
             slices = Slices(file, 0, file.size())
             assert [len(part) for part in slices] == [1]

@@ -212,7 +212,7 @@ def magic_3(data: bytearray, entries: list[Entry]) -> bytearray:
     ("spoil", "left", "reason"),
     [
         (lambda data, entries: data[:-5], 2, "is cut, 113 bytes are left"),
-        (lambda data, entries: data + bytes(100), 3, "zeros behind the last entry"),
+        (lambda data, entries: data + bytes(100), 3, "zeros after the last entry"),
         (lambda data, entries: data + b"\0" * 7, 3, "is cut, 7 bytes are left"),
         (flip, 1, "the CRC is wrong"),
         (far, 1, "offset 2147483648 does not fit into the segment"),

@@ -18,7 +18,7 @@ TRANSACTIONAL = [(one, name) for one, name in golden_partitions() if list(one.pa
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (bytes(35), "expected entries of 34 bytes, found 1 bytes behind the last one"),
+        (bytes(35), "expected entries of 34 bytes, found 1 bytes after the last one"),
         (struct.pack(">hqqqq", 1, 7, 0, 9, 10), "entry 0: expected version 0 and a transaction, found version 1"),
         (struct.pack(">hqqqq", 0, -1, 0, 9, 10), "producer -1"),
         (struct.pack(">hqqqq", 0, 7, 0, 9, 10) + struct.pack(">hqqqq", 0, 7, 9, 8, 10), "entry 1:.* offsets 9 to 8"),

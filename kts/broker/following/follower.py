@@ -215,7 +215,7 @@ class Follower:
         elif start > log.log_end_offset or end < log.log_end_offset:
             if not empty:
                 self._tell(
-                    f"{self}: the leader begins at {start}, behind the end of the copy: restarting the copy there"
+                    f"{self}: the leader begins at {start}, after the end of the copy: restarting the copy there"
                 )
                 self.truncations += 1
             log.truncate_fully_and_start_at(start)

@@ -99,7 +99,7 @@ def test_a_copy_that_the_leader_has_left_behind_begins_anew(
         assert copy.log.log_start_offset == leader.log("t").log_start_offset
         assert copy.bytes == log_bytes(leader.files("t"))
         assert copy.said == [
-            f"t-0: the leader begins at {copy.log.log_start_offset}, behind the end of the copy: "
+            f"t-0: the leader begins at {copy.log.log_start_offset}, after the end of the copy: "
             "restarting the copy there"
         ]
 

@@ -94,7 +94,7 @@ def _batch_rule(lie: Lie, entry: bytes, plain: bytes, sizes: list[int]) -> str |
             return exactly(f"record count {value} does not fit the {len(plain)} bytes of records")
         if value < len(sizes):
             left = sum(sizes[value:])
-            return exactly(f"{left} bytes are left behind the {value} records that the batch declares")
+            return exactly(f"{left} bytes are left after the {value} records that the batch declares")
         return exactly(f"record 2 of {value}: {ENDS}")
     return READ  # the last offset delta and the base sequence are what they are
 
@@ -143,7 +143,7 @@ def _record_rule(what: str, lie: Lie, i: int, grown: int, length: int, fitted: b
         if not 0 <= value <= left:
             return exactly(f"{where}header count {value} does not fit the {left} bytes left")
         if value == 0 and left:
-            return exactly(f"{where}record length {length} leaves {left} bytes behind the record's last field")
+            return exactly(f"{where}record length {length} leaves {left} bytes after the record's last field")
         return exactly(f"{where}{ENDS}") if value and not left else None
     part = "header " + what.split()[2] if what.startswith("header") else what.split()[0]
     if part == "header key" and not 0 <= value <= left:
@@ -200,7 +200,7 @@ def _parts_rule(lie: Lie) -> str | None:
     if value > left:
         return f"{lie.field.name} {value} exceeds the {left} bytes left"
     if lie.field.name == "value length":
-        return f"value length {value} leaves {left - max(0, value)} bytes behind the message's value"
+        return f"value length {value} leaves {left - max(0, value)} bytes after the message's value"
     return None
 
 

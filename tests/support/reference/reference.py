@@ -164,7 +164,7 @@ def _batch(at: int, entry: bytes, verify_crc: bool, limit: int) -> tuple[int, li
         except Wrong as error:
             raise Corrupt(at, base, i, f"record {i} of {count}: {error}") from None
     if cursor.left:  # stricter for a count of 0
-        why = f"{cursor.left} bytes are left behind the {count} records that the batch declares"
+        why = f"{cursor.left} bytes are left after the {count} records that the batch declares"
         raise Corrupt(at, base, None, why)
     shared = {
         "timestampType": 1 if append_time else 0,
@@ -207,7 +207,7 @@ def _record(cursor: _Cursor, base: int, base_time: int, base_sequence: int, appe
         name = body.take(name_size)
         headers.append((java_utf8(name), body.nullable("header value")))
     if body.left:
-        raise Wrong(f"record length {size} leaves {body.left} bytes behind the record's last field")
+        raise Wrong(f"record length {size} leaves {body.left} bytes after the record's last field")
     return {
         "offset": _i64(base + delta),
         "timestamp": created if append_time is None else append_time,
@@ -260,7 +260,7 @@ def message_parts(message: bytes) -> tuple[int, int, int, bytes | None, bytes | 
         raise Wrong(f"value length {size} exceeds the {cursor.left} bytes left")
     value = None if size < 0 else cursor.take(size)
     if cursor.left:  # stricter: Kafka does not look behind the value
-        raise Wrong(f"value length {size} leaves {cursor.left} bytes behind the message's value")
+        raise Wrong(f"value length {size} leaves {cursor.left} bytes after the message's value")
     return magic, attributes, timestamp, key, value
 
 
