@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 INT16_MAX = 2**15 - 1
@@ -81,6 +82,19 @@ def choice(name: str, value: Any, choices: Sequence[str]) -> str:
     if value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(choices)}, found {value!r}")
     return value
+
+
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """A hint at the known name that is most similar to an unknown one, in any case; None if none is similar.
+
+    Examples
+    --------
+    >>> suggestion("Ofset", ["offset", "timestamp"])
+    'did you mean offset?'
+    """
+    by_low = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), by_low, n=1)
+    return f"did you mean {by_low[close[0]]}?" if close else None
 
 
 def magic(name: str, value: Any) -> int:

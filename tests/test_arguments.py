@@ -16,6 +16,7 @@ from kts.arguments import (
     magic,
     optional_offset,
     parse_address,
+    suggestion,
     timestamp,
 )
 
@@ -81,3 +82,9 @@ def test_an_address_to_connect_to_needs_a_host_and_a_port(text: str) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         parse_address(text, 9092)
+
+
+def test_a_suggestion_is_the_most_similar_name_in_any_case() -> None:
+    assert suggestion("Ofset", ["offset", "timestamp"]) == "did you mean offset?"
+    assert suggestion("TIMESTAMPTYPE", ["timestamp", "timestampType"]) == "did you mean timestampType?"
+    assert suggestion("codec", ["offset", "timestamp"]) is None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kts.arguments import choice
+from kts.arguments import choice, suggestion
 from kts.coordinator_records.columns import DECODERS, decode_records
 from kts.dataset.newest import Loader
 from kts.dataset.options import BATCH_BYTES, ON_ERROR
@@ -79,9 +78,9 @@ def committed_offsets(
             continue
         known = sorted(found[name].unique().to_pylist())
         for unknown in sorted({*wanted} - {*known}):
-            close = difflib.get_close_matches(unknown, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ValueError(f"{name}s: there is no committed offset of {name} {unknown}{hint}")
+            hint = suggestion(unknown, known)
+            message = f"{name}s: there is no committed offset of {name} {unknown}"
+            raise ValueError(f"{message}; {hint}" if hint else message)
         found = found.filter(pc.is_in(found[name], pa.array(list(wanted), pa.string())))
     found = found.sort_by([("group", "ascending"), ("topic", "ascending"), ("partition", "ascending")])
     ends = pa.array(_log_end_offsets(opened, found, on_error == "skip"), pa.int64())

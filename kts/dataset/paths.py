@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, overload
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, suggestion
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
 from kts.dataset.options import BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
@@ -444,8 +443,9 @@ def select(
     known = sorted({log.topic for log in logs})
     named = {*(names or ()), *(wanted if isinstance(wanted, dict) else ())}
     for topic in sorted(named.difference(known)):
-        nearest = _nearest(topic, known) if known else f"there are no partition directories{one_level_down(paths)}"
-        raise UnknownTopicOrPartitionError(f"there is no topic {topic} in {', '.join(paths)}; {nearest}")
+        there = ", ".join(known) or f"no partition directories{one_level_down(paths)}"
+        hint = suggestion(topic, known) or f"there are {there}"
+        raise UnknownTopicOrPartitionError(f"there is no topic {topic} in {', '.join(paths)}; {hint}")
     if names is not None:
         logs = [log for log in logs if log.topic in names]
     elif decoder is not None and not named:
@@ -477,11 +477,6 @@ def _check_partitions(numbers: Sequence[int], logs: Sequence[PartitionLog], pref
         raise UnknownTopicOrPartitionError(
             f"there is no {prefix}{number} in {', '.join(paths)}; there are the partitions {there}"
         )
-
-
-def _nearest(topic: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(topic, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
 
 
 def _topics(topics: object) -> list[str] | None:

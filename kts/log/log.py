@@ -747,9 +747,7 @@ class Log:
         """Replace an empty active segment whose indexes are too small."""
         refused = self.shipped and self.generation == "0.10.2"
         if active.size and not refused:
-            raise KtsError(
-                f"expected to roll after offset {active.base_offset}, found {base_offset}", path=active.path
-            )
+            raise KtsError(f"expected to roll after offset {active.base_offset}, found {base_offset}", path=active.path)
         with self._close_if_in_doubt(), self._readers.excluded():
             if refused:  # 0.10.2 continues with indexes of size 0, and refuses every append until a restart
                 active.on_become_inactive_segment()

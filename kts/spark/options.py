@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN, suggestion
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset.options import BATCH_BYTES, ISOLATIONS
 from kts.model import EARLIEST, LATEST
@@ -147,7 +146,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in KNOWN}
+    known = {name.lower() for name in KNOWN}
     network = {name.lower(): name for name in _NETWORK_ONLY}
     stream = {name.lower(): name for name in _STREAM_ONLY}
     for name in sorted(given):
@@ -170,8 +169,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
                 "option location comes from CREATE TABLE, which keeps no options for sources in Python: use "
                 "CREATE TEMPORARY VIEW name USING kts OPTIONS (path '/var/lib/kafka/data')"
             )
-        close = difflib.get_close_matches(low, known, n=1, cutoff=0.6)
-        hint = f"did you mean {known[close[0]]}?" if close else f"known are {', '.join(KNOWN)}"
+        hint = suggestion(name, KNOWN) or f"known are {', '.join(KNOWN)}"
         raise ValueError(f"option {name} is unknown: {hint}")
 
 

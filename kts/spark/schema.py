@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from kts.arguments import INT64_MAX, INT64_MIN
+from kts.arguments import INT64_MAX, INT64_MIN, suggestion
 from kts.codec.columns import BATCH_COLUMNS, SCAN_COLUMNS
 from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, column_types
 from kts.dataset.options import stream_columns
@@ -131,9 +130,7 @@ def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
     for column in schema.fields:
         name = column.name
         if name not in types:
-            by_low = {known.lower(): known for known in types}
-            close = difflib.get_close_matches(name.lower(), by_low, n=1)
-            hint = f"did you mean {by_low[close[0]]}?" if close else f"known are {', '.join(types)}"
+            hint = suggestion(name, types) or f"known are {', '.join(types)}"
             raise ValueError(f"schema: column {name} does not exist with granularity={options.granularity}: {hint}")
         if name in names:
             raise ValueError(f"schema: column {name} is named twice")
