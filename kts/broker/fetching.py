@@ -137,8 +137,7 @@ def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> tu
 
 def why_closed(topics: Topics, partition: Partition) -> ErrorCode:
     """The error of a partition whose log is closed: its topic was deleted, or the disk failed."""
-    topic = topics.get(partition.topic)
-    if topic is None or topic.partitions.get(partition.index) is not partition:
+    if topics.partition(partition.topic, partition.index) is not partition:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kts.broker.codes import ErrorCode
-from kts.broker.groups.commits import Commits, Partition
+from kts.broker.groups.commits import COMMIT_ERRORS, Commits, Partition
 from kts.broker.groups.group import (
     Group,
     JoinResult,
@@ -41,12 +41,7 @@ from kts.errors import KtsError
 MAX_NAME_BYTES = 32_000  # of a client id in a member id, which must stay below 32 KB
 
 # The answer to members whose group could not be stored.
-STORE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
+STORE_ERRORS = COMMIT_ERRORS | {ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 class Join(NamedTuple):

@@ -328,9 +328,7 @@ async def handle_offset_delete(broker: Broker, request: Request) -> Body:
     """Delete committed offsets of existing partitions whose topics no member subscribes to."""
     asked = [(each["name"], [one["partition_index"] for one in each["partitions"]]) for each in request.body["topics"]]
     known = {
-        (name, index): (topic := broker.topics.get(name)) is not None and index in topic.partitions
-        for name, indexes in asked
-        for index in indexes
+        (name, index): broker.topics.partition(name, index) is not None for name, indexes in asked for index in indexes
     }
     wanted = [each for each, there in known.items() if there]
     error, errors = broker.coordinator.delete_offsets(request.body["group_id"], wanted)

@@ -66,8 +66,7 @@ def _check_one(broker: Broker, request: Request, topic: str, one: dict[str, Any]
         return
     if times > 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"expected each partition once, found it {times} times")
-    known = broker.topics.get(topic)
-    if known is None or one["partition_index"] not in known.partitions:  # a topic may allow negative timestamps
+    if broker.topics.partition(topic, one["partition_index"]) is None:  # a topic may allow negative timestamps
         check_time(one["timestamp"], request.version)
 
 
@@ -90,8 +89,7 @@ def _guarded(
     broker: Broker, topic: str, index: int, work: Callable[..., dict[str, Any]], request: Request, one: dict[str, Any]
 ) -> dict[str, Any]:
     """Call ``work`` with a partition. An error becomes its answer."""
-    known = broker.topics.get(topic)
-    partition = None if known is None else known.partitions.get(index)
+    partition = broker.topics.partition(topic, index)
     if partition is None:
         return {"error_code": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     try:

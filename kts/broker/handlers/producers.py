@@ -77,8 +77,7 @@ def _producers(topics: Topics, name: str, index: int) -> dict[str, Any]:
         topics.check_name(name)
     except KtsError as error:
         return failed(error)
-    topic = topics.get(name)
-    partition = None if topic is None else topic.partitions.get(index)
+    partition = topics.partition(name, index)
     if partition is None:
         return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:

@@ -27,11 +27,6 @@ DONE: Answer = {"error_code": 0, "error_message": None}
 UNKNOWN = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _partition(topics: Topics, name: str, index: int) -> Partition | None:
-    topic = topics.get(name)
-    return None if topic is None else topic.partitions.get(index)
-
-
 # --- log directories --------------------------------------------------------------------------------
 
 
@@ -65,7 +60,7 @@ def _describe_log_dirs(topics: Topics, asked: list[Answer] | None) -> Answer:
 def _asked(topics: Topics, asked: list[Answer]) -> Iterable[Partition]:
     pairs = dict.fromkeys((one["topic"], index) for one in asked for index in one["partitions"])
     for name, index in pairs:
-        partition = _partition(topics, name, index)
+        partition = topics.partition(name, index)
         if partition is not None:
             yield partition
 
@@ -90,7 +85,7 @@ def _alter_reassignments(topics: Topics, body: Answer) -> Answer:
 
 
 def _reassigned(topics: Topics, name: str, one: Answer) -> Answer:
-    if _partition(topics, name, one["partition_index"]) is None:
+    if topics.partition(name, one["partition_index"]) is None:
         return UNKNOWN
     if one["replicas"] is None:  # cancels a reassignment
         return refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -144,7 +139,7 @@ def _results(found: list[tuple[str, list[tuple[int, Answer]]]]) -> list[Answer]:
 
 
 def _elected(topics: Topics, name: str, index: int, kind: int) -> Answer:
-    partition = _partition(topics, name, index)
+    partition = topics.partition(name, index)
     if partition is None:
         return UNKNOWN
     if not partition.is_offline:

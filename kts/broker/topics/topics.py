@@ -276,6 +276,11 @@ class Topics:
         """All partitions, topic by topic."""
         return [one for name in self.names() if (topic := self.get(name)) for one in topic.partitions.values()]
 
+    def partition(self, name: str, index: int) -> Partition | None:
+        """The partition of a topic, if both exist."""
+        topic = self.get(name)
+        return None if topic is None else topic.partitions.get(index)
+
     check_name = staticmethod(check_name)
 
     @staticmethod
