@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from struct import Struct
 from typing import NamedTuple
 
 from kts.broker.codes import ApiKey
 from kts.broker.request import ConnectionClose, Peer
+from kts.broker.wire import api_key_of
 from kts.errors import KtsError
 from kts.server.framing import LEAST_BUFFER, Framing
 from kts.server.limits import Memory, PipelineQueue, Places
@@ -21,7 +21,6 @@ log = logging.getLogger("kts.broker")
 # These may wait long for others; they are cancelled when the client disconnects or the server stops.
 WAITING = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 SLOWEST_BYTES = 1 << 20  # each time this many bytes of a request have arrived, its timeout is extended
-_API_KEY = Struct(">h")
 
 Answer = Callable[[memoryview, Peer], Awaitable[list[Chunk] | None]]
 
@@ -171,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._spoken:
                 self._spoken = True
                 shared.places.spoke(self)
-            self._doing = _API_KEY.unpack_from(frame)[0]
+            self._doing = api_key_of(frame)
             large = len(frame) > len(shared.scratch)
             if large:
                 self._frame_bytes = len(frame)

@@ -13,7 +13,7 @@ from kts.broker.broker import Broker
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.handlers import handle
 from kts.broker.request import ConnectionClose, Peer, Request
-from kts.broker.wire import RequestHeader, decode_request, encode_response
+from kts.broker.wire import RequestHeader, api_key_of, decode_request, encode_response
 from kts.broker.wire.messages import MESSAGES
 from kts.errors import InvalidRequestError, KtsError, UnsupportedVersionError
 from kts.server.sending import Chunk
@@ -62,7 +62,7 @@ class Answering:
         ConnectionClose, KtsError
             The connection must be closed.
         """
-        is_large = len(frame) > AT_ONCE_BYTES and frame[1] != ApiKey.PRODUCE
+        is_large = len(frame) > AT_ONCE_BYTES and api_key_of(frame) != ApiKey.PRODUCE
         try:
             header, body = await self._in_thread(decode_request, frame) if is_large else await self._decoded(frame)
         except UnsupportedVersionError:

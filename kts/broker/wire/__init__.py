@@ -28,6 +28,7 @@ from kts.segment.files import FileRange
 MAX_REQUEST_ELEMENTS = 200_000  # of arrays and tagged fields; more would turn 16 MB of bytes into GBs of objects
 MAX_RESPONSE_ELEMENTS = 10_000_000
 _HEADER = struct.Struct(">hhi")
+_API_KEY = struct.Struct(">h")
 _SIZE = struct.Struct(">i")
 _CLIENT_ID = Field("client_id", "string", False, range(1), range(1), None, None, ())
 _read_header = {flexible: struct_reader((), 0, flexible)[0] for flexible in (False, True)}
@@ -97,6 +98,11 @@ def _explained(cursor: Cursor, error: InvalidRequestError, what: str) -> Invalid
     where = ".".join(reversed(cursor.trail)).replace(".[", "[")
     text = f"{what}: {where}: {error.message}" if where else f"{what}: {error.message}"
     return InvalidRequestError(text, position=error.position)
+
+
+def api_key_of(frame: memoryview) -> int:
+    """The API key of a request, which has at least these two bytes."""
+    return int(_API_KEY.unpack_from(frame)[0])
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
