@@ -151,3 +151,8 @@ def parse_address(text: str, default_port: int | None = None) -> tuple[str, int]
     if not (port.isascii() and port.isdigit() and lowest <= int(port) <= 65535):
         raise ValueError(f"expected HOST:PORT with a port from {lowest} to 65535, found {text!r}")
     return host, int(port)
+
+
+def show_address(host: str, port: int) -> str:
+    """``HOST:PORT``, with IPv6 addresses in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -16,6 +16,7 @@ from kts.arguments import (
     magic,
     optional_offset,
     parse_address,
+    show_address,
     suggestion,
     timestamp,
 )
@@ -68,6 +69,24 @@ def test_a_magic_is_0_1_or_2() -> None:
     for value in (-1, 3, True, "2"):
         with pytest.raises(ValueError, match="^n: expected 0, 1 or 2, found "):
             magic("n", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("127.0.0.1:9093", ("127.0.0.1", 9093)),
+        ("localhost", ("localhost", 9092)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:9094", ("::1", 9094)),
+        ("[::1]", ("::1", 9092)),
+        ("::1", ("::1", 9092)),
+        (":9095", ("", 9095)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65535)),
+    ],
+)
+def test_an_address_is_read_as_clients_write_it(text: str, found: tuple[str, int]) -> None:
+    assert parse_address(text, 9092) == found
+    assert parse_address(show_address(*found), 9092) == found
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a", "a:", "a:0", "::1", "[::1]", "[]:1"])

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self
 
+from kts.arguments import show_address
 from kts.broker.groups import Coordinator, GroupSettings
 from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
-from kts.broker.request import Request, show_address
+from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Topics
 from kts.log.log import wall_clock

@@ -27,11 +27,6 @@ class Peer(NamedTuple):
 IN_PROCESS = Peer()
 
 
-def show_address(host: str, port: int) -> str:
-    """``HOST:PORT``, with IPv6 addresses in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 class Request(NamedTuple):
     """The argument of a handler.
 

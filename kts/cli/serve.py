@@ -93,7 +93,7 @@ def tell_what_was_found(broker: Broker) -> None:
 
 def serve(broker: Broker, host: str, port: int, insecure: bool, as_json: bool) -> int:
     """Serve until a signal comes."""
-    from kts.broker.request import show_address
+    from kts.arguments import show_address
     from kts.server.event_loop import run_until
     from kts.server.server import Server
 

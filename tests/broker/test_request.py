@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from kts.arguments import parse_address
-from kts.broker.request import show_address
-from kts.server.server import DEFAULT_PORT
+from kts.broker.broker import Broker
+from kts.broker.codes import ApiKey
+from kts.broker.request import Peer, Request
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("127.0.0.1:9093", ("127.0.0.1", 9093)),
-        ("localhost", ("localhost", 9092)),
-        ("localhost:0", ("localhost", 0)),
-        ("[::1]:9094", ("::1", 9094)),
-        ("[::1]", ("::1", 9092)),
-        ("::1", ("::1", 9092)),
-        (":9095", ("", 9095)),
-        ("0.0.0.0:65535", ("0.0.0.0", 65535)),
-    ],
-)
-def test_an_address_is_read_as_clients_write_it(text: str, found: tuple[str, int]) -> None:
-    assert parse_address(text, DEFAULT_PORT) == found
-    assert parse_address(show_address(*found), DEFAULT_PORT) == found
+def test_a_request_from_inside_the_process_reached_no_address_of_the_broker(tmp_path: Path) -> None:
+    inside = Request(ApiKey.METADATA, 0, None, {})
+    outside = inside._replace(connection=Peer("127.0.0.1", ("127.0.0.3", 9093)))
+    with Broker(tmp_path) as broker:
+        broker.listener = ("0.0.0.0", 9093)
+        assert [broker.advertised(each) for each in (inside, outside)] == [("0.0.0.0", 9093), ("127.0.0.3", 9093)]

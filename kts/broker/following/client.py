@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
-from kts.arguments import parse_address
+from kts.arguments import parse_address, show_address
 from kts.broker import wire
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
-from kts.broker.request import show_address
 from kts.errors import InvalidRequestError, UnsupportedVersionError
 from kts.model import ZERO_UUID
 
