@@ -14,6 +14,7 @@ import pytest
 from support.golden import PATIENCE_S
 from support.kafka.jvm import FLAGS, JAVA, java_tool, maven_class_path, spark_environ
 
+import kts
 from kts.testing import KtsBroker
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +58,12 @@ def test_a_code_block_runs(place: str, language: str, code: str, shown: str | No
 
 def test_the_pages_show_python_and_shell() -> None:
     assert {language for _, language, _, _ in BLOCKS} == {"python", "shell"}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bkts\.(\w+)", page))
+    assert set(kts.__all__) - set(kts.errors.__all__) - named == set()  # `::: kts.errors` is those of one module
 
 
 def links(page: Path) -> list[str]:
