@@ -19,6 +19,7 @@ from .inputs import ENCODINGS, filter_options, json_option, on_error_option, ope
 from .output import (
     NAMES,
     NotTextError,
+    counted,
     expand_option,
     expanded,
     naming_the_record,
@@ -514,12 +515,11 @@ def print_records(
         cells = briefly(cells)
     names = list(cells)
     rows = list(zip(*cells.values(), strict=True))
-    more = limit is not None and count > limit
     numbers = [number for number, name in enumerate(names) if name in NUMBERS and not (name == "partition" and brief)]
     free = [number for number, name in enumerate(names) if name in FREE]
     print_table(names, rows[:limit], right=numbers, shrink=free)
-    if more:
-        note(f"the first {limit} records; more with --limit N, all with --format jsonl or -o FILE.parquet")
+    if limit is not None and count > limit:
+        note(f"the first {counted(limit, 'record')}; more with --limit N, all with --format jsonl or -o FILE.parquet")
 
 
 def briefly(cells: dict[str, list[str]]) -> dict[str, list[str]]:

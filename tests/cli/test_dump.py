@@ -187,6 +187,7 @@ def test_a_table_shows_the_first_records_and_says_that_there_are_more() -> None:
     result = run("dump", ORDERS.log_dir, "--format", "table")
     assert len(result.stdout.splitlines()) == 21
     assert "first 20 records" in result.stderr
+    assert "the first 1 record; more" in run("dump", ORDERS.log_dir, "--format", "table", "--limit", 1).stderr
     assert '{"order_id":500004,"customer":"C0345"' in result.stdout
     assert "2026-09-01T04:03:12.531Z" in result.stdout and "source=shop" in result.stdout
     few = run("dump", ORDERS.log_dir, "--format", "table", "--offsets", "0:1")
