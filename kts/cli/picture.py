@@ -73,7 +73,7 @@ class Picture:
     late: Marks = field(default_factory=Marks)
     most_late_ms: int = 0
     future: Marks = field(default_factory=Marks)
-    clipped: list[tuple[int, int]] = field(default_factory=list)  # (offset, time) outside the window
+    clipped: list[tuple[int, int]] = field(default_factory=list)  # (offset, time) outside the window, thinned
     batches: int = 0
     without_time: int = 0
     window: tuple[int, int] | None = None  # times from, to; None when there are none
@@ -333,7 +333,7 @@ def subtitle(picture: Picture) -> str:
     if picture.without_time:
         parts.append(f"{counted(picture.without_time, 'batch')} without a timestamp not shown")
     if picture.clipped:
-        parts.append(f"{len(picture.clipped):,} far outside: arrows at the edge")
+        parts.append(f"far outside: {counted(len(picture.clipped), 'arrow')} at the edge")
     return "; ".join(parts)
 
 
@@ -345,5 +345,5 @@ def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
     ]
     if len(picture.clipped) > ANNOTATED:
         offset, time, text = notes[-1]
-        notes[-1] = (offset, time, f"{text} (and {len(picture.clipped) - ANNOTATED:,} more)")
+        notes[-1] = (offset, time, f"{text} (and {counted(len(picture.clipped) - ANNOTATED, 'more arrow')})")
     return notes

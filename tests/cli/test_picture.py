@@ -10,7 +10,16 @@ from support.golden import golden, golden_partitions
 from support.sets.pictures import DAY, NOW, picture_of, written
 
 import kts
-from kts.cli.picture import MAX_BOXES, MAX_MARKS, edge_notes, offset_range, segment_label, thinned, time_range
+from kts.cli.picture import (
+    MAX_BOXES,
+    MAX_MARKS,
+    edge_notes,
+    offset_range,
+    segment_label,
+    subtitle,
+    thinned,
+    time_range,
+)
 
 ORDERS = golden("demo", "orders")
 
@@ -23,6 +32,15 @@ def test_outliers_are_told_and_do_not_squash_the_rest() -> None:
     assert picture.future.count == 2 and picture.batches == 150
     assert edge_notes(picture)[0][2] == "2036-09-04T10:20:21.245Z, batch that ends at 1,378"
     assert [segment.base_offset for segment in picture.segments] == [0, 1138, 1363, 2826]
+
+
+def test_outliers_of_which_only_some_are_drawn_are_counted_as_arrows(tmp_path: Path) -> None:
+    steady, far = [NOW - DAY + i * 1000 for i in range(20_000)], [NOW + 3000 * DAY + i * 1000 for i in range(3000)]
+    picture = picture_of(written(tmp_path / "t-0", [*steady, *far]))
+    arrows = len(picture.clipped)
+    assert picture.future.count == 3000 and 3 < arrows <= MAX_MARKS + 1
+    assert subtitle(picture) == f"23,000 batches in 1 segment; far outside: {arrows} arrows at the edge"
+    assert edge_notes(picture)[-1][2].endswith(f" (and {arrows - 3} more arrows)")
 
 
 def test_boxes_hold_exactly_what_headers_say() -> None:
