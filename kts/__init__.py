@@ -38,7 +38,14 @@ since the epoch, as 64-bit integers. ``help(kts.scan)`` and so on describe each 
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+if find_spec("kts._codec") is None:
+    raise ImportError(
+        f"expected the compiled kts, found its sources in {__path__[0]}: compile them there with `make ready`, "
+        "or start Python in another folder to import the kts that is installed"
+    )
 
 from kts.codec.columns import ALL_COLUMNS, decode, iter_decode, max_timestamp, scan_batches, valid_bytes
 from kts.codec.convert import convert

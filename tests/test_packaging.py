@@ -155,6 +155,14 @@ def test_the_wheel_installs_without_a_compiler_reads_a_log_and_brings_its_fixtur
     assert "1 passed" in run(place / "bin" / "python", "-m", "pytest", "test_it.py", cwd=tmp_path, env=env)
 
 
+def test_sources_that_are_not_compiled_say_so(tmp_path: Path) -> None:
+    """Python in the root of a clone finds them before the kts that is installed."""
+    shutil.copytree(ROOT / "kts", tmp_path / "kts", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+    done = subprocess.run([sys.executable, "-c", "import kts"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"ImportError: expected the compiled kts, found its sources in {tmp_path / 'kts'}: compile" in done.stderr
+
+
 def test_importing_kts_imports_neither_arrow_nor_spark_nor_the_command_lines_libraries(tmp_path: Path) -> None:
     program = "import sys, kts; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     loaded = set(run(sys.executable, "-c", program, cwd=tmp_path).split())
