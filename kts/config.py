@@ -97,6 +97,7 @@ for _name in (
     "message_timestamp_after_max_ms message_downconversion_enable"
 ).split():
     _OTHER_NAMES["log." + _name.replace("_", ".")] = _Other(_name, _INTEGERS.get(_name, _Limits()))
+_OTHER_NAMES["log.max.message.time.difference.ms"] = _OTHER_NAMES["max.message.time.difference.ms"]
 
 
 # Topic settings for cleaning, replication, tiers and codec levels: accepted, without effect.
@@ -190,9 +191,9 @@ class LogConfig:
         ----------
         config : mapping, LogConfig or None
             Values as text or as Python values; None is "not set". A topic's name takes precedence over a broker's, ms
-            over minutes, minutes over hours. ``max.message.time.difference.ms`` is KIP-32's name of the difference
-            limit, ``internal.segment.bytes`` is Kafka 4's name for small segments. Settings for cleaning, replication,
-            tiers and codec levels are ignored.
+            over minutes, minutes over hours. ``max.message.time.difference.ms`` (a broker's begins with ``log.``) is
+            KIP-32's name of the difference limit, ``internal.segment.bytes`` is Kafka 4's name for small segments.
+            Settings for cleaning, replication, tiers and codec levels are ignored.
         generation : str, optional
             "0.10.2" or "3.9"; None is that of ``message.format.version``.
 
@@ -297,8 +298,15 @@ def _magic(version: str, generation: str) -> int:
     highest, magic = _FORMATS.get(stem, (-1, 9))
     known = "-IV" not in version or internal in map(str, range(highest + 1))
     if not known or magic > (1 if generation == "0.10.2" else 2):
-        raise ValueError(f"message.format.version: expected a release from 0.8.0 to {generation}, found {version!r}")
+        told = f"expected a release from 0.8.0 to {generation}, {found_version(version)}"
+        raise ValueError(f"message.format.version: {told}")
     return magic
+
+
+def found_version(version: str) -> str:
+    """How an error names a version that is no release, with what KIP-32's internal version became."""
+    became = "; KIP-32's 0.9.0-1 was released as 0.10.0-IV0" if version.strip() == "0.9.0-1" else ""
+    return f"found {version!r}{became}"
 
 
 def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | None) -> Any:

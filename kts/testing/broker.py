@@ -17,6 +17,7 @@ from typing import Any, Self
 from kts.arguments import INT64_MAX
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.settings.topic import merged
 from kts.broker.topics import Topic
 from kts.broker.topics.partition import Partition
 from kts.codec.columns import scan_batches
@@ -277,7 +278,7 @@ class KtsBroker:
             if value is None:
                 changed.pop(name, None)
             else:
-                changed[name] = _text(value)
+                changed = merged(changed, {name: _text(value)})
         self.broker.topics.alter(topic, changed)
 
     def delete_topic(self, topic: str) -> None:

@@ -114,9 +114,19 @@ def test_clients_are_told_the_advertised_listener(tmp_path: Path) -> None:
 def test_wrong_use_is_said(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert "nearest name is num.partitions" in run("serve", data, "--config", "num.partition=3", code=2).stderr
+    stderr = run("serve", data, "--config", "message.timestamp.type=LogAppendTime", code=2).stderr
+    assert "which is a topic's; the broker's is log.message.timestamp.type" in stderr
     assert "expected KEY=VALUE" in run("serve", data, "--config", "num.partitions", code=2).stderr
     assert "with a port from 0 to 65535" in run("serve", data, "--listen", "127.0.0.1:99999", code=2).stderr
     assert not data.exists()
+
+
+def test_a_config_may_use_kip_32s_name_and_a_client_is_answered_by_it(tmp_path: Path) -> None:
+    name = "max.message.time.difference.ms"
+    with serve(tmp_path / "data", {name: 5000}) as broker, RawClient(broker.address) as client:
+        asked = {"resource_type": 4, "resource_name": "1", "configuration_keys": [name]}
+        [found] = client.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked]})["results"]
+        assert [(one["name"], one["value"]) for one in found["configs"]] == [(name, "5000")]
 
 
 def test_a_port_or_a_directory_that_is_taken_is_said(tmp_path: Path) -> None:

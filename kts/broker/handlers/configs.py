@@ -14,7 +14,7 @@ from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode, failed
 from kts.broker.request import Request
 from kts.broker.settings.describe import Levels, broker_entries, topic_entries
-from kts.broker.settings.topic import BROKER_NAMES, TOPIC_SETTINGS, ConfigType
+from kts.broker.settings.topic import BROKER_NAMES, TOPIC_SETTINGS, ConfigType, merged
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics, check_name
 from kts.errors import KtsError, UnknownTopicOrPartitionError
@@ -167,7 +167,7 @@ def _changed(topics: Topics, one: Answer) -> dict[str, str]:
     for config in one["configs"]:
         name, value, operation = config["name"], config["value"], config["config_operation"]
         if operation == Operation.SET:
-            configs[name] = value
+            configs = merged(configs, {name: value})
         elif operation == Operation.DELETE:
             configs.pop(name, None)
         elif operation in (Operation.APPEND, Operation.SUBTRACT):

@@ -10,8 +10,16 @@ from typing import Any, NamedTuple
 
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
 from kts.broker.settings.inert import INERT, check_cleaner, check_inert
-from kts.broker.settings.topic import BROKER_NAMES, MINUTE_MS, ConfigType, check_without_effect, log_config
-from kts.config import FORMAT_VERSIONS, LogConfig
+from kts.broker.settings.topic import (
+    BROKER_NAMES,
+    MINUTE_MS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    check_level,
+    log_config,
+    merged,
+)
+from kts.config import FORMAT_VERSIONS, LogConfig, found_version
 
 
 class BrokerSetting(NamedTuple):
@@ -142,12 +150,15 @@ class BrokerConfig:
             if name in SETTINGS:
                 values[name] = _value(SETTINGS[name], text)
             elif name not in BROKER_NAMES and name not in INERT and not _ELSEWHERE.fullmatch(name):
+                if name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].synonyms:
+                    own = TOPIC_SETTINGS[name].synonyms[0][0]
+                    raise ValueError(f"config: unknown setting {name!r}, which is a topic's; the broker's is {own}")
                 near = get_close_matches(name, [*SETTINGS, *BROKER_NAMES, *INERT], n=1, cutoff=0)
                 raise ValueError(f"config: unknown setting {name!r}; the nearest name is {near[0]}")
         if "node.id" not in static and values["broker.id"] >= 0:
             values["node.id"] = values["broker.id"]
         made = cls(values, static, topic_defaults)
-        check_without_effect(topic_defaults)
+        check_level(topic_defaults)
         check_inert(static)
         check_cleaner(static, static)
         made.log_config({})  # raises if one is wrong
@@ -198,7 +209,7 @@ class BrokerConfig:
             An unknown name or a bad value, or a message format newer than ``inter.broker.protocol.version``.
         """
         changed = {name: value for name, value in (dynamic or {}).items() if name in BROKER_NAMES}
-        defaults = {**self.topic_defaults, **changed}
+        defaults = merged(self.topic_defaults, changed)
         spoken = self.inter_broker_protocol_version
         if self.implied_format is not None:
             defaults.setdefault("log.message.format.version", self.implied_format)
@@ -224,7 +235,7 @@ def _release(version: str) -> int:
         return FORMAT_VERSIONS.index(stem)
     if re.fullmatch(r"[4-9]\.[0-9]+", stem):
         return len(FORMAT_VERSIONS)
-    raise ValueError(f"inter.broker.protocol.version: expected a release from 0.8.0 on, found {version!r}")
+    raise ValueError(f"inter.broker.protocol.version: expected a release from 0.8.0 on, {found_version(version)}")
 
 
 def _text(key: Any, value: Any) -> str:

@@ -15,11 +15,14 @@ from kts.broker.settings.broker import SETTINGS, BrokerConfig
 from kts.broker.settings.documentation import documentation as documented
 from kts.broker.settings.inert import CHANGEABLE, INERT
 from kts.broker.settings.topic import (
+    ALIASES,
     BROKER_NAMES,
+    KIP_32_NAMES,
     OWN_SETTINGS,
     TOPIC_SETTINGS,
     ConfigType,
     TopicSetting,
+    merged,
     parse_double,
     static_defaults,
 )
@@ -82,11 +85,16 @@ def topic_entries(
     for name, setting in wanted.items():
         first = setting.synonyms[0][0] if setting.synonyms else None
         all_synonyms = [] if first is None else _synonyms(first, [one for one, _ in setting.synonyms], of_broker)
-        if name in own:
-            all_synonyms.insert(0, _synonym(name, _normal(setting.type, own[name]), ConfigSource.TOPIC_CONFIG))
+        if (given := _given(name, own)) is not None:
+            all_synonyms.insert(0, _synonym(given, _normal(setting.type, own[given]), ConfigSource.TOPIC_CONFIG))
         value = _topic_value(setting, own, of_broker)
         entries.append(_entry(name, value, setting.type, all_synonyms, synonyms, read_only=False))
     return _documented(entries) if documentation else entries
+
+
+def _given(name: str, values: Mapping[str, str]) -> str | None:
+    """The name by which values have a setting: Kafka's, or KIP-32's."""
+    return next((one for one in (name, *ALIASES.get(name, ())) if one in values), None)
 
 
 def _documented(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -105,7 +113,8 @@ def broker_entries(
     cluster_only: bool = False,
 ) -> list[dict[str, Any]]:
     """The settings of the broker, or with ``cluster_only`` those that were changed for all brokers."""
-    everything = {*SETTINGS, *BROKER_NAMES, *INERT, *of_broker.static} - _NOT_TOLD
+    given = {*of_broker.node, *of_broker.cluster, *of_broker.static}
+    everything = {*SETTINGS, *BROKER_NAMES, *INERT, *of_broker.static} - _NOT_TOLD - (set(KIP_32_NAMES) - given)
     names = sorted(of_broker.cluster if cluster_only else everything)
     entries = []
     for name in names:
@@ -117,7 +126,8 @@ def broker_entries(
         if cluster_only:
             found = [one for one in found if one["source"] == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
         kind = _broker_type(name)
-        value = _normal(kind, found[0]["value"]) if found and found[0]["name"] == name else None
+        in_force = found and found[0]["name"] in (name, *ALIASES.get(name, ()))
+        value = _normal(kind, found[0]["value"]) if in_force else None
         if name in SETTINGS and not found:
             value = _normal(kind, SETTINGS[name].default) or None
         if name == "node.id":
@@ -163,6 +173,7 @@ def _synonym(name: str, value: str, source: ConfigSource) -> dict[str, Any]:
 def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, Any]]:
     """The values set for any of the names, by precedence, from the first one set for ``name`` on."""
     found = []
+    alike = [*alike, *ALIASES.get(alike[0], ())]
     ranked = (
         (of_broker.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (of_broker.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -171,7 +182,9 @@ def _synonyms(name: str, alike: list[str], of_broker: Levels) -> list[dict[str, 
     )
     for values, source in ranked:
         found += [_synonym(one, values[one], source) for one in alike if one in values]
-    first = next((number for number, one in enumerate(found) if one["name"] == name), len(found))
+    first = next(
+        (number for number, one in enumerate(found) if one["name"] in (name, *ALIASES.get(name, ()))), len(found)
+    )
     return found[first:]
 
 
@@ -185,12 +198,12 @@ _DEFAULTS = {
 
 
 def _topic_value(setting: TopicSetting, own: Mapping[str, str], of_broker: Levels) -> str:
-    if setting.name in own:
-        return _normal(setting.type, own[setting.name])
-    merged = {**of_broker.static, **of_broker.cluster, **of_broker.node}
+    if (given := _given(setting.name, own)) is not None:
+        return _normal(setting.type, own[given])
+    of_levels = merged(of_broker.static, of_broker.cluster, of_broker.node)
     for name, unit in setting.synonyms:
-        if name in merged:
-            value = _normal(setting.type, merged[name])
+        if (given := _given(name, of_levels)) is not None:
+            value = _normal(setting.type, of_levels[given])
             return str(max(int(value), -1) * unit if int(value) > 0 else value) if unit > 1 else value
     return setting.default
 

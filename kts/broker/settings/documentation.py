@@ -31,6 +31,7 @@ segment.index.bytes: The size of a segment's index files; a full index rolls the
 segment.jitter.ms: The largest random reduction of segment.ms, in ms, so that logs do not roll all at once.
 segment.ms: A segment is rolled when its records span this many ms.
 internal.segment.bytes: Kafka 4's name of segment.bytes for sizes that are only for tests.
+max.message.time.difference.ms: KIP-32's name of message.timestamp.difference.max.ms.
 allow.negative.timestamps: Whether timestamps before 1970 are allowed, as KIP-228 proposed; kts's own.
 node.id: The number of this broker; it is its own controller.
 broker.id: The older name of node.id.

@@ -112,6 +112,25 @@ BROKER_NAMES = {name: setting for setting in TOPIC_SETTINGS.values() for name, _
 DYNAMIC = frozenset(setting.synonyms[0][0] for setting in TOPIC_SETTINGS.values() if setting.synonyms)
 DYNAMIC -= {"log.message.format.version"}
 
+# KIP-32's names of the difference limit. Topics take the first one; brokers take both, as the KIP has no "log." names.
+DIFFERENCE = "message.timestamp.difference.max.ms"
+KIP_32_NAMES = ("max.message.time.difference.ms", "log.max.message.time.difference.ms")
+ALIASES = dict.fromkeys((DIFFERENCE, f"log.{DIFFERENCE}"), KIP_32_NAMES)
+_DIFFERENCE_NAMES = frozenset((*ALIASES, *KIP_32_NAMES))
+OWN_SETTINGS[KIP_32_NAMES[0]] = TOPIC_SETTINGS[DIFFERENCE]._replace(name=KIP_32_NAMES[0])
+BROKER_NAMES |= dict.fromkeys(KIP_32_NAMES, OWN_SETTINGS[KIP_32_NAMES[0]])
+DYNAMIC |= set(KIP_32_NAMES)
+
+
+def merged(*levels: Mapping[str, str]) -> dict[str, str]:
+    """The settings of several levels, the lowest first. A level's difference limit replaces those below by any name."""
+    made: dict[str, str] = {}
+    for level in levels:
+        if not _DIFFERENCE_NAMES.isdisjoint(level):
+            made = {name: value for name, value in made.items() if name not in _DIFFERENCE_NAMES}
+        made |= level
+    return made
+
 
 def static_defaults() -> dict[str, str]:
     """The broker settings' default values by name, without those that have none."""
@@ -123,14 +142,16 @@ def static_defaults() -> dict[str, str]:
     return made
 
 
-def check_without_effect(configs: Mapping[str, str]) -> None:
-    """Refuse bad values of settings that have no effect on a log.
+def check_level(configs: Mapping[str, str]) -> None:
+    """Refuse two names of one setting, and bad values of settings that have no effect on a log.
 
     Raises
     ------
     ValueError
         Names the setting, the valid values and the value.
     """
+    if len(twice := sorted(_DIFFERENCE_NAMES & configs.keys())) > 1:
+        raise ValueError(f"expected one name of the difference limit, found {' and '.join(twice)}; leave out one")
     for name in WITHOUT_EFFECT & configs.keys():
         setting = TOPIC_SETTINGS.get(name) or BROKER_NAMES.get(name)
         value = configs[name].strip()
@@ -178,7 +199,11 @@ def log_config(broker: Mapping[str, str], topic: Mapping[str, str], generation: 
     """
     for name in topic:
         if name not in TOPIC_SETTINGS and name not in OWN_SETTINGS:
+            if name in BROKER_NAMES:
+                raise ValueError(
+                    f"unknown topic setting {name!r}, which is a broker's; a topic's is {BROKER_NAMES[name].name}"
+                )
             near = get_close_matches(name, [*TOPIC_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0)
             raise ValueError(f"unknown topic setting {name!r}; the nearest name is {near[0]}")
-    check_without_effect(topic)
-    return LogConfig.of({**broker, **topic}, generation=generation)
+    check_level(topic)
+    return LogConfig.of(merged(broker, topic), generation=generation)

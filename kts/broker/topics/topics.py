@@ -17,7 +17,7 @@ from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.settings.describe import Levels, levels
 from kts.broker.settings.inert import CHANGEABLE, check_cleaner, check_inert
-from kts.broker.settings.topic import check_without_effect
+from kts.broker.settings.topic import check_level, merged
 from kts.broker.topics import meta_properties, topic_file
 from kts.broker.topics.directory import (
     DirectoryScan,
@@ -291,7 +291,7 @@ class Topics:
     @property
     def dynamic(self) -> dict[str, str]:
         """The broker settings that were changed while it ran."""
-        return {**self._file.cluster, **self._file.node}
+        return merged(self._file.cluster, self._file.node)
 
     @property
     def levels(self) -> Levels:
@@ -531,13 +531,13 @@ class Topics:
                 message = f"Cannot update these configs dynamically: {', '.join(fixed)}"
                 raise ApiError(ErrorCode.INVALID_REQUEST, message)
             own = dict(configs)
-            merged = {**own, **self._file.node} if cluster else {**self._file.cluster, **own}
+            dynamic = merged(own, self._file.node) if cluster else merged(self._file.cluster, own)
             try:
-                check_without_effect(own)
+                check_level(own)
                 check_inert(own)
-                check_cleaner({**self.config.static, **self.dynamic}, {**self.config.static, **merged})
-                self.config.log_config({}, merged)
-                made = {one.name: self.config.log_config(one.configs, merged) for one in self._topics.values()}
+                check_cleaner({**self.config.static, **self.dynamic}, {**self.config.static, **dynamic})
+                self.config.log_config({}, dynamic)
+                made = {one.name: self.config.log_config(one.configs, dynamic) for one in self._topics.values()}
             except (TypeError, ValueError) as error:
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
             if validate_only:

@@ -94,3 +94,26 @@ def test_what_was_changed_for_all_brokers_is_told_alone() -> None:
     assert one([entry]) == ("2", 3, [("log.segment.bytes", "2", 3)])
     assert not entry["read_only"]
     assert one(broker_entries(config, of_broker, ["log.segment.bytes"], synonyms=True))[:2] == ("1", 2)
+
+
+KIP_32, KIP_32_OF_A_BROKER = "max.message.time.difference.ms", "log.max.message.time.difference.ms"
+SHIPPED, SHIPPED_OF_A_BROKER = "message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms"
+
+
+def test_the_difference_limit_is_described_by_the_name_it_was_given_by_and_in_force_by_kafkas() -> None:
+    default = (SHIPPED_OF_A_BROKER, str(2**63 - 1), 5)
+    assert of_topic({KIP_32: "5"}, NOTHING, KIP_32) == ("5", 1, [(KIP_32, "5", 1), default])
+    assert of_topic({KIP_32: "5"}, NOTHING, SHIPPED) == ("5", 1, [(KIP_32, "5", 1), default])
+    assert topic_entries({}, NOTHING, [KIP_32], synonyms=True) == []
+    for given in (KIP_32, KIP_32_OF_A_BROKER):
+        assert of_topic({}, Levels({}, {}, {given: "7"}), SHIPPED) == ("7", 4, [(given, "7", 4), default])
+        config = BrokerConfig.of({given: 7})
+        of_broker = levels(config, {}, {}, "/data")
+        for name in (given, SHIPPED_OF_A_BROKER):
+            found = one(broker_entries(config, of_broker, [name], synonyms=True))
+            assert found == ("7", 4, [(given, "7", 4), default]), name
+        changed = of_broker._replace(cluster={SHIPPED_OF_A_BROKER: "9"})
+        assert one(broker_entries(config, changed, [given], synonyms=True))[:2] == ("7", 4)
+        assert one(broker_entries(config, changed, [SHIPPED_OF_A_BROKER], synonyms=True))[:2] == ("9", 3)
+    names = {entry["name"] for entry in broker_entries(BrokerConfig.of(), NOTHING, None, synonyms=False)}
+    assert names.isdisjoint({KIP_32, KIP_32_OF_A_BROKER})

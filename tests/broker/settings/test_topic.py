@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kts.broker.settings.broker import SETTINGS, BrokerConfig
-from kts.broker.settings.topic import BROKER_NAMES, DYNAMIC, TOPIC_SETTINGS
+from kts.broker.settings.topic import BROKER_NAMES, DYNAMIC, TOPIC_SETTINGS, merged
 from kts.config import WITHOUT_EFFECT, LogConfig
 
 
@@ -35,3 +35,57 @@ def test_the_tables_know_every_setting_that_a_log_knows() -> None:
     told = LogConfig.of(None, generation="3.9").to_properties()
     same = set(told) - own - {"message.format.version"}
     assert {name: TOPIC_SETTINGS[name].default for name in same} == {name: told[name] for name in same}
+
+
+@pytest.mark.parametrize("static", ["max.message.time.difference.ms", "log.max.message.time.difference.ms"])
+def test_a_brokers_difference_limit_has_kip_32s_name_too_and_the_nearest_level_wins_by_any_name(static: str) -> None:
+    config = BrokerConfig.of({static: 7})
+    shipped = "message.timestamp.difference.max.ms"
+
+    def limit(topic: dict[str, str], dynamic: dict[str, str] | None = None) -> int:
+        return config.log_config(topic, dynamic).message_timestamp_before_max_ms
+
+    assert limit({}) == 7
+    assert limit({}, {f"log.{shipped}": "8"}) == 8
+    assert limit({shipped: "9"}, {static: "8"}) == 9
+    assert limit({"max.message.time.difference.ms": "9"}, {f"log.{shipped}": "8"}) == 9
+    for lower, higher in ((f"log.{shipped}", static), (static, f"log.{shipped}")):
+        assert merged({lower: "1", "num.partitions": "2"}, {higher: "3"}) == {"num.partitions": "2", higher: "3"}
+
+
+def test_a_level_gives_the_difference_limit_by_one_name() -> None:
+    kip, shipped = "max.message.time.difference.ms", "message.timestamp.difference.max.ms"
+    with pytest.raises(ValueError, match=f"found {kip} and {shipped}; leave out one"):
+        BrokerConfig.of().log_config({kip: "1", shipped: "1"})
+    with pytest.raises(ValueError, match=f"found log.{shipped} and {kip}; leave out one"):
+        BrokerConfig.of({kip: 1, f"log.{shipped}": 1})
+
+
+@pytest.mark.parametrize(
+    ("topics", "brokers"),
+    [
+        ("message.timestamp.type", "log.message.timestamp.type"),
+        ("segment.ms", "log.roll.ms"),
+        ("max.message.time.difference.ms", "log.max.message.time.difference.ms"),
+    ],
+)
+def test_a_setting_of_the_other_level_is_refused_with_the_right_name(topics: str, brokers: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"unknown topic setting '{brokers}', which is a broker's; a topic's is {topics}$"
+    ):
+        BrokerConfig.of().log_config({brokers: "1"})
+    if topics != "max.message.time.difference.ms":  # KIP-32 names the broker's setting so
+        with pytest.raises(
+            ValueError, match=f"unknown setting '{topics}', which is a topic's; the broker's is {brokers}$"
+        ):
+            BrokerConfig.of({topics: "CreateTime"})
+
+
+def test_kip_32s_internal_version_is_refused_with_its_later_name() -> None:
+    told = "found '0.9.0-1'; KIP-32's 0.9.0-1 was released as 0.10.0-IV0"
+    with pytest.raises(ValueError, match=f"^inter.broker.protocol.version: .* {told}$"):
+        BrokerConfig.of({"inter.broker.protocol.version": "0.9.0-1"})
+    with pytest.raises(ValueError, match=f"^message.format.version: .* {told}$"):
+        BrokerConfig.of({"log.message.format.version": "0.9.0-1"})
+    became = {"inter.broker.protocol.version": "0.10.0-IV0", "log.message.format.version": "0.10.0-IV0"}
+    assert BrokerConfig.of(became).log_config({}).magic == 1

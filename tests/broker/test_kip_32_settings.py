@@ -1,0 +1,109 @@
+"""KIP-32's name of the difference limit at each door of a broker: taken, kept, applied, answered as it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kts.broker.codes import ApiKey, ErrorCode
+from kts.broker.following.client import Connection
+from kts.errors import InvalidTimestampError
+from kts.testing import KtsBroker
+
+T = 1_500_000_000_000
+KIP_32, OF_A_BROKER = "max.message.time.difference.ms", "log.max.message.time.difference.ms"
+SHIPPED = "message.timestamp.difference.max.ms"
+SET, DELETE = 0, 1
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[KtsBroker]:
+    with KtsBroker(tmp_path, {OF_A_BROKER: 1000}, time=T) as running:
+        yield running
+
+
+def ask(broker: KtsBroker, api: ApiKey, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    with Connection(broker.host, broker.port, client_id="test") as connection:
+        return connection.ask(api, version, body)
+
+
+def described(broker: KtsBroker, kind: int, name: str, key: str) -> tuple[Any, ...]:
+    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
+    body = {"resources": [asked], "include_synonyms": True, "include_documentation": True}
+    [found] = ask(broker, ApiKey.DESCRIBE_CONFIGS, 4, body)["results"]
+    if not found["configs"]:
+        return ()
+    [entry] = found["configs"]
+    assert entry["documentation"].endswith(".")
+    return entry["value"], entry["config_source"], entry["synonyms"][0]["name"]
+
+
+def alter(broker: KtsBroker, kind: int, name: str, *configs: tuple[str, int, str | None]) -> int:
+    entries = [{"name": key, "config_operation": how, "value": value} for key, how, value in configs]
+    resource = {"resource_type": kind, "resource_name": name, "configs": entries}
+    [told] = ask(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})["responses"]
+    return int(told["error_code"])
+
+
+def limit(broker: KtsBroker, topic: str) -> int:
+    """The difference that the broker accepts, by what it accepts."""
+    low, high = 0, 1 << 40
+    while low < high:
+        middle = (low + high + 1) // 2
+        try:
+            broker.produce(topic, "v", timestamp_ms=T - middle)
+            low = middle
+        except InvalidTimestampError:
+            high = middle - 1
+    return low
+
+
+def test_topics_take_kip_32s_name_at_creation_and_changes_and_keep_it_over_a_restart(broker: KtsBroker) -> None:
+    configs = [{"name": KIP_32, "value": "500"}]
+    wanted = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
+    body = {"topics": [wanted], "timeout_ms": 1000, "validate_only": False}
+    [made] = ask(broker, ApiKey.CREATE_TOPICS, 5, body)["topics"]
+    assert made["error_code"] == 0
+    told = {one["name"]: (one["value"], one["config_source"]) for one in made["configs"]}
+    assert told[KIP_32] == told[SHIPPED] == ("500", 1)
+    for _ in range(2):
+        assert described(broker, TOPIC, "t", KIP_32) == ("500", 1, KIP_32)
+        assert described(broker, TOPIC, "t", SHIPPED) == ("500", 1, KIP_32)
+        assert limit(broker, "t") == 500
+        broker.restart()
+    resource = {"resource_type": TOPIC, "resource_name": "t", "configs": [{"name": KIP_32, "value": "600"}]}
+    [told_of] = ask(broker, ApiKey.ALTER_CONFIGS, 1, {"resources": [resource]})["responses"]
+    assert (told_of["error_code"], limit(broker, "t")) == (0, 600)
+    assert alter(broker, TOPIC, "t", (KIP_32, SET, "700")) == 0
+    assert (described(broker, TOPIC, "t", KIP_32), limit(broker, "t")) == (("700", 1, KIP_32), 700)
+    assert alter(broker, TOPIC, "t", (SHIPPED, SET, "800")) == 0  # the later one replaces the other
+    assert described(broker, TOPIC, "t", KIP_32) == ()
+    assert (described(broker, TOPIC, "t", SHIPPED), limit(broker, "t")) == (("800", 1, SHIPPED), 800)
+    assert alter(broker, TOPIC, "t", (SHIPPED, DELETE, None)) == 0
+    assert (described(broker, TOPIC, "t", SHIPPED), limit(broker, "t")) == (("1000", 4, OF_A_BROKER), 1000)
+    broker.alter_topic("t", {SHIPPED: 1})
+    broker.alter_topic("t", {KIP_32: 2})
+    assert limit(broker, "t") == 2
+    bad = [(KIP_32, "-1"), (OF_A_BROKER, "1")]
+    assert [alter(broker, TOPIC, "t", (name, SET, value)) for name, value in bad] == [ErrorCode.INVALID_CONFIG] * 2
+
+
+@pytest.mark.parametrize("name", [KIP_32, OF_A_BROKER])
+def test_a_broker_takes_kip_32s_names_when_it_starts_and_while_it_runs(broker: KtsBroker, name: str) -> None:
+    broker.create_topic("t")
+    broker.restart({OF_A_BROKER: None, name: "900"})
+    assert (described(broker, BROKER, "1", name), limit(broker, "t")) == (("900", 4, name), 900)
+    assert alter(broker, BROKER, "", (f"log.{SHIPPED}", SET, "400")) == 0
+    assert limit(broker, "t") == 400
+    assert alter(broker, BROKER, "1", (name, SET, "300")) == 0
+    assert limit(broker, "t") == 300
+    broker.restart()
+    assert (described(broker, BROKER, "1", name), limit(broker, "t")) == (("300", 2, name), 300)
+    assert described(broker, BROKER, "1", f"log.{SHIPPED}") == ("300", 2, name)
+    assert alter(broker, BROKER, "1", (name, DELETE, None)) == 0
+    assert limit(broker, "t") == 400
+    assert alter(broker, BROKER, "1", (name, SET, "x")) == ErrorCode.INVALID_REQUEST
