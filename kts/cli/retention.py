@@ -10,7 +10,16 @@ import click
 from kts.config import GENERATIONS
 from kts.times import UNITS
 
-from .inputs import Size, filter_options, json_option, open_logs, paths_argument, rows_of
+from .inputs import (
+    Size,
+    config_option,
+    filter_options,
+    json_option,
+    open_logs,
+    parse_settings,
+    paths_argument,
+    rows_of,
+)
 from .output import counted, expand_option, note, print_json, print_table, show_bytes
 from .times import parse_length, resolve, show_length, show_time, zone_option
 
@@ -18,22 +27,25 @@ if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
     from kts.log.policies import Outlook, RetentionPolicy
 
-DEFAULT_MS = "7d"
 EPILOG = """\b
 Examples:
   kts retention DIR
   kts retention DIR/orders-0 --now 2026-09-20 --retention-ms 7d
   kts retention DIR/orders-0 --retention-ms -1 --retention-bytes 1000000
   kts retention DIR --topic orders --log-start-offset 500 --partition 0 --json
+  kts retention DIR/orders-0 --config segment.ms=3600000
 
 Nothing is deleted. A segment is deleted when its largest timestamp (its file's modification time if no record has one)
 is more than retention.ms ago and all segments before it are deleted too: one timestamp from the future keeps all later
 segments. All records count as replicated; an empty active segment stays.
+A line on stderr says if segment.ms and the limits of timestamps, from --config, can make segments of one message.
 """
 
 
-def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
+def ms_callback(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """Turn ms, ``7d`` or -1 into ms."""
+    if value is None:
+        return None
     try:
         return int(value)
     except ValueError:
@@ -52,23 +64,21 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--retention-ms",
     metavar="MS",
-    default=DEFAULT_MS,
     callback=ms_callback,
     help="retention.ms: ms, or 12h, 7d; -1 is no limit. Default 7d, as in Kafka.",
 )
-@click.option(
-    "--retention-bytes", type=Size(-1), default=-1, help="retention.bytes, as 500MiB; -1, the default, is no limit."
-)
+@click.option("--retention-bytes", type=Size(-1), help="retention.bytes, as 500MiB; -1, the default, is no limit.")
 @click.option(
     "--log-start-offset", metavar="N", type=click.IntRange(min=0), help="Assume this log start offset; one partition."
 )
-@click.option("--cleanup-policy", default="delete", help="delete, compact or both, with a comma. Default delete.")
+@click.option("--cleanup-policy", help="delete, compact or both, with a comma. Default delete.")
 @click.option(
     "--generation",
     type=click.Choice(GENERATIONS),
     default="3.9",
     help="Apply the rules in the order of this version. Default 3.9.",
 )
+@config_option
 @zone_option
 @expand_option
 @json_option
@@ -78,26 +88,30 @@ def command(
     partitions: tuple[int, ...],
     now: str | None,
     unit: str | None,
-    retention_ms: int,
-    retention_bytes: int,
+    retention_ms: int | None,
+    retention_bytes: int | None,
     log_start_offset: int | None,
-    cleanup_policy: str,
+    cleanup_policy: str | None,
     generation: str,
+    settings: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Show for each segment whether retention would delete it now, or when, and what keeps it."""
     from kts.config import LogConfig
-    from kts.log.policies import RetentionPolicy
+    from kts.log.policies import RetentionPolicy, roll_warning
 
     now_ms = resolve(now, "--now", unit, None)
     if now_ms is None:
         now_ms = time.time_ns() // 1_000_000
+    options = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": cleanup_policy}
+    given = {name: value for name, value in options.items() if value is not None}
     try:
-        settings: dict[str, Any] = {"retention.bytes": retention_bytes, "cleanup.policy": cleanup_policy}
-        config = LogConfig.of({"retention.ms": retention_ms, **settings}, generation=generation)
+        config = LogConfig.of({**parse_settings(settings), **given}, generation=generation)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
+    if told := roll_warning(config):
+        note(told)
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
         raise click.UsageError(f"--log-start-offset needs one partition, found {len(logs)}")

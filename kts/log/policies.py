@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kts.arguments import INT32_MAX
+from kts.arguments import INT32_MAX, INT64_MAX
 from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.segment.rereading import settled
@@ -219,6 +219,54 @@ def roll_reason(
     if indexes_full:
         return "index"
     return "offset" if relative_offset > LARGEST_RELATIVE else None
+
+
+def roll_warning(config: LogConfig) -> str | None:
+    """Why the limits of CreateTime and the roll time together may make segments of one message, and what to set.
+
+    Notes
+    -----
+    A segment rolls when a timestamp is above its first one by more than the roll time. At one moment, the limits admit
+    timestamps from ``now - before`` to ``now + after``. Only if this span is greater than the roll time can messages
+    that arrive together roll segments: a rising row of them leaves up to ``span // (roll time + 1)`` segments of one
+    message. Otherwise a segment lasts at least the roll time less the span. Nothing is said of unlimited times with a
+    roll time of seven days or more: those are Kafka's defaults.
+
+    Source: KIP-33 (``max.message.time.difference.ms`` "appropriately together with ``log.roll.ms``").
+    """
+    if config.message_timestamp_type != "CreateTime":
+        return None
+    before = after = config.message_timestamp_difference_max_ms
+    by_one = config.generation == "0.10.2"
+    if not by_one:
+        by_one = before == config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms
+        before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    jitter = max(min(config.segment_jitter_ms, config.segment_ms) - 1, 0)
+    roll, span = max(config.max_segment_ms - jitter, 0), before + after
+    unlimited = INT64_MAX in (before, after)
+    if span <= roll or (unlimited and roll >= LogConfig.segment_ms):
+        return None
+    lag = "max.compaction.lag.ms" if config.max_segment_ms < config.segment_ms else ""
+    rolls = f"{lag or 'segment.ms'} {config.max_segment_ms}"
+    if jitter:
+        rolls += f" (less a segment.jitter.ms of up to {jitter})"
+    if by_one:
+        limits = f"message.timestamp.difference.max.ms {_or_unlimited(before)}"
+        remedy = f"message.timestamp.difference.max.ms to at most {roll // 2}"
+    else:
+        names = {"before": before, "after": after}
+        shown = (f"message.timestamp.{name}.max.ms {_or_unlimited(limit)}" for name, limit in names.items())
+        limits = " and ".join(shown)
+        remedy = f"message.timestamp.before.max.ms and message.timestamp.after.max.ms to at most {roll} together"
+    needed = span + max(config.segment_jitter_ms - 1, 0)
+    if not unlimited and needed <= INT64_MAX:
+        remedy += f", or segment.ms{f' and {lag}' if lag else ''} to at least {needed}"
+    count = "each message" if unlimited else f"up to {span // (roll + 1)} at once"
+    return f"{rolls} with {limits} may give messages a segment of their own, {count}: set {remedy}"
+
+
+def _or_unlimited(limit_ms: int) -> int | str:
+    return "unlimited" if limit_ms == INT64_MAX else limit_ms
 
 
 def roll_jitter_ms(config: LogConfig, random_int32: int) -> int:

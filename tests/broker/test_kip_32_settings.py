@@ -92,6 +92,36 @@ def test_topics_take_kip_32s_name_at_creation_and_changes_and_keep_it_over_a_res
     assert [alter(broker, TOPIC, "t", (name, SET, value)) for name, value in bad] == [ErrorCode.INVALID_CONFIG] * 2
 
 
+def test_settings_that_make_segments_of_one_message_are_warned_of_once(
+    broker: KtsBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KIP-33: "set max.message.time.difference.ms appropriately together with log.roll.ms"."""
+
+    def told() -> list[str]:
+        found = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return found
+
+    hasty = "segment.ms 1999 with message.timestamp.difference.max.ms 1000 may give messages a segment of their own"
+    broker.create_topic("fine", config={"segment.ms": 2000})
+    assert told() == []
+    broker.broker.topics.create("t", configs={"segment.ms": "1999"}, validate_only=True)
+    assert told() == []
+    broker.create_topic("t", config={"segment.ms": 1999})
+    assert [one.split(", up to")[0] for one in told()] == [f"topic t: {hasty}"]
+    assert alter(broker, TOPIC, "t", ("retention.ms", SET, "5")) == 0
+    assert told() == []
+    assert alter(broker, TOPIC, "fine", ("segment.ms", SET, "1999")) == 0
+    assert [one.split(", up to")[0] for one in told()] == [f"topic fine: {hasty}"]
+    assert alter(broker, TOPIC, "t", (KIP_32, SET, "999")) == alter(broker, TOPIC, "fine", (KIP_32, SET, "999")) == 0
+    assert told() == []
+    broker.create_topic("default")
+    assert alter(broker, BROKER, "", ("log.roll.ms", SET, "9")) == 0
+    assert [one.split(" may give")[0] for one in told()] == [
+        "topic default: segment.ms 9 with message.timestamp.difference.max.ms 1000"
+    ]
+
+
 @pytest.mark.parametrize("name", [KIP_32, OF_A_BROKER])
 def test_a_broker_takes_kip_32s_names_when_it_starts_and_while_it_runs(broker: KtsBroker, name: str) -> None:
     broker.create_topic("t")

@@ -134,3 +134,29 @@ def test_time_rules_are_those_of_the_library() -> None:
         told = policies.outlook(policies.facts_of(log), policy, 1_789_862_400_000)
     rows = lines("retention", golden("demo", "orders").partition_dir("orders-0"), "--now", NOW, "--json")
     assert [one.why for one in told] == [row["why"] for row in rows]
+
+
+def test_settings_that_make_segments_of_one_message_are_said_on_stderr() -> None:
+    directory = golden("demo", "orders").partition_dir("orders-1")
+    hour = ["--config", "segment.ms=3600000"]
+    assert "segment.ms" not in run("retention", directory, "--now", NOW).stderr
+    told = run(
+        "retention", directory, "--now", NOW, *hour, "--config", "max.message.time.difference.ms=86400000"
+    ).stderr
+    assert "up to 47 at once: set message.timestamp.difference.max.ms to at most 1800000" in told
+    assert "segment.ms to at least 172800000" in told
+    assert "unlimited" in run("retention", directory, "--now", NOW, *hour, "--json").stderr
+    fine = [*hour, "--config", "message.timestamp.difference.max.ms=1800000"]
+    assert "segment.ms" not in run("retention", directory, "--now", NOW, *fine).stderr
+
+
+def test_settings_may_be_given_by_kafkas_names_and_options_replace_them() -> None:
+    directory = golden("demo", "orders").partition_dir("orders-1")
+
+    def rows(*arguments: str) -> list[object]:
+        return lines("retention", directory, "--now", NOW, "--json", *arguments)
+
+    day = rows("--retention-ms", "1d")
+    assert rows("--config", "log.retention.hours=24") == day != rows()
+    assert rows("--config", "retention.ms=7", "--retention-ms", "1d") == day
+    assert "unknown setting" in run("retention", directory, "--config", "no=1", code=2).stderr

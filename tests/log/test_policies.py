@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kts
 from kts.config import LogConfig
 from kts.log import policies
 from kts.log.policies import SIZE, START, TIME, LogFacts, RetentionPolicy, SegmentFacts
 
-NOW = 1_000_000
+NOW, DAY_MS = 1_000_000, 86_400_000
+LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 # --- retention ------------------------------------------------------------------------------------
 
@@ -190,3 +195,101 @@ def test_a_new_segment_starts_at_the_log_end_or_where_a_set_behind_a_gap_fits() 
     assert policies.new_base_offset(-1, 20, 10) == 10
     assert policies.new_base_offset(2**40, 2**40 + 5, 10) == 2**40
     assert policies.new_base_offset(-1, 2**40, 10) == 2**40 - (2**31 - 1)
+
+
+# --- settings that belong together ------------------------------------------------------------------
+
+DIFFERENCE = "message.timestamp.difference.max.ms"
+BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+
+
+def test_the_settings_that_kafka_ships_give_no_warning() -> None:
+    for generation in ("0.10.2", "3.9"):
+        assert policies.roll_warning(LogConfig.of(None, generation=generation)) is None
+        for fine in ({"segment.ms": 8 * DAY_MS}, {DIFFERENCE: DAY_MS}, {"segment.ms": 1, **LOG_APPEND_TIME}):
+            assert policies.roll_warning(LogConfig.of(fine, generation=generation)) is None
+    assert policies.roll_warning(LogConfig.of({BEFORE: 1000})) is None
+
+
+def segments_of(path: Path, settings: dict[str, Any], generation: str, times: list[int]) -> list[int]:
+    """How many messages each segment has after they came at one moment, each for itself."""
+    magic = 1 if generation == "0.10.2" else 2
+    with kts.Log(path, {**settings, "message.format.version": generation}, clock=lambda: NOW) as log:
+        for time in times:
+            log.append(kts.encode({"value": [b"v"], "timestamp": [time]}, magic=magic))
+        bases = [segment.base_offset for segment in log.segments]
+    return [end - base for base, end in zip(bases, [*bases[1:], len(times)], strict=True)]
+
+
+@pytest.mark.parametrize("generation", ["0.10.2", "3.9"])
+@pytest.mark.parametrize(
+    ("before", "after", "roll"),
+    [(50, 50, 100), (50, 50, 99), (51, 50, 100), (0, 7, 7), (0, 8, 7), (30, 0, 9), (99, 101, 20), (500, 500, 1)],
+)
+def test_it_warns_exactly_if_messages_of_one_moment_can_roll_and_of_as_many_segments(
+    tmp_path: Path, generation: str, before: int, after: int, roll: int
+) -> None:
+    """KIP-33: "set max.message.time.difference.ms appropriately together with log.roll.ms"."""
+    settings: dict[str, Any] = {"segment.ms": roll, BEFORE: before, AFTER: after}
+    if generation == "0.10.2":
+        before = after = max(before, after)
+        settings = {"segment.ms": roll, DIFFERENCE: before}
+    told = policies.roll_warning(LogConfig.of(settings, generation=generation))
+    rising = list(range(NOW - before, NOW + after + 1, roll + 1))
+    found = segments_of(tmp_path / "rising-0", settings, generation, rising)
+    rng = random.Random(f"{before} {after} {roll}")
+    some = [rng.randint(NOW - before, NOW + after) for _ in range(100)]
+    others = segments_of(tmp_path / "others-0", settings, generation, some)
+    if told is None:
+        assert (len(found), len(others)) == (1, 1)
+        return
+    assert found == [1] * len(found)
+    assert f"up to {len(found) - 1} at once: set " in told
+    assert len(others) <= len(found)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"segment.ms": 1000, DIFFERENCE: 501},
+        {"segment.ms": 1000, DIFFERENCE: 501, "segment.jitter.ms": 300},
+        {"segment.ms": 1000, "segment.jitter.ms": 5000, DIFFERENCE: 1},
+        {"segment.ms": 1000},
+        {"segment.ms": 1000, BEFORE: 900, AFTER: 101},
+        {"segment.ms": 1000, BEFORE: 900},
+        {"segment.ms": DAY_MS, DIFFERENCE: 50, "cleanup.policy": "compact", "max.compaction.lag.ms": 99},
+    ],
+)
+def test_what_the_warning_says_to_set_is_enough_and_no_more_than_needed(settings: dict[str, Any]) -> None:
+    told = policies.roll_warning(LogConfig.of(settings))
+    assert told is not None
+    lag = ["max.compaction.lag.ms"] * ("max.compaction.lag.ms" in settings)
+    assert told.startswith(f"{(lag or ['segment.ms'])[0]} {settings[(lag or ['segment.ms'])[0]]} ")
+
+    def left(**changes: int) -> str | None:
+        return policies.roll_warning(
+            LogConfig.of(settings | {name.replace("_", "."): n for name, n in changes.items()})
+        )
+
+    if match := re.search(rf": set {DIFFERENCE} to at most (\d+)", told):
+        assert left(message_timestamp_difference_max_ms=int(match[1])) is None
+        assert left(message_timestamp_difference_max_ms=int(match[1]) + 1) is not None
+    else:
+        match = re.search(rf": set {BEFORE} and {AFTER} to at most (\d+) together", told)
+        assert match is not None
+        both = {"message_timestamp_before_max_ms": int(match[1]) - 5, "message_timestamp_after_max_ms": 5}
+        assert left(**both) is None
+        assert left(**both | {"message_timestamp_after_max_ms": 6}) is not None
+    match = re.search(rf", or segment.ms{''.join(f' and {name}' for name in lag)} to at least (\d+)$", told)
+    assert (match is None) is ("unlimited" in told)
+    if match is not None:
+        names = ["segment.ms", *lag]
+        assert left(**dict.fromkeys(names, int(match[1]))) is None
+        assert left(**dict.fromkeys(names, int(match[1]) - 1)) is not None
+
+
+def test_the_warning_reckons_with_the_greatest_jitter() -> None:
+    settings = {"segment.ms": 100, "segment.jitter.ms": 30}
+    greatest = max(policies.roll_jitter_ms(LogConfig.of(settings), number) for number in range(1000))
+    assert policies.roll_warning(LogConfig.of(settings | {BEFORE: 100 - greatest, AFTER: 0})) is None
+    assert policies.roll_warning(LogConfig.of(settings | {BEFORE: 100 - greatest + 1, AFTER: 0})) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import uuid
@@ -35,10 +36,13 @@ from kts.errors import InvalidTopicError, KtsError, LogClosedError, LogStorageEr
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import LogDirectory
 from kts.log.log import Deleted, wall_clock
+from kts.log.policies import roll_warning
 from kts.model import uuid_bytes
 from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS
+
+logger = logging.getLogger(__name__)
 
 MAX_PARTITIONS = 10_000  # of one request, as a KRaft controller has it
 CLOSING_THREADS = 16  # closing a log mostly waits for the disk
@@ -394,6 +398,7 @@ class Topics:
         files.sync_directory(self.directory)
         for topic, _ in planned.values():
             self._serve(topic)
+            _warn(topic.name, topic.config)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -552,6 +557,7 @@ class Topics:
     def _reconfigure(self, topic: Topic, config: LogConfig) -> None:
         if topic.config == config:
             return
+        _warn(topic.name, config, topic.config)
         topic.config = config
         for partition in topic.partitions.values():
             with suppress(KtsError):  # the partition is offline then
@@ -724,3 +730,10 @@ class Topics:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _warn(name: str, config: LogConfig, before: LogConfig | None = None) -> None:
+    """Warn of settings that do not belong together, unless they were so before."""
+    told = roll_warning(config)
+    if told is not None and (before is None or told != roll_warning(before)):
+        logger.warning("topic %s: %s", name, told)
