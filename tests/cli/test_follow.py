@@ -30,6 +30,10 @@ def leader(tmp_path: Path, rng: random.Random) -> Iterator[KtsLeader]:
         yield leader
 
 
+def once(leader: KtsLeader, *rest: object) -> list[object]:
+    return ["follow", "--bootstrap-server", leader.address, "--topic", "orders", "--once", *rest]
+
+
 @pytest.mark.parametrize("line", re.findall(r"^  kts (follow .*)$", EPILOG, re.MULTILINE))
 def test_every_example_works(line: str, leader: KtsLeader, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
@@ -41,7 +45,7 @@ def test_every_example_works(line: str, leader: KtsLeader, tmp_path: Path) -> No
 
 
 def test_in_a_pipe_it_prints_a_line_a_partition_and_nothing_else(leader: KtsLeader, tmp_path: Path) -> None:
-    command = ["follow", "--bootstrap-server", leader.address, "--topic", "orders", "--once", tmp_path / "copy"]
+    command = once(leader, tmp_path / "copy")
     done = process(*command)
     assert (done.returncode, done.stderr) == (0, "")
     ends = [leader.log("orders", partition).log_end_offset for partition in (0, 1)]
@@ -56,16 +60,7 @@ def test_in_a_pipe_it_prints_a_line_a_partition_and_nothing_else(leader: KtsLead
 
 
 def test_the_summary_for_programs(leader: KtsLeader, tmp_path: Path) -> None:
-    command = [
-        "follow",
-        "--bootstrap-server",
-        leader.address,
-        "--topic",
-        "orders",
-        "--once",
-        "--json",
-        tmp_path / "copy",
-    ]
+    command = once(leader, "--json", tmp_path / "copy")
     said = lines(*command, "--partition", 1)
     assert said == [
         {
@@ -117,13 +112,13 @@ def test_a_leader_that_is_not_there_is_waited_for_no_longer_than_patience(tmp_pa
 
 def test_a_partition_that_another_process_has_open_is_left_alone(leader: KtsLeader, tmp_path: Path) -> None:
     with kts.Log(tmp_path / "copy" / "orders-0", SMALL):
-        done = process("follow", "--bootstrap-server", leader.address, "--topic", "orders", "--once", tmp_path / "copy")
+        done = process(*once(leader, tmp_path / "copy"))
     assert done.returncode == 3 and "stop the broker (or the other program) first" in done.stderr
     assert not (tmp_path / "copy" / "orders-0" / "partition.metadata").exists()
 
 
 def test_another_topic_of_the_same_name_is_refused(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
-    command = ["follow", "--bootstrap-server", leader.address, "--topic", "orders", "--once", tmp_path / "copy"]
+    command = once(leader, tmp_path / "copy")
     run(*command)
     before = files(tmp_path / "copy" / "orders-0")
     leader.broker.topics.delete("orders")
@@ -135,17 +130,7 @@ def test_another_topic_of_the_same_name_is_refused(leader: KtsLeader, tmp_path: 
 
 def test_old_segments_go_or_stay_as_asked(leader: KtsLeader, tmp_path: Path, rng: random.Random) -> None:
     leader.produce("orders", rng, 60)
-    command = [
-        "follow",
-        "--bootstrap-server",
-        leader.address,
-        "--topic",
-        "orders",
-        "--partition",
-        0,
-        "--once",
-        "--json",
-    ]
+    command = once(leader, "--partition", 0, "--json")
     for folder in ("kept", "replica"):
         run(*command, tmp_path / folder)
     leader.log("orders").advance_log_start_offset(leader.log("orders").log_end_offset // 2)
@@ -161,7 +146,7 @@ def test_old_segments_go_or_stay_as_asked(leader: KtsLeader, tmp_path: Path, rng
 
 def test_settings_given_win_over_the_leaders(leader: KtsLeader, tmp_path: Path) -> None:
     settings = ["--config", "segment.bytes=1000000", "--config", "retention.bytes=7"]
-    run("follow", "--bootstrap-server", leader.address, "--topic", "orders", *settings, "--once", tmp_path)
+    run(*once(leader, *settings, tmp_path))
     kept = topic_file.read(str(tmp_path)).topics["orders"]
     assert kept.configs == SMALL | {"segment.bytes": "1000000", "retention.bytes": "7"}
     assert kept.partitions == [0, 1] and kept.topic_id == known_topic_id(leader, "orders")
