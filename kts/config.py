@@ -18,6 +18,9 @@ MAX_MESSAGE_BYTES = {"0.10.2": 1_000_012, "3.9": 1_048_588}
 COMPRESSION_TYPES = ("producer", "uncompressed", *CODEC_NAMES[1:])
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
+# Rules that KIPs proposed and Kafka never shipped (kts.proposals); of the first three a log follows one at most.
+ROLLING_PROPOSALS = ("wall-clock", "largest-timestamp", "earliest-timestamp")
+PROPOSALS = (*ROLLING_PROPOSALS, "bucket-index", "minute-map", "monotonic-append-time")
 
 # Every message format version, oldest first: its name, its highest internal version ("-IV"), its magic.
 _FORMATS = {name: (-1, 0) for name in ("0.8.0", "0.8.1", "0.8.2", "0.9.0")}
@@ -58,6 +61,7 @@ _INTEGERS = {
     "flush_ms": _Limits(),
     "min_insync_replicas": _Limits(1, 1, INT32_MAX),
     "max_compaction_lag_ms": _Limits(1, 1),
+    "time_index_interval_ms": _Limits(1, 1),
 }
 _BOOLEANS = ("preallocate", "message_downconversion_enable", "allow_negative_timestamps")
 
@@ -94,7 +98,7 @@ _OTHER_NAMES = {
 for _name in (
     "segment_bytes retention_bytes index_interval_bytes cleanup_policy preallocate message_format_version "
     "message_timestamp_type message_timestamp_difference_max_ms message_timestamp_before_max_ms "
-    "message_timestamp_after_max_ms message_downconversion_enable"
+    "message_timestamp_after_max_ms message_downconversion_enable proposals time_index_interval_ms"
 ).split():
     _OTHER_NAMES["log." + _name.replace("_", ".")] = _Other(_name, _INTEGERS.get(_name, _Limits()))
 _OTHER_NAMES["log.max.message.time.difference.ms"] = _OTHER_NAMES["max.message.time.difference.ms"]
@@ -127,6 +131,11 @@ class LogConfig:
         create the time index, and the partition gets no leader.
     allow_negative_timestamps : bool
         Not a Kafka setting: accept timestamps before 1970, as KIP-228 proposed.
+    proposals : str
+        Not a Kafka setting: names of the proposals that the log follows, with commas; see ``kts.proposals``.
+    time_index_interval_ms : int
+        Not a Kafka setting: the width of a bucket of the proposal ``bucket-index``. Kafka's own time index does not
+        depend on it.
 
     Raises
     ------
@@ -162,6 +171,8 @@ class LogConfig:
     message_downconversion_enable: bool = True
     max_compaction_lag_ms: int = INT64_MAX
     allow_negative_timestamps: bool = False
+    proposals: str = ""
+    time_index_interval_ms: int = 60_000
     generation: str = ""
 
     def __post_init__(self) -> None:
@@ -258,6 +269,11 @@ class LogConfig:
         return "delete" in self.cleanup_policy.split(",")
 
     @cached_property
+    def proposal_names(self) -> tuple[str, ...]:
+        """The proposals that a log follows."""
+        return tuple(self.proposals.split(",")) if self.proposals else ()
+
+    @cached_property
     def max_segment_ms(self) -> int:
         """``segment.ms``; in a compacted topic, 3.9 uses ``max.compaction.lag.ms`` if that is less."""
         by_lag = self.compacted and self.generation != "0.10.2"
@@ -319,14 +335,20 @@ def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | 
         if not isinstance(value, bool):
             raise ValueError(f"{key}: expected true or false, found {value!r}")
         return value
-    if name == "cleanup_policy" and isinstance(value, (list, tuple)):
+    if name in ("cleanup_policy", "proposals") and isinstance(value, (list, tuple)):
         value = ",".join(map(str, value))
     text = _text(key, value)
+    listed = [one.strip() for one in text.split(",")] if text else []
     if name == "cleanup_policy":
-        policies = [policy.strip() for policy in text.split(",")] if text else []
-        if any(policy not in POLICIES for policy in policies):
+        if any(policy not in POLICIES for policy in listed):
             raise ValueError(f"{key}: expected {', '.join(POLICIES)} or both, found {value!r}")
-        return ",".join(policies)
+        return ",".join(listed)
+    if name == "proposals":
+        if any(one not in PROPOSALS for one in listed) or len(set(listed)) < len(listed):
+            raise ValueError(f"{key}: expected some of {', '.join(PROPOSALS)}, each once, found {value!r}")
+        if len(set(listed) & set(ROLLING_PROPOSALS)) > 1:
+            raise ValueError(f"{key}: expected one of {', '.join(ROLLING_PROPOSALS)} at most, found {value!r}")
+        return ",".join(listed)
     choices = {"message_timestamp_type": TIMESTAMP_TYPES, "compression_type": COMPRESSION_TYPES}.get(name)
     if name == "compression_type" and generation == "0.10.2":
         choices = COMPRESSION_TYPES[:-1]  # zstd came with 2.1

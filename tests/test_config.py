@@ -32,6 +32,7 @@ INTEGERS = {
     "flush.ms": (LONG_MAX, 0, 0, LONG_MAX),
     "min.insync.replicas": (1, 1, 1, INT_MAX),
     "max.compaction.lag.ms": (LONG_MAX, 1, 1, LONG_MAX),
+    "time.index.interval.ms": (60000, 1, 1, LONG_MAX),  # KIP-33's, not Kafka's
 }
 OTHERS = {
     "message.timestamp.type": "CreateTime",
@@ -41,6 +42,7 @@ OTHERS = {
     "preallocate": False,
     "message.downconversion.enable": True,
     "allow.negative.timestamps": False,
+    "proposals": "",
 }
 
 
@@ -169,6 +171,17 @@ def test_plus_signs_and_spaces_are_read_as_java_reads_them() -> None:
             "expected compact, delete or both, found",
         ),
         (
+            "proposals",
+            {
+                "": "",
+                " bucket-index , wall-clock": "bucket-index,wall-clock",
+                ("minute-map", "monotonic-append-time"): "minute-map,monotonic-append-time",
+            },
+            ["bucket", "bucket-index,bucket-index", "Minute-Map", "wall-clock,"],
+            "expected some of wall-clock, largest-timestamp, earliest-timestamp, bucket-index, minute-map, "
+            "monotonic-append-time, each once, found",
+        ),
+        (
             "preallocate",
             {"TRUE": True, "false": False, True: True},
             ["1", 1, 0, "yes"],
@@ -183,6 +196,17 @@ def test_choices_are_checked(key: str, good: dict[Any, Any], bad: list[Any], mes
         with pytest.raises(ValueError) as caught:
             LogConfig.of({key: given})
         assert str(caught.value) == f"{key}: {message} {given!r}"
+
+
+def test_one_rule_for_rolling_at_most() -> None:
+    with pytest.raises(ValueError) as caught:
+        LogConfig.of({"log.proposals": "wall-clock,bucket-index,earliest-timestamp"})
+    assert str(caught.value) == (
+        "log.proposals: expected one of wall-clock, largest-timestamp, earliest-timestamp at most, "
+        "found 'wall-clock,bucket-index,earliest-timestamp'"
+    )
+    assert LogConfig().proposal_names == ()
+    assert LogConfig.of({"proposals": ["wall-clock", "minute-map"]}).proposal_names == ("wall-clock", "minute-map")
 
 
 def test_zstd_came_after_0_10_2() -> None:
@@ -217,6 +241,8 @@ BROKER_NAMES = {
     "log.flush.interval.ms": ("7", "flush.ms", 7),
     "log.flush.scheduler.interval.ms": ("7", "flush.ms", 7),
     "log.message.downconversion.enable": ("false", "message.downconversion.enable", False),
+    "log.proposals": ("minute-map", "proposals", "minute-map"),
+    "log.time.index.interval.ms": ("7", "time.index.interval.ms", 7),
 }
 
 
@@ -230,7 +256,7 @@ def test_a_brokers_name_sets_the_topics_default(name: str) -> None:
 def test_the_topics_own_name_beats_the_brokers_in_any_order(name: str) -> None:
     given, key, _ = BROKER_NAMES[name]
     own = {"message.timestamp.type": "CreateTime", "message.format.version": "0.10.0", "cleanup.policy": "delete"}
-    own |= {"preallocate": "false", "message.downconversion.enable": "true"}
+    own |= {"preallocate": "false", "message.downconversion.enable": "true", "proposals": "bucket-index"}
     mine = own.get(key, "55")
     alone = value(LogConfig.of({key: mine}), key)
     assert value(LogConfig.of({name: given, key: mine}), key) == alone

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Listener(Protocol):
-    """Receives the events of a log and makes two decisions. The thread that changes the log calls it."""
+    """Receives the events of a log and decides on times and rolls. The thread that changes the log calls it."""
 
     def opened(self) -> None:
         """Start-up is done."""
@@ -26,6 +26,9 @@ class Listener(Protocol):
         limit_ms : int
             ``segment.ms`` less the segment's jitter.
         """
+
+    def idle_roll(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why to roll an active segment that is not empty although nothing is appended; None: do not roll."""
 
     def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int) -> None:
         """A set was written to the segment that starts at ``base_offset``."""

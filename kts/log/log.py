@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 
 NO_ENTRIES = Entries(b"")  # for 0.10.2, which reads no headers of an appended set
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
+OF_PROPOSALS = ("proposals", "time_index_interval_ms", "allow_negative_timestamps")  # settings that they depend on
 LARGEST_ROW_BATCH_BYTES = 2**20  # of append_rows, whatever max.message.bytes allows: a reader reads whole batches
 
 _TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
@@ -126,7 +127,8 @@ class Log:
     log_start_offset, recovery_point : int, optional
         None reads them from the checkpoints of the log directory.
     proposals : iterable
-        Rules from the proposals that Kafka never shipped; see ``kts.proposals``.
+        Rules from the proposals that Kafka never shipped, in place of those that the setting ``proposals`` names; see
+        ``kts.proposals``.
 
     Attributes
     ----------
@@ -193,7 +195,7 @@ class Log:
         high_watermark = optional_offset("high_watermark", high_watermark)
         log_start_offset = optional_offset("log_start_offset", log_start_offset)
         recovery_point = optional_offset("recovery_point", recovery_point)
-        wanted = _proposals(proposals)
+        self._wanted = _proposals(proposals)
         self._producer_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1, INT64_MAX)
         topic_id = _topic_id(topic_id)
         if not (boolean("create", create) or files.exists(self.path)):
@@ -206,7 +208,7 @@ class Log:
         self._entry = PartitionEntry(*os.path.split(self.path), self.topic, self.partition)
         self.closed = False
         try:
-            self._start(high_watermark, log_start_offset, recovery_point, wanted)
+            self._start(high_watermark, log_start_offset, recovery_point)
         except BaseException:
             self.closed = True
             self._entry.leave(clean=False)
@@ -219,7 +221,6 @@ class Log:
         high_watermark: int | None,
         log_start_offset: int | None,
         recovery_point: int | None,
-        proposals: tuple[Any, ...],
     ) -> None:
         now = self._clock()
         self.clean_start = self._entry.clean
@@ -234,17 +235,19 @@ class Log:
         self._high_watermark = None if high_watermark is None else min(max(high_watermark, self._log_start), self._end)
         self._publish()
         self._last_flush = self._last_checkpoint = now
-        if proposals:
-            self._follow(proposals)
+        self._follow()
 
-    def _follow(self, proposals: tuple[Any, ...]) -> None:
+    def _follow(self) -> None:
+        """Follow the proposals of the argument, else those of the settings."""
+        wanted = self._wanted or self.config.proposal_names
+        if not wanted:
+            return
         from kts.proposals import made
 
         reader = PartitionLog(self.path, self.topic, self.partition)
-        self._proposals = made(proposals, reader, allow_negative=self.config.allow_negative_timestamps)
-        if self._proposals is not None:
-            self._listeners = [self._proposals]
-            self._proposals.opened()
+        proposals = made(wanted, reader, self.config)
+        proposals.opened()
+        self._proposals, self._listeners = proposals, [proposals]
 
     def _given_or_checkpointed(self, given: int | None, checkpoint: str) -> int:
         known = self._entry.checkpoint(checkpoint) if given is None else given
@@ -709,6 +712,31 @@ class Log:
             self._check_open()
             return self._roll(self._end, self._clock()).base_offset
 
+    def roll_if_due(self) -> int | None:
+        """Roll the active segment if a proposal says so although nothing is appended.
+
+        Returns
+        -------
+        int or None
+            The base offset of the new segment; None if nothing changed.
+
+        Notes
+        -----
+        Kafka rolls by time only when it appends. So does a log that follows no proposal, or one that says the same:
+        for them this method does nothing.
+
+        Source: KIP-32, proposed changes 7.3; KIP-33, "Enforce time based log rolling".
+        """
+        with self._lock:
+            self._check_open()
+            segment, now = self._view.segments[-1], self._clock()
+            limit_ms = self.config.max_segment_ms - segment.jitter_ms
+            if not segment.size or not any(
+                listener.idle_roll(now, segment.created_ms, limit_ms) for listener in self._listeners
+            ):
+                return None
+            return self._roll(self._end, now).base_offset
+
     def _roll(self, base_offset: int, now_ms: int) -> LogSegment:
         """Flush the old segment, then create the new one: a crash leaves no hole between them."""
         segments = self._view.segments
@@ -1036,12 +1064,18 @@ class Log:
             Any 64-bit number. The special values of ListOffsets, such as -1, are ordinary timestamps here.
         shipped_search : bool, optional
             Search a single segment, as brokers do; None follows ``shipped``.
+
+        Notes
+        -----
+        A log that follows a proposal with an index searches by that index. The answer is the same.
         """
         target = timestamp("t_ms", t_ms)
         with self._readers:
             self._check_open()
             if self.shipped if shipped_search is None else shipped_search:
                 found = view.shipped_offset_for_timestamp(self._view, target, self.config.magic)
+            elif (proposals := self._proposals) is not None and proposals.index is not None:
+                found = proposals.index.search(self, target).found
             else:
                 found = view.offset_for_timestamp(self._view, target)
         self._repair()
@@ -1076,7 +1110,8 @@ class Log:
         -----
         Index spacing and size, jitter and preallocation take effect with the next segment, the message format with the
         next append, everything else at once. If the format changes the generation, or the setting for timestamps before
-        1970 changes, the segments are closed and loaded again; readers wait for that.
+        1970 changes, the segments are closed and loaded again; readers wait for that. A proposal's index that is
+        switched on is built from the log.
 
         Source: UnifiedLog.updateConfig, LocalLog.updateConfig (3.9).
         """
@@ -1086,10 +1121,23 @@ class Log:
             if (new.generation, new.allow_negative_timestamps) != (old.generation, old.allow_negative_timestamps):
                 with self._close_if_in_doubt(), self._readers.excluded():
                     self._load_again(new)
-                return
-            if (new.magic < 2) != (old.magic < 2) and new.generation != "0.10.2":
-                self._change_epochs(new.magic)
-            self.config = new
+            else:
+                if (new.magic < 2) != (old.magic < 2) and new.generation != "0.10.2":
+                    self._change_epochs(new.magic)
+                self.config = new
+            if any(getattr(new, name) != getattr(old, name) for name in OF_PROPOSALS):
+                self._follow_anew()
+
+    def _follow_anew(self) -> None:
+        """Follow other proposals. If one cannot start, the log closes, as it would not have opened."""
+        before, self._proposals, self._listeners = self._listeners, None, []
+        for listener in before:
+            listener.closed()
+        try:
+            self._follow()
+        except BaseException as error:
+            self._fail(error)
+            raise
 
     def _change_epochs(self, magic: int) -> None:
         """Keep leader epochs if the message format has them: only batches of magic 2 do."""

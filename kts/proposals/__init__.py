@@ -8,13 +8,15 @@
 - ``monotonic-append-time``: LogAppendTime that never decreases (KIP-32 option 1).
 - ``comparing.Continuing``: KIP-33's search, which continues into later segments; needs no mode.
 
-``comparing.lookups`` returns all ways to find a record by timestamp, with one interface.
+A log follows those that its setting ``proposals`` names, or its argument. ``comparing.lookups`` returns all ways to
+find a record by timestamp, with one interface.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.proposals.append_time import MonotonicAppendTime
 from kts.proposals.bucket_index import BucketIndexMode
@@ -22,23 +24,27 @@ from kts.proposals.minute_map import MinuteMapMode
 from kts.proposals.modes import Mode, Proposals
 from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
 
-MODES: dict[str, Callable[[bool], Mode]] = {
-    "wall-clock": lambda allow_negative: WallClock(),
-    "largest-timestamp": lambda allow_negative: LargestTimestamp(allow_negative=allow_negative),
-    "earliest-timestamp": lambda allow_negative: EarliestTimestamp(allow_negative=allow_negative),
-    "bucket-index": lambda allow_negative: BucketIndexMode(allow_negative=allow_negative),
-    "minute-map": lambda allow_negative: MinuteMapMode(allow_negative=allow_negative),
-    "monotonic-append-time": lambda allow_negative: MonotonicAppendTime(),
+MODES: dict[str, Callable[[LogConfig], Mode]] = {
+    "wall-clock": lambda config: WallClock(),
+    "largest-timestamp": lambda config: LargestTimestamp(allow_negative=config.allow_negative_timestamps),
+    "earliest-timestamp": lambda config: EarliestTimestamp(allow_negative=config.allow_negative_timestamps),
+    "bucket-index": lambda config: BucketIndexMode(
+        config.time_index_interval_ms, allow_negative=config.allow_negative_timestamps
+    ),
+    "minute-map": lambda config: MinuteMapMode(allow_negative=config.allow_negative_timestamps),
+    "monotonic-append-time": lambda config: MonotonicAppendTime(),
 }
 
 
-def made(wanted: Sequence[str | Mode], log: PartitionLog, *, allow_negative: bool = False) -> Proposals | None:
-    """The proposals that a log follows; None if there are none.
+def made(wanted: Sequence[str | Mode], log: PartitionLog, config: LogConfig) -> Proposals:
+    """The proposals that a log follows.
 
     Parameters
     ----------
     wanted : sequence of str or Mode
         Names of ``MODES``, or modes with settings of their own, as ``BucketIndexMode(interval_ms=1000)``.
+    config : LogConfig
+        The settings of the log.
 
     Raises
     ------
@@ -53,5 +59,5 @@ def made(wanted: Sequence[str | Mode], log: PartitionLog, *, allow_negative: boo
             raise ValueError(f"proposals: {one!r} is unknown; there are {', '.join(MODES)}")
         if not isinstance(one, str) and not hasattr(one, "name"):
             raise TypeError(f"proposals: expected names or modes, found {one!r}")
-        modes.append(MODES[one](allow_negative) if isinstance(one, str) else one)
-    return Proposals(log, modes, allow_negative=allow_negative) if modes else None
+        modes.append(MODES[one](config) if isinstance(one, str) else one)
+    return Proposals(log, modes, allow_negative=config.allow_negative_timestamps)

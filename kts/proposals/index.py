@@ -13,6 +13,7 @@ sealed, and always that of the active segment.
 from __future__ import annotations
 
 import os
+import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from kts.proposals.modes import Appended, Mode
 from kts.proposals.shallow import Shallow, shallow_entries
 from kts.segment import files
 from kts.segment.entries import at
+from kts.segment.locks import new_in_children
+from kts.segment.rereading import settled
 from kts.segment.segment import Segment
 
 GREATEST = INT64_MAX
@@ -101,6 +104,19 @@ class IndexEntries:
         return entries
 
 
+class OpenLog(Protocol):
+    """What a search needs of a ``kts.Log``; this room lies below it."""
+
+    path: str
+    topic: str
+    partition: int
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+
 class Rule(Protocol):
     """Decides which index entries a log gets, and where a search begins."""
 
@@ -117,8 +133,8 @@ class Rule(Protocol):
     def starts(self, target_ms: int) -> Iterator[Start]: ...
 
 
-def replay(segment: Segment, rule: Rule) -> None:
-    """Add all entries of a segment's log to a rule, as if they were appended now.
+def replay(segment: Segment, rule: Rule) -> int:
+    """Add all entries of a segment's log to a rule, as if they were appended now. Returns the offset after them.
 
     Raises
     ------
@@ -134,6 +150,7 @@ def replay(segment: Segment, rule: Rule) -> None:
         rule.add(segment.base_offset, shallow)
         if len(shallow.last_offsets):
             expected = int(shallow.last_offsets[-1]) + 1
+    return expected
 
 
 class IndexMode(Mode):
@@ -148,10 +165,11 @@ class IndexMode(Mode):
 
     Notes
     -----
-    Only the thread that writes to the log may use it, between appends.
+    The thread that writes to the log changes it; any thread may search, also while records are appended.
     """
 
     suffix = ""
+    _lock: threading.RLock
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -160,6 +178,10 @@ class IndexMode(Mode):
         self._directory = ""
         self._file: tuple[int, files.WritableFile] | None = None  # of the active segment, with its base offset
         self._written = 0  # entries in that file
+        self._writes = True
+        self._end = 0, 0  # the last segment, and the first offset that is not in its index yet
+        self._truncations = 0
+        new_in_children(self, _lock=threading.RLock)
 
     def path(self, base_offset: int) -> str:
         """The file of a segment."""
@@ -169,49 +191,69 @@ class IndexMode(Mode):
 
     def opened(self, log: PartitionLog) -> None:
         self.closed()
-        self._directory = log.path
-        self.rebuilt = []
-        for base in list(self.rule.segments):
-            self.rule.remove(base)
         segments = log.segments
-        live = {self.path(segment.base_offset) for segment in segments}
+        live = {f"{segment.base_offset:020d}{self.suffix}" for segment in segments}
         for entry in files.list_directory(log.path):
-            if entry.name.endswith(self.suffix) and entry.path not in live:
+            if entry.name.endswith(self.suffix) and entry.name not in live:
                 files.remove(entry.path, missing_ok=True)
-        believed = True
-        for segment in segments[:-1]:
-            believed = (believed or not self.rule.chained) and self._load(segment)
-            if not believed:
-                self.rebuilt.append(segment.base_offset)
+        self._open(log.path, segments)
+
+    def read(self, log: PartitionLog) -> None:
+        """Index a log that somebody else may write: from its files, and from the log where they are not valid.
+
+        Nothing is written; records appended later are not indexed.
+        """
+        self._writes = False
+        listed = log.listed()
+        settled(lambda: self._open(listed.path, listed.segments))
+
+    def _open(self, directory: str, segments: list[Segment]) -> None:
+        with self._lock:
+            self._directory = directory
+            self.rebuilt = []
+            for base in list(self.rule.segments):
+                self.rule.remove(base)
+            believed = True
+            for segment in segments[:-1]:
+                believed = (believed or not self.rule.chained) and self._load(segment)
+                if not believed:
+                    self.rebuilt.append(segment.base_offset)
+                    self._replay(segment)
+                    self._seal(segment)
+            for segment in segments[-1:]:
                 self._replay(segment)
-                self._seal(segment)
-        if segments:
-            self._replay(segments[-1])
-            self._write()
+                self._write()
 
     def appended(self, appended: Appended) -> None:
-        self.rule.add(appended.base_offset, appended.shallow)
+        with self._lock:
+            self.rule.add(appended.base_offset, appended.shallow)
+            if len(appended.shallow.last_offsets):
+                self._end = appended.base_offset, int(appended.shallow.last_offsets[-1]) + 1
         self._write()
 
     def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
-        for segment in log.segments:
-            if segment.base_offset == closed_base:
-                self._seal(segment)
-        self._begin(new_base)
+        with self._lock:
+            for segment in log.segments:
+                if segment.base_offset == closed_base:
+                    self._seal(segment)
+            self._begin(new_base)
 
     def truncated(self, log: PartitionLog) -> None:
-        segments = log.segments
-        left = {segment.base_offset for segment in segments}
-        self.closed()
-        for base in [base for base in self.rule.segments if base not in left]:
-            self.removed(base)
-        for segment in segments[-1:]:
-            self.rule.remove(segment.base_offset)
-            self._replay(segment)
-            self._write()
+        with self._lock:
+            self._truncations += 1
+            segments = log.segments
+            left = {segment.base_offset for segment in segments}
+            self.closed()
+            for base in [base for base in self.rule.segments if base not in left]:
+                self.removed(base)
+            for segment in segments[-1:]:
+                self.rule.remove(segment.base_offset)
+                self._replay(segment)
+                self._write()
 
     def removed(self, base_offset: int) -> None:
-        self.rule.remove(base_offset)
+        with self._lock:
+            self.rule.remove(base_offset)
         with self._failing():
             files.remove(self.path(base_offset), missing_ok=True)
 
@@ -252,8 +294,11 @@ class IndexMode(Mode):
 
     def _begin(self, base_offset: int) -> None:
         self.rule.create(base_offset)
+        self._end = base_offset, base_offset
         self.closed()
         self._written = 0
+        if not self._writes:
+            return
         with self._failing():
             file = files.WritableFile(self.path(base_offset), create=True)
             self._file = base_offset, file
@@ -262,7 +307,7 @@ class IndexMode(Mode):
     def _replay(self, segment: Segment) -> None:
         """Build a segment's entries from its log, as if it were appended now."""
         self._begin(segment.base_offset)
-        replay(segment, self.rule)
+        self._end = segment.base_offset, replay(segment, self.rule)
 
     def _write(self) -> None:
         """Write new entries to the active segment's file."""
@@ -291,12 +336,40 @@ class IndexMode(Mode):
     def index_size(self, log: PartitionLog) -> IndexSize:
         """The current size of the index."""
         paths = [self.path(segment.base_offset) for segment in log.segments]
-        entries = sum(map(len, self.rule.segments.values()))
+        with self._lock:
+            entries = sum(map(len, self.rule.segments.values()))
         return IndexSize(
             entries, sum(files.size_of(path) for path in paths if files.exists(path)), entries * ENTRY_BYTES
         )
 
-    def search(self, log: PartitionLog, target_ms: int) -> Answer:
-        """The first record at or after the target, and how much was read."""
+    def search(self, log: PartitionLog | OpenLog, target_ms: int) -> Answer:
+        """The first record at or after the target, and how much was read.
+
+        Parameters
+        ----------
+        log : kts.Log or PartitionLog
+            The open log that follows the proposal: the answer is one that the log had during the call. A reader of its
+            files instead finds what the index has when it is called.
+        """
+        while True:
+            truncations = self._truncations
+            if isinstance(log, PartitionLog):
+                answer = self._find(log, target_ms, 0)
+            else:
+                start, end = log.log_start_offset, log.log_end_offset
+                reader = PartitionLog(log.path, log.topic, log.partition, log_start_offset=start)
+                answer = self._find(reader, target_ms, end)
+                if answer.found is not None and answer.found.offset >= end:  # not published yet
+                    answer = answer._replace(found=None)
+            if truncations == self._truncations:
+                return answer
+
+    def _find(self, reader: PartitionLog, target_ms: int, end_offset: int) -> Answer:
+        """Search the records that are indexed, and those after them up to an offset."""
+        with self._lock:
+            starts = list(self.rule.starts(target_ms))
+            last, indexed = self._end
+        if indexed < end_offset and all(start.base_offset != last for start in starts):
+            starts.append(Start(last, indexed))
         none_is_a_time = not self.rule.allow_negative
-        return find(log, self.rule.starts(target_ms), target_ms, none_is_a_time=none_is_a_time)
+        return settled(lambda: find(reader.listed(), starts, target_ms, none_is_a_time=none_is_a_time))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from kts.dataset.partition import PartitionLog
+from kts.proposals.answers import Answer
 from kts.proposals.shallow import Shallow, shallow_entries
 
 
@@ -49,15 +50,37 @@ class Mode:
 
 
 class RollingMode(Mode):
-    """A mode that decides when the active segment is rolled by time."""
+    """A mode that decides when the active segment is rolled by time.
+
+    Attributes
+    ----------
+    rolls_idle : bool
+        The paper says so also of a log to which nothing is appended.
+    """
+
+    rolls_idle = False
 
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
         """Why to roll now; None: do not roll."""
         raise TypeError(f"{type(self).__name__} has no rule")
 
 
+@runtime_checkable
+class Index(Protocol):
+    """A mode that searches by time."""
+
+    def search(self, log: Any, target_ms: int) -> Answer:
+        """The first record at or after the target, and how much was read."""
+
+
 class Proposals:
-    """The modes of one log, as the listener of ``Log(..., proposals=...)``.
+    """The modes of one log, as its listener.
+
+    Attributes
+    ----------
+    modes : dict of str to Mode
+    index : Index or None
+        The first mode that searches by time, if there is one.
 
     Raises
     ------
@@ -74,6 +97,7 @@ class Proposals:
             names = ", ".join(mode.name for mode in modes)
             raise ValueError(f"proposals: expected each once and one rule for rolling at most, found {names}")
         self._rolling = rolling[0] if rolling else None
+        self.index = next((mode for mode in modes if isinstance(mode, Index)), None)
 
     def __getitem__(self, name: str) -> Mode:
         return self.modes[name]
@@ -92,6 +116,11 @@ class Proposals:
     def time_roll(self, reason: str | None, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
         """Why to roll by time; the shipped rule's reason if no mode decides."""
         return reason if self._rolling is None else self._rolling.due(now_ms, created_ms, limit_ms)
+
+    def idle_roll(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        """Why to roll a segment to which nothing is appended; None: only the next append asks."""
+        rolling = self._rolling
+        return rolling.due(now_ms, created_ms, limit_ms) if rolling is not None and rolling.rolls_idle else None
 
     def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int) -> None:
         """A set was written to the segment."""

@@ -1,7 +1,8 @@
 """When the proposals would roll the active segment: three rules, each in place of the shipped one.
 
-The shipped rule compares the timestamps of messages with each other. These compare one time with the clock, so they
-also work when nothing is appended.
+The shipped rule compares the timestamps of messages with each other. These compare one time with the clock, so that
+the two by timestamps also roll a log to which nothing is appended: "if no message is appended in log.roll.ms after
+largest appended timestamp, a new log segment will be rolled out" (KIP-32, proposed changes 7.3).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class WallClock(RollingMode):
     Notes
     -----
     Source: KIP-33, "currently based on the creating time of the log segment"; KIP-32, motivation 2; shipped in 0.10.0.
-    A new replica of an old segment counts as new; the KIPs were written to fix this.
+    A new replica of an old segment counts as new; the KIPs were written to fix this. As in 0.10.0, only an append asks.
     """
 
     name = "wall-clock"
@@ -63,6 +64,7 @@ class TimestampMode(RollingMode):
     """
 
     which = ""
+    rolls_idle = True
     pick: ClassVar[np.ufunc]  # chooses the timestamp that counts from two
 
     def __init__(self, *, allow_negative: bool = False) -> None:

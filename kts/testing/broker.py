@@ -248,7 +248,10 @@ class KtsBroker:
         return self.clock.advance(by)
 
     def run_retention(self) -> list[Expired]:
-        """Apply retention now, as a broker does every five minutes. Returns the deleted segments and the rules."""
+        """Apply retention now, as a broker does every five minutes. Returns the deleted segments and the rules.
+
+        Before that, idle logs roll that follow a proposal which says so.
+        """
         return [Expired(one.topic, one.partition, *one.segment) for one in self.broker.topics.run_retention()]
 
     # --- topics -----------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ class Recorder:
     def time_roll(self, reason: str | None, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
         return reason if self.rolls else None
 
+    def idle_roll(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
+        return "idle" if self.rolls and now_ms > created_ms + limit_ms else None
+
     def appended(self, base_offset: int, records: bytes | memoryview, first_offset: int) -> None:
         offsets = kts.decode(bytes(records), ["offset"]).column(0).to_pylist()
         self.told.append(("appended", base_offset, first_offset, offsets))

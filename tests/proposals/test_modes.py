@@ -10,20 +10,27 @@ import pytest
 from support.golden import PATIENCE_S
 
 import kts
-from kts.proposals import made
+from kts.config import PROPOSALS, ROLLING_PROPOSALS, LogConfig
+from kts.proposals import MODES, made
+from kts.proposals.modes import RollingMode
 
 
 def test_wrong_names_and_contradicting_rules_are_refused(tmp_path: object) -> None:
     log = kts.PartitionLog(str(tmp_path), "t", 0)
     with pytest.raises(ValueError, match="'buckets' is unknown; there are wall-clock, largest-timestamp"):
-        made(("buckets",), log)
+        made(("buckets",), log, LogConfig())
     with pytest.raises(ValueError, match="one rule for rolling at most, found wall-clock, largest-timestamp"):
-        made(("wall-clock", "largest-timestamp"), log)
+        made(("wall-clock", "largest-timestamp"), log, LogConfig())
     with pytest.raises(ValueError, match="expected each once"):
-        made(("minute-map", "minute-map"), log)
+        made(("minute-map", "minute-map"), log, LogConfig())
     with pytest.raises(TypeError, match="found the string 'minute-map'"):
-        made("minute-map", log)
-    assert made((), log) is None
+        made("minute-map", log, LogConfig())
+
+
+def test_the_settings_know_each_proposal_by_name() -> None:
+    assert tuple(MODES) == PROPOSALS
+    rolling = [name for name, make in MODES.items() if isinstance(make(LogConfig()), RollingMode)]
+    assert tuple(rolling) == ROLLING_PROPOSALS
 
 
 def test_a_log_without_proposals_does_not_even_import_them(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ class Trouble:
 class Fetcher:
     """Runs followers. Transient failures are retried with growing delays.
 
-    The retention of the copies follows their own settings, 30 s after the start and then every 5 minutes. Segments
-    below the leader's log start offset are deleted at once.
+    The retention of the copies follows their own settings, 30 s after the start and then every 5 minutes, and so do
+    proposals that roll an idle log. Segments below the leader's log start offset are deleted at once.
 
     Parameters
     ----------
@@ -143,17 +143,19 @@ class Fetcher:
         waits_ms = min(self._max_wait_ms, 1 + int(1000 * again_s))
         self._round += 1
         appended = sum(self._fetch(leader, each, waits_ms // len(by_leader)) for leader, each in by_leader.items())
-        if self._retention:
-            self._delete_old_segments(ready, now >= self._next_retention_s)
+        self._keep_house(ready, now >= self._next_retention_s)
         return appended
 
-    def _delete_old_segments(self, followers: Sequence[Follower], due: bool) -> None:
+    def _keep_house(self, followers: Sequence[Follower], due: bool) -> None:
         if due:
             self._next_retention_s = self._monotonic() + RETENTION_S
         for follower in followers:
-            segments = follower.log.segments
-            if due or (len(segments) > 1 and segments[1].base_offset <= follower.log.log_start_offset):
-                self._goes_well(follower, follower.log.delete_old_segments)
+            log = follower.log
+            if due:
+                self._goes_well(follower, log.roll_if_due)
+            unused = len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset
+            if self._retention and (due or unused):
+                self._goes_well(follower, log.delete_old_segments)
 
     def _find_leaders(self, followers: Sequence[Follower]) -> None:
         for topic in dict.fromkeys(each.topic for each in followers):

@@ -14,7 +14,7 @@ from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiError, ApiKey, ErrorCode, failed
 from kts.broker.request import Request
 from kts.broker.settings.describe import Levels, broker_entries, topic_entries
-from kts.broker.settings.topic import BROKER_NAMES, TOPIC_SETTINGS, ConfigType, merged
+from kts.broker.settings.topic import ALL_SETTINGS, BROKER_NAMES, ConfigType, merged
 from kts.broker.threads import in_thread
 from kts.broker.topics import Topics, check_name
 from kts.errors import KtsError, UnknownTopicOrPartitionError
@@ -163,7 +163,7 @@ def _current(topics: Topics, one: Answer) -> dict[str, str]:
 
 def _changed(topics: Topics, one: Answer) -> dict[str, str]:
     configs = _current(topics, one)
-    settings = TOPIC_SETTINGS if one["resource_type"] == ResourceType.TOPIC else BROKER_NAMES
+    settings = ALL_SETTINGS if one["resource_type"] == ResourceType.TOPIC else BROKER_NAMES
     for config in one["configs"]:
         name, value, operation = config["name"], config["value"], config["config_operation"]
         if operation == Operation.SET:

@@ -17,7 +17,7 @@ from kts.broker.settings.inert import CHANGEABLE, INERT
 from kts.broker.settings.topic import (
     ALIASES,
     BROKER_NAMES,
-    KIP_32_NAMES,
+    OWN_BROKER_NAMES,
     OWN_SETTINGS,
     TOPIC_SETTINGS,
     ConfigType,
@@ -53,6 +53,11 @@ class Levels(NamedTuple):
     cluster: Mapping[str, str]
     static: Mapping[str, str]
 
+    @property
+    def given(self) -> set[str]:
+        """The names of all settings that are not defaults."""
+        return {*self.static, *self.cluster, *self.node}
+
 
 def levels(config: BrokerConfig, node: Mapping[str, str], cluster: Mapping[str, str], directory: str) -> Levels:
     """The levels of a broker. Its directory and an implied message format count as given."""
@@ -79,7 +84,12 @@ def topic_entries(
     documentation : bool
         Include the sentence about each.
     """
-    shown = {**TOPIC_SETTINGS, **{name: OWN_SETTINGS[name] for name in OWN_SETTINGS if name in own}}
+    of_ours = OWN_BROKER_NAMES & of_broker.given
+    shown = TOPIC_SETTINGS | {
+        name: one
+        for name, one in OWN_SETTINGS.items()
+        if name in own or not of_ours.isdisjoint(each for each, _ in one.synonyms)
+    }
     wanted = shown if not keys else {name: shown[name] for name in dict.fromkeys(keys) if name in shown}
     entries = []
     for name, setting in wanted.items():
@@ -113,8 +123,8 @@ def broker_entries(
     cluster_only: bool = False,
 ) -> list[dict[str, Any]]:
     """The settings of the broker, or with ``cluster_only`` those that were changed for all brokers."""
-    given = {*of_broker.node, *of_broker.cluster, *of_broker.static}
-    everything = {*SETTINGS, *BROKER_NAMES, *INERT, *of_broker.static} - _NOT_TOLD - (set(KIP_32_NAMES) - given)
+    hidden = OWN_BROKER_NAMES - of_broker.given
+    everything = {*SETTINGS, *BROKER_NAMES, *INERT, *of_broker.static} - _NOT_TOLD - hidden
     names = sorted(of_broker.cluster if cluster_only else everything)
     entries = []
     for name in names:

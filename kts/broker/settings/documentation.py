@@ -33,6 +33,8 @@ segment.ms: A segment is rolled when its records span this many ms.
 internal.segment.bytes: Kafka 4's name of segment.bytes for sizes that are only for tests.
 max.message.time.difference.ms: KIP-32's name of message.timestamp.difference.max.ms.
 allow.negative.timestamps: Whether timestamps before 1970 are allowed, as KIP-228 proposed; kts's own.
+proposals: The proposals that the log follows, which Kafka never shipped; kts's own.
+time.index.interval.ms: The bucket of the proposal bucket-index; Kafka's index does not depend on it. kts's own.
 node.id: The number of this broker; it is its own controller.
 broker.id: The older name of node.id.
 cluster.id: The cluster's id; by default that of the directory, or a new one. kts's own.

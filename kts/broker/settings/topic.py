@@ -89,11 +89,13 @@ segment.jitter.ms                        LONG    0             log.roll.jitter.m
 segment.ms                               LONG    604800000     log.roll.ms,log.roll.hours
 unclean.leader.election.enable           BOOLEAN false         unclean.leader.election.enable
 """
-# Further settings of the proposals and of Kafka 4.
-OWN_SETTINGS = {
-    "internal.segment.bytes": TopicSetting("internal.segment.bytes", ConfigType.INT, ""),
-    "allow.negative.timestamps": TopicSetting("allow.negative.timestamps", ConfigType.BOOLEAN, "false"),
-}
+# Further settings of the proposals and of Kafka 4: described only where they are set.
+_OWN_TABLE = """\
+allow.negative.timestamps                BOOLEAN false         -
+internal.segment.bytes                   INT     -             -
+proposals                                LIST    -             log.proposals
+time.index.interval.ms                   LONG    60000         log.time.index.interval.ms
+"""
 
 
 def _unit_ms(name: str) -> int:
@@ -108,8 +110,11 @@ def _parsed(line: str) -> TopicSetting:
 
 
 TOPIC_SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
-BROKER_NAMES = {name: setting for setting in TOPIC_SETTINGS.values() for name, _ in setting.synonyms}
-DYNAMIC = frozenset(setting.synonyms[0][0] for setting in TOPIC_SETTINGS.values() if setting.synonyms)
+OWN_SETTINGS = {setting.name: setting for setting in map(_parsed, _OWN_TABLE.splitlines())}
+ALL_SETTINGS = TOPIC_SETTINGS | OWN_SETTINGS
+BROKER_NAMES = {name: setting for setting in ALL_SETTINGS.values() for name, _ in setting.synonyms}
+OWN_BROKER_NAMES = {name for setting in OWN_SETTINGS.values() for name, _ in setting.synonyms}
+DYNAMIC = frozenset(setting.synonyms[0][0] for setting in ALL_SETTINGS.values() if setting.synonyms)
 DYNAMIC -= {"log.message.format.version"}
 
 # KIP-32's names of the difference limit. Topics take the first one; brokers take both, as the KIP has no "log." names.
@@ -117,7 +122,10 @@ DIFFERENCE = "message.timestamp.difference.max.ms"
 KIP_32_NAMES = ("max.message.time.difference.ms", "log.max.message.time.difference.ms")
 ALIASES = dict.fromkeys((DIFFERENCE, f"log.{DIFFERENCE}"), KIP_32_NAMES)
 _DIFFERENCE_NAMES = frozenset((*ALIASES, *KIP_32_NAMES))
-OWN_SETTINGS[KIP_32_NAMES[0]] = TOPIC_SETTINGS[DIFFERENCE]._replace(name=KIP_32_NAMES[0])
+OWN_SETTINGS[KIP_32_NAMES[0]] = ALL_SETTINGS[KIP_32_NAMES[0]] = TOPIC_SETTINGS[DIFFERENCE]._replace(
+    name=KIP_32_NAMES[0]
+)
+OWN_BROKER_NAMES |= set(KIP_32_NAMES)
 BROKER_NAMES |= dict.fromkeys(KIP_32_NAMES, OWN_SETTINGS[KIP_32_NAMES[0]])
 DYNAMIC |= set(KIP_32_NAMES)
 
@@ -135,7 +143,7 @@ def merged(*levels: Mapping[str, str]) -> dict[str, str]:
 def static_defaults() -> dict[str, str]:
     """The broker settings' default values by name, without those that have none."""
     made = {}
-    for setting in TOPIC_SETTINGS.values():
+    for setting in ALL_SETTINGS.values():
         if setting.synonyms:
             name, unit = setting.synonyms[-1]
             made[name] = setting.default if unit == 1 else str(int(setting.default) // unit)
@@ -198,12 +206,12 @@ def log_config(broker: Mapping[str, str], topic: Mapping[str, str], generation: 
         An unknown name or a bad value.
     """
     for name in topic:
-        if name not in TOPIC_SETTINGS and name not in OWN_SETTINGS:
+        if name not in ALL_SETTINGS:
             if name in BROKER_NAMES:
                 raise ValueError(
                     f"unknown topic setting {name!r}, which is a broker's; a topic's is {BROKER_NAMES[name].name}"
                 )
-            near = get_close_matches(name, [*TOPIC_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0)
+            near = get_close_matches(name, ALL_SETTINGS, n=1, cutoff=0)
             raise ValueError(f"unknown topic setting {name!r}; the nearest name is {near[0]}")
     check_level(topic)
     return LogConfig.of(merged(broker, topic), generation=generation)

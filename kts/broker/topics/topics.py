@@ -642,11 +642,12 @@ class Topics:
 
         Notes
         -----
-        Opens all logs. A partition that fails goes offline.
+        Opens all logs. A partition that fails goes offline. Before that, idle logs roll whose proposal says so.
         """
         gone: list[Retained] = []
 
         def retain(partition: Partition) -> None:
+            partition.log.roll_if_due()
             taken = partition.log.delete_old_segments()
             gone.extend(Retained(partition.topic, partition.index, one) for one in taken)
             if taken:

@@ -73,6 +73,31 @@ def test_only_what_is_asked_for_is_told_each_name_once() -> None:
     assert all(entry["synonyms"] == [] and entry["documentation"] is None for entry in some)
 
 
+def test_our_own_settings_are_told_only_where_they_are_set() -> None:
+    quiet = BrokerConfig.of({})
+    told = {entry["name"] for entry in broker_entries(quiet, levels(quiet, {}, {}, "/data"), None, synonyms=False)}
+    assert not told & {"log.proposals", "log.time.index.interval.ms"}
+    assert of_topic({"proposals": " bucket-index , wall-clock "}, NOTHING, "proposals")[:2] == (
+        "bucket-index,wall-clock",
+        1,
+    )
+    config = BrokerConfig.of({"log.proposals": "bucket-index", "log.time.index.interval.ms": "500"})
+    of_broker = levels(config, {}, {}, "/data")
+    assert of_topic({}, of_broker, "proposals")[:2] == ("bucket-index", 4)
+    assert of_topic({"time.index.interval.ms": "7"}, of_broker, "time.index.interval.ms") == (
+        "7",
+        1,
+        [
+            ("time.index.interval.ms", "7", 1),
+            ("log.time.index.interval.ms", "500", 4),
+            ("log.time.index.interval.ms", "60000", 5),
+        ],
+    )
+    told = {entry["name"]: entry for entry in broker_entries(config, of_broker, None, synonyms=False)}
+    assert [told[name]["value"] for name in config.static] == ["bucket-index", "500"]
+    assert [told[name]["read_only"] for name in config.static] == [False, False]
+
+
 def test_passwords_and_what_nobody_knows_are_never_told() -> None:
     secret = ["ssl.keystore.password", "sasl.jaas.config", "confluent.license"]
     config = BrokerConfig.of({name: "hunter2" for name in secret})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kts.broker.settings.broker import SETTINGS, BrokerConfig
-from kts.broker.settings.topic import BROKER_NAMES, DYNAMIC, TOPIC_SETTINGS, merged
+from kts.broker.settings.topic import BROKER_NAMES, DYNAMIC, OWN_SETTINGS, TOPIC_SETTINGS, merged
 from kts.config import WITHOUT_EFFECT, LogConfig
 
 
@@ -27,14 +27,16 @@ def test_a_topics_own_setting_beats_the_brokers_and_changed_ones_beat_given_ones
 
 
 def test_the_tables_know_every_setting_that_a_log_knows() -> None:
-    own = {"allow.negative.timestamps"}
+    own = set(OWN_SETTINGS)
     assert set(LogConfig().to_properties()) - own <= set(TOPIC_SETTINGS)
     assert {*TOPIC_SETTINGS, *BROKER_NAMES} >= WITHOUT_EFFECT
     assert set(BROKER_NAMES) > DYNAMIC
     assert set(SETTINGS) & set(BROKER_NAMES) == {"log.flush.scheduler.interval.ms"}
     told = LogConfig.of(None, generation="3.9").to_properties()
-    same = set(told) - own - {"message.format.version"}
-    assert {name: TOPIC_SETTINGS[name].default for name in same} == {name: told[name] for name in same}
+    same = set(told) - {"message.format.version"}
+    every = TOPIC_SETTINGS | OWN_SETTINGS
+    assert {name: every[name].default for name in same} == {name: told[name] for name in same}
+    assert set(TOPIC_SETTINGS).isdisjoint(OWN_SETTINGS)
 
 
 @pytest.mark.parametrize("static", ["max.message.time.difference.ms", "log.max.message.time.difference.ms"])
