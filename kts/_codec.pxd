@@ -156,8 +156,8 @@ cdef extern from "write.h" nogil:
 cdef extern from "append.h" nogil:
     int KTS_IN_PLACE, KTS_READ, KTS_CONVERT, KTS_DEEP
     struct AppendRules "kts_append_rules":
-        int old, shipped, magic, append_time, compacted, client, replica, exempt, negative
-        int64_t before, after, largest
+        int old, shipped, magic, append_time, compacted, client, replica, exempt, negative, missing
+        int64_t none, before, after, largest
     struct Asked "kts_asked":
         AppendRules r
         int64_t now, start

@@ -79,6 +79,8 @@ class Appender:
         after: int,
         largest: int,
         max_decompressed_bytes: int,
+        missing: bool = False,
+        none: int = -1,
         result: type[tuple[Any, ...]] = ...,
     ) -> Self: ...
     def set(self, buf: Buffer, offset: int, now: int, epoch: int) -> AppendSet: ...

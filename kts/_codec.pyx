@@ -1350,8 +1350,10 @@ cdef class Appender:
     ----------
     old : bool
         As 0.10.2.2 does, else as 3.9.2.
-    shipped, append_time, compacted, client, replica, exempt, negative : bool
+    shipped, append_time, compacted, client, replica, exempt, negative, missing : bool
         See ``kts_append_rules`` in ``append.h``.
+    none : int
+        As there; -1 without ``negative``.
     magic : int
         Of the topic.
     target : int
@@ -1393,7 +1395,7 @@ cdef class Appender:
 
     def __cinit__(self, *, bint old, bint shipped, int magic, bint append_time, bint compacted, bint client,
                   bint replica, bint exempt, bint negative, int target, int64_t before, int64_t after, int64_t largest,
-                  int64_t max_decompressed_bytes, type result=tuple):
+                  int64_t max_decompressed_bytes, bint missing=False, int64_t none=-1, type result=tuple):
         self.rules.old = old
         self.rules.shipped = shipped
         self.rules.magic = magic
@@ -1403,6 +1405,8 @@ cdef class Appender:
         self.rules.replica = replica
         self.rules.exempt = exempt
         self.rules.negative = negative
+        self.rules.missing = missing
+        self.rules.none = none
         self.rules.before = before
         self.rules.after = after
         self.rules.largest = largest
@@ -1689,7 +1693,8 @@ cdef class AppendSet:
         w.append_time = append_time
         w.own_type = own_type
         w.now = s.asked.now
-        w.top = w.top_offset = -1
+        w.top = s.asked.r.none
+        w.top_offset = -1
         i = 0
         while True:
             with nogil:

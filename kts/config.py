@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, choice
 from .compression import CODEC_NAMES
+from .model import NO_TIMESTAMP
 
 GENERATIONS = ("0.10.2", "3.9")
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -21,6 +22,7 @@ POLICIES = ("compact", "delete")
 # Rules that KIPs proposed and Kafka never shipped (kts.proposals); of the first three a log follows one at most.
 ROLLING_PROPOSALS = ("wall-clock", "largest-timestamp", "earliest-timestamp")
 PROPOSALS = (*ROLLING_PROPOSALS, "bucket-index", "minute-map", "monotonic-append-time")
+MISSING = ("accept", "refuse", "now")  # message.timestamp.missing, which also takes a time
 
 # Every message format version, oldest first: its name, its highest internal version ("-IV"), its magic.
 _FORMATS = {name: (-1, 0) for name in ("0.8.0", "0.8.1", "0.8.2", "0.9.0")}
@@ -98,7 +100,8 @@ _OTHER_NAMES = {
 for _name in (
     "segment_bytes retention_bytes index_interval_bytes cleanup_policy preallocate message_format_version "
     "message_timestamp_type message_timestamp_difference_max_ms message_timestamp_before_max_ms "
-    "message_timestamp_after_max_ms message_downconversion_enable proposals time_index_interval_ms"
+    "message_timestamp_after_max_ms message_downconversion_enable message_timestamp_missing allow_negative_timestamps "
+    "proposals time_index_interval_ms"
 ).split():
     _OTHER_NAMES["log." + _name.replace("_", ".")] = _Other(_name, _INTEGERS.get(_name, _Limits()))
 _OTHER_NAMES["log.max.message.time.difference.ms"] = _OTHER_NAMES["max.message.time.difference.ms"]
@@ -136,6 +139,10 @@ class LogConfig:
     time_index_interval_ms : int
         Not a Kafka setting: the width of a bucket of the proposal ``bucket-index``. Kafka's own time index does not
         depend on it.
+    message_timestamp_missing : str
+        Not a Kafka setting, but a topic property that KIP-228 weighs: what a leader does with a record without a
+        timestamp (-1). "accept" stores it, as Kafka; "refuse" refuses it; "now", or a time in ms, gives it that
+        timestamp. "-1" makes -1 itself a time, 1969-12-31T23:59:59.999Z: no record is without one.
 
     Raises
     ------
@@ -173,6 +180,7 @@ class LogConfig:
     allow_negative_timestamps: bool = False
     proposals: str = ""
     time_index_interval_ms: int = 60_000
+    message_timestamp_missing: str = "accept"
     generation: str = ""
 
     def __post_init__(self) -> None:
@@ -193,6 +201,16 @@ class LogConfig:
                 made[name] = made["message_timestamp_difference_max_ms"]
         for name, value in made.items():
             object.__setattr__(self, name, value)
+        self._check_missing()
+
+    def _check_missing(self) -> None:
+        missing = self.message_timestamp_missing
+        if missing != "accept" and self.magic == 0:
+            why = f"message format {self.message_format_version} has no timestamps"
+            raise ValueError(f"message.timestamp.missing: expected accept, because {why}, found {missing!r}")
+        if missing not in MISSING and int(missing) < 0 and not self.allow_negative_timestamps:
+            expected = "expected 0 or more, or allow.negative.timestamps=true"
+            raise ValueError(f"message.timestamp.missing: {expected}, found {missing!r}")
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | LogConfig | None = None, *, generation: str | None = None) -> LogConfig:
@@ -257,6 +275,11 @@ class LogConfig:
     def magic(self) -> int:
         """Magic of the topic's format: 0, 1 or 2."""
         return _magic(self.message_format_version, self.generation)
+
+    @cached_property
+    def minus_one_is_a_time(self) -> bool:
+        """Whether -1 is 1969-12-31T23:59:59.999Z, the first choice of KIP-228; otherwise it means no timestamp."""
+        return self.message_timestamp_missing == str(NO_TIMESTAMP)
 
     @cached_property
     def compacted(self) -> bool:
@@ -335,6 +358,8 @@ def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | 
         if not isinstance(value, bool):
             raise ValueError(f"{key}: expected true or false, found {value!r}")
         return value
+    if name == "message_timestamp_missing":
+        return _missing(key, value)
     if name in ("cleanup_policy", "proposals") and isinstance(value, (list, tuple)):
         value = ",".join(map(str, value))
     text = _text(key, value)
@@ -355,6 +380,15 @@ def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | 
     if choices is not None and text not in choices:
         raise ValueError(f"{key}: expected one of {', '.join(choices)}, found {value!r}")
     return text
+
+
+def _missing(key: str, value: Any) -> str:
+    if isinstance(value, str) and value.strip() in MISSING:
+        return value.strip()
+    try:
+        return str(_integer(key, value, INT64_MIN, INT64_MAX))
+    except ValueError:
+        raise ValueError(f"{key}: expected {', '.join(MISSING)} or a time in ms, found {value!r}") from None
 
 
 def _integer(key: str, value: Any, least: int, greatest: int) -> int:

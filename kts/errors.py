@@ -382,6 +382,7 @@ REASONS = {
     "OUT_OF_RANGE": Reason("timestamp {time} is out of range, expected {least} to {most}", None, _TIMESTAMP),
     "APPEND_TIME": Reason("timestamp type LogAppendTime, which a producer may not set", None, _TIMESTAMP),
     "WRONG_MAGIC": Reason("magic is not its wrapper's", None, _INVALID),
+    "NO_TIME": Reason("no timestamp, and message.timestamp.missing is refuse", None, _TIMESTAMP),
     # a set that cannot be written in the topic's format
     "NEGATIVE": Reason(
         "timestamp {a} lies before 1970 and cannot be written; see allow.negative.timestamps", None, _UNKNOWN

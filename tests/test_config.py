@@ -43,6 +43,7 @@ OTHERS = {
     "message.downconversion.enable": True,
     "allow.negative.timestamps": False,
     "proposals": "",
+    "message.timestamp.missing": "accept",
 }
 
 
@@ -182,6 +183,12 @@ def test_plus_signs_and_spaces_are_read_as_java_reads_them() -> None:
             "monotonic-append-time, each once, found",
         ),
         (
+            "message.timestamp.missing",
+            {" refuse ": "refuse", "now": "now", "accept": "accept", "0": "0", 1_500: "1500"},
+            ["never", "", "Now", "1.5", 2**63, True],
+            "expected accept, refuse, now or a time in ms, found",
+        ),
+        (
             "preallocate",
             {"TRUE": True, "false": False, True: True},
             ["1", 1, 0, "yes"],
@@ -243,6 +250,8 @@ BROKER_NAMES = {
     "log.message.downconversion.enable": ("false", "message.downconversion.enable", False),
     "log.proposals": ("minute-map", "proposals", "minute-map"),
     "log.time.index.interval.ms": ("7", "time.index.interval.ms", 7),
+    "log.allow.negative.timestamps": ("true", "allow.negative.timestamps", True),
+    "log.message.timestamp.missing": ("now", "message.timestamp.missing", "now"),
 }
 
 
@@ -257,6 +266,7 @@ def test_the_topics_own_name_beats_the_brokers_in_any_order(name: str) -> None:
     given, key, _ = BROKER_NAMES[name]
     own = {"message.timestamp.type": "CreateTime", "message.format.version": "0.10.0", "cleanup.policy": "delete"}
     own |= {"preallocate": "false", "message.downconversion.enable": "true", "proposals": "bucket-index"}
+    own |= {"allow.negative.timestamps": "false", "message.timestamp.missing": "refuse"}
     mine = own.get(key, "55")
     alone = value(LogConfig.of({key: mine}), key)
     assert value(LogConfig.of({name: given, key: mine}), key) == alone
@@ -427,3 +437,16 @@ def test_a_configuration_is_checked_however_it_is_made() -> None:
         LogConfig.of(dataclasses.replace(zero, message_format_version="0.9.0"), generation="3.9")
     with pytest.raises(dataclasses.FrozenInstanceError):
         zero.segment_ms = 5  # type: ignore[misc]
+
+
+def test_a_missing_timestamp_gets_a_time_before_1970_only_where_those_are_allowed() -> None:
+    for given in ("-1", -386380800000):
+        with pytest.raises(ValueError, match="expected 0 or more, or allow.negative.timestamps=true, found '-"):
+            LogConfig.of({"message.timestamp.missing": given})
+        both = {"message.timestamp.missing": given, "log.allow.negative.timestamps": "true"}
+        assert LogConfig.of(both).message_timestamp_missing == str(given)
+        assert LogConfig.of(both).minus_one_is_a_time == (given == "-1")
+    with pytest.raises(
+        ValueError, match="expected accept, because message format 0.9.0 has no timestamps, found 'now'"
+    ):
+        LogConfig.of({"message.timestamp.missing": "now", "message.format.version": "0.9.0"})

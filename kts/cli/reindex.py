@@ -52,6 +52,7 @@ STATES = {
     help="Write entries with first offsets (0.10.2) or last offsets (3.9). Default: by the log's magic.",
 )
 @click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
+@click.option("--minus-one-is-a-time", is_flag=True, help="The same, and -1 is 1969-12-31T23:59:59.999Z.")
 @expand_option
 @json_option
 def command(
@@ -66,6 +67,7 @@ def command(
     segment_index_bytes: int,
     generation: str | None,
     allow_negative_timestamps: bool,
+    minus_one_is_a_time: bool,
     as_json: bool,
 ) -> int:
     """Rebuild the indexes of all segments from their logs, also of segments that never had a time index."""
@@ -85,7 +87,8 @@ def command(
                 index_interval_bytes,
                 segment_index_bytes,
                 generation or generation_of(log),
-                allow_negative=allow_negative_timestamps,
+                allow_negative=allow_negative_timestamps or minus_one_is_a_time,
+                minus_one_is_a_time=minus_one_is_a_time,
             )
             with advice_on_locks(), locked(log) if in_place else locked_target(out, log):
                 replaced: list[str] = []

@@ -42,6 +42,7 @@ violation, and a summary at the end.
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Use up to this many processes. Default 1.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
+@click.option("--minus-one-is-a-time", is_flag=True, help="The same, and -1 is 1969-12-31T23:59:59.999Z.")
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -50,6 +51,7 @@ def command(
     deep: bool,
     jobs: int,
     allow_negative_timestamps: bool,
+    minus_one_is_a_time: bool,
     as_json: bool,
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
@@ -57,7 +59,7 @@ def command(
     amounts = [amount_of(log) for log in logs]
     size, segments, count = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts), 0
     with progress("checked", size) as advance:
-        how = deep, allow_negative_timestamps
+        how = deep, allow_negative_timestamps, minus_one_is_a_time
         pieces = pieces_of(logs, amounts, deep)
         workers = min(jobs, len(pieces), int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS))
         found = in_turn(logs, how, advance) if workers < 2 else at_once(pieces, how, workers, advance)
@@ -125,23 +127,23 @@ def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Viola
 
 
 def in_turn(
-    logs: Sequence[PartitionLog], how: tuple[bool, bool], advance: Callable[[int], None]
+    logs: Sequence[PartitionLog], how: tuple[bool, bool, bool], advance: Callable[[int], None]
 ) -> Iterator[Violation]:
     """Check partitions one after the other; segment files given as paths are checked one by one."""
     from kts.dataset.partition import PartitionLog
     from kts.offline.verify import verify_partition
 
-    deep, negative = how
+    deep, *times = how
     for log in logs:
         paths = [segment.path for segment in log.segments] if log.lone else []
         alone = [PartitionLog(path, log.topic, log.partition, segment_paths=[path]) for path in paths]
         for one in alone or [log]:
-            yield from verify_partition(one, deep, advance, negative)
+            yield from verify_partition(one, deep, advance, *times)
 
 
 def at_once(
     pieces: Sequence[tuple[Sequence[PartitionLog], int]],
-    how: tuple[bool, bool],
+    how: tuple[bool, bool, bool],
     workers: int,
     advance: Callable[[int], None],
 ) -> Iterator[Violation]:
@@ -169,7 +171,7 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def check(task: tuple[Sequence[PartitionLog], tuple[bool, bool]]) -> list[Violation]:
+def check(task: tuple[Sequence[PartitionLog], tuple[bool, bool, bool]]) -> list[Violation]:
     """Check one piece in a worker process."""
     logs, how = task
     return list(in_turn(logs, how, lambda amount: None))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
+HAS_TIMESTAMP = 0x80  # of a batch, not in Kafka: each of its records has a timestamp, which may be -1 (KIP-228)
 # Header fields of a batch, in the encoder's order, without the base sequence.
 HEAD = (
     "attributes",

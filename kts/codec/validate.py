@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kts import _codec
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MIN, choice
 from kts.codec.columns import STORED_COLUMNS, decode, record_schema
-from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows
-from kts.codec.layout import Entries
+from kts.codec.encode import HAS_TIMESTAMP, LOG_APPEND_TIME, TRANSACTIONAL, Rows, encode_as_producer, int64s
+from kts.codec.layout import Entries, may_hide
 from kts.codec.refusals import refused
 from kts.compression import CODEC_NAMES, NONE, compressor
-from kts.config import GENERATIONS, LogConfig
-from kts.errors import InvalidOffsetError, KtsError, RecordTooLargeError
+from kts.config import GENERATIONS, MISSING, LogConfig
+from kts.errors import InvalidOffsetError, InvalidTimestampError, KtsError, RecordTooLargeError
 from kts.model import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -143,12 +144,28 @@ def validate(
     if isinstance(found, Validated):
         return found
     entries, source, target, *_, whole, _ = found.facts()
-    error = rules.error(found, now_ms)
-    if error is not None:
-        raise error
-    if entries == 0:
-        return Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, source, target, offset)
-    appended = validate_records(rules, found, now_ms, leader_epoch, source, target)
+    try:
+        error = rules.error(found, now_ms)
+        if error is not None:
+            raise error
+        if entries == 0:
+            return Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, source, target, offset)
+        appended = validate_records(rules, found, now_ms, leader_epoch, source, target)
+    except InvalidTimestampError:
+        filled = rules.filled(buf, now_ms)
+        if filled is None:
+            raise
+        done = validate(
+            filled,
+            offset=offset,
+            now_ms=now_ms,
+            config=rules.accepting,
+            generation=generation,
+            shipped=shipped,
+            leader_epoch=leader_epoch,
+            origin=origin,
+        )
+        return done._replace(valid_bytes=whole, size_maybe_changed=True)
     if appended.size_maybe_changed:
         _check_sizes(appended.records, rules.config.max_message_bytes)
     return appended._replace(valid_bytes=whole)
@@ -209,7 +226,7 @@ def validate_follower(
         raise InvalidOffsetError(text, offset=first)
     records = found.kept()
     if config.allow_negative_timestamps:
-        top, of_top = greatest_timestamp(records)
+        top, of_top = greatest_timestamp(records, config.minus_one_is_a_time)
     return Validated(records, first, last, top, of_top, -1, entries, whole, False, source, source, last + 1)
 
 
@@ -230,6 +247,9 @@ class AppendRules:
         limits = (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
         self.limits = (config.message_timestamp_difference_max_ms,) * 2 if self.old else limits
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        missing = config.message_timestamp_missing
+        self.missing = "accept" if config.minus_one_is_a_time or self.log_append_time else missing
+        self.accepting = replace(config, message_timestamp_missing="accept") if self.missing != "accept" else config
         self.appender = _codec.Appender(
             old=self.old,
             shipped=shipped,
@@ -238,8 +258,10 @@ class AppendRules:
             compacted=config.compacted,
             client=origin == "client",
             replica=origin == "replication",
-            exempt=not self.old or not shipped,
+            exempt=(not self.old or not shipped) and not config.minus_one_is_a_time,
             negative=config.allow_negative_timestamps,
+            missing=self.missing != "accept",
+            none=INT64_MIN if config.minus_one_is_a_time else NO_TIMESTAMP,
             target=target_codec(config.compression_type),
             before=self.limits[0],
             after=self.limits[1],
@@ -255,6 +277,16 @@ class AppendRules:
             return None
         before, after = self.limits
         return refused(found, old=self.old, shipped=self.shipped, now_ms=now_ms, before_ms=before, after_ms=after)
+
+    def is_none(self, timestamp_ms: int) -> bool:
+        """Whether the greatest timestamp of a set says that it has none."""
+        return timestamp_ms == NO_TIMESTAMP and not self.config.minus_one_is_a_time
+
+    def filled(self, buf: Buffer, now_ms: int) -> bytes | None:
+        """A refused set with a timestamp in each record that had none; None if that is not why it was refused."""
+        if self.missing in MISSING and self.missing != "now":
+            return None
+        return with_timestamps(buf, now_ms if self.missing == "now" else int(self.missing))
 
     def certain_error(self, appended: _codec.AppendSet, now_ms: int) -> KtsError:
         """The error of a set that was certainly refused."""
@@ -346,7 +378,7 @@ def rewrite(
         return Rewritten(b"", now_ms if append_time else -1, -1)
     if magic == 2:
         records, top = _one_batch(appended, rules, target, now_ms, epoch)
-        return Rewritten(records, top, end - 1 if top != -1 else -1)
+        return Rewritten(records, top, -1 if rules.is_none(top) else end - 1)
 
     stamped = append_time and (target == NONE or (rules.shipped and not rules.old))
     base = start if magic == 1 and target != NONE else 0
@@ -363,7 +395,7 @@ def rewrite(
         records, of_top = _codec.message(magic, flags, end - 1, time, packed), end - 1
     if append_time:
         return Rewritten(records, now_ms, end - 1 if rules.old or target != NONE else start)
-    if top == -1:
+    if rules.is_none(top):
         return Rewritten(records, top, end - 1 if rules.old else -1)
     return Rewritten(records, top, of_top)
 
@@ -379,7 +411,7 @@ def _one_batch(
     flags = target | (LOG_APPEND_TIME if rules.log_append_time else 0)
     if magic != 2:
         return appended.converted(flags, append_time, compress)
-    flags |= attributes & TRANSACTIONAL
+    flags |= attributes & (TRANSACTIONAL | HAS_TIMESTAMP * rules.config.allow_negative_timestamps)
     if not attributes & LOG_APPEND_TIME:
         time = top if append_time is None else append_time
         records = appended.recompressed(flags, time, compress)
@@ -387,7 +419,7 @@ def _one_batch(
             return records, time
     columns = _record_columns(appended.batch())
     if append_time is None:
-        top = _greatest(columns["timestamp"], rules.config.allow_negative_timestamps)
+        top = _greatest(columns["timestamp"], rules.config)
     rows = Rows({**columns, "offset": _integers(np.arange(start, end, dtype=np.int64))}, 0, False, False)
     time = top if append_time is None else append_time
     head = (flags, start, None, None, time, epoch, *producer)
@@ -410,21 +442,28 @@ def _integers(values: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(values)
 
 
-def _greatest(column: pa.Array, negative: bool) -> int:
-    """The greatest timestamp of a column, -1 if there is none; ``negative``: times before 1970 count."""
+def _greatest(column: pa.Array, config: LogConfig) -> int:
+    """The greatest timestamp of a column, -1 if there is none, by the topic's settings."""
     times = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
     top = max(times.tolist(), default=-1)  # not times.max(): NumPy loses the error when out of memory
-    if not negative:
+    if not config.allow_negative_timestamps:
         return max(top, -1)
-    timed = times[times != -1] if top == -1 else times
+    timed = times[times != -1] if top == -1 and not config.minus_one_is_a_time else times
     return int(timed.max()) if timed.size else -1
 
 
 # --- times before 1970 (KIP-228) ------------------------------------------------------------------
 
 
-def greatest_timestamp(records: bytes | memoryview) -> tuple[int, int]:
+def greatest_timestamp(records: bytes | memoryview, minus_one_is_a_time: bool = False) -> tuple[int, int]:
     """The greatest timestamp of a set and the shallow offset of the first entry that has it; (-1, -1) for none.
+
+    Parameters
+    ----------
+    records : bytes or memoryview
+        Whole entries.
+    minus_one_is_a_time : bool
+        -1 is a time like any other.
 
     Notes
     -----
@@ -433,13 +472,45 @@ def greatest_timestamp(records: bytes | memoryview) -> tuple[int, int]:
     entries = Entries(records)
     times = entries.column("max_timestamp")
     starts, sizes = entries.column("position"), entries.column("size")
-    for row in np.flatnonzero(times == NO_TIMESTAMP).tolist():
+    for row in np.flatnonzero(may_hide(times, minus_one_is_a_time)).tolist():
         entry = records[starts[row] : starts[row] + sizes[row]]
         inside = np.asarray(decode(entry, ["timestamp"], verify_crc=False)["timestamp"].cast("int64"))
-        inside = inside[inside != NO_TIMESTAMP]
+        if not minus_one_is_a_time:
+            inside = inside[inside != NO_TIMESTAMP]
         times[row] = inside.max() if len(inside) else NO_TIMESTAMP
-    timed = np.flatnonzero(times != NO_TIMESTAMP)
+    timed = np.flatnonzero((times != NO_TIMESTAMP) | minus_one_is_a_time)
     if not len(timed):
         return NO_TIMESTAMP, NO_TIMESTAMP
     first = timed[times[timed].argmax()]
     return int(times[first]), int(entries.column("last_offset")[first])
+
+
+def with_timestamps(buf: Buffer, time_ms: int) -> bytes | None:
+    """A producer's set with a timestamp for each record that has none, in magic 1 at least (KIP-228, topic property).
+
+    Returns
+    -------
+    bytes or None
+        None if each record has one, or if the set is one that no leader accepts.
+    """
+    import pyarrow as pa
+
+    entries = Entries(buf)
+    magics, codecs = entries.column("magic"), entries.column("codec")
+    table = decode(buf, [*RECORD_COLUMNS, "timestampType"])
+    times = int64s(table.column(0), "timestamp")
+    missing = times == NO_TIMESTAMP
+    stamped = int64s(table.column("timestampType"), "timestampType") == 1
+    if not missing.any() or stamped.any() or ((magics == 2).any() and len(entries) > 1):
+        return None
+    columns = {name: table.column(name) for name in RECORD_COLUMNS}
+    columns["timestamp"] = pa.array(np.where(missing, time_ms, times))
+    if magics[0] < 2:
+        return encode_as_producer(columns, 1, CODEC_NAMES[int(codecs.max())], INT32_MAX)
+    entry = entries[0]
+    rows = Rows(columns, 0, False, False)
+    head = (entry.attributes, 0, None, None, None, entry.leader_epoch)
+    producer = (entry.producer_id, entry.producer_epoch, entry.base_sequence)
+    compress = compressor(entry.codec, 2, None) if entry.codec else None
+    written = rows.encoder.batch(0, rows.count, INT32_MAX, (*head, *producer), compress)
+    return rows.encoder.result() if written == rows.count else None

@@ -1109,8 +1109,8 @@ class Log:
         Notes
         -----
         Index spacing and size, jitter and preallocation take effect with the next segment, the message format with the
-        next append, everything else at once. If the format changes the generation, or the setting for timestamps before
-        1970 changes, the segments are closed and loaded again; readers wait for that. A proposal's index that is
+        next append, everything else at once. If the format changes the generation, or the settings for timestamps
+        before 1970 change, the segments are closed and loaded again; readers wait for that. A proposal's index that is
         switched on is built from the log.
 
         Source: UnifiedLog.updateConfig, LocalLog.updateConfig (3.9).
@@ -1118,7 +1118,7 @@ class Log:
         with self._lock:
             self._check_open()
             new, old = LogConfig.of(config, generation=self._pinned_generation), self.config
-            if (new.generation, new.allow_negative_timestamps) != (old.generation, old.allow_negative_timestamps):
+            if _as_loaded(new) != _as_loaded(old):
                 with self._close_if_in_doubt(), self._readers.excluded():
                     self._load_again(new)
             else:
@@ -1365,6 +1365,11 @@ def _partition_directory(path: Any) -> tuple[str, str, int]:
     if parsed is None or name != f"{parsed.topic}-{parsed.partition}" or parsed.topic in (".", ".."):
         raise ValueError(f"path: expected a directory called <topic>-<partition>, found {name!r}")
     return os.path.abspath(text), parsed.topic, parsed.partition
+
+
+def _as_loaded(config: LogConfig) -> tuple[Any, ...]:
+    """The settings that segments are loaded by."""
+    return config.generation, config.allow_negative_timestamps, config.minus_one_is_a_time
 
 
 def _topic_id(value: Any) -> str | None:

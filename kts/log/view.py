@@ -149,7 +149,7 @@ def max_timestamp(view: View) -> TimestampOffset | None:
     -----
     Segments whose indexes have no timestamp are read.
     """
-    negative = view.segments[0].config.allow_negative_timestamps
+    negative = _minus_one_means_none(view.segments[0])
     counted = [
         (segment, view.size(number))
         for number, segment in enumerate(view.segments)
@@ -194,16 +194,21 @@ def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -
     headers = (
         (batches.column("maxTimestamp"), batches.column("lastOffset"), partial(_records, batches)) for batches in slices
     )
-    return greatest_in(headers, starting_offset, negative=segment.config.allow_negative_timestamps)
+    return greatest_in(headers, starting_offset, negative=_minus_one_means_none(segment))
 
 
 def _records(batches: Batches, row: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return decoded(batches.entry(row))
 
 
+def _minus_one_means_none(segment: LogSegment) -> bool:
+    """Whether -1 sorts below all times, those before 1970 too; otherwise timestamps are compared as numbers."""
+    return segment.config.allow_negative_timestamps and not segment.config.minus_one_is_a_time
+
+
 def _is_time(segment: LogSegment, timestamp_ms: int) -> bool:
     """Whether an index can hold this greatest timestamp; if not, the records must be read."""
-    return timestamp_ms >= 0 or (segment.config.allow_negative_timestamps and timestamp_ms != NO_TIMESTAMP)
+    return timestamp_ms >= 0 or (_minus_one_means_none(segment) and timestamp_ms != NO_TIMESTAMP)
 
 
 def _published(view: View, found: TimestampOffset | None) -> TimestampOffset | None:

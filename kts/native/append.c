@@ -41,7 +41,8 @@ int kts_analyse(struct kts_append *s, const uint8_t *p, int64_t n, int leader) {
     int64_t size = 0, time, last;
     int status, batch, codec, later = 0;
     uint32_t crc;
-    f->first = f->last = f->first_or_last = f->top = f->top_offset = -1;
+    f->first = f->last = f->first_or_last = f->top_offset = -1;
+    f->top = r->none;
     f->valid = f->entries = 0;
     f->monotonic = f->same = 1;
     f->source = 0;
@@ -135,6 +136,8 @@ static inline int unlimited(const struct kts_append_rules *r) { return r->before
 static inline int wrong_time(const struct kts_append *s, int64_t time, int append_time) {
     const struct kts_append_rules *r = &s->asked.r;
     int64_t behind, ahead;
+    if (r->missing && time == -1 && !r->append_time)
+        return KTS_NO_TIME;
     if (!r->append_time && !(r->exempt && time == -1) && !(r->negative && unlimited(r))) {
         /* Java's difference wraps around, so the most distant times are within the limits. */
         behind = r->shipped ? kts_minus(s->asked.now, time) : minus_at_most(s->asked.now, time);
@@ -159,6 +162,8 @@ static void stamp(const struct kts_append *s, uint8_t *e, int64_t size, int64_t 
     if (batch) {
         e[KTS_BATCH_ATTRIBUTES_AT] = 0;
         kept |= KTS_TRANSACTIONAL | KTS_CONTROL | 0x40;
+        if (s->asked.r.negative)
+            kept |= KTS_HAS_TIMESTAMP;
     } else if (s->asked.r.old) {
         kept = 0xFF & ~KTS_LOG_APPEND_TIME;
     }
@@ -291,7 +296,8 @@ static struct kts_limits limits_of(const struct kts_append *s) {
     const struct kts_append_rules *r = &s->asked.r;
     const int limited = !r->append_time && looks(s) && (r->before != INT64_MAX || r->after != INT64_MAX);
     const struct kts_limits limits = {s->asked.now, r->before, r->after,  r->largest,
-                                      limited,      r->compacted && looks(s), r->exempt, r->append_time};
+                                      limited,      r->compacted && looks(s), r->exempt && !r->missing,
+                                      r->append_time};
     return limits;
 }
 
@@ -453,7 +459,7 @@ static int old_message(struct kts_append *s, struct kts_seen_message *m, int64_t
         return wrong_only(s, offset, m->time, KTS_NO_KEY);
     if (s->path == KTS_IN_PLACE)
         s->found.next += 1;
-    if (s->path == KTS_CONVERT || (timed && (s->path == KTS_IN_PLACE || r->magic != 0)))
+    if (s->path == KTS_CONVERT || ((timed || r->missing) && (s->path == KTS_IN_PLACE || r->magic != 0)))
         wrong = wrong_time(s, m->time, m->append_time);
     if (wrong == KTS_APPEND_TIME && described(s, m))
         return KTS_FAILED;
@@ -607,7 +613,7 @@ static int new_entry(struct kts_append *s, uint8_t *e, const uint8_t *reach) {
     if (codec > KTS_ZSTD)
         return kts_refuse(s, KTS_BAD_CODEC, codec, KTS_ZSTD);
     if (s->path == KTS_IN_PLACE)
-        s->found.max = -1;
+        s->found.max = s->asked.r.none;
     if (batch) {
         kts_see_outer(s, &b, e, s->size);
         if (b.count < 0 && codec == KTS_ZSTD) /* Kafka checks the count before it reads the first frame */
@@ -706,7 +712,8 @@ void kts_begin(struct kts_append *s, int path) {
     struct kts_found *f = &s->found;
     s->path = path;
     s->at = f->number = f->batches = 0;
-    f->max = f->max_offset = s->set_max = s->set_max_offset = s->unwritable = s->record = -1;
+    f->max = s->set_max = s->asked.r.none;
+    f->max_offset = s->set_max_offset = s->unwritable = s->record = -1;
     s->bad_crc = s->by_fields = f->skipped = s->rising = 0;
     s->refused.bads = 0;
     f->next = s->asked.start;

@@ -18,6 +18,8 @@ struct kts_append_rules { /* of a topic */
     int replica;     /* or a follower, otherwise the broker itself */
     int exempt;      /* the limits do not apply to -1 */
     int negative;    /* times before 1970 count */
+    int missing;     /* a record without a timestamp is refused */
+    int64_t none;    /* with `negative`: the time that is none, -1, or INT64_MIN where -1 is a time too */
     int64_t before;  /* most ms that a time may be before the clock */
     int64_t after;   /* and after it */
     int64_t largest; /* max.message.bytes */
@@ -115,9 +117,10 @@ static inline int kts_is_batch(const struct kts_append *s, const uint8_t *e) {
 static inline int kts_codec_of(const struct kts_append *s, const uint8_t *e) {
     return e[kts_is_batch(s, e) ? KTS_BATCH_FLAGS_AT : KTS_MESSAGE_ATTRIBUTES_AT] & KTS_CODEC_MASK;
 }
-/* Whether a time is later than another; -1 is no time. */
+/* Whether a time is later than another; -1 is no time, or `none` if times before 1970 count. */
 static inline int kts_later(const struct kts_append *s, int64_t time, int64_t than) {
-    return s->asked.r.negative ? time != -1 && (than == -1 || time > than) : time > than;
+    const int64_t none = s->asked.r.none;
+    return s->asked.r.negative ? time != none && (than == none || time > than) : time > than;
 }
 
 /* Size of the entry at p, including the 12 bytes of overhead: KTS_OK, KTS_END or KTS_FAILED. */

@@ -50,7 +50,8 @@ enum { /* attributes */
     KTS_CODEC_MASK = 0x07,
     KTS_LOG_APPEND_TIME = 0x08,
     KTS_TRANSACTIONAL = 0x10,
-    KTS_CONTROL = 0x20
+    KTS_CONTROL = 0x20,
+    KTS_HAS_TIMESTAMP = 0x80 /* of a batch, not in Kafka: each of its records has a timestamp, which may be -1 (KIP-228) */
 };
 
 enum { KTS_GZIP = 1, KTS_SNAPPY, KTS_LZ4, KTS_ZSTD };

@@ -66,6 +66,7 @@
     REASON(OUT_OF_RANGE)                                                                                               \
     REASON(APPEND_TIME)                                                                                                \
     REASON(WRONG_MAGIC)                                                                                                \
+    REASON(NO_TIME)                                                                                                    \
     /* a set that cannot be written in the topic's format */                                                           \
     REASON(NEGATIVE)                                                                                                   \
     REASON(HEADERS)                                                                                                    \

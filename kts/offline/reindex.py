@@ -173,7 +173,7 @@ def _segment(
             suspects.append(path)
     files.size_of(segment.path)  # raises if it was deleted meanwhile: then its indexes are not missing
     if suspects:
-        wrong = _contradicting(segment, is_last, config.allow_negative) & set(suspects)
+        wrong = _contradicting(segment, is_last, config) & set(suspects)
         indexes = [one._replace(state=DIFFERS) if one.path in wrong else one for one in indexes]
     for number, one in enumerate(indexes):
         if one.kind == ".txnindex" and one.state == SOUND:  # the cleaner removed batches of those transactions
@@ -199,11 +199,12 @@ def _used(kind: str, present: bytes) -> bytes:
     return present[: -(-len(used) // width) * width]
 
 
-def _contradicting(segment: Segment, is_last: bool, allow_negative: bool) -> set[str]:
+def _contradicting(segment: Segment, is_last: bool, config: IndexConfig) -> set[str]:
     """The index files of a segment that contradict its log."""
     found = set()
     alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
-    for violation in verify_partition(alone, allow_negative_timestamps=allow_negative):
+    negative, minus_one = config.allow_negative, config.minus_one_is_a_time
+    for violation in verify_partition(alone, allow_negative_timestamps=negative, minus_one_is_a_time=minus_one):
         if violation.kind != "zero-tail" or not is_last:
             found.add(violation.path)
     return found

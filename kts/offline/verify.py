@@ -18,13 +18,13 @@ import numpy as np
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.codec.columns import decode, scan_batches
-from kts.codec.layout import HEADER_BYTES, read_header
+from kts.codec.layout import HEADER_BYTES, may_hide, read_header
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.segment import checkpoints, files, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
-from kts.segment.entries import at
+from kts.segment.entries import at, greatest_timestamp
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment, bools, int64
@@ -80,7 +80,12 @@ class Violation:
 
 
 def verify(
-    path: Path, *, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
+    path: Path,
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+    allow_negative_timestamps: bool = False,
+    minus_one_is_a_time: bool = False,
 ) -> Iterator[Violation]:
     """Yield every fault under a path; nothing if all files are sound.
 
@@ -94,6 +99,8 @@ def verify(
         Called with the number of ``.log`` bytes that were just read.
     allow_negative_timestamps : bool
         Timestamps before 1970 count and may be in time indexes, as with ``allow.negative.timestamps``.
+    minus_one_is_a_time : bool
+        They count, and -1 is one of them, as with ``message.timestamp.missing=-1``.
 
     Returns
     -------
@@ -110,16 +117,20 @@ def verify(
     if isinstance(opened, LogDirs):
         yield from _readable(verify_checkpoints(os.fspath(path)))
         for log in opened.values():
-            yield from verify_partition(log, deep, progress, allow_negative_timestamps)
+            yield from verify_partition(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time)
     else:
-        yield from verify_partition(opened, deep, progress, allow_negative_timestamps)
+        yield from verify_partition(opened, deep, progress, allow_negative_timestamps, minus_one_is_a_time)
 
 
 def verify_partition(
-    log: PartitionLog, deep: bool = False, progress: Progress | None = None, allow_negative_timestamps: bool = False
+    log: PartitionLog,
+    deep: bool = False,
+    progress: Progress | None = None,
+    allow_negative_timestamps: bool = False,
+    minus_one_is_a_time: bool = False,
 ) -> Iterator[Violation]:
     """Yield every fault in an open partition; see ``verify``."""
-    return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps).run())
+    return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time).run())
 
 
 def verify_checkpoints(directory: str) -> Iterator[Violation]:
@@ -161,11 +172,13 @@ def _readable(findings: Iterator[Violation], path: str = "") -> Iterator[Violati
 class _PartitionCheck:
     """The checks of one partition, with the state that continues from one segment to the next."""
 
-    def __init__(self, log: PartitionLog, deep: bool, progress: Progress | None, allow_negative: bool) -> None:
+    def __init__(
+        self, log: PartitionLog, deep: bool, progress: Progress | None, allow_negative: bool, minus_one: bool
+    ) -> None:
         self.log = log
         self.deep = deep
         self.progress = progress
-        self.allow_negative = allow_negative
+        self.allow_negative, self.minus_one = allow_negative or minus_one, minus_one
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset)
         self.last_offset = -1
         self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
@@ -201,7 +214,7 @@ class _PartitionCheck:
             yield from _sealed(segment, sealed)
 
     def log_and_indexes(self, segment: Segment, following: int | None) -> Iterator[Violation]:
-        log = _LogCheck(segment, following, self.deep, self.allow_negative)
+        log = _LogCheck(segment, following, self.deep, self.allow_negative, self.minus_one)
         txn_path = segment.txn_index_path
         indexes: list[_IndexCheck] = []
         if (path := segment.offset_index_path) is not None:
@@ -344,7 +357,8 @@ class _LogCheck:
     segment: Segment
     next_base: int | None  # base offset of the next segment
     deep: bool
-    allow_negative: bool  # times before 1970 count; only -1 is no time
+    allow_negative: bool  # times before 1970 count; only -1 is no time,
+    minus_one: bool  # or not even that
     reached: int = 0  # the offset after the last but one batch: no CRC covers the offset of the last
     last_offset: int = -1
     max_timestamp: int = -1
@@ -431,7 +445,7 @@ class _LogCheck:
         lasts = np.where(sound_places >= 0, last[sound_places], self.last_offset)
         previous = np.concatenate([[self.last_offset], lasts[:-1]]).astype(np.int64)
         wrapper = (int64(found, "magic") < 2) & (int64(found, "codec") > 0)
-        times = _times(found, data) if self.allow_negative else int64(found, "maxTimestamp")
+        times = _times(found, data, self.minus_one) if self.allow_negative else int64(found, "maxTimestamp")
         none = self.no_time
         filled = sound & (int64(found, "count") != 0)
         return _Headers(
@@ -561,17 +575,19 @@ def _zero_tail(segment: Segment, start: int) -> int:
     return size - start
 
 
-def _times(found: pa.RecordBatch, data: memoryview) -> npt.NDArray[np.int64]:
+def _times(found: pa.RecordBatch, data: memoryview, minus_one: bool) -> npt.NDArray[np.int64]:
     """The greatest timestamp of each batch if those before 1970 count; ``NO_TIME`` if it has none."""
     times = int64(found, "maxTimestamp").copy()
     places, sizes = int64(found, "position"), int64(found, "sizeInBytes")
-    for i in np.flatnonzero((times == -1) & bools(found, "crcOk")).tolist():  # a client may write -1 in the header
+    for i in np.flatnonzero(may_hide(times, minus_one) & bools(found, "crcOk")).tolist():
         try:
             inside = int64(decode(data[places[i] : places[i] + sizes[i]], ["timestamp"]), "timestamp")
         except CorruptRecordError:  # the deep check reports it
             continue
-        times[i] = max(inside[inside != -1].tolist(), default=-1)
-    times[times == -1] = NO_TIME
+        greatest = greatest_timestamp(inside, minus_one)
+        times[i] = NO_TIME if greatest is None else greatest
+    if not minus_one:
+        times[times == -1] = NO_TIME
     return times
 
 

@@ -242,7 +242,7 @@ def decoded_as_shipped(
     return offsets + max(base, 0), timestamps
 
 
-def greatest_timestamp(timestamps: npt.NDArray[np.int64]) -> int | None:
-    """The greatest timestamp other than -1; None if there is none."""
-    times = timestamps[timestamps != NO_TIMESTAMP]
+def greatest_timestamp(timestamps: npt.NDArray[np.int64], minus_one_is_a_time: bool = False) -> int | None:
+    """The greatest timestamp, without -1 unless that is a time; None if there is none."""
+    times = timestamps if minus_one_is_a_time else timestamps[timestamps != NO_TIMESTAMP]
     return int(times.max()) if len(times) else None

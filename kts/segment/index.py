@@ -526,6 +526,8 @@ class TimeIndexFile(IndexFile):
     ----------
     allow_negative : bool
         Times before 1970 count, and only -1 means no timestamp (KIP-228). Otherwise they are never indexed.
+    minus_one_is_a_time : bool
+        -1 counts, too.
     """
 
     entry_bytes = 12
@@ -543,7 +545,9 @@ class TimeIndexFile(IndexFile):
         generation: str = "3.9",
         shipped: bool = False,
         allow_negative: bool = False,
+        minus_one_is_a_time: bool = False,
     ) -> None:
+        self._never = (NOTHING,) if minus_one_is_a_time else _NEVER_INDEXED
         self._least = NOTHING if allow_negative else NO_TIMESTAMP
         super().__init__(path, base_offset, max_bytes, generation=generation, shipped=shipped)
 
@@ -574,7 +578,7 @@ class TimeIndexFile(IndexFile):
         IndexFullError, InvalidOffsetError
             No slot is free; the offset or the time is below the last one.
         """
-        is_indexed = timestamp_ms not in _NEVER_INDEXED
+        is_indexed = timestamp_ms not in self._never
         if not (is_indexed or self.shipped):
             return
         slot = self.entries

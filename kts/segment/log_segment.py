@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts.arguments import INT64_MAX
-from kts.codec.layout import Entries, Entry
+from kts.codec.layout import Entries, Entry, may_hide
 from kts.codec.refusals import as_shipped
 from kts.config import LogConfig
 from kts.errors import (
@@ -123,7 +123,9 @@ class LogSegment:
         self._log_dirty = False
         self._lent: weakref.WeakSet[files.FileRange] = weakref.WeakSet()
         self._allow_negative = self.config.allow_negative_timestamps
+        self._minus_one = self.config.minus_one_is_a_time
         self._least = NOTHING if self._allow_negative else NO_TIMESTAMP
+        self._none = NO_TIMESTAMP if self._allow_negative and not self._minus_one else NOTHING  # it never counts
         self._batches_are_indexed = self.generation != "0.10.2"
         rules: dict[str, Any] = {"generation": self.generation, "shipped": shipped}
         most = self.config.segment_index_bytes
@@ -138,7 +140,8 @@ class LogSegment:
             self._open_log()
             if index not in missing or not (shipped and self._batches_are_indexed):
                 self.offset_index  # noqa: B018
-            self.time_index = TimeIndexFile(time_index, base_offset, most, allow_negative=self._allow_negative, **rules)
+            rules |= {"allow_negative": self._allow_negative, "minus_one_is_a_time": self._minus_one}
+            self.time_index = TimeIndexFile(time_index, base_offset, most, **rules)
         except LogStorageError:
             for path in missing:
                 with suppress(LogStorageError):
@@ -316,7 +319,7 @@ class LogSegment:
         """0.10.2: at most one index entry for a set, with its first offset."""
         if position == 0:
             self._rolling_base = timestamp_ms
-        if timestamp_ms > self._largest and (timestamp_ms != NO_TIMESTAMP or not self._allow_negative):
+        if timestamp_ms > self._largest and timestamp_ms != self._none:
             self._largest, self._offset_of_largest = timestamp_ms, timestamp_offset
         if self._spacing.is_due(position):
             self._add_entry(first_offset, position)
@@ -326,12 +329,12 @@ class LogSegment:
         position = self.size
         for entry in entries:
             largest, last_offset, size = entry.max_timestamp, entry.last_offset, entry.size
-            if self._allow_negative and largest == NO_TIMESTAMP:
+            if self._allow_negative and may_hide(largest, self._minus_one):
                 alone = len(entries) == 1
                 largest = timestamp_ms if alone else self._hidden_timestamp(records[entry.position : entry.end])
             if position == 0:
                 self._rolling_base = largest
-            if largest > self._largest and (largest != NO_TIMESTAMP or not self._allow_negative):
+            if largest > self._largest and largest != self._none:
                 self._largest, self._offset_of_largest = largest, last_offset
             if self._spacing.is_due(position):
                 self._add_entry(last_offset, position)
@@ -653,9 +656,10 @@ class LogSegment:
             if not (self.shipped or batches.all_sound()):
                 # A damaged header may claim any offset: never index one above the sound batches so far.
                 lasts = np.maximum.accumulate(np.where(batches.column("crcOk"), lasts, offset))
-            for row in (times == NO_TIMESTAMP).nonzero()[0].tolist() if self._allow_negative else []:
+            hiding = may_hide(times, self._minus_one).nonzero()[0].tolist() if self._allow_negative else []
+            for row in hiding:
                 hidden = self._hidden_timestamp(batches.entry(row))
-                if hidden != NO_TIMESTAMP and hidden > time:
+                if hidden != self._none and hidden > time:
                     time, offset = hidden, int(lasts[row])
             row = int(times.argmax())
             if times[row] > time and times[row] != NO_TIMESTAMP:
@@ -677,8 +681,8 @@ class LogSegment:
             timestamp_ms,
             first_offset,
             one_segment,
-            none_is_a_time=not self._allow_negative,
-            exact_headers=self._allow_negative or self.shipped,
+            none_is_a_time=not self._allow_negative or self._minus_one,
+            exact_headers=(self._allow_negative and not self._minus_one) or self.shipped,
             as_0_10_2=self.shipped and not self._batches_are_indexed,
         )
 
@@ -697,6 +701,8 @@ class LogSegment:
         """False if its greatest timestamp rules out a match; see ``SearchedSegment``."""
         if query.one_segment:
             return self.largest_timestamp_ms >= query.timestamp_ms
+        if query.reads_all:
+            return True
         if self._claimed:
             self._settle()
         greatest = self._largest
@@ -848,7 +854,7 @@ class LogSegment:
             self.offset_index.reset(rebuilt.offset_index)
             self.time_index.reset(rebuilt.time_index)
             self._largest, self._offset_of_largest = rebuilt.largest_timestamp_ms, rebuilt.offset_of_largest
-            if self._largest == NO_TIMESTAMP:
+            if self._largest == NO_TIMESTAMP and not (self._minus_one and rebuilt.batches):
                 self._largest = self._least
             if rebuilt.error is not None:
                 return
@@ -917,7 +923,7 @@ class LogSegment:
         index.replace(rebuilt.offset_index + index.own_entries())
         times.replace(rebuilt.time_index + own_times)
         time, offset = rebuilt.largest_timestamp_ms, rebuilt.offset_of_largest
-        if time == NO_TIMESTAMP:
+        if time == NO_TIMESTAMP and not (self._minus_one and rebuilt.batches):
             time = self._least
         if self.size > self.loaded_bytes:  # the old value came from an index that later proved corrupt
             time, offset, _ = self._greatest_from(self.loaded_bytes, time, offset)
@@ -935,23 +941,23 @@ class LogSegment:
             except CorruptRecordError:  # existing damage does not block appends
                 if self.shipped:
                     raise
-                self._rolling_base = NO_TIMESTAMP
-        base = NO_TIMESTAMP if self._rolling_base is None else self._rolling_base
+                self._rolling_base = self._none
+        base = self._none if self._rolling_base is None else self._rolling_base
         if base >= 0 and not self._allow_negative:
             return message_timestamp_ms - base
-        if self._allow_negative and base != NO_TIMESTAMP and message_timestamp_ms != NO_TIMESTAMP:
+        if self._allow_negative and base != self._none and message_timestamp_ms != self._none:
             return message_timestamp_ms - base
         return now_ms - self.created_ms
 
     def _first_timestamp(self) -> int | None:
         entry = next(shallow_entries(self.log_file(), 0, self.size, self.generation, self.path), None)
-        if entry is not None and self._allow_negative and entry.max_timestamp == NO_TIMESTAMP:
+        if entry is not None and self._allow_negative and may_hide(entry.max_timestamp, self._minus_one):
             return self._hidden_timestamp(self.log_file().read(0, entry.size))
         return None if entry is None else entry.max_timestamp
 
     def _hidden_timestamp(self, entry: bytes | bytearray | memoryview) -> int:
-        found = greatest_timestamp(decoded(bytes(entry), verify_crc=False)[1])
-        return NO_TIMESTAMP if found is None else found
+        found = greatest_timestamp(decoded(bytes(entry), verify_crc=False)[1], self._minus_one)
+        return self._none if found is None else found
 
     def append_closing_entry(self) -> None:
         """Add the greatest timestamp to the time index, if its last entry is earlier."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT64_MIN
+from kts.codec.layout import may_hide
 from kts.config import LogConfig
 from kts.errors import CorruptRecordError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
@@ -51,6 +53,8 @@ class IndexConfig(NamedTuple):
         Times before 1970 count.
     max_message_bytes : int or None
         Larger entries count as damaged, as in 0.10.2.
+    minus_one_is_a_time : bool
+        With ``allow_negative``: -1 counts, too.
     """
 
     index_interval_bytes: int = 4096
@@ -59,6 +63,12 @@ class IndexConfig(NamedTuple):
     shipped: bool = False
     allow_negative: bool = False
     max_message_bytes: int | None = None
+    minus_one_is_a_time: bool = False
+
+    @property
+    def none(self) -> int:
+        """With ``allow_negative``: the time of a log entry without one."""
+        return INT64_MIN if self.minus_one_is_a_time else NO_TIMESTAMP
 
     @classmethod
     def of(cls, topic: LogConfig, *, shipped: bool = False) -> IndexConfig:
@@ -69,6 +79,7 @@ class IndexConfig(NamedTuple):
             topic.generation,
             shipped,
             topic.allow_negative_timestamps,
+            minus_one_is_a_time=topic.minus_one_is_a_time,
         )
 
 
@@ -324,7 +335,7 @@ class _Rebuild(IndexEntries):
                 error = InvalidOffsetError("the closing entry's offset lies before the last one", path=self.path)
             elif self.time > self.last_time:
                 self.add_time(self.time, self.time_offset)
-        none = self.time in (NO_TIMESTAMP, NOTHING)
+        none = self.time in (NOTHING, self.config.none)
         return RebuiltIndexes(
             b"".join(self.offset_parts),
             b"".join(self.time_parts),
@@ -415,11 +426,11 @@ class _Rebuild(IndexEntries):
         return Stop(row, message, error if self.config.shipped else None)
 
     def signed(self, batches: Batches, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Greatest timestamps, read from the records where a header has -1, which may hide times before 1970."""
-        time = time.copy()
-        for row in np.flatnonzero(time == NO_TIMESTAMP).tolist():
-            found = greatest_timestamp(decoded(batches.entry(row))[1])
-            time[row] = NO_TIMESTAMP if found is None else found
+        """Greatest timestamps, read from the records where a header may hide times before 1970."""
+        time, minus_one = time.copy(), self.config.minus_one_is_a_time
+        for row in np.flatnonzero(may_hide(time, minus_one)).tolist():
+            found = greatest_timestamp(decoded(batches.entry(row))[1], minus_one)
+            time[row] = self.config.none if found is None else found
         return time
 
     # --- into the indexes -------------------------------------------------------------------------
@@ -445,7 +456,7 @@ class _Rebuild(IndexEntries):
         chosen = self.spacing.choose(rows.position, rows.size)
         times, untimed = rows.time, 0
         if self.config.allow_negative:
-            timed = times != NO_TIMESTAMP
+            timed = times != self.config.none
             times = np.where(timed, times, -(2**63))
             if self.time == NOTHING:
                 untimed = int(timed.argmax()) if timed.any() else len(times)

@@ -35,6 +35,7 @@ max.message.time.difference.ms: KIP-32's name of message.timestamp.difference.ma
 allow.negative.timestamps: Whether timestamps before 1970 are allowed, as KIP-228 proposed; kts's own.
 proposals: The proposals that the log follows, which Kafka never shipped; kts's own.
 time.index.interval.ms: The bucket of the proposal bucket-index; Kafka's index does not depend on it. kts's own.
+message.timestamp.missing: What is done with a record that has no timestamp: accept, refuse, now or a time; kts's own.
 node.id: The number of this broker; it is its own controller.
 broker.id: The older name of node.id.
 cluster.id: The cluster's id; by default that of the directory, or a new one. kts's own.

@@ -91,8 +91,9 @@ unclean.leader.election.enable           BOOLEAN false         unclean.leader.el
 """
 # Further settings of the proposals and of Kafka 4: described only where they are set.
 _OWN_TABLE = """\
-allow.negative.timestamps                BOOLEAN false         -
+allow.negative.timestamps                BOOLEAN false         log.allow.negative.timestamps
 internal.segment.bytes                   INT     -             -
+message.timestamp.missing                STRING  accept        log.message.timestamp.missing
 proposals                                LIST    -             log.proposals
 time.index.interval.ms                   LONG    60000         log.time.index.interval.ms
 """

@@ -142,3 +142,21 @@ def test_the_difference_limit_is_described_by_the_name_it_was_given_by_and_in_fo
         assert one(broker_entries(config, changed, [SHIPPED_OF_A_BROKER], synonyms=True))[:2] == ("9", 3)
     names = {entry["name"] for entry in broker_entries(BrokerConfig.of(), NOTHING, None, synonyms=False)}
     assert names.isdisjoint({KIP_32, KIP_32_OF_A_BROKER})
+
+
+def test_a_setting_that_kafka_does_not_have_is_told_where_it_is_given() -> None:
+    own, of_broker = "allow.negative.timestamps", "log.allow.negative.timestamps"
+    assert own not in [entry["name"] for entry in topic_entries({}, NOTHING, None, synonyms=False)]
+    default = [(of_broker, "false", 5)]
+    assert topic_entries({}, NOTHING, [own], synonyms=True) == []
+    given = Levels({}, {of_broker: "true"}, {of_broker: "false"})
+    assert of_topic({}, given, own) == ("true", 3, [(of_broker, "true", 3), (of_broker, "false", 4), *default])
+    assert own in [entry["name"] for entry in topic_entries({}, given, None, synonyms=False)]
+    assert of_topic({own: "false"}, given, own)[:2] == ("false", 1)
+    config = BrokerConfig.of({of_broker: "true", "log.message.timestamp.missing": "-1"})
+    assert config.log_config({}).minus_one_is_a_time
+    told = {entry["name"]: entry for entry in broker_entries(config, levels(config, {}, {}, "/d"), None, synonyms=True)}
+    assert told[of_broker]["value"] == "true" and not told[of_broker]["read_only"]
+    plain = BrokerConfig.of({})
+    names = [entry["name"] for entry in broker_entries(plain, levels(plain, {}, {}, "/d"), None, synonyms=True)]
+    assert not {of_broker, "log.message.timestamp.missing"} & set(names)
