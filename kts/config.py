@@ -21,7 +21,8 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
 # Rules that KIPs proposed and Kafka never shipped (kts.proposals); of the first three a log follows one at most.
 ROLLING_PROPOSALS = ("wall-clock", "largest-timestamp", "earliest-timestamp")
-PROPOSALS = (*ROLLING_PROPOSALS, "bucket-index", "minute-map", "monotonic-append-time")
+INDEX_PROPOSALS = ("bucket-index", "minute-map")
+PROPOSALS = (*ROLLING_PROPOSALS, *INDEX_PROPOSALS, "monotonic-append-time")
 MISSING = ("accept", "refuse", "now")  # message.timestamp.missing, which also takes a time
 
 # Every message format version, oldest first: its name, its highest internal version ("-IV"), its magic.

@@ -22,6 +22,8 @@ from .inputs import (
     json_option,
     make_config,
     partition,
+    proposal_option,
+    with_proposals,
     writable_log,
 )
 from .output import FINE, UNREADABLE, counted, note, print_json, progress, say
@@ -37,6 +39,7 @@ Examples:
   kts append DIR/orders-0 --jsonl -i more.jsonl
   kts append DIR/orders-0 --jsonl --values utf8 --compression lz4
   kts append DIR/returns-0 --jsonl --create --config segment.bytes=1048576 --json
+  kts append DIR/orders-0 --jsonl -i more.jsonl --proposal bucket-index --config time.index.interval.ms=1000
 
 \b
 A line as kts dump --format jsonl prints it; every field is optional:
@@ -72,6 +75,7 @@ directory, .lock, the checkpoints and the clean-shutdown marker are kept as a br
 @click.option("--now", metavar="TIME", help="The timestamp of lines without one, and the log's clock. Default: now.")
 @unit_option
 @config_option
+@proposal_option
 @json_option
 def command(
     directory: str,
@@ -87,6 +91,7 @@ def command(
     now: str | None,
     unit: str | None,
     settings: tuple[str, ...],
+    proposals: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Append the records of JSON lines to a partition, as a broker without replicas would.
@@ -101,7 +106,7 @@ def command(
         raise click.UsageError(f"{directory}: no such file or directory; --create makes a partition")
     if os.path.exists(directory):
         partition(directory)
-    config = make_config(settings, directory)
+    config = make_config(with_proposals(settings, proposals), directory)
     clock = None if now_ms is None else lambda: now_ms
     if source.isatty():
         note("reading JSON lines from the terminal; Ctrl-D ends them")

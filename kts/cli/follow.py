@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import advice_on_locks, config_option, json_option, parse_settings, say_what_was_recovered
+from .inputs import (
+    advice_on_locks,
+    config_option,
+    json_option,
+    parse_settings,
+    proposal_option,
+    say_what_was_recovered,
+    with_proposals,
+)
 from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, counted, note, print_json, progress, say, show_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ Examples:
   kts follow --bootstrap-server localhost:9092 --topic orders --once DIR
   kts follow --bootstrap-server localhost:9092 --topic orders --partition 0 --once --json DIR
   kts follow --bootstrap-server localhost:9092 --topic orders --topic returns --once --config retention.ms=-1 DIR
+  kts follow --bootstrap-server localhost:9092 --topic orders --once --proposal largest-timestamp DIR
 
 \b
 DIR is a log directory: orders-0, orders-1 ... are created in it, or continued. Offsets, timestamps, leader epochs and
@@ -61,6 +70,7 @@ unusual events are reported on stderr.
 )
 @click.option("--no-retention", is_flag=True, help="Keep old segments, even those that the leader has deleted.")
 @config_option
+@proposal_option
 @json_option
 def command(
     directory: str,
@@ -71,6 +81,7 @@ def command(
     patience: float | None,
     no_retention: bool,
     settings: tuple[str, ...],
+    proposals: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Copy partitions of a topic from their leaders, kts or Apache Kafka from 0.9 on, as a replica does.
@@ -94,7 +105,7 @@ def command(
         client = Client(leader)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--bootstrap-server'") from error
-    given = parse_settings(settings)
+    given = parse_settings(with_proposals(settings, proposals))
     patience_s = ONCE_PATIENCE_S if once and patience is None else patience
     stop = Stop(lambda: client.waiting)
     fetcher = Fetcher(client, [], patience_s=patience_s, retention=not no_retention, tell=note, sleep=stop.sleep)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kts.arguments import INT64_MAX
+from kts.config import FORMAT_OF_MAGIC, PROPOSALS, LogConfig
 from kts.errors import InvalidRequestError, KtsError, LogLockedError, UnknownTopicOrPartitionError
 
 from .output import FINE, UNREADABLE, note, say
 
 if TYPE_CHECKING:
-    from kts.config import LogConfig
     from kts.dataset.partition import PartitionLog
     from kts.log.log import Log
 
@@ -205,6 +205,23 @@ config_option = click.option(
 )
 
 
+proposal_option = click.option(
+    "--proposal",
+    "proposals",
+    metavar="NAME",
+    type=click.Choice(PROPOSALS),
+    multiple=True,
+    help=f"Follow a proposal's rule: {', '.join(PROPOSALS)}; repeatable.",
+)
+
+
+def with_proposals(settings: tuple[str, ...], proposals: Sequence[str], key: str = "proposals") -> tuple[str, ...]:
+    """The settings, with ``--proposal`` as one of them."""
+    if proposals and any(text.partition("=")[0].strip() == key for text in settings):
+        raise click.UsageError(f"expected --proposal NAME or --config {key}=NAME, found both; leave out one")
+    return (*settings, f"{key}={','.join(proposals)}") if proposals else settings
+
+
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     """``key=value`` strings as a mapping."""
     parsed = {}
@@ -218,15 +235,18 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 def make_config(settings: Sequence[str], directory: str) -> LogConfig:
     """The topic's settings. Without a setting, the message format is that of the partition."""
-    from kts.config import FORMAT_OF_MAGIC, LogConfig
-
     parsed = parse_settings(settings)
     if not {"message.format.version", "log.message.format.version"} & set(parsed):
         magic = newest_magic(directory)
         if magic is not None:
             parsed["message.format.version"] = FORMAT_OF_MAGIC[magic]
+    return config_of(parsed)
+
+
+def config_of(settings: dict[str, str]) -> LogConfig:
+    """The topic's settings; a wrong one is a usage error."""
     try:
-        return LogConfig.of(parsed)
+        return LogConfig.of(settings)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--config'") from error
 

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, paths_argument
+from kts.config import INDEX_PROPOSALS
+
+from .inputs import config_of, config_option, filter_options, json_option, open_logs, parse_settings, paths_argument
 from .output import counted, expand_option, print_json, print_table
 from .times import SPELLINGS, resolve, show_time, time_options, zone_option
 
 if TYPE_CHECKING:
+    from kts.config import LogConfig
     from kts.dataset.partition import PartitionLog
+    from kts.proposals.answers import Answer
+    from kts.proposals.index import IndexMode
     from kts.segment.search import Explanation
 
 EPILOG = f"""\b
@@ -22,9 +27,13 @@ Examples:
   kts offset-for DIR/orders-0 --time 2026-09-01T10:00
   kts offset-for DIR --topic orders --time 2026-09-01T10:00 --json
   kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain
+  kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain --proposal bucket-index
 
 The answer is the first record with that timestamp or a later one, as a consumer's offsetsForTimes gives it; control
 records count. If the log is out of order, later records may be older: --explain counts them.
+
+--proposal searches by an index that KIP-33 proposed: by its files if the log follows the proposal, else by one that is
+built in memory (a bucket is --config time.index.interval.ms=60000).
 
 Times: {SPELLINGS}.
 """
@@ -41,6 +50,13 @@ Times: {SPELLINGS}.
 @click.option(
     "--shipped-search", is_flag=True, help="Search as brokers do: in one segment, by its file time if need be."
 )
+@click.option(
+    "--proposal",
+    metavar="NAME",
+    type=click.Choice(INDEX_PROPOSALS),
+    help=f"Search by the index of a proposal: {' or '.join(INDEX_PROPOSALS)}.",
+)
+@config_option
 @zone_option
 @expand_option
 @json_option
@@ -53,30 +69,46 @@ def command(
     now: str | None,
     explain: bool,
     shipped_search: bool,
+    proposal: str | None,
+    settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Find the first record at or after a time, in each partition."""
-    if explain and shipped_search:
-        raise click.UsageError("--explain is for the default search; leave out --shipped-search")
+    if shipped_search and (explain or proposal):
+        raise click.UsageError("--explain and --proposal are for other searches; leave out --shipped-search")
+    if settings and not proposal:
+        raise click.UsageError("--config is for --proposal")
     target = resolve(when, "--time", unit, now)
     if target is None:
         raise click.UsageError("--time is missing")
+    config = config_of(parse_settings(settings))
     logs = open_logs(paths, topics=topics, partitions=partitions)
     rows = []
     for log in logs:
+        index = None if proposal is None else index_of(log, proposal, config)
+        if index is not None and explain:
+            found = index.search(log, target)
+            if as_json:
+                print_json(as_object(log, target, found.found) | {"explanation": answer_object(index, found)})
+            else:
+                click.echo("\n".join(numbered(log, target, steps_by_index(index, found))))
+            continue
         if explain:
             story = log.explain_offset_for_timestamp(target)
             if as_json:
                 print_json(as_object(log, target, story.answer) | {"explanation": story_object(story)})
             else:
-                click.echo("\n".join(told(log, story)))
+                click.echo("\n".join(numbered(log, target, steps_of(story))))
             continue
-        answer = log.offset_for_timestamp(target, shipped_search=shipped_search)
+        if index is not None:
+            answer = index.search(log, target).found
+        else:
+            answer = log.offset_for_timestamp(target, shipped_search=shipped_search)
         if as_json:
             print_json(as_object(log, target, answer))
         else:
-            found = ("none", "no record at or after it") if answer is None else (answer.offset, show_time(answer[0]))
-            rows.append((f"{log.topic}-{log.partition}", *found))
+            shown = ("none", "no record at or after it") if answer is None else (answer.offset, show_time(answer[0]))
+            rows.append((f"{log.topic}-{log.partition}", *shown))
     if rows:
         print_table(("partition", "offset", "timestamp"), rows, right=(1,))
 
@@ -104,10 +136,9 @@ def camel(name: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
-def told(log: PartitionLog, story: Explanation) -> Iterator[str]:
+def numbered(log: PartitionLog, target: int, steps: Iterator[str]) -> Iterator[str]:
     """The explanation as numbered sentences."""
-    yield f"{log.topic}-{log.partition}: first record at or after {show_time(story.timestamp_ms)}"
-    steps = list(steps_of(story))
+    yield f"{log.topic}-{log.partition}: first record at or after {show_time(target)}"
     yield from (f"  {number}. {step}" for number, step in enumerate(steps, start=1))
 
 
@@ -137,3 +168,37 @@ def steps_of(story: Explanation) -> Iterator[str]:
         yield f"later records that are older: {story.later_older_records:,}, {example}; dump --strict leaves them out"
     else:
         yield "later records that are older: none"
+
+
+# --- by the index of a proposal ---------------------------------------------------------------
+
+
+def index_of(log: PartitionLog, proposal: str, config: LogConfig) -> IndexMode:
+    """The index of a log that somebody else may write, from its files or built in memory."""
+    from kts.proposals import read_index
+
+    return read_index(proposal, log, config)
+
+
+def answer_object(index: IndexMode, answer: Answer) -> dict[str, Any]:
+    """The explanation for ``--json``, with camelCase names."""
+    fields = {camel(name): value for name, value in answer._asdict().items() if name not in ("found", "start")}
+    start = None if answer.start is None else {"segment": answer.start.base_offset, "offset": answer.start.offset}
+    return {"proposal": index.name, "entries": index.entries, "segmentsRebuilt": index.rebuilt, "start": start} | fields
+
+
+def steps_by_index(index: IndexMode, answer: Answer) -> Iterator[str]:
+    """The steps of the search, in order."""
+    built = f"; built here for {counted(len(index.rebuilt), 'closed segment')} without a valid file"
+    yield f"index entries of {index.name}: {index.entries:,}{built if index.rebuilt else ''}"
+    if answer.start is None:
+        yield "the index alone says that no record is that young"
+        return
+    yield f"segment {answer.start.base_offset}: reading starts at offset {answer.start.offset:,}: all before is older"
+    amounts = f"{counted(answer.batches_read, 'batch')}, {counted(answer.records_read, 'record')} decoded"
+    yield f"read {answer.bytes_read:,} bytes of {counted(answer.segments_read, 'segment')}: {amounts}"
+    found = answer.found
+    if found is None:
+        yield "no record is that young"
+    else:
+        yield f"answer: offset {found.offset:,}, its own time is {show_time(found.timestamp_ms)}"

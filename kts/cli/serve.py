@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .inputs import advice_on_locks, json_option, parse_settings
+from .inputs import advice_on_locks, json_option, parse_settings, proposal_option, with_proposals
 from .output import FINE, UNREADABLE, counted, note, print_json, remark, say
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ Examples:
   kts serve DIR
   kts serve DIR --listen 127.0.0.1:0 --config num.partitions=3
   kts serve DIR --config log.message.timestamp.type=LogAppendTime --config auto.create.topics.enable=false
+  kts serve DIR --proposal largest-timestamp --proposal bucket-index --config log.time.index.interval.ms=1000
 
 \b
 DIR is a new or empty directory, one that kts served before, or Kafka's own log directory (its broker stopped). The
@@ -41,9 +42,12 @@ only line on stdout is the address. SIGTERM and Ctrl-C finish the requests in pr
 @click.option(
     "--config", "settings", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
+@proposal_option
 @click.option("--insecure", is_flag=True, help="Allow an address that other machines can reach, without a password.")
 @json_option
-def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bool, as_json: bool) -> int:
+def command(
+    directory: str, listen: str, settings: tuple[str, ...], proposals: tuple[str, ...], insecure: bool, as_json: bool
+) -> int:
     """Serve the topics of a log directory as a single broker, for tests, replicas and migration.
 
     Producers, consumers, groups and admin clients of every Kafka version from 0.9 on may connect, from this machine
@@ -55,7 +59,7 @@ def command(directory: str, listen: str, settings: tuple[str, ...], insecure: bo
     from kts.errors import InvalidRequestError
     from kts.server.server import DEFAULT_PORT, check_address
 
-    parsed = parse_settings(settings)
+    parsed = parse_settings(with_proposals(settings, proposals, "log.proposals"))
     try:
         host, port = parse_address(listen, DEFAULT_PORT)
     except ValueError as error:

@@ -68,7 +68,7 @@ from kts.times import show_time, time_unit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kts.proposals.modes import Proposals
+    from kts.proposals.modes import Index, Proposals
 
 NO_ENTRIES = Entries(b"")  # for 0.10.2, which reads no headers of an appended set
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
@@ -1074,12 +1074,18 @@ class Log:
             self._check_open()
             if self.shipped if shipped_search is None else shipped_search:
                 found = view.shipped_offset_for_timestamp(self._view, target, self.config.magic)
-            elif (proposals := self._proposals) is not None and proposals.index is not None:
-                found = proposals.index.search(self, target).found
+            elif (index := self._proposed_index) is not None:
+                found = index.search(self, target).found
             else:
                 found = view.offset_for_timestamp(self._view, target)
         self._repair()
         return found
+
+    @property
+    def _proposed_index(self) -> Index | None:
+        """The index of a proposal by which searches go. Such an index never has -1, which may be a time."""
+        proposals = self._proposals
+        return None if proposals is None or self.config.minus_one_is_a_time else proposals.index
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The greatest timestamp and the first record that has it; None if the log is empty."""

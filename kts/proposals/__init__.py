@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kts.config import LogConfig
+from kts.config import INDEX_PROPOSALS, LogConfig
 from kts.dataset.partition import PartitionLog
 from kts.proposals.append_time import MonotonicAppendTime
 from kts.proposals.bucket_index import BucketIndexMode
+from kts.proposals.index import IndexMode
 from kts.proposals.minute_map import MinuteMapMode
 from kts.proposals.modes import Mode, Proposals
 from kts.proposals.rolling import EarliestTimestamp, LargestTimestamp, WallClock
@@ -34,6 +35,15 @@ MODES: dict[str, Callable[[LogConfig], Mode]] = {
     "minute-map": lambda config: MinuteMapMode(allow_negative=config.allow_negative_timestamps),
     "monotonic-append-time": lambda config: MonotonicAppendTime(),
 }
+
+
+def read_index(name: str, log: PartitionLog, config: LogConfig) -> IndexMode:
+    """The index of a proposal for a log that somebody else may write: from its files where they are valid."""
+    mode = MODES[name](config)
+    if not isinstance(mode, IndexMode):
+        raise ValueError(f"expected {' or '.join(INDEX_PROPOSALS)}, found {name!r}")
+    mode.read(log)
+    return mode
 
 
 def made(wanted: Sequence[str | Mode], log: PartitionLog, config: LogConfig) -> Proposals:

@@ -333,11 +333,16 @@ class IndexMode(Mode):
 
     # --- lookup ---------------------------------------------------------------------------------------
 
+    @property
+    def entries(self) -> int:
+        """The number of its entries, of all segments."""
+        with self._lock:
+            return sum(map(len, self.rule.segments.values()))
+
     def index_size(self, log: PartitionLog) -> IndexSize:
         """The current size of the index."""
         paths = [self.path(segment.base_offset) for segment in log.segments]
-        with self._lock:
-            entries = sum(map(len, self.rule.segments.values()))
+        entries = self.entries
         return IndexSize(
             entries, sum(files.size_of(path) for path in paths if files.exists(path)), entries * ENTRY_BYTES
         )

@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.clients.client_kafka_python import KafkaPython
+from support.clients.client_librdkafka import Confluent
+from support.clients.client_records import Record
+from support.clients.clients import Client
+from support.processes.cli_runs import run
 
 import kts
 from kts.cli.times import parse_time
+from kts.testing import KtsBroker
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 SETTINGS = {"message.timestamp.type": "LogAppendTime", "retention.ms": DAY_MS, "index.interval.bytes": 0}
@@ -165,3 +171,52 @@ def test_the_option_leaves_create_time_alone(tmp_path: Path) -> None:
             stamps = pa.array([at(time)], pa.timestamp("ms", "UTC"))
             log.append(kts.encode({"timestamp": stamps, "value": pa.array([b"x"])}))
         assert times(log) == [at("10:05"), at("09:00")]
+
+
+# --- over the wire --------------------------------------------------------------------------------
+
+OF_BROKER = {"log.message.timestamp.type": "LogAppendTime", "log.index.interval.bytes": 0}
+
+
+def send(client: Client, broker: KtsBroker, first: str, count: int) -> list[int | None]:
+    """A record a minute from a real producer; the times that it is told."""
+    told: list[int | None] = []
+    for minute in range(count):
+        broker.set_time(at(first) + minute * MINUTE_MS)
+        told += [sent.timestamp for sent in client.produce(broker.bootstrap_servers, "t", [Record(None, b"x", 1)])]
+    return told
+
+
+def copy(leader: KtsBroker, folder: Path) -> None:
+    """Another broker's replica of the topic, as `kts follow` makes it."""
+    run("follow", "--bootstrap-server", leader.bootstrap_servers, "--topic", "t", "--once", folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", [KafkaPython(), Confluent()], ids=lambda client: client.name)
+def test_two_brokers_that_lead_in_turn_stamp_times_that_never_go_back(client: Client, tmp_path: Path) -> None:
+    with KtsBroker(tmp_path / "a", OF_BROKER | {"log.proposals": "monotonic-append-time"}) as first:
+        first.create_topic("t")
+        assert send(client, first, "10:05", 3) == [at("10:05"), at("10:06"), at("10:07")]
+        copy(first, tmp_path / "b")
+    with KtsBroker(tmp_path / "b") as second:  # the replica has the settings of its leader
+        told = send(client, second, "10:04", 6)
+        assert told == [at("10:07")] * 4 + [at("10:08"), at("10:09")]
+        copy(second, tmp_path / "a")
+    with KtsBroker(tmp_path / "a") as first:
+        assert send(client, first, "10:00", 1) == [at("10:09")]
+        seen = [row.timestamp for row in client.consume(first.bootstrap_servers, "t")]
+        assert seen == [*(at(f"10:0{minute}") for minute in (5, 6, 7)), *told, at("10:09")] == sorted(seen)  # type: ignore[type-var]
+        found = client.times(first.bootstrap_servers, "t", [at("10:07"), at("10:08"), at("10:09") + 1])
+        assert [answer and answer[0] for answer in found] == [2, 7, None]
+
+
+@pytest.mark.slow
+def test_two_brokers_without_the_proposal_each_stamp_by_their_own_clock(tmp_path: Path) -> None:
+    client = KafkaPython()
+    with KtsBroker(tmp_path / "a", OF_BROKER) as first:
+        first.create_topic("t")
+        send(client, first, "10:05", 3)
+        copy(first, tmp_path / "b")
+    with KtsBroker(tmp_path / "b") as second:
+        assert send(client, second, "10:04", 2) == [at("10:04"), at("10:05")]

@@ -299,3 +299,18 @@ def test_a_full_disk_is_named_with_the_lines_that_did_not_fit(tmp_path: Path) ->
         assert f"offsets {1 + appended} to {1 + appended}" in append(path, given="{}\n").stdout
         most = max(most, appended)
     assert most >= 4
+
+
+def test_proposal_is_a_short_form_of_its_setting(tmp_path: Path) -> None:
+    given = "".join(json.dumps({"timestamp": NOW + minute * 60_000}) + "\n" for minute in range(5))
+    append(tmp_path / "a-0", "--create", "--batch-records", 1, "--proposal", "bucket-index", given=given)
+    append(tmp_path / "b-0", "--create", "--batch-records", 1, "--config", "proposals=bucket-index", given=given)
+    ours, theirs = ((tmp_path / name / f"{0:020d}.time.index").read_bytes() for name in ("a-0", "b-0"))
+    assert ours == theirs and len(ours) == 5 * 12
+    for wrong in (
+        ["--proposal", "wall-clock", "--proposal", "earliest-timestamp"],
+        ["--proposal", "minute-map", "--config", "proposals=bucket-index"],
+        ["--proposal", "buckets"],
+    ):
+        append(tmp_path / "c-0", "--create", *wrong, given=given, code=2)
+    assert not (tmp_path / "c-0").exists()

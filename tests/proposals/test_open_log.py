@@ -143,3 +143,12 @@ def test_a_log_with_an_index_searches_by_it(tmp_path: Path) -> None:
         rule._segments[0].largest = T + 5 * MINUTE, 5  # an index that is wrong on purpose
         assert log.offset_for_timestamp(T + 6 * MINUTE) is None
         assert log.offset_for_timestamp(T + 6 * MINUTE, shipped_search=True) == (T + 6 * MINUTE, 6)
+
+
+def test_where_minus_one_is_a_time_no_proposed_index_hides_it(tmp_path: Path) -> None:
+    settings = {"allow_negative_timestamps": True, "message_timestamp_missing": "-1"}
+    with opened(tmp_path, proposals=INDEXES, **settings) as log:
+        log.append(batch(-5))
+        log.append(batch(-1))
+        log.append(batch(7))
+        assert [log.offset_for_timestamp(target) for target in (-4, 0)] == [(-1, 1), (7, 2)]

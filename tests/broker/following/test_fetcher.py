@@ -105,6 +105,29 @@ def test_a_follower_runs_its_own_retention_every_five_minutes(
         assert [segment.base_offset for segment in copy.log.segments] == [2]
 
 
+@pytest.mark.parametrize("retention", [True, False])
+def test_a_follower_rolls_an_idle_copy_if_a_proposal_says_so(
+    retention: bool, leader: KtsLeader, tmp_path: Path
+) -> None:
+    leader.create("t")
+    times = pa.array([T], pa.int64())
+    leader.append("t", kts.encode({"timestamp": times, "value": pa.array([b"x"])}))
+    now = [T]
+    settings = {"segment.ms": 60_000, "proposals": "largest-timestamp"}
+    named = {"settings": settings, "clock": lambda: now[0], "retention": retention}
+    with copying(leader.address, tmp_path / "copy", "t", **named) as copy:
+        copy.fetcher.catch_up()
+        for now_ms, expected in ((T + 60_000, [0]), (T + 60_001, [0, 1]), (T + 10**7, [0, 1])):
+            now[0] = now_ms
+            copy.fetcher._sleep(300)
+            copy.fetcher.step()
+            assert [segment.base_offset for segment in copy.log.segments] == expected
+        leader.append("t", kts.encode({"timestamp": times, "value": pa.array([b"y"])}))
+        copy.fetcher.catch_up()  # the leader's segment goes on, the copy's began before
+        assert [segment.base_offset for segment in copy.log.segments] == [0, 1]
+        assert copy.bytes == log_bytes(leader.files("t"))
+
+
 def test_a_partition_in_trouble_keeps_the_others_neither_waiting_nor_busy(
     leader: KtsLeader, tmp_path: Path, rng: random.Random
 ) -> None:
