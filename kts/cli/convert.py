@@ -14,12 +14,15 @@ from .inputs import Size, filter_options, index_options, json_option, log_bytes,
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes, target_directory
 
 if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
     from kts.offline.convert import Converted
+    from kts.offline.migration import Conversion, TopicPlan
 
 EPILOG = """\b
 Examples:
   kts convert DIR --to-magic 2 --out converted
   kts convert DIR/orders-0 --to-magic 2 --compression zstd --out packed --json
+  kts convert DIR --plan
 
 \b
 To get rid of messages of magic 0 and 1 before an upgrade to Kafka 4: stop the broker, convert each of its log
@@ -29,19 +32,28 @@ timestamps, keys, values, codecs and file times stay; the indexes are rebuilt. S
 \b
 Below magic 2 there are no control batches and transactions (refused), no zstd (choose another codec) and no record
 headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
+
+\b
+--plan writes nothing. For each step of KIP-32's migration it shows what a broker would convert if the records of SRC
+were sent once more as they lie there, and read once: by Produce 1 and Fetch 1 from clients of 0.9 (magic 0), by 2 from
+those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a Fetch asks for 1 MiB.
+  phase 1   message.format.version 0.9.0; Fetch reads what lies there (v0 -> v0: sets get absolute offsets)
+  canary    0.10.0 on the broker that leads one partition, the smallest
+  phase 2   0.10.0 everywhere; Fetch reads all records, stored as magic 1
+  rollback  0.9.0 again; Fetch reads what phase 2 stored, also to replicate it anew to followers of 0.9
+"~": estimated, because these records lie there in another format.
 """
 
 
 @click.command("convert", short_help="Write partitions in another message format.", epilog=EPILOG)
 @click.argument("src", metavar="SRC")
 @filter_options
-@click.option("--to-magic", type=click.Choice(["0", "1", "2"]), required=True, help="The message format to convert to.")
+@click.option("--to-magic", type=click.Choice(["0", "1", "2"]), help="The message format to convert to.")
 @click.option(
     "-o",
     "--out",
     metavar="DIR",
     type=click.Path(),
-    required=True,
     help="A missing or empty directory; it appears when it is complete.",
 )
 @click.option(
@@ -57,6 +69,7 @@ headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
 )
 @click.option("--drop-headers", is_flag=True, help="Drop record headers, which magic 0 and 1 do not have.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Keep times before 1970, which Kafka refuses.")
+@click.option("--plan", is_flag=True, help="Show what each step of KIP-32's migration would convert; write nothing.")
 @index_options
 @expand_option
 @json_option
@@ -64,13 +77,14 @@ def command(
     src: str,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
-    to_magic: str,
-    out: str,
+    to_magic: str | None,
+    out: str | None,
     compression: str | None,
     level: int | None,
     batch_bytes: int,
     drop_headers: bool,
     allow_negative_timestamps: bool,
+    plan: bool,
     index_interval_bytes: int,
     segment_index_bytes: int,
     as_json: bool,
@@ -79,6 +93,13 @@ def command(
     from kts.offline.convert import Format, aside, convert_partition, copy_beside
     from kts.segment.files import make_directory
 
+    if plan:
+        if to_magic or out:
+            raise click.UsageError("--plan writes nothing; leave out --to-magic and --out")
+        return show_plan(open_logs([src], topics=topics, partitions=partitions), as_json)
+    if to_magic is None or out is None:
+        missing = "--to-magic" if to_magic is None else "--out"
+        raise click.UsageError(f"Missing option '{missing}'; or show a migration with --plan")
     if level is not None and compression in (None, "none"):
         raise click.UsageError("--level needs a --compression")
     to = Format(
@@ -180,3 +201,63 @@ class Report:
         of = f"{counted(partitions, 'partition')}, {counted(len(self.segments), 'segment')}"
         size = f"{show_bytes(sums['sizeInBytes'])} -> {show_bytes(sums['convertedSizeInBytes'])}"
         click.echo(f"{of}: {counted(sums['records'], 'record')} as magic {self.magic}, {size}")
+
+
+# --- the plan of a migration ------------------------------------------------------------------------
+
+
+def show_plan(logs: list[PartitionLog], as_json: bool) -> int:
+    """Print what each step of KIP-32's migration would convert."""
+    from kts.offline.migration import plan
+
+    with progress("headers", log_bytes(logs)) as advance:
+        plans = plan(logs, progress=advance)
+    sizes = [sum(each) for each in zip(*(one.size_bytes for one in plans), strict=True)]
+    partitions = sum(one.partitions for one in plans)
+    if as_json:
+        for one in plans:
+            for conversion in one.conversions:
+                print_json(plan_object(one.topic, conversion))
+        by_magic = {str(magic): size for magic, size in enumerate(sizes)}
+        print_json({"topics": len(plans), "partitions": partitions, "sizeInBytesByMagic": by_magic})
+        return 0
+    rows = [row for one in plans for row in plan_rows(one)]
+    print_table(["topic", "step", "request", "converts", "size", "requests"], rows, right=[4, 5])
+    census = ", ".join(f"v{magic} {show_bytes(size)}" for magic, size in enumerate(sizes) if size) or "no records"
+    click.echo(f"{counted(len(plans), 'topic')}, {counted(partitions, 'partition')}: {census}")
+    if sizes[2]:
+        note("v2 is unknown to 0.9 and 0.10, whose formats KIP-32 is about: here, v2 is converted in each step")
+    return 0
+
+
+def plan_object(topic: str, one: Conversion) -> dict[str, object]:
+    """A conversion for ``--json``."""
+    return {
+        "topic": topic,
+        "partition": one.partition,
+        "step": one.step,
+        "request": one.request,
+        "fromMagics": one.from_magics,
+        "toMagic": one.to_magic,
+        "sizeInBytes": one.size_bytes,
+        "requests": one.requests,
+        "exact": one.exact,
+    }
+
+
+def plan_rows(one: TopicPlan) -> list[list[str]]:
+    """The rows of a topic; a step without conversions has one too."""
+    from kts.offline.migration import STEPS
+
+    rows = []
+    for step in STEPS:
+        those = [conversion for conversion in one.conversions if conversion.step == step]
+        for each in those:
+            name = one.topic if each.partition is None else f"{one.topic}-{each.partition}"
+            change = f"{' + '.join(f'v{magic}' for magic in each.from_magics)} -> v{each.to_magic}"
+            size = f"{'' if each.exact else '~'}{show_bytes(each.size_bytes)}"
+            requests = f"{'' if each.exact else '~'}{each.requests:,}"
+            rows.append([name, step, each.request, change, size, requests])
+        if not those:
+            rows.append([one.topic, step, "", "nothing", "", ""])
+    return rows

@@ -459,3 +459,56 @@ def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "writing" in done.stderr and "File too large" in done.stderr
     assert os.listdir(tmp_path) == ["src"]
+
+
+# --- the plan of a migration ------------------------------------------------------------------------
+
+
+def test_a_plan_needs_no_target_and_writes_nothing_and_fits_80_columns() -> None:
+    before = tree(LEGACY.log_dir)
+    said = run("convert", LEGACY.log_dir, "--plan")
+    assert said.stderr == ""
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    header, *rows, census = said.stdout.splitlines()
+    assert header.split() == ["topic", "step", "request", "converts", "size", "requests"]
+    steps = [["legacy", "phase", "1"], ["legacy-0", "canary"], ["legacy", "phase", "2"], ["legacy", "rollback"]]
+    assert [row.partition("Fetch")[0].split() for row in rows if "Fetch" in row] == steps
+    assert census == "1 topic, 1 partition: v1 124.8 KiB"
+    assert tree(LEGACY.log_dir) == before
+
+
+def test_a_plan_as_json_has_the_tables_figures(tmp_path: Path) -> None:
+    *rows, summary = lines("convert", LEGACY.log_dir, "--plan", "--json")
+    size = sum(file.stat().st_size for file in LEGACY.logs("legacy-0"))
+    assert summary == {"topics": 1, "partitions": 1, "sizeInBytesByMagic": {"0": 0, "1": size, "2": 0}}
+    old = {"topic": "legacy", "partition": None, "fromMagics": [1], "toMagic": 0, "sizeInBytes": size, "exact": True}
+    sent, read = {"request": "Produce 2", "requests": 80}, {"request": "Fetch 1", "requests": 4}
+    assert rows == [
+        old | sent | {"step": "phase 1"},
+        old | read | {"step": "phase 1"},
+        old | read | {"step": "canary", "partition": 0},
+        old | read | {"step": "phase 2"},
+        old | sent | {"step": "rollback"},
+        old | read | {"step": "rollback"},
+    ]
+
+
+def test_a_plan_says_of_v2_that_the_migration_is_not_about_it_and_marks_what_is_estimated() -> None:
+    said = run("convert", golden("demo", "orders").log_dir, "--plan")
+    assert "v2 is unknown to 0.9 and 0.10" in said.stderr
+    assert "~781.2 KiB" in said.stdout
+    empty = run("convert", golden("0.10.2.2", "empty").log_dir, "--plan").stdout
+    assert empty.count("nothing") == 4 and "no records" in empty
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--plan", "--to-magic", "2"], "--plan writes nothing; leave out --to-magic and --out"),
+        (["--plan", "--out", "x"], "--plan writes nothing; leave out --to-magic and --out"),
+        (["--to-magic", "2"], "Missing option '--out'; or show a migration with --plan"),
+        (["--out", "x"], "Missing option '--to-magic'; or show a migration with --plan"),
+    ],
+)
+def test_a_target_is_needed_without_a_plan_and_refused_with_one(arguments: list[str], told: str) -> None:
+    assert told in run("convert", LEGACY.log_dir, *arguments, code=2).stderr
