@@ -53,7 +53,7 @@ def test_a_code_block_runs(place: str, language: str, code: str, shown: str | No
     if shown is not None:
         checker, example = doctest.OutputChecker(), doctest.Example(code, shown)
         same = checker.check_output(shown.rstrip(), done.stdout.rstrip(), doctest.ELLIPSIS)
-        assert same, f"{place}\n{checker.output_difference(example, done.stdout, doctest.REPORT_UNIFIED_DIFF)}"
+        assert same, f"{place}\n{checker.output_difference(example, done.stdout, doctest.REPORT_UDIFF)}"
 
 
 def test_the_pages_show_python_and_shell() -> None:

@@ -32,8 +32,8 @@ Examples:
 The answer is the first record with that timestamp or a later one, as a consumer's offsetsForTimes gives it; control
 records count. If the log is out of order, later records may be older: --explain counts them.
 
---proposal searches by an index that KIP-33 proposed: by its files if the log follows the proposal, else by one that is
-built in memory (a bucket is --config time.index.interval.ms=60000).
+--proposal searches by an index that KIP-33 proposed: by the files of closed segments if the log follows the proposal,
+and by one in memory for the rest (with buckets of --config time.index.interval.ms=60000).
 
 Times: {SPELLINGS}.
 """
