@@ -76,6 +76,9 @@ class _Work(IntEnum):
     READ_AS_1 = 6  # all of it, stored as magic 1
 
 
+_Row = tuple[str, tuple[int, ...], int, _Work, bool]  # of a Conversion, its work by name
+
+
 class Requests:
     """Counts the requests that carry entries in order: each up to a limit of bytes, but at least one entry."""
 
@@ -189,21 +192,22 @@ def _planned(topic: str, found: dict[int, Sizes]) -> TopicPlan:
 
 def _of_step(step: str, partition: int | None, census: Sizes) -> list[Conversion]:
     """What a step converts, without the kinds of requests that it converts nothing of."""
-    sent = {magic: (f"Produce {magic + 1}", (magic,), census[magic]) for magic in range(3)}
     newer = tuple(magic for magic in (1, 2) if census[magic, 0])
-    as_it_lies = [
-        ("Fetch 1", newer, 0, census[_Work.READ_ABOVE_0], True),
-        ("Fetch 2", (2,), 1, census[_Work.READ_ABOVE_1], True),
-    ]
     exact = not census[_Work.COMPRESSED_0, 0] and not census[_Work.SENT_2, 0]
-    stored_as_1 = [("Fetch 1", (1,), 0, census[_Work.READ_AS_1], exact)]
-    # The format 0.9.0 stores magic 0, where each compressed set needs absolute offsets.
-    to_0 = [("Produce 1", (0,), 0, census[_Work.COMPRESSED_0], True)]
-    to_0 += [(*sent[magic][:2], 0, sent[magic][2], True) for magic in (1, 2)]
-    to_1 = [(*sent[magic][:2], 1, sent[magic][2], True) for magic in (0, 2)]
+    as_it_lies: list[_Row] = [
+        ("Fetch 1", newer, 0, _Work.READ_ABOVE_0, True),
+        ("Fetch 2", (2,), 1, _Work.READ_ABOVE_1, True),
+    ]
+    stored_as_1: list[_Row] = [("Fetch 1", (1,), 0, _Work.READ_AS_1, exact)]
+    to_0: list[_Row] = [
+        ("Produce 1", (0,), 0, _Work.COMPRESSED_0, True),  # each compressed set needs absolute offsets
+        ("Produce 2", (1,), 0, _Work.SENT_1, True),
+        ("Produce 3", (2,), 0, _Work.SENT_2, True),
+    ]
+    to_1: list[_Row] = [("Produce 1", (0,), 1, _Work.SENT_0, True), ("Produce 3", (2,), 1, _Work.SENT_2, True)]
     rows = {"phase 1": to_0 + as_it_lies, "rollback": to_0 + stored_as_1}.get(step, to_1 + stored_as_1)
     return [
-        Conversion(step, partition, request, magics, to_magic, int(work[0]), int(work[1]), exactly)
+        Conversion(step, partition, request, magics, to_magic, int(census[work, 0]), int(census[work, 1]), exactly)
         for request, magics, to_magic, work, exactly in rows
-        if work[1]
+        if census[work, 1]
     ]
