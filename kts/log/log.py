@@ -588,9 +588,9 @@ class Log:
         Notes
         -----
         An estimate for callers that must not wait, such as an event loop. An append waits for the disk when it rolls
-        the segment, and when the settings ask for a flush.
+        the segment, when the settings ask for a flush, and when a proposal may do either.
         """
-        if not self._lock.acquire(blocking=False):
+        if self._listeners or not self._lock.acquire(blocking=False):
             return False
         try:
             config, segment, now = self.config, self._view.segments[-1], self._clock()

@@ -92,12 +92,22 @@ def test_an_admin_client_sets_describes_and_ends_the_proposals_of_a_topic(tmp_pa
         log = broker.log("t")
         assert log.proposals is not None and list(log.proposals.modes) == ["minute-map", "bucket-index"]
         assert [time % (2 * MINUTE) for time, _ in pairs(tmp_path / "t-0")] == [0] * len(pairs(tmp_path / "t-0")) != []
+        of_broker = ConfigEntry("log.proposals", "wall-clock", incremental_operation=AlterConfigOpType.SET)
+        everywhere = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[of_broker])
+        wait(admin.incremental_alter_configs([everywhere]))
+        assert list(log.proposals.modes) == ["minute-map", "bucket-index"]  # the topic's own
+        broker.create_topic("u")
+        other = broker.log("u")
+        assert other.proposals is not None and list(other.proposals.modes) == ["wall-clock"]
+        of_broker.incremental_operation = AlterConfigOpType.DELETE
+        wait(admin.incremental_alter_configs([everywhere]))
+        assert other.proposals is None
         alter("proposals", None)
         assert log.proposals is None and described() == {"time.index.interval.ms": "120000"}
         with pytest.raises(Exception, match="proposals: expected some of wall-clock, largest-timestamp, .*'buckets'"):
             alter("proposals", "buckets")
         with pytest.raises(Exception, match="proposals: expected some of wall-clock"):
-            wait(admin.create_topics([NewTopic("u", 1, config={"proposals": "buckets"})]))
+            wait(admin.create_topics([NewTopic("v", 1, config={"proposals": "buckets"})]))
 
 
 @pytest.mark.parametrize("name", PROPOSALS)

@@ -83,7 +83,7 @@ def test_the_setting_of_a_topic_in_use_starts_and_ends_it() -> None:
         broker.advance(2 * HOUR)
         broker.run_retention()
         assert bases(broker.log("t")) == [0]
-        broker.alter_topic("t", {"proposals": "largest-timestamp"})
+        broker.alter_topic("t", {"proposals": ["largest-timestamp", "minute-map"]})
         broker.run_retention()
         assert bases(broker.log("t")) == [0, 1]
         broker.alter_topic("t", {"proposals": None})

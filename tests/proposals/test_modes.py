@@ -33,12 +33,17 @@ def test_the_settings_know_each_proposal_by_name() -> None:
     assert tuple(rolling) == ROLLING_PROPOSALS
 
 
-def test_a_log_without_proposals_does_not_even_import_them(tmp_path: Path) -> None:
-    program = (
-        "import sys, kts\n"
-        f"with kts.Log({str(tmp_path / 't-0')!r}) as log:\n"
-        "    log.append(kts.encode({'value': [b'x']})); log.roll(); log.offset_for_timestamp(5)\n"
-        "    assert log.proposals is None\n"
-        "sys.exit(any('proposals' in name for name in sys.modules))"
-    )
+def test_without_a_proposal_neither_log_nor_broker_imports_them(tmp_path: Path) -> None:
+    program = f"""
+import sys, kts
+from kts.testing import KtsBroker
+with kts.Log({str(tmp_path / "t-0")!r}) as log:
+    log.append(kts.encode({{"value": [b"x"]}})); log.roll(); log.roll_if_due(); log.offset_for_timestamp(5)
+    assert log.proposals is None
+with KtsBroker({str(tmp_path / "broker")!r}) as broker:
+    broker.create_topic("t"); broker.produce("t", b"x"); broker.run_retention()
+assert not any("proposals" in name for name in sys.modules)
+with kts.Log({str(tmp_path / "t-0")!r}, {{"proposals": "wall-clock"}}):
+    assert "kts.proposals" in sys.modules
+"""
     assert subprocess.run([sys.executable, "-c", program], timeout=PATIENCE_S).returncode == 0

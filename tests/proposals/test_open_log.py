@@ -145,6 +145,13 @@ def test_a_log_with_an_index_searches_by_it(tmp_path: Path) -> None:
         assert log.offset_for_timestamp(T + 6 * MINUTE, shipped_search=True) == (T + 6 * MINUTE, 6)
 
 
+def test_a_log_that_follows_a_proposal_is_not_appended_to_in_an_event_loop(tmp_path: Path) -> None:
+    with opened(tmp_path, segment_bytes=10_000) as log:
+        assert log.appends_at_once(100)
+        log.reconfigure({"proposals": "largest-timestamp"})
+        assert not log.appends_at_once(100)  # an old record would roll
+
+
 def test_where_minus_one_is_a_time_no_proposed_index_hides_it(tmp_path: Path) -> None:
     settings = {"allow_negative_timestamps": True, "message_timestamp_missing": "-1"}
     with opened(tmp_path, proposals=INDEXES, **settings) as log:
