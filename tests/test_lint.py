@@ -36,7 +36,7 @@ ROOMS = [
     ["kts.dataset"],
     ["kts.proposals"],
     ["kts.log"],
-    ["kts.offline"],
+    ["kts.offline", "kts.study"],
     ["kts"],  # the table of contents
     ["kts.broker"],
     ["kts.server", "kts.spark"],

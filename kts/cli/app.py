@@ -34,6 +34,7 @@ COMMANDS = {
     "plot": "plot",
     "retention": "retention",
     "groups": "groups",
+    "study": "study",
     "serve": "serve",
     "follow": "follow",
 }

@@ -1,0 +1,32 @@
+"""``kts study``: its tables, its JSON and its exit codes."""
+
+from __future__ import annotations
+
+import pytest
+from support.processes.cli_runs import lines, run
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("--partitions", "8")
+
+
+def test_the_tables_say_paper_and_measurement() -> None:
+    said = run("study", *SMALL)
+    assert "pattern 2: similar large latency" in said.stdout
+    assert "pattern 2   CT         CT         yes" in said.stdout
+    assert "pattern 2: the paper says LAT, measured is CT or LAT. Kafka's rule: " in said.stdout
+    assert "the rules count the same" in said.stderr
+    assert max(map(len, said.stdout.splitlines())) <= 80
+
+
+def test_json_has_every_figure_and_the_settings_that_were_given() -> None:
+    (report,) = lines("study", *SMALL, "--roll", "6h", "--large-latency", "2d", "--json")
+    assert report["settings"]["roll_ms"] == 6 * 3_600_000 and report["settings"]["large_latency_ms"] == 2 * 86_400_000
+    assert len(report["retention"]) == 4 and len(report["rolling"]) == 12
+    single = report["patterns"]["pattern 2"]["rules"]["earliest-timestamp"]
+    assert single["segmentsOfOneMessage"] == single["segments"] == single["messages"]
+
+
+def test_wrong_settings_are_wrong_use() -> None:
+    assert "--roll" in run("study", "--roll", "12", code=2).stderr
+    assert "--partitions" in run("study", "--partitions", "0", code=2).stderr

@@ -1,0 +1,52 @@
+"""One run of the study: its real logs agree with its rules, and the same settings give the same report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from kts.study import Settings, rules, run
+from kts.study.study import steps
+
+SETTINGS = Settings(partitions=8, duration_ms=86_400_000)
+
+
+def test_the_sample_in_real_logs_counts_as_the_rules_and_progress_ends_at_its_sum() -> None:
+    amounts: list[int] = []
+    report = run(SETTINGS, advance=amounts.append)
+    assert sum(amounts) == steps(SETTINGS)
+    sample = report["sample"]
+    assert sample["differences"] == []
+    assert (
+        sample["logs"] == 4 * (len(rules.OPTIONS) - len(sample["byRulesAlone"])) and sample["segments"] > sample["logs"]
+    )
+
+
+def test_the_same_settings_give_the_same_report_and_another_seed_another() -> None:
+    one, again = run(SETTINGS), run(SETTINGS)
+    assert json.dumps(one) == json.dumps(again)
+    assert run(Settings(partitions=8, duration_ms=86_400_000, seed=1))["patterns"] != one["patterns"]
+
+
+def test_a_difference_between_logs_and_rules_is_reported() -> None:
+    """A rule that rolls earlier than the log, whose settings are its own."""
+    from kts.study import logs
+    from kts.study.study import Sample
+    from kts.study.workloads import streams
+
+    sample = Sample(SETTINGS)
+    (stream,) = streams("pattern 1", SETTINGS)
+    later = Settings(partitions=8, duration_ms=86_400_000, roll_ms=SETTINGS.roll_ms // 3)
+    played = {rule: rules.play(rule, stream.create_ms, stream.arrival_ms, later) for rule in rules.RULES}
+    sample.play("pattern 1", stream, played, lambda amount: None)
+    with_logs = [name for name, option in rules.OPTIONS.items() if logs.has_log(option)]
+    assert len(sample.differences) >= len(with_logs) - 1
+
+
+def test_importing_kts_does_not_load_the_study() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", "import kts, sys; print([name for name in sys.modules if 'study' in name])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout.strip() == "[]"
