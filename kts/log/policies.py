@@ -229,21 +229,25 @@ def roll_warning(config: LogConfig) -> str | None:
     A segment rolls when a timestamp is above its first one by more than the roll time. At one moment, the limits admit
     timestamps from ``now - before`` to ``now + after``. Only if this span is greater than the roll time can messages
     that arrive together roll segments: a rising row of them leaves up to ``span // (roll time + 1)`` segments of one
-    message. Otherwise a segment lasts at least the roll time less the span. Nothing is said of unlimited times with a
-    roll time of seven days or more: those are Kafka's defaults.
+    message. Otherwise a segment lasts at least the roll time less the span. The proposals that compare a timestamp with
+    the clock roll at each append of messages that are older than the roll time, which needs ``before`` alone. Nothing
+    is said of unlimited times with a roll time of seven days or more: those are Kafka's defaults.
 
     Source: KIP-33 (``max.message.time.difference.ms`` "appropriately together with ``log.roll.ms``").
     """
-    if config.message_timestamp_type != "CreateTime":
+    names = config.proposal_names
+    if config.message_timestamp_type != "CreateTime" or "wall-clock" in names:
         return None
+    by_clock = not {"largest-timestamp", "earliest-timestamp"}.isdisjoint(names)
     before = after = config.message_timestamp_difference_max_ms
     by_one = config.generation == "0.10.2"
     if not by_one:
         by_one = before == config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms
         before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     jitter = max(min(config.segment_jitter_ms, config.segment_ms) - 1, 0)
-    roll, span = max(config.max_segment_ms - jitter, 0), before + after
-    unlimited = INT64_MAX in (before, after)
+    limits = {"before": before} if by_clock else {"before": before, "after": after}
+    roll, span = max(config.max_segment_ms - jitter, 0), sum(limits.values())
+    unlimited = INT64_MAX in limits.values()
     if span <= roll or (unlimited and roll >= LogConfig.segment_ms):
         return None
     lag = "max.compaction.lag.ms" if config.max_segment_ms < config.segment_ms else ""
@@ -251,18 +255,17 @@ def roll_warning(config: LogConfig) -> str | None:
     if jitter:
         rolls += f" (less a segment.jitter.ms of up to {jitter})"
     if by_one:
-        limits = f"message.timestamp.difference.max.ms {_or_unlimited(before)}"
-        remedy = f"message.timestamp.difference.max.ms to at most {roll // 2}"
+        shown = f"message.timestamp.difference.max.ms {_or_unlimited(before)}"
+        remedy = f"message.timestamp.difference.max.ms to at most {roll // len(limits)}"
     else:
-        names = {"before": before, "after": after}
-        shown = (f"message.timestamp.{name}.max.ms {_or_unlimited(limit)}" for name, limit in names.items())
-        limits = " and ".join(shown)
-        remedy = f"message.timestamp.before.max.ms and message.timestamp.after.max.ms to at most {roll} together"
+        shown = " and ".join(f"message.timestamp.{name}.max.ms {_or_unlimited(ms)}" for name, ms in limits.items())
+        remedy = " and ".join(f"message.timestamp.{name}.max.ms" for name in limits)
+        remedy += f" to at most {roll}{' together' if len(limits) > 1 else ''}"
     needed = span + max(config.segment_jitter_ms - 1, 0)
     if not unlimited and needed <= INT64_MAX:
         remedy += f", or segment.ms{f' and {lag}' if lag else ''} to at least {needed}"
-    count = "each message" if unlimited else f"up to {span // (roll + 1)} at once"
-    return f"{rolls} with {limits} may give messages a segment of their own, {count}: set {remedy}"
+    count = "each message" if unlimited or by_clock else f"up to {span // (roll + 1)} at once"
+    return f"{rolls} with {shown} may give messages a segment of their own, {count}: set {remedy}"
 
 
 def _or_unlimited(limit_ms: int) -> int | str:

@@ -248,6 +248,21 @@ def test_it_warns_exactly_if_messages_of_one_moment_can_roll_and_of_as_many_segm
     assert len(others) <= len(found)
 
 
+@pytest.mark.parametrize("proposal", ["largest-timestamp", "earliest-timestamp", "wall-clock"])
+@pytest.mark.parametrize(("before", "after", "roll"), [(100, 0, 100), (101, 0, 100), (60, 60, 100), (500, 1, 7)])
+def test_under_the_kips_own_rules_it_warns_exactly_if_the_oldest_messages_roll_at_each_append(
+    tmp_path: Path, proposal: str, before: int, after: int, roll: int
+) -> None:
+    """KIP-33 says it of this rule: the clock is compared with the largest timestamp ever seen."""
+    settings: dict[str, Any] = {"segment.ms": roll, BEFORE: before, AFTER: after, "proposals": proposal}
+    told = policies.roll_warning(LogConfig.of(settings))
+    found = segments_of(tmp_path / "t-0", settings, "3.9", [NOW - before] * 9)
+    assert found == ([9] if told is None else [1] * 9)
+    if told is not None:
+        assert f"{BEFORE} {before} may give messages a segment of their own, each message: set {BEFORE}" in told
+        assert told.endswith(f" to at most {roll}, or segment.ms to at least {before}")
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -257,6 +272,7 @@ def test_it_warns_exactly_if_messages_of_one_moment_can_roll_and_of_as_many_segm
         {"segment.ms": 1000},
         {"segment.ms": 1000, BEFORE: 900, AFTER: 101},
         {"segment.ms": 1000, BEFORE: 900},
+        {"segment.ms": 1000, DIFFERENCE: 1001, "proposals": "largest-timestamp"},
         {"segment.ms": DAY_MS, DIFFERENCE: 50, "cleanup.policy": "compact", "max.compaction.lag.ms": 99},
     ],
 )
