@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from kts.dataset.partition import PartitionLog
-from kts.errors import CorruptRecordError
+from kts.errors import CorruptRecordError, KtsError
 from kts.proposals.modes import Appended, RollingMode
 from kts.proposals.shallow import record_timestamps, shallow_entries, with_a_time
 from kts.segment.entries import at
@@ -124,7 +124,8 @@ class EarliestTimestamp(TimestampMode):
     Notes
     -----
     Source: KIP-32, "Options comparison", option 4; the text that KIP-33 replaced with the largest timestamp. Start-up
-    reads the active segment for it. Before the first timestamp, the age of the segment counts.
+    reads the active segment for it. Before the first timestamp, the age of the segment counts. Of a batch whose records
+    cannot be read, which a follower stores as it comes, the header's greatest timestamp counts.
     """
 
     name, which, pick = "earliest-timestamp", "earliest", np.minimum
@@ -134,12 +135,19 @@ class EarliestTimestamp(TimestampMode):
         for segment in log.segments[-1:]:
             for position, data in segment.slices():
                 try:
-                    self.observe(record_timestamps(data))
+                    self._observe_records(data, segment.base_offset)
                 except CorruptRecordError as error:
                     raise at(error, segment.path, position) from error.__cause__
 
     def appended(self, appended: Appended) -> None:
-        self.observe(record_timestamps(appended.records))
+        self._observe_records(appended.records, appended.base_offset)
+
+    def _observe_records(self, records: bytes | memoryview, base_offset: int) -> None:
+        try:
+            times = record_timestamps(records)
+        except KtsError:
+            times = shallow_entries(records, base_offset).timestamps
+        self.observe(times)
 
     def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
         self.timestamp_ms = None

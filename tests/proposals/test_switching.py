@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 from support.sets.log_records import NOW, Clock, batch
 
@@ -130,3 +132,22 @@ def test_a_damaged_log_that_no_index_can_cover_closes_when_one_is_switched_on(tm
     with pytest.raises(kts.CorruptRecordError):
         kts.Log(tmp_path / "t-0", BUCKETS)
     kts.Log(tmp_path / "t-0", SMALL).close()  # without the proposal it is a log as before
+
+
+def test_a_batch_that_cannot_be_decompressed_stops_no_follower_of_a_proposal(tmp_path: Path) -> None:
+    data = bytearray(batch(T, T + 7, compression="gzip"))
+    data[75:] = bytes(len(data) - 75)
+    data[17:21] = struct.pack(">I", crc32c.crc32c(bytes(data[21:])))
+    clock = Clock(T)
+    settings = {"segment.ms": 1000, "proposals": "earliest-timestamp,bucket-index,minute-map,monotonic-append-time"}
+    with kts.Log(tmp_path / "t-0", settings, clock=clock) as log:
+        log.append_as_follower(bytes(data))
+        with pytest.raises(kts.CorruptRecordError):
+            log.scan().read_all()
+    for _ in range(2):
+        with kts.Log(tmp_path / "t-0", settings, clock=clock) as log:
+            clock.now = T + 1007
+            assert log.roll_if_due() is None
+    clock.now += 1
+    with kts.Log(tmp_path / "t-0", settings, clock=clock) as log:
+        assert log.roll_if_due() == 2
