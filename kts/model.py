@@ -10,6 +10,9 @@ NO_TIMESTAMP = -1  # a record without a timestamp (Record.NO_TIMESTAMP)
 EARLIEST = -2  # ListOffsets: log start offset
 LATEST = -1  # ListOffsets: log end offset, or high watermark for consumers
 MAX_TIMESTAMP = -3  # ListOffsets: offset of the greatest timestamp (KIP-734)
+EARLIEST_LOCAL = -4  # ListOffsets: first offset on the broker's own disk (KIP-405)
+LATEST_TIERED = -5  # ListOffsets: last offset in tiered storage (KIP-1005)
+EARLIEST_PENDING_UPLOAD = -6  # ListOffsets: first offset that is not in tiered storage yet (KIP-1023)
 ZERO_UUID = bytes(16)  # no topic id (Uuid.ZERO_UUID)
 
 

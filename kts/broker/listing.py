@@ -9,9 +9,16 @@ from kts.broker.topics.partition import Partition
 from kts.errors import UnsupportedForMessageFormatError
 from kts.log.epochs import epoch_for
 from kts.log.log import Log
-from kts.model import EARLIEST, LATEST, MAX_TIMESTAMP, NO_TIMESTAMP
+from kts.model import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+)
 
-EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # Special timestamps, with the first version that has each.
 SPECIAL = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 

@@ -23,6 +23,7 @@ Examples:
   kts convert DIR --to-magic 2 --out converted
   kts convert DIR/orders-0 --to-magic 2 --compression zstd --out packed --json
   kts convert DIR --plan
+  kts convert DIR --to-magic 2 --has-timestamp --out marked
 
 \b
 To get rid of messages of magic 0 and 1 before an upgrade to Kafka 4: stop the broker, convert each of its log
@@ -32,6 +33,11 @@ timestamps, keys, values, codecs and file times stay; the indexes are rebuilt. S
 \b
 Below magic 2 there are no control batches and transactions (refused), no zstd (choose another codec) and no record
 headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
+
+\b
+--has-timestamp sets a bit of a batch's attributes that Kafka does not use (KIP-228's "hasTimestamp"): kts reads -1 in
+such a batch as a time. Records with -1 beside earlier times get batches of their own, without the mark, unless
+--minus-one-is-a-time says that -1 is a time, too. Batches without such times are copied as they are.
 
 \b
 --plan writes nothing. For each step of KIP-32's migration it shows what a broker would convert if the records of SRC
@@ -70,6 +76,8 @@ those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a F
 @click.option("--drop-headers", is_flag=True, help="Drop record headers, which magic 0 and 1 do not have.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Keep times before 1970, which Kafka refuses.")
 @click.option("--plan", is_flag=True, help="Show what each step of KIP-32's migration would convert; write nothing.")
+@click.option("--has-timestamp", is_flag=True, help="The same, and mark batches with such times as having timestamps.")
+@click.option("--minus-one-is-a-time", is_flag=True, help="With --has-timestamp: -1 is such a time, 1 ms before 1970.")
 @index_options
 @expand_option
 @json_option
@@ -85,6 +93,8 @@ def command(
     drop_headers: bool,
     allow_negative_timestamps: bool,
     plan: bool,
+    has_timestamp: bool,
+    minus_one_is_a_time: bool,
     index_interval_bytes: int,
     segment_index_bytes: int,
     as_json: bool,
@@ -111,7 +121,13 @@ def command(
         allow_negative_timestamps,
         index_interval_bytes,
         segment_index_bytes,
+        has_timestamp,
+        minus_one_is_a_time,
     )
+    if has_timestamp and to.magic < 2:
+        raise click.UsageError("--has-timestamp needs --to-magic 2: other formats do not have the mark")
+    if minus_one_is_a_time and not has_timestamp:
+        raise click.UsageError("--minus-one-is-a-time needs --has-timestamp")
     check_codec(to.magic, compression, level)
     logs = open_logs([src], topics=topics, partitions=partitions)
     refuse_inside(out, src)

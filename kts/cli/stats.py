@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BAR_CHARACTERS, LEAST_BAR_CHARACTERS = 40, 10
 GROUPS = ("all", "topic", "partition")
+MINUS_ONE = "1969-12-31T23:59:59.999Z"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 EPILOG = """\b
@@ -25,11 +26,17 @@ Examples:
   kts stats DIR/orders-0 --by 1h
   kts stats DIR --by 1d --per topic
   kts stats DIR --by 15m --json
+  kts stats DIR --timestamps
 
 Nothing is decompressed. A batch counts at its greatest timestamp, with all its records and bytes. The header of a
 compressed v0 or v1 wrapper message does not say how many messages are inside: they are counted by offsets, which is
 exact until the log is compacted and never too low. Such numbers have "<=" and "recordsAreExact": false. Control batches
 count as bytes, not as records.
+
+\b
+--timestamps reads every record instead, and counts those with a timestamp that Kafka cannot tell from something else:
+-1 (no timestamp, or 1969-12-31T23:59:59.999Z), times before 1970, and of these the numbers that a client cannot search
+for, because ListOffsets means something else by them. Batches marked with hasTimestamp (kts convert) are counted too.
 """
 
 
@@ -53,6 +60,7 @@ class Row:
     default="all",
     help="Count all together, per topic or per partition.",
 )
+@click.option("--timestamps", is_flag=True, help="Count timestamps of -1, before 1970, and ListOffsets' numbers.")
 @expand_option
 @json_option
 def command(
@@ -61,6 +69,7 @@ def command(
     partitions: tuple[int, ...],
     by: int,
     per: str,
+    timestamps: bool,
     as_json: bool,
 ) -> None:
     """Count records and bytes per hour, or any other length of time, with a bar per row.
@@ -68,6 +77,9 @@ def command(
     Hours start at UTC hours. Batches without a timestamp have a row of their own.
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
+    if timestamps:
+        print_timestamps(logs, per, as_json)
+        return
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
     with progress("headers", log_bytes(logs)) as advance:
         for log in logs:
@@ -82,6 +94,57 @@ def command(
         return
     for group, rows in groups.items():
         print_group("-".join(map(str, group)), rows, by)
+
+
+def print_timestamps(logs: Sequence[PartitionLog], per: str, as_json: bool) -> None:
+    """Print the counts of ambiguous timestamps, per group."""
+    from kts.offline.timestamps import SPECIAL, Timestamps, count_timestamps
+
+    groups: dict[tuple[str | int, ...], Timestamps] = {}
+    with progress("records", log_bytes(logs)) as advance:
+        for log in logs:
+            group = (log.topic, log.partition)[: GROUPS.index(per)]
+            groups.setdefault(group, Timestamps()).add(count_timestamps(log, advance))
+    for group, found in groups.items():
+        if as_json:
+            names = (*GROUPS[1:], "offset")
+            first = {str(number): dict(zip(names, where, strict=True)) for number, where in found.first.items()}
+            counts = {
+                "records": found.records,
+                "hasTimestampMarked": found.marked,
+                "minusOne": found.minus_one,
+                "minusOneMarked": found.minus_one_marked,
+                "minusOneOfMagic0": found.minus_one_of_magic_0,
+                "minusOneAmbiguous": found.ambiguous,
+                "before1970": found.before_1970,
+                "listOffsetsNumbers": {str(number): count for number, count in found.special.items()},
+                "first": first,
+            }
+            print_json(dict(zip(GROUPS[1:], group, strict=False)) | counts)
+            continue
+        if group:
+            click.echo("-".join(map(str, group)))
+        later = found.records - found.minus_one - found.before_1970
+        rows = [
+            ("0 or later", later, "", ""),
+            ("-1", found.ambiguous, first_of(found.first, -1), f"no timestamp, or {MINUS_ONE}"),
+            ("-1, marked", found.minus_one_marked, "", f"{MINUS_ONE}, by hasTimestamp"),
+            ("before that", found.before_1970, "", "times before 1970"),
+        ]
+        for number, count in found.special.items():
+            if count:
+                why = f"of these, for ListOffsets {SPECIAL[number]}"
+                rows.append((str(number), count, first_of(found.first, number), why))
+        cells = [(name, f"{count:,}", where, why) for name, count, where, why in rows]
+        print_table(("timestamp", "records", "first", "what it is"), cells, right=(1,))
+        click.echo(f"total: {found.records:,} records, {found.marked:,} of them in batches with hasTimestamp")
+        if found.minus_one_of_magic_0:
+            note(f"-1: {found.minus_one_of_magic_0:,} of these are of magic 0, which has no timestamps")
+
+
+def first_of(first: dict[int, tuple[str, int, int]], number: int) -> str:
+    """Where the first record with a number is."""
+    return "{}-{}, offset {}".format(*first[number]) if number in first else ""
 
 
 def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:

@@ -433,7 +433,7 @@ def _base64_or_null(column: Any) -> Any:
 INT64 = range(-(2**63), 2**63)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TEXT = {"topic", "timestampType", "codec", "codecName", "key", "value"}
-_FLAGS = {"transactional", "control"}
+_FLAGS = {"transactional", "control", "hasTimestamp"}
 _TYPES = {name: pa.string() if name in _TEXT else pa.bool_() if name in _FLAGS else pa.int64() for name in ALL_COLUMNS}
 _TYPES |= {"topic": pa.string(), "partition": pa.int64(), "headers": pa.list_(pa.list_(pa.string()))}
 _SECOND_NULL = re.compile(rb"}[ \t\r]*n")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Self
+
+import numpy as np
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, integer
 from kts.compression import CODEC_NAMES
-from kts.model import MaxTimestamp
+from kts.model import NO_TIMESTAMP, MaxTimestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
+HAS_TIMESTAMP = 0x80  # attribute of a batch, not in Kafka: each record has a timestamp, which may be -1 (KIP-228)
 LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes; their sums still fit 64 bits
 STORED_COLUMNS = (  # the compiled core fills them, by their place here
     "offset",
@@ -39,7 +42,8 @@ STORED_COLUMNS = (  # the compiled core fills them, by their place here
     "baseTimestamp",
     "maxTimestamp",
 )
-ALL_COLUMNS = (*STORED_COLUMNS, "codecName")
+DERIVED_COLUMNS = {"codecName": ("codec",), "hasTimestamp": ("timestamp", "attributes", "magic")}  # and from which
+ALL_COLUMNS = (*STORED_COLUMNS, *DERIVED_COLUMNS)
 DEFAULT_COLUMNS = ALL_COLUMNS[:6]
 SCAN_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 BATCH_COLUMNS = (
@@ -121,6 +125,7 @@ def record_schema(names: tuple[str, ...], views: bool) -> pa.Schema:
         "baseTimestamp": pa.int64(),
         "maxTimestamp": pa.int64(),
         "codecName": pa.dictionary(pa.int8(), pa.string()),
+        "hasTimestamp": pa.bool_(),
         "topic": pa.string(),
         "partition": pa.int32(),
     }
@@ -176,14 +181,14 @@ def _column_ids(names: tuple[str, ...]) -> bytes:
 @lru_cache(maxsize=256)
 def _stored(names: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that the core decodes for these."""
-    return tuple(dict.fromkeys("codec" if name == "codecName" else name for name in names))
+    return tuple(dict.fromkeys(one for name in names for one in DERIVED_COLUMNS.get(name, (name,))))
 
 
 def _decoded(address: int, names: tuple[str, ...], views: bool) -> pa.RecordBatch:
     """A batch from the core with these columns."""
     stored = _stored(names)
     batch = _import(address, record_schema(stored, views))
-    return batch if stored == names else _with_codec_names(batch, names, views)
+    return batch if stored == names else _with_derived(batch, names, views)
 
 
 @cache
@@ -193,13 +198,28 @@ def _codec_names() -> pa.StringArray:
     return pa.array(CODEC_NAMES, pa.string())
 
 
-def _with_codec_names(batch: pa.RecordBatch, names: tuple[str, ...], views: bool) -> pa.RecordBatch:
-    """The batch with ``codecName``: ``codec`` as a dictionary's indexes, so that nothing is copied."""
+def _with_derived(batch: pa.RecordBatch, names: tuple[str, ...], views: bool) -> pa.RecordBatch:
+    """The batch with columns that follow from stored ones; for ``codecName``, ``codec`` is a dictionary's indexes."""
     import pyarrow as pa
 
     columns = {name: batch.column(name) for name in batch.schema.names}
-    columns["codecName"] = pa.DictionaryArray.from_arrays(columns["codec"], _codec_names(), safe=False)
+    if "codecName" in names:
+        columns["codecName"] = pa.DictionaryArray.from_arrays(columns["codec"], _codec_names(), safe=False)
+    if "hasTimestamp" in names:
+        columns["hasTimestamp"] = _has_timestamp(columns)
     return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=record_schema(names, views))
+
+
+def _has_timestamp(columns: Mapping[str, pa.Array]) -> pa.Array:
+    import pyarrow as pa
+
+    if not len(columns["timestamp"]):
+        return pa.array([], pa.bool_())
+    kinds = {"timestamp": np.int64, "attributes": np.int16, "magic": np.int8}
+    times, attributes, magic = (np.frombuffer(columns[name].buffers()[1], kind) for name, kind in kinds.items())
+    rows = len(columns["timestamp"])
+    has = (magic[:rows] == 2) & (attributes[:rows] & HAS_TIMESTAMP != 0)
+    return pa.array(has | (times[:rows] != NO_TIMESTAMP))
 
 
 def decode(

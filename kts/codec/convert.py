@@ -13,7 +13,7 @@ import numpy as np
 from kts import arguments
 from kts._codec import Encoder, check_buffer
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice, integer
-from kts.codec.columns import STORED_COLUMNS, iter_decode
+from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, iter_decode
 from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
 from kts.codec.layout import Entries, same_message_header
 from kts.codec.refusals import as_shipped
@@ -95,6 +95,8 @@ def convert(
     lossless: bool = False,
     drop_headers: bool = False,
     allow_negative_timestamps: bool = False,
+    has_timestamp: bool = False,
+    minus_one_is_a_time: bool = False,
     verify_crc: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> bytes:
@@ -127,7 +129,12 @@ def convert(
     drop_headers : bool
         With ``lossless``: leave out headers only.
     allow_negative_timestamps : bool
-        Convert timestamps before 1970; otherwise they are refused. -1 always means no timestamp.
+        Convert timestamps before 1970; otherwise they are refused.
+    has_timestamp : bool
+        To magic 2, not in Kafka: mark the batches with times before 1970 as having timestamps, as the migration tool of
+        KIP-228 would. Their records with -1 get batches of their own, without the mark. Allows such times.
+    minus_one_is_a_time : bool
+        With ``has_timestamp``: -1 is a time before 1970, too; otherwise it means no timestamp.
     verify_crc : bool
         Check the CRCs of converted entries.
     max_decompressed_bytes : int
@@ -173,7 +180,7 @@ def convert(
         batch_bytes=integer("batch_bytes", batch_bytes, 1, NO_LIMIT),
         lossless=lossless,
         drop_headers=drop_headers,
-        negative=allow_negative_timestamps,
+        negative=allow_negative_timestamps or has_timestamp,
         verify_crc=verify_crc and not shipped,
         max_decompressed_bytes=max_decompressed_bytes,
     )
@@ -184,8 +191,13 @@ def convert(
         generation = "3.9" if to_magic == 2 or (sources.magic == 2).any() else "0.10.2"
     if generation == "0.10.2" and to_magic == 2:
         raise ValueError("to_magic: 0.10.2 knows 0 and 1, found 2")
+    if has_timestamp and to_magic < 2:
+        raise ValueError(f"has_timestamp: only batches of magic 2 have the mark, found to_magic {to_magic}")
+    if minus_one_is_a_time and not has_timestamp:
+        raise ValueError("minus_one_is_a_time: goes with has_timestamp, found it alone")
     try:
-        return (entry_by_entry if generation == "3.9" else as_one_set)(data, sources, options)
+        made = (entry_by_entry if generation == "3.9" else as_one_set)(data, sources, options)
+        return marked(made, options, 0 if minus_one_is_a_time else NO_TIMESTAMP) if has_timestamp else made
     except CorruptRecordError as error:
         if shipped:
             raise as_shipped(error, generation) from error
@@ -361,6 +373,64 @@ def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], options: Options
         offset = int(offsets[falls[0] + 1])
         why = f"offset {offset} follows {int(offsets[falls[0]])}, expected a greater one"
         raise KtsError(why, offset=offset) if options.shipped else CorruptRecordError(why, offset=offset)
+
+
+# --- the mark of records with a timestamp (KIP-228) -----------------------------------------------
+
+
+def marked(data: bytes, options: Options, below: int) -> bytes:
+    """Record batches with the mark on those that hold times before ``below``; all others are copied.
+
+    Records with -1, if that is not below it, get batches of their own.
+    """
+    entries = Entries(data)
+    facts = {name: entries.column(name) for name in ("attributes", "control", "position", "size")}
+    closed = HAS_TIMESTAMP | LOG_APPEND_TIME  # these have timestamps anyway
+    hit = np.zeros(len(entries), np.bool_)
+    for table in decoded(memoryview(data), ("position", "timestamp"), 0, options):
+        early = int64s(table.column("timestamp"), "timestamp") < below
+        hit[np.searchsorted(facts["position"], int64s(table.column("position"), "position")[early])] = True
+    hit &= (facts["attributes"] & closed == 0) & (facts["control"] == 0)
+    out: list[bytes | memoryview] = []
+    for first, last in pairwise([0, *(np.flatnonzero(np.diff(hit)) + 1).tolist(), len(entries)]):
+        if first == last:
+            continue
+        start = int(facts["position"][first])
+        part = memoryview(data)[start : int(facts["position"][last - 1] + facts["size"][last - 1])]
+        if hit[first]:
+            out += [_with_mark(table, below, options) for table in decoded(part, STORED_COLUMNS, start, options)]
+        else:
+            out.append(part)
+    return b"".join(out)
+
+
+def _with_mark(table: pa.RecordBatch, below: int, options: Options) -> bytes:
+    """Whole batches, written with the mark; a batch is split where records with and without a timestamp meet."""
+    import pyarrow as pa
+
+    names = ("timestamp", "offset", "position", "attributes", "baseOffset", "lastOffsetDelta", "maxTimestamp")
+    columns = {name: int64s(table.column(name), name) for name in names}
+    times, offsets, position = (columns[name] for name in names[:3])
+    timed = (times != NO_TIMESTAMP) | (below > NO_TIMESTAMP)
+    borders = position[1:] != position[:-1]
+    begins = np.flatnonzero(np.concatenate([[True], borders | (timed[1:] != timed[:-1])]))
+    ends = np.append(begins[1:], len(times)) - 1
+    opens, closes = np.concatenate([[True], borders])[begins], np.concatenate([borders, [True]])[ends]
+    first = np.where(opens, columns["baseOffset"][begins], offsets[begins])
+    last = np.where(closes, (columns["baseOffset"] + columns["lastOffsetDelta"])[ends], offsets[ends])
+    greatest = np.where(opens & closes, columns["maxTimestamp"][begins], np.maximum.reduceat(times, begins))
+    length = ends - begins + 1
+    made = {
+        "attributes": columns["attributes"] | HAS_TIMESTAMP * timed,
+        "baseOffset": np.repeat(first, length),
+        "lastOffsetDelta": np.repeat(last - first, length),
+        "maxTimestamp": np.repeat(greatest, length),
+    }
+    for name, values in made.items():
+        at = table.schema.get_field_index(name)
+        field = table.schema.field(at)
+        table = table.set_column(at, field, pa.array(values).cast(field.type))
+    return encode(table, preserve_batches=True, level=options.level)
 
 
 # --- 0.10.2: one set of all -----------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kts import _codec, arguments
 from kts.arguments import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer
-from kts.codec.columns import ALL_COLUMNS, STORED_COLUMNS, record_schema
+from kts.codec.columns import ALL_COLUMNS, HAS_TIMESTAMP, STORED_COLUMNS, record_schema
 from kts.compression import LZ4, NONE, ZSTD, Compress, codec_id, compressor
 from kts.config import TIMESTAMP_TYPES
 from kts.errors import UnsupportedForMessageFormatError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
-HAS_TIMESTAMP = 0x80  # of a batch, not in Kafka: each of its records has a timestamp, which may be -1 (KIP-228)
 # Header fields of a batch, in the encoder's order, without the base sequence.
 HEAD = (
     "attributes",
@@ -53,6 +53,7 @@ def encode(
     partition_leader_epoch: int = -1,
     transactional: bool = False,
     control: bool = False,
+    has_timestamp: bool = False,
     preserve_batches: bool = False,
 ) -> bytes:
     """Encode rows as record batches (magic 2) or messages (magic 0, 1).
@@ -77,6 +78,9 @@ def encode(
         Limit of the uncompressed bytes of a batch or wrapper; a single record may exceed it.
     producer_id, producer_epoch, base_sequence, partition_leader_epoch, transactional, control
         Magic 2 only. Sequences continue from batch to batch.
+    has_timestamp : bool
+        Magic 2 only, not in Kafka: mark the rows that have a timestamp, -1 too, by an attribute of their batches; rows
+        without one (null) get batches of their own. The column ``hasTimestamp`` says which, if it is there.
     preserve_batches : bool
         Write the batches that the rows were decoded from. Needs all of ``kts.ALL_COLUMNS``, which determine magic,
         codec and all other header fields. Batches without records have no row and are not written.
@@ -136,10 +140,13 @@ def encode(
             *(attributes, None, None, None, append_time),
             *(partition_leader_epoch, producer_id, producer_epoch, base_sequence),
         )
+        if has_timestamp:
+            return _marked(rows, batch_bytes, attributes, head[1:-1], base_sequence, compress)
         rows.encoder.batches(batch_bytes, head, compress)
         return rows.encoder.result()
 
     refused = {
+        "has_timestamp": has_timestamp,
         "producer_id": producer_id != -1,
         "base_sequence": base_sequence != -1,
         "producer_epoch": producer_epoch != -1,
@@ -150,6 +157,29 @@ def encode(
         if present:
             raise _only_magic_2(name, magic)
     return rows.messages(magic, codec, compress, batch_bytes, append_time)
+
+
+def _marked(
+    rows: Rows,
+    batch_bytes: int,
+    attributes: int,
+    head: tuple[int | None, ...],
+    sequence: int,
+    compress: Compress | None,
+) -> bytes:
+    """All rows as batches, those with a timestamp in marked ones."""
+    column = rows.columns.get("hasTimestamp", rows.columns.get("timestamp"))
+    timed = np.zeros(rows.count, np.bool_)
+    if column is not None:
+        known = column.is_valid() if "hasTimestamp" not in rows.columns else column.fill_null(False)
+        timed = int64s(known.cast("int8"), "hasTimestamp").astype(np.bool_)
+    edges = (np.flatnonzero(timed[1:] != timed[:-1]) + 1).tolist()
+    for first, last in pairwise([0, *edges, rows.count]):
+        mark, done = HAS_TIMESTAMP if first < last and timed[first] else 0, first
+        while done < last:
+            next_sequence = -1 if sequence == -1 else (sequence + rows.offset_at(done) - rows.offset_at(0)) % 2**31
+            done = rows.encoder.batch(done, last, batch_bytes, (attributes | mark, *head, next_sequence), compress)
+    return rows.encoder.result()
 
 
 def encode_as_producer(columns: dict[str, pa.Array], magic: int, compression: str, batch_bytes: int) -> bytes:

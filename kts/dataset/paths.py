@@ -327,6 +327,7 @@ def scan(
     columns : list of str, optional
         ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,
         timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as ``lz4`` (a dictionary).
+        ``hasTimestamp`` is false where the timestamp is -1, unless its batch is marked as having one.
     strict_time_range : bool
         Exactly the records with start <= timestamp < end, including late ones; reads all records after the start.
     isolation : str

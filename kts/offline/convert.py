@@ -53,6 +53,10 @@ class Format(NamedTuple):
         Drop record headers where the target format has none, instead of refusing them.
     allow_negative : bool
         Timestamps before 1970 are kept and indexed.
+    has_timestamp : bool
+        Batches with such times are marked as having timestamps; see ``kts.convert``.
+    minus_one_is_a_time : bool
+        With ``has_timestamp``: -1 is such a time.
     index_interval_bytes, segment_index_bytes : int
         The topic's settings, for the indexes.
     """
@@ -65,6 +69,8 @@ class Format(NamedTuple):
     allow_negative: bool = False
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * 2**20
+    has_timestamp: bool = False
+    minus_one_is_a_time: bool = False
 
 
 class Converted(NamedTuple):
@@ -209,7 +215,8 @@ def _convert_segment(
             to.index_interval_bytes,
             to.segment_index_bytes,
             "3.9" if to.magic == 2 else "0.10.2",
-            allow_negative=to.allow_negative,
+            allow_negative=to.allow_negative or to.has_timestamp,
+            minus_one_is_a_time=to.minus_one_is_a_time,
         )
         rebuilt = rebuild(made, position, segment.base_offset, config, f"{stem}.log")
         if rebuilt.reason is not None:
@@ -252,6 +259,8 @@ def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
             lossless=True,
             drop_headers=to.drop_headers,
             allow_negative_timestamps=to.allow_negative,
+            has_timestamp=to.has_timestamp,
+            minus_one_is_a_time=to.minus_one_is_a_time,
         )
     except CorruptRecordError as error:
         raise at(error, segment.path, part.start) from error.__cause__

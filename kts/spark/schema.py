@@ -45,6 +45,7 @@ RECORD_TYPES = {
     "baseTimestamp": "bigint",
     "maxTimestamp": "bigint",
     "codecName": "string",
+    "hasTimestamp": "boolean",
 }
 BATCH_TYPES = {
     "topic": "string",

@@ -31,7 +31,7 @@ def test_column_types_are_the_pinned_ones() -> None:
     copied = [pa.int64(), time, pa.int32(), pa.binary(), pa.binary(), header, pa.int8(), pa.int8(), pa.int64()]
     copied += [pa.int16(), pa.int32(), pa.int32(), pa.bool_(), pa.bool_(), pa.int64(), time]
     copied += [pa.int64(), pa.int32(), pa.int16(), pa.int64(), pa.int64()]
-    copied += [pa.dictionary(pa.int8(), pa.string())]
+    copied += [pa.dictionary(pa.int8(), pa.string()), pa.bool_()]
     assert kts.decode(b"", kts.ALL_COLUMNS).schema.types == copied
     views = [pa.binary_view() if kind == pa.binary() else kind for kind in copied]
     assert kts.decode(b"", kts.ALL_COLUMNS, views=True).schema.types == views

@@ -17,7 +17,8 @@ Ints = NDArray[np.int64]
 # Taken from the record's batch. The attributes and `createTimestamp` are nothing that Kafka tells.
 OF_THE_BATCH = ("codec", "producerId", "producerEpoch", "partitionLeaderEpoch", "transactional", "control", "position")
 OF_BATCHES_ONLY = ("baseOffset", "lastOffsetDelta", "baseTimestamp", "maxTimestamp")  # null for messages
-RECORD_COLUMNS = tuple(name for name in kts.ALL_COLUMNS if name not in ("attributes", "createTimestamp", "codecName"))
+OURS = ("attributes", "createTimestamp", "codecName", "hasTimestamp")
+RECORD_COLUMNS = tuple(name for name in kts.ALL_COLUMNS if name not in OURS)
 _NO_ROWS = kts.decode(b"", RECORD_COLUMNS)
 _NO_BATCHES = kts.scan_batches(b"")
 

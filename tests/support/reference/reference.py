@@ -183,7 +183,8 @@ def _batch(at: int, entry: bytes, verify_crc: bool, limit: int) -> tuple[int, li
         "baseTimestamp": base_time,
         "maxTimestamp": max_time,
     }
-    return last, [row | shared for row in rows]
+    marked = bool(attributes & 0x80)
+    return last, [row | shared | {"hasTimestamp": marked or row["timestamp"] != -1} for row in rows]
 
 
 def _record(cursor: _Cursor, base: int, base_time: int, base_sequence: int, append_time: int | None) -> Row:
@@ -366,6 +367,7 @@ def _legacy_row(
         "lastOffsetDelta": None,
         "baseTimestamp": None,
         "maxTimestamp": None,
+        "hasTimestamp": time != -1,
     }
 
 
