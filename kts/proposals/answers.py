@@ -7,11 +7,13 @@ timestamp, which also counts what it read.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from errno import ENOENT
 from typing import NamedTuple, Protocol
 
 from kts.dataset.partition import PartitionLog
+from kts.errors import LogStorageError
 from kts.model import TimestampOffset
-from kts.segment import search
+from kts.segment import files, search
 
 ENTRY_BYTES = 12  # timestamp int64, relative offset int32: the same in all of KIP-33's revisions
 
@@ -104,7 +106,11 @@ def find(log: PartitionLog, starts: Iterable[Start], target_ms: int, *, none_is_
             continue
         stats.segments_skipped += numbers[start.base_offset] - before
         before, first = numbers[start.base_offset] + 1, first or start
-        found = search.first_match_in(search.SegmentSearch(segment, start_offset=start.offset), query, stats)
+        try:
+            found = search.first_match_in(search.SegmentSearch(segment, start_offset=start.offset), query, stats)
+        except LogStorageError as error:
+            if error.errno != ENOENT or files.exists(segment.path):
+                raise
         if found is not None:
             break
     else:

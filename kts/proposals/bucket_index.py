@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,15 +17,6 @@ from kts.proposals.index import IndexEntries, IndexMode
 from kts.proposals.shallow import Shallow, floored, with_a_time
 
 MINUTE_MS = 60_000  # the granularity that the KIP recommends
-
-
-@dataclass
-class Bucketed:
-    """The entries of one segment, and its largest timestamp."""
-
-    entries: IndexEntries
-    largest: tuple[int, int] | None = None  # timestamp, and the first entry that has it
-    last_offset: int | None = None
 
 
 class BucketIndex:
@@ -53,36 +43,50 @@ class BucketIndex:
             raise ValueError(f"time.index.interval.ms: expected 1 or more, found {interval_ms}")
         self.interval_ms = interval_ms
         self.allow_negative = allow_negative
-        self._segments: dict[int, Bucketed] = {}  # by base offset, oldest first
-
-    @property
-    def segments(self) -> dict[int, IndexEntries]:
-        """The entries of each segment, oldest first."""
-        return {base: segment.entries for base, segment in self._segments.items()}
-
-    @property
-    def largest(self) -> tuple[int, int] | None:
-        """The largest timestamp of the log, and the first entry that has it."""
-        known = [segment.largest for segment in self._segments.values() if segment.largest is not None]
-        return max(known, key=lambda one: (one[0], -one[1]), default=None)
+        self.segments: dict[int, IndexEntries] = {}  # by base offset, oldest first
+        self.largest: tuple[int, int] | None = None  # timestamp of the log, and the first entry that has it
+        self.last_entry: tuple[int, int] | None = None  # of the log, in whichever segment it is
+        self._largest: dict[int, tuple[int, int]] = {}  # the same of each segment that has a timestamp
+        self._last_offset: int | None = None  # of the last segment
 
     def create(self, base_offset: int) -> None:
         """Add a new last segment, with an empty index."""
-        self._segments[base_offset] = Bucketed(IndexEntries(base_offset))
+        self.load(IndexEntries(base_offset), None)
 
     def load(self, entries: IndexEntries, largest: tuple[int, int] | None) -> None:
         """Add a closed segment from its file; ``largest`` is its largest timestamp and the entry that has it."""
-        self._segments[entries.base_offset] = Bucketed(entries, largest)
+        self.segments[entries.base_offset] = entries
+        self._last_offset = None
+        self._extended(entries)
+        if largest is not None:
+            self._reached(entries.base_offset, largest)
+
+    def _extended(self, entries: IndexEntries) -> None:
+        if len(entries):
+            self.last_entry = entries.timestamps[-1], entries.offsets[-1]
+
+    def _reached(self, base_offset: int, largest: tuple[int, int]) -> None:
+        known = self._largest.get(base_offset)
+        if known is None or largest[0] > known[0]:
+            self._largest[base_offset] = largest
+        if self.largest is None or largest[0] > self.largest[0]:
+            self.largest = largest
 
     def remove(self, base_offset: int) -> None:
         """The segment was deleted, with its index."""
-        self._segments.pop(base_offset, None)
+        entries, largest = self.segments.pop(base_offset, None), self._largest.pop(base_offset, None)
+        if largest is not None and largest == self.largest:
+            self.largest = max(self._largest.values(), key=lambda one: (one[0], -one[1]), default=None)
+        if entries is not None and len(entries):
+            self.last_entry = None
+            last = next((one for one in reversed(self.segments.values()) if len(one)), None)
+            if last is not None:
+                self._extended(last)
 
     def add(self, base_offset: int, shallow: Shallow) -> None:
         """Add the index entries for a set that was appended to the last segment."""
-        segment = self._segments[base_offset]
         if len(shallow.last_offsets):
-            segment.last_offset = int(shallow.last_offsets[-1])
+            self._last_offset = int(shallow.last_offsets[-1])
         counted = with_a_time(shallow.timestamps, self.allow_negative)
         if not counted.any():
             return
@@ -93,28 +97,22 @@ class BucketIndex:
         known = self._known()
         if known is not None:
             fresh &= buckets > known
-        segment.entries.extend(buckets[fresh].tolist(), offsets[fresh].tolist())
+        entries = self.segments[base_offset]
+        entries.extend(buckets[fresh].tolist(), offsets[fresh].tolist())
+        self._extended(entries)
         top = int(timestamps.argmax())
-        if segment.largest is None or int(timestamps[top]) > segment.largest[0]:
-            segment.largest = int(timestamps[top]), int(offsets[top])
+        self._reached(base_offset, (int(timestamps[top]), int(offsets[top])))
 
     def _known(self) -> int | None:
         """The last bucket of the log: only later buckets get an entry.
 
         It is the bucket of the last entry or of the largest timestamp: retention may have deleted the latter's entry.
         """
-        last, largest = self.last_entry(), self.largest
+        last, largest = self.last_entry, self.largest
         known = [] if last is None else [last[0]]
         if largest is not None:
             known.append(int(floored(np.array([largest[0]]), self.interval_ms)[0]))
         return max(known, default=None)
-
-    def last_entry(self) -> tuple[int, int] | None:
-        """The last entry of the log, in whichever segment it is."""
-        for segment in reversed(self._segments.values()):
-            if len(segment.entries):
-                return segment.entries.timestamps[-1], segment.entries.offsets[-1]
-        return None
 
     def close(self, base_offset: int, modified_ms: int) -> None:
         """Close the last segment: it may get a closing entry.
@@ -124,14 +122,15 @@ class BucketIndex:
         modified_ms : int
             Modification time of its ``.log``, for a segment without timestamps.
         """
-        segment, last = self._segments[base_offset], self.last_entry()
+        entries, largest, last = self.segments[base_offset], self._largest.get(base_offset), self.last_entry
         closing: tuple[int, int] | None = None
-        if segment.largest is not None:
-            closing = segment.largest if segment.largest == self.largest else None
-        elif segment.last_offset is not None:
-            closing = modified_ms, segment.last_offset
+        if largest is not None:
+            closing = largest if largest == self.largest else None
+        elif self._last_offset is not None:
+            closing = modified_ms, self._last_offset
         if closing is not None and (last is None or closing[0] > last[0]):
-            segment.entries.extend([closing[0]], [closing[1]])
+            entries.extend([closing[0]], [closing[1]])
+            self._extended(entries)
 
     def starts(self, target_ms: int) -> Iterator[Start]:
         """Where to start reading for a timestamp, segment by segment; nothing if no record is that late.
@@ -141,7 +140,7 @@ class BucketIndex:
         Two binary searches, because entries ascend over all segments. For a target below 0 reading starts at the first
         segment, unless such timestamps are allowed: the index does not have them.
         """
-        bases = list(self._segments)
+        bases = list(self.segments)
         first = Start(bases[0], bases[0]) if bases else None
         if target_ms >= 0 or self.allow_negative:
             largest = self.largest

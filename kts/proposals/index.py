@@ -117,6 +117,20 @@ class OpenLog(Protocol):
     def log_end_offset(self) -> int: ...
 
 
+class KnownSegments(PartitionLog):
+    """The files of an open log by the segments that its index knows, without a look at the directory."""
+
+    def __init__(self, log: OpenLog, bases: tuple[int, ...]) -> None:
+        super().__init__(log.path, log.topic, log.partition, log_start_offset=log.log_start_offset)
+        self._bases = bases
+
+    @property
+    def segments(self) -> list[Segment]:
+        """A segment that was deleted meanwhile may be among them."""
+        path = os.path.join(self.path, "")
+        return [Segment(f"{path}{base:020d}.log", self.topic, self.partition, base) for base in self._bases]
+
+
 class Rule(Protocol):
     """Decides which index entries a log gets, and where a search begins."""
 
@@ -233,9 +247,8 @@ class IndexMode(Mode):
 
     def rolled(self, log: PartitionLog, closed_base: int, new_base: int) -> None:
         with self._lock:
-            for segment in log.segments:
-                if segment.base_offset == closed_base:
-                    self._seal(segment)
+            path = os.path.join(log.path, f"{closed_base:020d}.log")
+            self._seal(Segment(path, log.topic, log.partition, closed_base))
             self._begin(new_base)
 
     def truncated(self, log: PartitionLog) -> None:
@@ -358,23 +371,20 @@ class IndexMode(Mode):
         """
         while True:
             truncations = self._truncations
-            if isinstance(log, PartitionLog):
-                answer = self._find(log, target_ms, 0)
-            else:
-                start, end = log.log_start_offset, log.log_end_offset
-                reader = PartitionLog(log.path, log.topic, log.partition, log_start_offset=start)
-                answer = self._find(reader, target_ms, end)
-                if answer.found is not None and answer.found.offset >= end:  # not published yet
-                    answer = answer._replace(found=None)
-            if truncations == self._truncations:
-                return answer
+            end = None if isinstance(log, PartitionLog) else log.log_end_offset
+            with self._lock:
+                starts, bases = list(self.rule.starts(target_ms)), tuple(self.rule.segments)
+                last, indexed = self._end
+            if end is not None and indexed < end and all(start.base_offset != last for start in starts):
+                starts.append(Start(last, indexed))
+            reader = log if isinstance(log, PartitionLog) else KnownSegments(log, bases)
+            answer = self._find(reader, starts, target_ms)
+            if truncations != self._truncations:
+                continue
+            if end is not None and answer.found is not None and answer.found.offset >= end:  # not published yet
+                return answer._replace(found=None)
+            return answer
 
-    def _find(self, reader: PartitionLog, target_ms: int, end_offset: int) -> Answer:
-        """Search the records that are indexed, and those after them up to an offset."""
-        with self._lock:
-            starts = list(self.rule.starts(target_ms))
-            last, indexed = self._end
-        if indexed < end_offset and all(start.base_offset != last for start in starts):
-            starts.append(Start(last, indexed))
+    def _find(self, reader: PartitionLog, starts: list[Start], target_ms: int) -> Answer:
         none_is_a_time = not self.rule.allow_negative
         return settled(lambda: find(reader.listed(), starts, target_ms, none_is_a_time=none_is_a_time))

@@ -199,6 +199,7 @@ def test_two_brokers_that_lead_in_turn_stamp_times_that_never_go_back(client: Cl
         first.create_topic("t")
         assert send(client, first, "10:05", 3) == [at("10:05"), at("10:06"), at("10:07")]
         copy(first, tmp_path / "b")
+        first.kill()
     with KtsBroker(tmp_path / "b") as second:  # the replica has the settings of its leader
         told = send(client, second, "10:04", 6)
         assert told == [at("10:07")] * 4 + [at("10:08"), at("10:09")]

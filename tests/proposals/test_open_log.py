@@ -111,6 +111,22 @@ def test_a_search_that_a_truncation_overtakes_begins_again(tmp_path: Path) -> No
         assert index.search(log, T + 10 * MINUTE).found == (T + 20 * MINUTE, 0)
 
 
+def test_a_search_that_retention_overtakes_goes_on_behind_it(tmp_path: Path) -> None:
+    index = BucketIndexMode()
+    index.rule = rule = Interrupted()
+    with opened(tmp_path, proposals=(index,), file_delete_delay_ms=0) as log:
+        for minute in range(20):
+            log.append(batch(T + minute * MINUTE))
+        kept = log.segments[2].base_offset
+
+        def retain() -> None:
+            log.advance_log_start_offset(kept)
+            assert len(log.delete_old_segments()) == 2
+
+        rule.happens = retain
+        assert index.search(log, T + 2 * MINUTE).found == (T + kept * MINUTE, kept)
+
+
 def test_a_record_that_is_not_published_yet_is_not_found(tmp_path: Path) -> None:
     with opened(tmp_path, proposals=INDEXES) as log:
         log.append(batch(T))
@@ -140,7 +156,7 @@ def test_a_log_with_an_index_searches_by_it(tmp_path: Path) -> None:
         assert log.offset_for_timestamp(T + 5 * MINUTE) == (T + 5 * MINUTE, 5)
         rule = mode(log, "bucket-index").rule
         rule.segments[0].extend([T + 20 * MINUTE], [9])
-        rule._segments[0].largest = T + 5 * MINUTE, 5  # an index that is wrong on purpose
+        rule.largest = T + 5 * MINUTE, 5  # an index that is wrong on purpose
         assert log.offset_for_timestamp(T + 6 * MINUTE) is None
         assert log.offset_for_timestamp(T + 6 * MINUTE, shipped_search=True) == (T + 6 * MINUTE, 6)
 
