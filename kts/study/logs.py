@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from kts.arguments import INT32_MAX
+from kts.codec.columns import decode
 from kts.codec.encode import encode
 from kts.log.log import Log
+from kts.segment.segment import int64
 
 from .rules import first_check
 
@@ -59,6 +62,9 @@ class Player(Protocol):
     def bases(self) -> list[int]:
         """The base offsets of the segments."""
 
+    def seen(self) -> tuple[Times | None, Times | None]:
+        """CreateTime and LogAppendTime of all messages, as a consumer sees them; None for what it does not."""
+
     def close(self) -> None:
         """Close the files."""
 
@@ -73,6 +79,7 @@ class KafkaLog:
             "retention.ms": settings.retention_ms,
         }
         self.log = Log(path, config, clock=clock, proposals=option.modes)
+        self._option = option
         self._value = bytes(settings.value_bytes)
 
     def append(self, create_ms: int) -> None:
@@ -86,6 +93,11 @@ class KafkaLog:
 
     def bases(self) -> list[int]:
         return [segment.base_offset for segment in self.log.segments]
+
+    def seen(self) -> tuple[Times | None, Times | None]:
+        records = self.log.read(self.log.log_start_offset, INT32_MAX).records
+        times = int64(decode(records, ["timestamp"]), "timestamp")
+        return (times, None) if self._option.create_time else (None, times)
 
     def close(self) -> None:
         self.log.abandon()

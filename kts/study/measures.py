@@ -71,6 +71,7 @@ class Figures:
         self._rule, self._settings = rule, settings
         self.partitions = self.messages = self.segments = self.single = self.closed = self.early = self.late = 0
         self.open, self.after_creation, self.after_arrival, self.apart, self.lateness = (Spread() for _ in range(5))
+        self.right_window = 0
         self._begun = np.zeros(-(-settings.duration_ms // HOUR_MS), np.int64)
 
     def add(self, stream: Stream) -> Played:
@@ -96,6 +97,7 @@ class Figures:
         behind = np.maximum.accumulate(played.stored_ms, axis=1) - played.stored_ms
         self.late += int((behind > 0).sum())
         self.lateness.add(behind[behind > 0])
+        self.right_window += int((played.stored_ms // HOUR_MS == stream.created_ms // HOUR_MS).sum())
         hours = (first - START_MS) // HOUR_MS
         self._begun += np.bincount(hours, minlength=len(self._begun))[: len(self._begun)]
         return played
@@ -117,6 +119,7 @@ class Figures:
             "deletedApartMs": self.apart.as_object(),
             "lateMessages": self.late,
             "latenessMs": self.lateness.as_object(),
+            "inRightHour": self.right_window / max(self.messages, 1),
             "begunByHour": self._begun.tolist(),
             "deletedAfterCreationCurveMs": self.after_creation.curve(),
         }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from . import logs, rules, verdicts
+from . import indexes, logs, mirror, rules, verdicts
 from .measures import Figures
 from .workloads import PATTERNS, WHAT, Settings, streams
 
@@ -76,7 +76,7 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
     Examples
     --------
     >>> from kts.study import Settings, run
-    >>> report = run(Settings(partitions=2))
+    >>> report = run(Settings(partitions=2, index_messages=2000))
     >>> [(cell["pattern"], cell["measured"]) for cell in report["retention"]][:2]
     [('pattern 1', 'CT or LAT'), ('pattern 2', 'CT')]
     """
@@ -94,9 +94,13 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
             "what": WHAT[pattern],
             "rules": {rule.name: one.as_object() for rule, one in figures.items()},
         }
+    mirrored = mirror.compare(settings)
     return {
         "settings": asdict(settings),
         "patterns": patterns,
         **verdicts.tables(patterns, settings),
+        "options": verdicts.option_table(patterns, mirrored, settings),
+        "mirrorMaker": mirrored,
+        "indexes": indexes.compare(settings),
         "sample": sample.as_object(),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .rules import CREATE_TIME, EARLIEST, LARGEST, LOG_APPEND_TIME, Rule
+from .rules import CREATE_TIME, EARLIEST, LARGEST, LOG_APPEND_TIME, OPTIONS, Rule
 from .workloads import PATTERNS
 
 if TYPE_CHECKING:
@@ -108,3 +108,80 @@ def tables(patterns: dict[str, dict[str, Any]], settings: Settings) -> dict[str,
             for one in PATTERNS
         ],
     }
+
+
+# --- the table of options --------------------------------------------------------------------------
+
+BOTH, ONLY_CREATE, ONLY_APPEND = "latency, lag", "latency", "lag"
+EVERYWHERE = list(PATTERNS)
+STREAMS = {True: "payload without CT", False: "CT in the payload"}
+MIRROR = {  # CreateTime, LogAppendTime
+    (True, True): "CT kept, LAT overridden",
+    (None, True): "LAT overridden",
+    (True, None): "CT kept",
+}
+PAPER: dict[str, list[Any]] = {  # KIP-32, "Options comparison": what each option of rules.TABLE does
+    "mirror maker": [
+        MIRROR[True, True],
+        MIRROR[None, True],
+        MIRROR[True, True],
+        MIRROR[True, None],
+        MIRROR[None, True],
+    ],
+    "retention": [EVERYWHERE, EVERYWHERE, EVERYWHERE, ["pattern 1", "pattern 2"], EVERYWHERE],
+    "rolling": [EVERYWHERE, EVERYWHERE, EVERYWHERE, ["pattern 1"], EVERYWHERE],
+    "stream processing": [STREAMS[True], STREAMS[False], STREAMS[True], STREAMS[True], STREAMS[False]],
+    "latency measurement": [BOTH, ONLY_APPEND, ONLY_CREATE, ONLY_CREATE, ONLY_APPEND],
+}
+RIGHT = 0.99  # of the messages in the right hour
+
+
+def solved_retention(patterns: dict[str, Any], rule: Rule, settings: Settings) -> tuple[list[str], dict[str, Any]]:
+    """In which patterns messages go in time: 99 % within a segment's span of their own time and retention.ms."""
+    key = "deletedAfterArrivalMs" if rule.append_time else "deletedAfterCreationMs"
+    kept = {pattern: found["rules"][rule.name][key]["p99"] for pattern, found in patterns.items()}
+    # A segment is open a little longer than segment.ms, until a message arrives that rolls it.
+    most = 3 * settings.roll_ms // 2 + settings.check_ms
+    return [pattern for pattern in PATTERNS if kept[pattern] <= most], {"keptP99Ms": kept}
+
+
+def solved_rolling(patterns: dict[str, Any], rule: Rule, settings: Settings) -> tuple[list[str], dict[str, Any]]:
+    """In which patterns segments are neither closed early nor open much longer than segment.ms."""
+    figures = {pattern: found["rules"][rule.name] for pattern, found in patterns.items()}
+    early = {pattern: one["closedEarly"] for pattern, one in figures.items()}
+    opened = {pattern: one["openMs"]["p99"] / settings.roll_ms for pattern, one in figures.items()}
+    solved = [one for one in PATTERNS if early[one] <= EARLY_TOLERANCE and opened[one] <= 1 + OPEN_TOLERANCE]
+    return solved, {"closedEarly": early, "openP99": opened}
+
+
+def solved_streams(patterns: dict[str, Any], rule: Rule, settings: Settings) -> tuple[str, dict[str, Any]]:
+    """Whether windows of an hour can go by the message's time in the three patterns of right times."""
+    right = {pattern: patterns[pattern]["rules"][rule.name]["inRightHour"] for pattern in PATTERNS[:3]}
+    return STREAMS[min(right.values()) >= RIGHT], {"inRightHour": right}
+
+
+def option_table(patterns: dict[str, Any], mirror: dict[str, Any], settings: Settings) -> list[dict[str, Any]]:
+    """The paper's comparison of the options, a cell for each row and option."""
+    cells: list[dict[str, Any]] = []
+    for number, (name, found) in enumerate(mirror["options"].items()):
+        option = OPTIONS[name]
+        stream_rule = CREATE_TIME if option.create_time else LOG_APPEND_TIME
+        kept = found["createTimeKept"]
+        overridden = found["logAppendTimeOverridden"] or (option.rule.append_time or None)
+        known = found["endToEndErrorMs"] == 0, found["lagErrorMs"] == 0
+        latency = {(True, True): BOTH, (True, False): ONLY_CREATE, (False, True): ONLY_APPEND}
+        times = {key: found[key] for key in ("source", "target")}
+        measured: dict[str, tuple[Any, dict[str, Any]]] = {
+            "mirror maker": (MIRROR.get((kept, overridden), "other times"), times),
+            "retention": solved_retention(patterns, option.rule, settings),
+            "rolling": solved_rolling(patterns, option.rule, settings),
+            "stream processing": solved_streams(patterns, stream_rule, settings),
+            "latency measurement": (
+                latency.get(known, "nothing"), {key: found[key] for key in ("endToEndMs", "lagMs", "latencyMs")},
+            ),
+        }  # fmt: skip
+        for row, (value, figures) in measured.items():
+            paper = PAPER[row][number]
+            one: dict[str, Any] = {"row": row, "option": name, "paper": paper, "measured": value, "figures": figures}
+            cells.append(one | {"agrees": value == paper})
+    return sorted(cells, key=lambda one: list(PAPER).index(one["row"]))

@@ -7,7 +7,7 @@ from support.processes.cli_runs import lines, run
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("--partitions", "8")
+SMALL = ("--partitions", "8", "--index-messages", "2000")
 
 
 def test_the_tables_say_paper_and_measurement() -> None:
@@ -22,6 +22,7 @@ def test_the_tables_say_paper_and_measurement() -> None:
 def test_json_has_every_figure_and_the_settings_that_were_given() -> None:
     (report,) = lines("study", *SMALL, "--roll", "6h", "--large-latency", "2d", "--json")
     assert report["settings"]["roll_ms"] == 6 * 3_600_000 and report["settings"]["large_latency_ms"] == 2 * 86_400_000
+    assert len(report["options"]) == 25 and len(report["indexes"]) == 3
     assert len(report["retention"]) == 4 and len(report["rolling"]) == 12
     single = report["patterns"]["pattern 2"]["rules"]["earliest-timestamp"]
     assert single["segmentsOfOneMessage"] == single["segments"] == single["messages"]

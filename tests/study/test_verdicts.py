@@ -31,7 +31,7 @@ def test_a_criterion_speaks_for_the_smaller_figure_if_they_differ_by_more_than_i
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
-    return run(Settings(partitions=8))
+    return run(Settings(partitions=8, index_messages=2000))
 
 
 def verdicts(report: dict[str, Any], table: str, rule: str | None = None) -> list[str]:
@@ -54,6 +54,12 @@ def test_kafka_s_rule_rolls_by_create_time_as_by_append_time_unless_times_are_wr
 
 def test_the_verdicts_change_with_the_streams() -> None:
     """A large latency below a segment's span is a small one, whatever the pattern is called."""
-    small = run(Settings(partitions=8, large_latency_ms=3_600_000, wrong=0.0))
+    small = run(Settings(partitions=8, large_latency_ms=3_600_000, wrong=0.0, index_messages=2000))
     assert verdicts(small, "retention") == [EITHER] * len(PATTERNS)
     assert verdicts(small, "rolling", "earliest-timestamp") == [EITHER] * len(PATTERNS)
+
+
+def test_the_table_of_options_is_as_measured_but_for_kafka_s_rule_of_rolling(report: dict[str, Any]) -> None:
+    apart = [(cell["row"], cell["option"], cell["measured"]) for cell in report["options"] if not cell["agrees"]]
+    assert apart == [("rolling", "option 4 CreateTime", ["pattern 1", "pattern 2", "pattern 3"])]
+    assert len(report["options"]) == 25
