@@ -102,7 +102,7 @@ def command(as_json: bool, **given: Any) -> int:
 
 def print_report(report: dict[str, Any]) -> None:
     """The tables."""
-    print_line("open, kept and apart are 99th percentiles; docs/study.md says what each column is")
+    print_line("open, kept and apart are 99th percentiles (docs/study.md has each column)")
     for pattern, found in report["patterns"].items():
         print_line(f"{pattern}: {found['what']}")
         print_table(
@@ -164,7 +164,7 @@ def print_mirror_maker(mirror: dict[str, Any]) -> None:
     names = {ms: name.upper() for name, ms in mirror["true"].items()}
     print_line("Mirror maker: the times of a message, and what a consumer computes at T3")
     print_table(
-        ["option", "CT, LAT: source", "target", "end to end", "lag", "to the broker"],
+        ["option", "CT, LAT: source", "target", "end to end", "lag", "latency"],
         [
             [
                 option,
