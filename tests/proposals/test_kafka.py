@@ -19,7 +19,7 @@ VERSIONS = ("3.9.2", "0.10.2.2")
 
 
 def test_a_broker_goes_on_with_a_log_that_has_proposed_indexes(tmp_path: Path) -> None:
-    """Buys that the KIP's own file name, which ends as that of Kafka's offset index, harms no broker: two starts each."""
+    """Buys that the KIP's file name, which ends as that of Kafka's offset index, harms no broker: two starts each."""
     for version in VERSIONS[: scaled(1, 2)]:
         old = version.startswith("0.")
         named = {"generation": "0.10.2" if old else "3.9", "proposals": INDEXES}
