@@ -1,4 +1,4 @@
-"""Files of the proposals' indexes beside a real broker's own: it goes on with the partition as if they were not there."""
+"""Files of the proposals' indexes beside a real broker's own: it goes on as if they were not there."""
 
 from __future__ import annotations
 
