@@ -136,7 +136,7 @@ static inline int unlimited(const struct kts_append_rules *r) { return r->before
 static inline int wrong_time(const struct kts_append *s, int64_t time, int append_time) {
     const struct kts_append_rules *r = &s->asked.r;
     int64_t behind, ahead;
-    if (r->missing && time == -1 && !r->append_time)
+    if (time == -1 && r->missing && !r->append_time)
         return KTS_NO_TIME;
     if (!r->append_time && !(r->exempt && time == -1) && !(r->negative && unlimited(r))) {
         /* Java's difference wraps around, so the most distant times are within the limits. */

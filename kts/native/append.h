@@ -119,8 +119,9 @@ static inline int kts_codec_of(const struct kts_append *s, const uint8_t *e) {
 }
 /* Whether a time is later than another; -1 is no time, or `none` if times before 1970 count. */
 static inline int kts_later(const struct kts_append *s, int64_t time, int64_t than) {
-    const int64_t none = s->asked.r.none;
-    return s->asked.r.negative ? time != none && (than == none || time > than) : time > than;
+    if (KTS_LIKELY(!s->asked.r.negative))
+        return time > than;
+    return time != s->asked.r.none && (than == s->asked.r.none || time > than);
 }
 
 /* Size of the entry at p, including the 12 bytes of overhead: KTS_OK, KTS_END or KTS_FAILED. */
