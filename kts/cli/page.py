@@ -86,12 +86,27 @@ for (const [id, figure] of Object.entries(FIGURES)) {
 
 
 def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
-    """Draw one page that needs no other file and makes no request. Its copy of plotly is compressed."""
+    """Draw one page of plots of partitions."""
     figures = {
         f"plot-{number}": figure_of(picture).to_dict() for number, picture in enumerate(pictures) if picture.window
     }
     sections = "".join(section(picture, f"plot-{number}") for number, picture in enumerate(pictures))
     names = escape(", ".join(picture.name for picture in pictures))
+    write_page(file, f"{names}: {HEADING.lower()}", f"<h1>{HEADING}</h1>\n<p>{HINT}</p>\n{sections}", figures)
+
+
+def write_page(file: BinaryIO, title: str, body: str, figures: dict[str, Any], style: str = "") -> None:
+    """Write a page that needs no other file and makes no request. Its copy of plotly is compressed.
+
+    Parameters
+    ----------
+    body : str
+        HTML with an element for each figure, by its id.
+    figures : dict
+        Plotly's figures as dictionaries, by id.
+    style : str
+        CSS beside that of all pages; the colours are variables.
+    """
     packed = b64encode(gzip.compress(import_module("plotly.offline").get_plotlyjs().encode(), mtime=0)).decode()
     templates = {"light": template(LIGHT), "dark": template(DARK)}
     data = {"FIGURES": figures, "TEMPLATES": templates, "CONFIG": CONFIG, "PLOTLY": packed}
@@ -103,15 +118,13 @@ def draw_page(pictures: Sequence[Picture], file: BinaryIO) -> None:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
-<title>{names}: {HEADING.lower()}</title>
+<title>{title}</title>
 <style>
 :root {{ {variables(LIGHT)} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}{STYLE}</style>
+@media (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}{STYLE}{style}</style>
 </head>
 <body>
-<h1>{HEADING}</h1>
-<p>{HINT}</p>
-{sections}<script type="module">
+{body}<script type="module">
 {constants}{SCRIPT}</script>
 </body>
 </html>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.processes.cli_runs import lines, run
 
@@ -31,3 +33,9 @@ def test_json_has_every_figure_and_the_settings_that_were_given() -> None:
 def test_wrong_settings_are_wrong_use() -> None:
     assert "--roll" in run("study", "--roll", "12", code=2).stderr
     assert "--partitions" in run("study", "--partitions", "0", code=2).stderr
+
+
+def test_the_page_is_written_beside_the_tables(tmp_path: Path) -> None:
+    said = run("study", *SMALL, "--duration", "1d", "-o", tmp_path / "study.html")
+    assert "Retention: which time" in said.stdout
+    assert (tmp_path / "study.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
