@@ -19,7 +19,7 @@ Examples:
   kts study
   kts study --partitions 10000 --large-latency 2d --roll 1d
   kts study -o study.html
-  kts study --json | jq '.rolling[] | select(.agrees | not)'
+  kts study --seed 7 --json
 
 Nothing is read or changed, and the clock is the study's own: the same options and seed give the same figures. The
 first 50 partitions of each pattern are played in real logs, too, in a temporary directory; exit code 1 says that they

@@ -54,7 +54,8 @@ def test_every_example_works(arguments: list[str], tmp_path: Path, monkeypatch: 
     folder = str(broker("4.3.1") if of_groups else (orders.copy(tmp_path) if writes else orders).log_dir)
     if "-i" in arguments:
         run("dump", f"{folder}/orders-1", "--limit", 5, "--format", "jsonl", "-o", arguments[arguments.index("-i") + 1])
-    run(*(argument.replace("DIR", folder) for argument in arguments))
+    small = ("--partitions", 1, "--index-messages", 1000) if arguments[0] == "study" else ()
+    run(*(argument.replace("DIR", folder) for argument in arguments), *small)
     if "-o" in arguments:
         assert (tmp_path / arguments[arguments.index("-o") + 1]).stat().st_size > 1000
 

@@ -12,7 +12,7 @@ from support.sets import log_records
 import kts
 from kts.cli.app import COMMANDS
 
-TIMELESS = ("serve", "follow")  # these run on; they make such partitions themselves
+TIMELESS = ("serve", "follow", "study")  # two run on and make such partitions themselves; one makes its own messages
 
 
 def partition(folder: Path, others: bool) -> Path:

@@ -282,13 +282,13 @@ def test_checkpoints_beside_the_directory_give_start_and_high_watermark(tmp_path
     assert log.log_start_offset == 0
 
 
-def test_a_log_start_offset_behind_the_end_is_not_silent(tmp_path: Path) -> None:
+def test_a_log_start_offset_after_the_end_is_not_silent(tmp_path: Path) -> None:
     directory = partition(tmp_path, "t-0", 0, 1)
     for offset in ("99999999999999999999", "9223372036854775808"):
         (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
         assert values(kts.scan(directory)) == [b"0", b"1"]
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 999999\n")
-    with pytest.warns(UserWarning, match="999999 lies behind the log's end 2"):
+    with pytest.warns(UserWarning, match="999999 is after the log's end 2"):
         assert values(kts.scan(directory)) == []
     assert values(kts.scan(directory, log_start_offset=0)) == [b"0", b"1"]
 
