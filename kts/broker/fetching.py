@@ -15,9 +15,11 @@ from kts.broker.topics.partition import Partition
 from kts.errors import CorruptIndexError, KtsError, LogClosedError, LogStorageError, OffsetOutOfRangeError
 from kts.log.epochs import UNDEFINED, end_offset_for
 from kts.log.log import Log
+from kts.log.view import Fetched, Sliced
 from kts.segment import files
 from kts.segment.files import NO_DESCRIPTOR, FileRange
 from kts.segment.log_segment import LogSegment
+from kts.segment.magics import UNREAD
 from kts.segment.transactions import AbortedTransaction, read_txn_index
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class FetchParams(NamedTuple):
     max_bytes: int
     hard_limit: bool  # versions 0 to 2: never exceed a partition's limit, even if no entry fits
     read_committed: bool
+    magic: int = 2  # the newest that the client knows
 
     @property
     def up_to(self) -> str:
@@ -60,6 +63,7 @@ class ReadResult(NamedTuple):
     records: FileRange | bytes = b""
     aborted: list[dict[str, int]] | None = None
     diverging: tuple[int, int] | None = None
+    stored: Sliced | None = None  # where the records are stored
 
     @property
     def ends_wait(self) -> bool:
@@ -112,27 +116,33 @@ def _read_log(params: FetchParams, partition: Partition, body: dict[str, Any], l
         if diverging is not None:
             return ReadResult(0, *marks, diverging=diverging)
     limit = max(min(body["partition_max_bytes"], left), 0)
-    records, incomplete, base_offset = _records(log, offset, limit, min_one, params.up_to)
-    if incomplete and not params.hard_limit:
+    found = _records(log, offset, limit, min_one, params.up_to)
+    records, stored = found.records, found if isinstance(found, Sliced) else None
+    if stored is not None and len(records) <= SMALL_BYTES:
+        records = _read_at_once(stored, params.magic)
+    if found.first_entry_incomplete and not params.hard_limit:
         records = b""
     if aborted is not None and len(records):
-        aborted = aborted_transactions(log, offset, base_offset)
-    return ReadResult(0, *marks, records, aborted)
+        aborted = aborted_transactions(log, offset, found.base_offset)
+    return ReadResult(0, *marks, records, aborted, stored=stored)
 
 
-def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> tuple[FileRange | bytes, bool, int]:
+def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> Fetched | Sliced:
     try:
-        found = log.slice(offset, limit, min_one_message=min_one, up_to=up_to)
+        return log.slice(offset, limit, min_one_message=min_one, up_to=up_to)
     except LogStorageError as error:
         if error.errno not in NO_DESCRIPTOR:
             raise
-        read = log.read(offset, limit, min_one_message=min_one, up_to=up_to)  # no descriptor is left for a range
-        return read.records, read.first_entry_incomplete, read.base_offset
-    if len(found.records) > SMALL_BYTES:
-        return found.records, found.first_entry_incomplete, found.base_offset
-    data = found.records.read()
-    found.records.close()
-    return data, found.first_entry_incomplete, found.base_offset
+    return log.read(offset, limit, min_one_message=min_one, up_to=up_to)  # no descriptor is left for a range
+
+
+def _read_at_once(stored: Sliced, magic: int) -> bytes:
+    lent, segment = stored.records, stored.segment
+    if magic < 2 and segment.newest_magic(lent) == UNREAD:
+        segment.read_magics(lent, magic)
+    data = lent.read()
+    lent.close()
+    return data
 
 
 def why_closed(topics: Topics, partition: Partition) -> ErrorCode:

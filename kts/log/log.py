@@ -52,6 +52,7 @@ from kts.segment.entries import decoded
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.log_segment import SUFFIXES, LogSegment
+from kts.segment.magics import UNREAD
 from kts.segment.names import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -569,12 +570,15 @@ class Log:
                 buf, end_offset=self._end, config=self.config, generation=self.generation, shipped=self.shipped
             )
             if done.entries:
-                known = Entries(done.records, until_damage=True)[0].magic == 2
+                entries = Entries(done.records, until_damage=True)
+                known = entries[0].magic == 2
+                newest = UNREAD if entries.error is not None else int(entries.column("magic").max())
                 if self.generation == "0.10.2" and not self.shipped and self._view.segments[-1].entry_is_due:
                     done = done._replace(first_offset=self._first_offset(done))
                 if segment_base is not None and not self._may_begin(segment_base, done, known):
                     segment_base = None
-                self._store(done, self._clock(), done.first_offset if known else -1, None, segment_base=segment_base)
+                roll_offset = done.first_offset if known else -1
+                self._store(done, self._clock(), roll_offset, None, segment_base=segment_base, magic=newest)
             return done
 
     def appends_at_once(self, size_bytes: int, timestamp_ms: int | None = None) -> bool:
@@ -626,6 +630,7 @@ class Log:
         leader_epoch: int | None,
         origin: str = "replication",
         segment_base: int | None = None,
+        magic: int | None = None,
     ) -> Sent | None:
         """Write a set; or return the batch that it duplicates.
 
@@ -637,6 +642,8 @@ class Log:
             The epoch of every batch in the set; None reads them from the batches.
         segment_base : int, optional
             Base offset of the leader's segment that contains the set.
+        magic : int, optional
+            The newest magic in the set; None is the topic's.
         """
         records, last_offset, config = done.records, done.last_offset, self.config
         if self._deletions.is_due(now_ms):
@@ -679,6 +686,7 @@ class Log:
                 done.max_timestamp_ms,
                 done.offset_of_max_timestamp,
                 entries,
+                config.magic if magic is None else magic,
             )
             end = self._end = last_offset + 1
             self._producers.appended(update, end, segment)

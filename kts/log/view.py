@@ -36,6 +36,7 @@ class Sliced(NamedTuple):
     first_entry_incomplete: bool
     base_offset: int
     position: int
+    segment: LogSegment  # that lends it
 
 
 class View(NamedTuple):
@@ -85,8 +86,8 @@ def slice_of(view: View, offset: int, max_bytes: int, min_one_message: bool, bou
     for segment, limit in _candidates(view, offset, bound):
         found = segment.slice(offset, max_bytes, max_position=limit, min_one_message=min_one_message)
         if found is not None:
-            return Sliced(found.data, found.first_entry_incomplete, segment.base_offset, found.position)
-    return Sliced(FileRange(None, view.active_size, 0), False, view.bases[-1], view.active_size)
+            return Sliced(found.data, found.first_entry_incomplete, segment.base_offset, found.position, segment)
+    return Sliced(FileRange(None, view.active_size, 0), False, view.bases[-1], view.active_size, view.segments[-1])
 
 
 def _candidates(view: View, offset: int, bound: int) -> Iterator[tuple[LogSegment, int]]:

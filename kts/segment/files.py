@@ -271,19 +271,24 @@ class FileRange:
     position, count : int
         Start and size of the range, in bytes.
 
+    Attributes
+    ----------
+    revoked : bool
+        The range was truncated.
+
     Notes
     -----
     The bytes stay readable when the file is renamed or deleted. A truncated range never yields other bytes: ``read``
     raises, and ``fileno`` refers to an empty file, so ``sendfile`` sends nothing.
     """
 
-    __slots__ = ("__weakref__", "_closing", "_gone", "count", "file", "position")
+    __slots__ = ("__weakref__", "_closing", "count", "file", "position", "revoked")
 
     def __init__(self, file: File | None, position: int, count: int) -> None:
         self.file = file
         self.position = position
         self.count = count
-        self._gone = False
+        self.revoked = False
         self._closing = threading.Lock()
 
     def __len__(self) -> int:
@@ -309,7 +314,7 @@ class FileRange:
         if self.file is None or count <= 0:
             return b""
         data = self.file.read(self.position + start, count)
-        if self._gone or len(data) != count:
+        if self.revoked or len(data) != count:
             message = f"expected {count} bytes at {self.position + start}, found a file that was cut meanwhile"
             raise LogStorageError(message, path=self.file.path, position=self.position + start)
         return data
@@ -317,7 +322,7 @@ class FileRange:
     def revoke(self) -> None:
         """Point the descriptor at an empty file, because the range is about to be truncated."""
         with self._closing:  # otherwise the number could belong to another file by then
-            self._gone = True
+            self.revoked = True
             if self.file is None or self.file.fileno() < 0:
                 return
             with storage_errors(self.file.path, "taking the descriptor away"):

@@ -25,7 +25,7 @@ from kts.errors import (
     LogStorageError,
 )
 from kts.model import NO_TIMESTAMP, TimestampOffset
-from kts.segment import files
+from kts.segment import files, magics
 from kts.segment.confirmation import confirmed_place, confirmed_time, entry_at
 from kts.segment.entries import (
     FIRST_READ_BYTES,
@@ -132,8 +132,8 @@ class LogSegment:
         index, time_index = f"{stem}.index{suffix}", f"{stem}.timeindex{suffix}"
         self._index_path = index
         self._offset_index: OffsetIndexFile | None = None
-        self._index_lock: threading.Lock
-        new_in_children(self, _index_lock=threading.Lock)
+        self._lock: threading.Lock
+        new_in_children(self, _lock=threading.Lock)
         missing = [path for path in (self.path, index, time_index) if not files.exists(path)]
         self.is_new = self.path in missing
         try:
@@ -150,6 +150,7 @@ class LogSegment:
         self._largest, self._offset_of_largest = self._last_time_entry()
         self._claimed = not (shipped or self.is_new)  # the time index says so; the log has not confirmed it yet
         self._rolling_base: int | None = None
+        self._magics = magics.NOTHING_READ
         self._spacing = IndexSpacing(self.config.index_interval_bytes, self.size)
         self.loaded_bytes = self.size  # index entries found at load cover these bytes
         self.sealed: Sealed | None = None
@@ -161,7 +162,7 @@ class LogSegment:
         """The offset index, opened with the segment; as shipped, 3.9 creates a missing one on first use."""
         made = self._offset_index
         if made is None:
-            with self._index_lock:
+            with self._lock:
                 made = self._offset_index
                 if made is None:
                     most = self.config.segment_index_bytes
@@ -257,6 +258,7 @@ class LogSegment:
         largest_timestamp_ms: int,
         offset_of_largest_timestamp: int,
         entries: Entries | None = None,
+        magic: int = magics.UNREAD,
     ) -> None:
         """Append a set of whole entries to the log, and add its index entries.
 
@@ -270,6 +272,8 @@ class LogSegment:
             Max timestamp of the set and its shallow offset. The 3.9 generation reads them from each batch's header.
         entries : Entries, optional
             Entries of the set; None parses them.
+        magic : int
+            No entry of the set has a newer magic.
 
         Raises
         ------
@@ -289,6 +293,10 @@ class LogSegment:
             message = f"expected an offset from {self.base_offset} to {most}, found {largest_offset}"
             raise InvalidOffsetError(message, path=self.path, offset=largest_offset)
         position = self.size
+        start, known = self._magics[-1]
+        if magic != known or position < start:  # it may have been truncated
+            with self._lock:
+                self._magics = magics.appended(self._magics, position, magic)
         index = self._offset_index or self.offset_index
         before = self._largest, self._offset_of_largest, self._spacing.position, self._rolling_base
         marks = index.entries, self.time_index.entries
@@ -530,6 +538,20 @@ class LogSegment:
         for lent in list(self._lent):
             if lent.position + lent.count > size:
                 lent.revoke()
+
+    def newest_magic(self, lent: FileRange) -> int:
+        """The newest magic of the entries in a lent range, or ``magics.UNREAD`` if not all of them are known."""
+        known = magics.newest(self._magics, lent.position, lent.position + lent.count)
+        return magics.UNREAD if lent.revoked else known  # entries that were appended since the truncation
+
+    def read_magics(self, lent: FileRange, enough: int) -> None:
+        """Read the headers of the entries in a lent range, for ``newest_magic``, up to one newer than ``enough``."""
+        if lent.file is None:
+            return
+        found, end = magics.read(lent.file, lent.position, lent.position + lent.count, self.size, enough)
+        with self._lock:
+            if found and not lent.revoked:
+                self._magics = magics.learned(self._magics, found, end)
 
     def _range(
         self,
@@ -1017,8 +1039,9 @@ class LogSegment:
                 self.on_corrupt_index(self)
 
     def go_on_from(self, before: LogSegment) -> None:
-        """Keep the age of the same segment before it was reloaded."""
+        """Keep the age of the same segment before it was reloaded, and what is known of its magics."""
         self.created_ms, self.jitter_ms, self._rolling_base = before.created_ms, before.jitter_ms, before._rolling_base
+        self._magics = before._magics
 
     # --- close ------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ def test_a_slice_is_what_a_read_gives(tmp_path: Path, rng: random.Random) -> Non
             asked: dict[str, Any] = {"min_one_message": rng.random() < 0.5}
             asked["up_to"] = rng.choice(["log_end", "high_watermark", "last_stable"])
             read, lent = log.read(offset, most, **asked), log.slice(offset, most, **asked)
-            assert lent[1:] == read[1:]
+            assert lent[1:4] == read[1:]
             assert (len(lent.records), lent.records.read()) == (len(read.records), read.records)
         for offset in (-1, 61):
             with pytest.raises(kts.OffsetOutOfRangeError):

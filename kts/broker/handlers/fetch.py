@@ -12,7 +12,7 @@ from typing import Any
 from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.downconversion import Converted, down_convert, needs_conversion, newest_magic
-from kts.broker.fetching import SMALL_BYTES, FetchParams, PartitionFetch, ReadResult, read_partitions
+from kts.broker.fetching import FetchParams, PartitionFetch, ReadResult, read_partitions
 from kts.broker.metrics import FETCH
 from kts.broker.purgatory import Watch
 from kts.broker.request import Request
@@ -20,6 +20,7 @@ from kts.broker.threads import TimeSlice, in_thread, opened
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.errors import KtsError
 from kts.segment.files import FileRange
+from kts.segment.magics import UNREAD
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,8 @@ async def handle_fetch(broker: Broker, request: Request) -> dict[str, Any] | Non
         return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0, "responses": []}
     replica_id = body["replica_state"]["replica_id"] if version >= 15 else body["replica_id"]
     max_bytes = min(body["max_bytes"], broker.config.fetch_max_bytes)
-    params = FetchParams(replica_id, max_bytes, version <= 2, body["isolation_level"] == 1)
+    read_committed, magic = body["isolation_level"] == 1, newest_magic(version)
+    params = FetchParams(replica_id, max_bytes, version <= 2, read_committed, magic)
     wanted = await _wanted_once(broker, request)
     found = await _read_or_wait(broker, params, wanted, body["max_wait_ms"], min(body["min_bytes"], max_bytes))
     found = await _fit_version(broker, wanted, found, version, replica_id)
@@ -136,9 +138,9 @@ async def _converted(
         return read
     offset, generation = wanted.body["fetch_offset"], partition.config.generation
     try:
+        if not await _may_need_conversion(read, magic):
+            return read
         data = await _beginning(read.records, most)
-        if len(data) <= SMALL_BYTES and not needs_conversion(data, magic):
-            return read._replace(records=data)
         if not allowed and await in_thread(needs_conversion, data, magic):
             return ReadResult(ErrorCode.UNSUPPORTED_VERSION)
         done = await in_thread(down_convert, data, magic, offset, generation=generation)
@@ -149,7 +151,17 @@ async def _converted(
         logger.exception("converting records of %s to magic %d", partition, magic)
         return ReadResult(ErrorCode.UNKNOWN_SERVER_ERROR)
     _count(broker, partition.topic, done)
-    return read._replace(records=done.records)
+    return read._replace(records=done.records, stored=None)
+
+
+async def _may_need_conversion(read: ReadResult, magic: int) -> bool:
+    """False if the log knows that no entry has a newer magic."""
+    if read.stored is None:
+        return True
+    segment, lent = read.stored.segment, read.stored.records
+    if segment.newest_magic(lent) == UNREAD and lent is read.records:
+        await in_thread(segment.read_magics, lent, magic)
+    return segment.newest_magic(lent) > magic
 
 
 async def _beginning(records: bytes | FileRange, most: int) -> bytes:
