@@ -17,8 +17,10 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kts
+from kts.arguments import parse_address
 from kts.broker import wire
 from kts.broker.codes import ApiKey
+from kts.broker.following.client import Connection
 
 from .broker import JVM, class_path
 from .java import tool
@@ -180,6 +182,31 @@ class RawSocket:
             return time.perf_counter() - start
 
         return once
+
+
+def write_messages(path: Path, magic: int, size: int) -> None:
+    """A partition with so many bytes of uncompressed messages, in sets of 16 KiB."""
+    rows = {"timestamp": [time.time_ns() // 1_000_000] * 16, "value": [bytes(RECORD_BYTES)] * 16}
+    records = kts.encode(rows, magic=magic)
+    with kts.Log(path, {"message.format.version": "0.9.0" if magic == 0 else "0.10.0"}) as log:
+        while log.size_bytes < size:
+            log.append(records)
+
+
+def read_all(address: str, topic: str, version: int) -> int:
+    """Read a topic's only partition with Fetch of a version, by 1 MiB. Returns the bytes of the records."""
+    offset = size = 0
+    with Connection(*parse_address(address)) as connection:
+        while True:
+            partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+            body = {"max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": topic, "partitions": [partition]}]}
+            [found] = connection.ask(ApiKey.FETCH, version, body)["responses"][0]["partitions"]
+            if found["error_code"]:
+                raise RuntimeError(f"Fetch {version} of {topic} was answered with error {found['error_code']}")
+            if not (records := found["records"]):
+                return size
+            offset = kts.scan_batches(records)["lastOffset"][-1].as_py() + 1
+            size += len(records)
 
 
 def cpu_seconds_of(process: int) -> float:

@@ -22,6 +22,8 @@ from .wire_clients import (
     RawSocket,
     cpu_seconds_of,
     create_topic,
+    read_all,
+    write_messages,
 )
 
 OURS, THEIRS = "kts", "Kafka 3.9.2"
@@ -32,18 +34,16 @@ _numbers = itertools.count()
 
 
 @contextmanager
-def running_kts() -> Iterator[Broker]:
-    """`kts serve` over a temporary directory; it is gone afterwards."""
-    with tempfile.TemporaryDirectory() as name:
-        data = Path(name) / "data"
-        command = [sys.executable, "-m", "kts.cli", "serve", str(data), "--listen", "127.0.0.1:0"]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                if process.stdout is None or not (line := process.stdout.readline().strip()):
-                    raise RuntimeError("kts serve did not start")
-                yield Broker(line, data, process.pid)
-            finally:
-                process.terminate()
+def running_kts(data: Path) -> Iterator[Broker]:
+    """`kts serve` over a directory."""
+    command = [sys.executable, "-m", "kts.cli", "serve", str(data), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout is None or not (line := process.stdout.readline().strip()):
+                raise RuntimeError("kts serve did not start")
+            yield Broker(line, data, process.pid)
+        finally:
+            process.terminate()
 
 
 def run(report: Report, total_bytes: int, rounds: int) -> None:
@@ -51,7 +51,9 @@ def run(report: Report, total_bytes: int, rounds: int) -> None:
     records = max(1000, total_bytes // RECORD_BYTES)
     clients: dict[str, Client] = {"kafka-python": KafkaPython, "librdkafka": Librdkafka}
     with all_cores(), ExitStack() as stack:
-        brokers = {OURS: stack.enter_context(running_kts())}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        old_messages(report, folder / "old", total_bytes, rounds)
+        brokers = {OURS: stack.enter_context(running_kts(folder / "new"))}
         try:
             class_path(HERE / "tools-pom.xml")
             brokers[THEIRS] = stack.enter_context(running_broker())
@@ -70,6 +72,35 @@ def run(report: Report, total_bytes: int, rounds: int) -> None:
         report.table(title, header, rows)
         small_requests(report, brokers, max(100, records // 20), rounds)
     report.text("The clients are as they come; Java's start and its group's forming are not counted. Clock time.")
+
+
+def old_messages(report: Report, data: Path, total_bytes: int, rounds: int) -> None:
+    """What it costs the broker to send messages of magic 0 and 1 to clients of every age."""
+    versions = {f"v{magic}-fetch-{version}": version for magic in (0, 1) for version in range(5)}
+    for topic in versions:
+        write_messages(data / f"{topic}-0", int(topic[1]), total_bytes)
+    write_messages(data / "any-0", 1, RECORD_BYTES)
+    cpu: dict[tuple[str, bool], list[float]] = {(topic, again): [] for topic in versions for again in (False, True)}
+    for number in range(rounds):
+        report.progress(f"messages of magic 0 and 1, round {number + 1} of {rounds}")
+        with running_kts(data) as broker:
+            for version in range(5):
+                read_all(broker.address, "any", version)
+            for again in (False, True, True, True):
+                for topic, version in versions.items():
+                    before = cpu_seconds_of(broker.process)
+                    mib = read_all(broker.address, topic, version) / 2**20
+                    cpu[topic, again].append((cpu_seconds_of(broker.process) - before) / mib * 1e6)
+    costs = {which: statistics.median(taken) for which, taken in cpu.items()}
+    rows = []
+    for topic, version in versions.items():
+        row = [f"v{topic[1]}", f"{version}{', converted' if version < 2 and topic[1] == '1' else ''}"]
+        for again in (False, True):
+            cost, new = costs[topic, again], costs[f"{topic[:-1]}4", again]
+            row += [f"{cost:.0f}", f"{cost / new:.2f}x"]
+        rows.append(row)
+    header = ["messages", "Fetch", "first time, CPU us a MiB", "of Fetch 4", "again, CPU us a MiB", "of Fetch 4"]
+    report.table("Messages of magic 0 and 1 from kts, in answers of 1 MiB", header, rows)
 
 
 def streaming(
