@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import kts
 from kts.broker.codes import ApiKey
@@ -58,10 +59,11 @@ class Client:
                     raise MigrationError(f"{self.name}: {topic} refuses it with error {done['error_code']}")
                 self.sent[topic] += SET
 
-    def consume(self, broker: KtsBroker, topic: str) -> str:
-        """Read on to the end; which magics came."""
+    def consume(self, broker: KtsBroker, topic: str) -> tuple[str, int]:
+        """Read on to the end; which magics came, and how many bytes."""
         seen = self.seen.setdefault(topic, [])
         came: set[int] = set()
+        size = 0
         with Connection(broker.host, broker.port, client_id=self.name) as connection:
             while records := fetch(connection, self.version, topic, len(seen)):
                 batch = kts.decode(records, columns=[name for name, _ in COLUMNS])
@@ -71,9 +73,10 @@ class Client:
                     raise MigrationError(f"{self.name}: expected messages from {len(seen)} on, found none whole")
                 seen += [row[:3] for row in new]
                 came.update(row[3] for row in new)
+                size += len(records)
         if max(came, default=0) > self.magic:
             raise MigrationError(f"{self.name}: expected magic {self.magic} at most, found {named(came)}")
-        return named(came)
+        return named(came), size
 
 
 def message(name: str, number: int) -> bytes:
@@ -91,32 +94,65 @@ def fetch(connection: Connection, version: int, topic: str, offset: int) -> byte
     return bytes(found["records"] or b"")
 
 
-def replicate(leader: KtsBroker, topic: str, path: Path, version: int) -> str:
-    """What a follower does: fetch from its own end and append what comes, as it comes; which magics came."""
+def replicate(leader: KtsBroker, topic: str, path: Path, version: int) -> tuple[str, int]:
+    """What a follower does: fetch from its own end and append what comes, as it comes; which magics, how many bytes."""
     came: set[int] = set()
+    size = 0
     settings = {"message.format.version": "0.9.0" if version == 1 else "0.10.0"}
     with kts.Log(path, settings) as log, Connection(leader.host, leader.port) as connection:
         while records := fetch(connection, version, topic, log.log_end_offset):
             log.append_as_follower(records)
             came.update(kts.decode(records, columns=["magic"])["magic"].to_pylist())
-    return named(came)
+            size += len(records)
+    return named(came), size
 
 
 # --- what is measured -----------------------------------------------------------------------------
 
 
+class Sent(NamedTuple):
+    """Bytes of records that brokers sent: from the file by sendfile, read from it, and converted."""
+
+    by_sendfile: int = 0
+    read: int = 0
+    converted: int = 0
+
+    def __add__(self, other: tuple[int, ...]) -> Sent:
+        return Sent(*map(sum, zip(self, other, strict=True)))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count / 1024:.0f} KiB {how.replace('_', ' ')}" for how, count in self._asdict().items())
+
+
 class Cost:
-    """What a broker converted meanwhile, by its own meters; a context manager."""
+    """What a broker converted meanwhile, by its own meters, and what it sent by sendfile; a context manager."""
 
     def __init__(self, meter: str, broker: KtsBroker, topic: str) -> None:
         self._ask = lambda: broker.broker.metrics.conversions(meter, topic)
         self.spent, self.share = Conversions(), 0.0
+        self.by_sendfile = 0
 
     def __enter__(self) -> Cost:
         self._before, self._start_ns = self._ask(), others_ns()
+        self._sendfile, os.sendfile = os.sendfile, self._counted
         return self
 
+    def _counted(self, out: int, file: int, offset: int, count: int) -> int:
+        """Send, and count; before it is sent, since the client may have it before the call returns."""
+        sent = 0
+        self.by_sendfile += count
+        try:
+            sent = self._sendfile(out, file, offset, count)
+        finally:
+            self.by_sendfile += sent - count
+        return sent
+
+    def sent(self, received: int) -> Sent:
+        """How the bytes that a fetcher received were sent."""
+        return Sent(self.by_sendfile, received - self.by_sendfile - self.spent.bytes_out, self.spent.bytes_out)
+
     def __exit__(self, *_: object) -> None:
+        os.sendfile = self._sendfile
         whole = others_ns() - self._start_ns
         self.spent = Conversions(*(now - then for now, then in zip(self._ask(), self._before, strict=True)))
         self.share = self.spent.cpu_ns / whole if whole else 0.0

@@ -65,6 +65,12 @@ def test_the_example_runs_and_what_converts_where_is_what_the_kip_says() -> None
                 else:
                     assert (before, after) == (disk, "v0" if old else disk)
                     assert converted == ("2000" if (before, after) == ("v1", "v0") else "nothing")
+        [sent] = re.findall(
+            r"^  sent to all of them: (\d+) KiB by sendfile, (\d+) KiB read, (\d+) KiB converted$", step, re.M
+        )
+        by_sendfile, read, converted = map(int, sent)
+        assert by_sendfile > 2 * read, "zero copy for all that is not converted, but for answers below 32 KiB"
+        assert (converted > 0) == (NEW in on_disk.values())
     assert "the copy that came by Fetch 1 has v0\n  the copy that came by Fetch 2 has v0 + v1\n" in steps[4]
     for topic, count, timed in (("clicks", 12_000, (3000, 1000)), ("orders", 8000, (2000, 2000))):
         lines = [line for line in steps[-1].splitlines() if line.startswith(f"  {topic}: ")]
