@@ -24,6 +24,7 @@ from .output import counted, expand_option, note, print_json, print_table, show_
 from .times import parse_length, resolve, show_length, show_time, zone_option
 
 if TYPE_CHECKING:
+    from kts.config import LogConfig
     from kts.dataset.partition import PartitionLog
     from kts.log.policies import Outlook, RetentionPolicy
 
@@ -115,7 +116,7 @@ def command(
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
         raise click.UsageError(f"--log-start-offset needs one partition, found {len(logs)}")
-    rows, code = rows_of(logs, lambda log: partition_rows(log, policy, now_ms, log_start_offset))
+    rows, code = rows_of(logs, lambda log: partition_rows(log, policy, config, now_ms, log_start_offset))
     if as_json:
         for row in rows:
             print_json(row)
@@ -132,13 +133,13 @@ def command(
 
 
 def partition_rows(
-    log: PartitionLog, policy: RetentionPolicy, now_ms: int, log_start_offset: int | None
+    log: PartitionLog, policy: RetentionPolicy, config: LogConfig, now_ms: int, log_start_offset: int | None
 ) -> list[dict[str, Any]]:
     """The segments of a partition as rows for ``--json``."""
     from kts.log import policies
 
     log = log.listed()
-    facts = policies.facts_of(log)
+    facts = policies.facts_of(log, config)
     if log_start_offset is not None:
         facts = facts._replace(log_start_offset=max(log_start_offset, facts.log_start_offset))
     paths = [segment.path for segment in log.segments]

@@ -56,22 +56,27 @@ class Outlook(NamedTuple):
     why: str
 
 
-def facts_of(log: PartitionLog) -> LogFacts:
+def facts_of(log: PartitionLog, config: LogConfig | None = None) -> LogFacts:
     """The facts of a partition as a broker that has just started would see them, with everything replicated.
+
+    Parameters
+    ----------
+    config : LogConfig, optional
+        The topic's settings, for times before 1970; None is Kafka's.
 
     Notes
     -----
     The largest timestamp of a closed segment is that of its last time index entry. Without timestamps it is the
     modification time of its file, which a copy may have changed.
     """
-    return settled(lambda: _facts_of(log.listed()))
+    return settled(lambda: _facts_of(log.listed(), config))
 
 
-def _facts_of(log: PartitionLog) -> LogFacts:
+def _facts_of(log: PartitionLog, config: LogConfig | None) -> LogFacts:
     segments = log.segments
     found = []
     for segment in segments:
-        time, from_file = largest_ms(segment, segment is segments[-1])
+        time, from_file = largest_ms(segment, segment is segments[-1], config)
         found.append(SegmentFacts(segment.base_offset, segment.size_bytes, time, from_file))
     return LogFacts(tuple(found), log.log_end_offset, log.log_start_offset)
 

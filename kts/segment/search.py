@@ -33,6 +33,8 @@ from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from kts.config import LogConfig
+
     Times = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # offsets and timestamps of records
     Headers = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Callable[[int], Times]]
 
@@ -414,10 +416,24 @@ def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
 # --- the largest timestamp as brokers count it -----------------------------------------------------
 
 
-def largest_ms(segment: Segment, active: bool) -> tuple[int, bool]:
-    """Largest timestamp of a segment as a broker counts it, and whether it is the file time because none is known."""
+def largest_ms(segment: Segment, active: bool, config: LogConfig | None = None) -> tuple[int, bool]:
+    """Largest timestamp of a segment as a broker counts it, and whether it is the file time because none is known.
+
+    If a topic's settings allow times before 1970, these count: in the index of a closed segment, else in its records.
+    """
     largest = max_so_far(segment, active)
-    return (largest, False) if largest >= 0 else (segment.modified_ms, True)
+    if largest >= 0:
+        return largest, False
+    if config is not None and config.allow_negative_timestamps:
+        last, path = Lookups(segment).last_time(), segment.time_index_path
+        if not active and last is not None:
+            return last[0], False
+        if active or path is None or files.size_of(path):
+            minus_one, first = config.minus_one_is_a_time, segment.base_offset
+            found = greatest_in(_headers(segment, 0, first), first, negative=not minus_one)
+            if found is not None and (minus_one or found.timestamp_ms != NO_TIMESTAMP):
+                return found.timestamp_ms, False
+    return segment.modified_ms, True
 
 
 def max_so_far(segment: Segment, active: bool) -> int:

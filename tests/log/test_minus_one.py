@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.broker.asking import Asking
-from support.processes.cli_runs import run
+from support.processes.cli_runs import lines, run
 from support.reference import reference
 from support.sets.appending import GENERATIONS, NOW, START, append, produced, topic
 from support.sets.generate import Rec
@@ -257,3 +258,31 @@ def test_over_the_wire_minus_one_is_found_by_an_earlier_time_and_the_special_num
 
         assert ask(OLD + 1) == ask(-7) == (-1, 1)
         assert (ask(-1), ask(-2), ask(-3)) == ((-1, 2), (-1, 0), (-1, 1))
+
+
+@MAGIC
+@pytest.mark.parametrize("others", ["the same", "kafka's"])
+def test_kts_retention_tells_what_a_log_of_these_settings_would_delete(
+    others: str, magic: int, tmp_path: Path, clock: Clock
+) -> None:
+    """The command takes the settings as ``--config``, whichever of them wrote the log's indexes."""
+    path = tmp_path / "t-0"
+    plain = {"message.format.version": FORMATS[magic], "retention.ms": "1000"}
+    meanings = [{}, {"allow.negative.timestamps": "true"}, CHOICE]
+    for meaning in meanings:
+        shutil.rmtree(path, ignore_errors=True)
+        with kts.Log(path, plain | (meaning if others == "the same" else {}), clock=clock) as log:
+            for stamps in ((OLD, -1), (-1,), (-7,), (NOW,)):
+                log.append(encoded(*stamps, magic=magic))
+                log.roll()
+            for segment in log.segments:
+                os.utime(segment.path, ns=(0, NOW * 1_000_000))
+        given = [one for name, value in (plain | meaning).items() for one in ("--config", f"{name}={value}")]
+        told = lines("retention", path, "--now", str(NOW), *given, "--json")
+        with kts.Log(path, plain | meaning, clock=clock) as log:
+            gone = [(one.base_offset, one.rule) for one in log.delete_old_segments()]
+        assert [(row["segment"], row["rule"]) for row in told if row["rule"]] == gone, meaning
+        times = [None if row["fromFileTime"] else row["maxTimestamp"] for row in told][:4]
+        wanted = [[None, None, None, NOW], [OLD, None, -7, NOW], [-1, -1, -7, NOW]]
+        # Without the setting no index has such times, and a log takes them from its indexes until they are rebuilt.
+        assert times == wanted[meanings.index(meaning) if others == "the same" else 0]
