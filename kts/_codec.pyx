@@ -1828,6 +1828,22 @@ cdef class AppendSet:
         return kts_reasons[r.reason].decode(), r.position, r.offset, r.record, r.a, r.b, bad, self.failure
 
 
+def inflate(payload, int codec, int64_t max_decompressed_bytes):
+    """A payload of gzip, snappy or lz4 decompressed, framed as in magic 1; for messages of other layouts."""
+    cdef Source source = source_of(payload)
+    cdef Inflater inflater = Inflater.__new__(Inflater)
+    cdef CEntry e
+    e.magic = 1
+    e.codec = codec
+    e.count = -1
+    e.payload = <const uint8_t*> source.view.buf
+    e.payload_size = source.view.len
+    inflater.run(&e, max_decompressed_bytes)
+    if inflater.owner is not None:
+        return inflater.owner
+    return PyBytes_FromStringAndSize(<char*> inflater.out, inflater.out_size)
+
+
 def message(int magic, int attributes, int64_t offset, int64_t timestamp, bytes value not None):
     """One message of magic 0 or 1 without a key."""
     cdef Sink sink

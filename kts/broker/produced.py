@@ -14,7 +14,7 @@ from kts.errors import InvalidRecordError, UnsupportedCompressionTypeError, Unsu
 
 # Larger sets are appended in a thread. The ratio of zstd has no useful bound.
 PLAIN_BYTES, COMPRESSED_BYTES = 128 * 1024, 4 * 1024
-UNREADABLE = frozenset(("BAD_SIZE", "BAD_MAGIC"))  # Kafka cannot even iterate over such entries
+UNREADABLE = frozenset(("BAD_SIZE", "BAD_MAGIC", "PROPOSED_MAGIC"))  # Kafka cannot even iterate over such entries
 
 
 class ProducedRecords:

@@ -28,7 +28,7 @@ import numpy as np
 
 from kts.model import NO_TIMESTAMP
 
-from .._codec import ENTRY_FIELDS, Entries, Entry, read_header
+from .._codec import ENTRY_FIELDS, Entries, Entry, crc32, read_header
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,6 +42,7 @@ __all__ = [
     "Entry",
     "candidates",
     "claimed_size",
+    "is_sound_message",
     "may_hide",
     "read_header",
     "same_message_header",
@@ -63,6 +64,12 @@ def claimed_size(data: bytes | memoryview, at: int = 0) -> int | None:
     """Size of an entry by its size field alone, which may be damaged; None if the field is incomplete."""
     size = data[at + 8 : at + OVERHEAD_BYTES]
     return int.from_bytes(size, "big", signed=True) + OVERHEAD_BYTES if len(size) == 4 else None
+
+
+def is_sound_message(entry: bytes | memoryview) -> bool:
+    """Whether bytes are one whole message of any magic but 2, with the CRC that it states."""
+    stated = int.from_bytes(entry[_CRC:_MAGIC], "big")
+    return len(entry) > _MAGIC and claimed_size(entry) == len(entry) and crc32(entry[_MAGIC:]) == stated
 
 
 def candidates(data: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -24,9 +24,9 @@ int kts_append_size(struct kts_append *s, const uint8_t *p, int64_t left, int64_
     struct kts_error err;
     const int status = kts_entry_size(p, left, old ? KTS_GENERATION_0_10 : KTS_GENERATION_3_9, size, &err);
     if (KTS_LIKELY(status == KTS_OK)) {
-        if (old && !s->asked.r.shipped && p[KTS_MAGIC_AT] > 1)
-            return kts_refuse(s, KTS_BAD_MAGIC, (int8_t)p[KTS_MAGIC_AT], 1);
-        return KTS_OK;
+        if (!(old && !s->asked.r.shipped && p[KTS_MAGIC_AT] > 1))
+            return KTS_OK;
+        kts_fail_magic(&err, (int8_t)p[KTS_MAGIC_AT], 1);
     }
     if (status == KTS_END)
         return KTS_END;

@@ -24,6 +24,13 @@ static inline int kts_fail(struct kts_error *err, int reason, int64_t a, int64_t
     return KTS_FAILED;
 }
 
+/* A magic that is none of those up to `most`. */
+static inline int kts_fail_magic(struct kts_error *err, int magic, int most) {
+    if (magic >= KTS_OPTION_1 && magic <= KTS_OPTION_3)
+        return kts_fail(err, KTS_PROPOSED_MAGIC, magic, magic - KTS_OPTION_1 + 1);
+    return kts_fail(err, KTS_BAD_MAGIC, magic, most);
+}
+
 struct kts_entry { /* the header of an entry */
     const uint8_t *p; /* first byte */
     int64_t position; /* of p in the source */
@@ -62,7 +69,7 @@ static inline int kts_entry_size(const uint8_t *p, int64_t left, int generation,
         if (left <= KTS_MAGIC_AT)
             return KTS_END;
         if (p[KTS_MAGIC_AT] > 2)
-            return kts_fail(err, KTS_BAD_MAGIC, (int8_t)p[KTS_MAGIC_AT], 2);
+            return kts_fail_magic(err, (int8_t)p[KTS_MAGIC_AT], 2);
     }
     if (stated > KTS_LARGEST_ENTRY)
         return kts_fail(err, KTS_SIZE_OVERFLOW, stated, 0);

@@ -54,6 +54,11 @@ enum { /* attributes */
     KTS_HAS_TIMESTAMP = 0x80 /* of a batch, not in Kafka: each of its records has a timestamp, which may be -1 (KIP-228) */
 };
 
+enum { /* magics of KIP-32's rejected options 1, 2 and 3, which no Kafka uses: kts/proposals/options reads them */
+    KTS_OPTION_1 = 33,
+    KTS_OPTION_3 = 35
+};
+
 enum { KTS_GZIP = 1, KTS_SNAPPY, KTS_LZ4, KTS_ZSTD };
 
 enum {

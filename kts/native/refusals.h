@@ -9,6 +9,7 @@
     REASON(BAD_SIZE)                                                                                                   \
     REASON(SIZE_OVERFLOW)                                                                                              \
     REASON(BAD_MAGIC)                                                                                                  \
+    REASON(PROPOSED_MAGIC)                                                                                             \
     REASON(SHORT_BATCH)                                                                                                \
     REASON(SHORT_MESSAGE)                                                                                              \
     REASON(TOO_LARGE)                                                                                                  \
@@ -60,6 +61,8 @@
     REASON(NESTED)                                                                                                     \
     REASON(COMPRESSED)                                                                                                 \
     REASON(INNER_CRC)                                                                                                  \
+    REASON(INNER_OFFSET)                                                                                               \
+    REASON(OPTION_MAGIC)                                                                                               \
     /* policy: the set, then what is wrong with one record */                                                          \
     REASON(POLICY)                                                                                                     \
     REASON(NO_KEY)                                                                                                     \

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kts.codec.columns import BATCH_COLUMNS, decode, scan_batches
-from kts.codec.layout import OVERHEAD_BYTES, Entries, Entry, claimed_size, read_header
+from kts.codec.layout import OVERHEAD_BYTES, Entries, Entry, claimed_size, is_sound_message, read_header
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.segment import files
@@ -193,6 +193,8 @@ class Slices:
             try:
                 found = scan_batches(data)
             except CorruptRecordError as error:
+                if error.reason == "PROPOSED_MAGIC" and self._is_sound(error.position or 0):
+                    raise at(error, self.file.path, self.position) from error.__cause__  # nothing may be cut off
                 found = scan_batches(data[: error.position or 0])
                 self.reason = _zeros(data, error.position or 0) or error.message
             if found.num_rows:
@@ -204,6 +206,12 @@ class Slices:
                     self._memory = memoryview(bytearray(min(2 * len(self._memory), max(self.end - self.position, 0))))
             elif self.reason is None:
                 self._make_room(data)
+
+    def _is_sound(self, position: int) -> bool:
+        """Whether a message in the slice is whole and sound, whatever its magic."""
+        start = self.position + position
+        size = claimed_size(self.file.read(start, OVERHEAD_BYTES)) or 0
+        return OVERHEAD_BYTES < size <= self.end - start and is_sound_message(self.file.read(start, size))
 
     def _make_room(self, data: memoryview) -> None:
         """Enlarge the slice for an entry that does not fit, or record that the entry is cut."""
