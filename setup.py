@@ -1,4 +1,4 @@
-"""Build the two extensions; KTS_SANITIZE=1, KTS_FUZZ=1 and KTS_TRACE=1 choose another kind of build."""
+"""Build the extensions; KTS_SANITIZE=1, KTS_FUZZ=1 and KTS_TRACE=1 choose another kind of build."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ HEADERS = sorted(glob("kts/native/*.h"))
 # Not abi3 (one wheel for all Pythons): against the limited API of 3.11 a single index lookup costs 1.2 to 1.3 times as
 # much (decoding of 100 B records 1.0, of one-record buffers 1.03, encoding 1.02), and 5 % is what it may cost.
 def extension(name: str, sources: list[str]) -> Extension:
-    files = [f"kts/{name}.pyx", *sources]
+    files = [f"kts/{name.replace('.', '/')}.pyx", *sources]
     return Extension(f"kts.{name}", files, depends=HEADERS, include_dirs=["kts/native"], define_macros=macros)
 
 
@@ -68,6 +68,7 @@ setup(
         [
             extension("_codec", NATIVE),
             extension("_timeindex", []),
+            extension("proposals.options._messages", ["kts/native/crc.c"]),
         ],
         compiler_directives=directives,
         emit_linenums=True,  # what the compiler, the sanitizers and a profile say is said of our lines

@@ -20,8 +20,8 @@ from kts import _timeindex
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-MODULES = ["_codec", "_timeindex"]
-MADE_BY_CYTHON = [r"\w+\._\w+\.__test__", r"\w+\._\w+\.__(reduce|setstate)_cython__"]
+MODULES = ["_codec", "_timeindex", "proposals.options._messages"]
+MADE_BY_CYTHON = [r"[\w.]+\._\w+\.__test__", r"[\w.]+\._\w+\.__(reduce|setstate)_cython__"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,190 @@
+"""Crash a log of each option at every operation of a script, in everything a disk may hold then, and start it again."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from support.disk.crashdisk import State, write_tree
+from support.disk.faultfs import FaultyOs
+from support.disk.lives import in_place_of_os, quick_directory
+from support.golden import scaled
+from support.reference.option_messages import Row, rows
+from support.sets.option_logs import MINUTE_MS, Replica
+
+from kts.proposals.options import TimeIndexEntry
+
+STATES = scaled(60, 600)
+PER_MOMENT = scaled(12, 60)
+SETTINGS = {
+    "segment.bytes": 900,
+    "segment.index.bytes": 240,
+    "index.interval.bytes": 300,
+    "retention.bytes": 1000,
+    "retention.ms": 10**9,
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is true of a log between two calls."""
+
+    rows: tuple[Row, ...] = ()  # all that were appended and not truncated
+    index: tuple[TimeIndexEntry, ...] = ()  # option 3: all that was ever deleted is left out where it is compared
+    flushed: int = 0
+    start: int = 0
+    least_start: int = 0  # what retention takes may come back
+    end: int = 0
+
+
+@dataclass
+class Life:
+    """A replica whose every call is recorded, with the facts before and after it."""
+
+    replica: Replica
+    system: FaultyOs
+    facts: Facts = field(default_factory=Facts)
+    steps: list[tuple[int, int, Facts, Facts]] = field(default_factory=list)
+
+    def do(self, call: Callable[[], object], flushed: bool = False, least_start: int | None = None) -> None:
+        begin, before = len(self.system.trace), self.facts
+        with in_place_of_os(self.system):
+            call()
+            log = self.replica.log
+            self.facts = Facts(
+                tuple(rows(self.replica.contents(), self.replica.option)),
+                tuple(log.index_entries()) if self.replica.option == 3 else (),
+                log.log_end_offset if flushed else min(before.flushed, log.log_end_offset),
+                log.log_start_offset,
+                before.least_start if least_start is None else least_start,
+                log.log_end_offset,
+            )
+        self.steps.append((begin, len(self.system.trace), before, self.facts))
+
+    def append(self, count: int, codec: str = "none") -> None:
+        self.replica.clock.now_ms += 17_000
+        self.do(lambda: self.replica.append(count, codec=codec, size=90))
+
+    def allowed(self, done: int) -> list[Facts]:
+        """Two while a call is under way."""
+        for begin, end, before, after in self.steps:
+            if begin < done < end:
+                return [before, after]
+        finished = [after for _, end, _, after in self.steps if end <= done]
+        return finished[-1:] or [Facts()]
+
+
+def script(life: Life) -> None:
+    """Append, flush, roll, retain, truncate, close and open again."""
+    log = life.replica.log
+    for number in range(14):
+        life.append(1 + number % 2, ("none", "gzip")[number % 3 == 0])
+        if number in (3, 9):
+            life.do(log.flush, flushed=True)
+        if number == 6:
+            life.do(log.roll)
+    life.do(log.delete_old_segments)
+    assert life.facts.start > 0
+    life.append(2, "lz4")
+    life.do(log.flush, flushed=True)
+    for back in (2, 7):  # in the active segment; in one that was closed
+        life.do(lambda back=back: log.truncate_to(life.facts.end - back))
+        life.append(2, "none")
+        life.append(3, "gzip")
+    life.do(life.replica.reopen, flushed=True)
+    life.append(2)
+    life.do(life.replica.log.flush, flushed=True)
+    life.append(1, "gzip")
+
+
+def states(life: Life, rng: random.Random) -> list[tuple[list[Facts], State]]:
+    """(what may be true, what the disk may hold), drawn from all moments of a life."""
+    trace, disk = life.system.trace, life.system.disk()
+    found: dict[int, tuple[list[Facts], State]] = {}
+    for done in range(len(trace) + 1):
+        facts = life.allowed(done)
+        for state in disk.states(rng, count=PER_MOMENT):
+            found.setdefault(state.digest(), (facts, state._replace(label=f"after {done} operations, {state.label}")))
+        if done < len(trace):
+            disk.step(trace[done])
+    every = list(found.values())
+    return rng.sample(every, min(STATES, len(every)))
+
+
+def what_is_wrong(replica: Replica, facts: list[Facts]) -> str:
+    """Why an opened log is none of what these facts allow; empty if it is."""
+    reasons = []
+    log, found = replica.log, rows(replica.contents(), replica.option)
+    start, end = log.log_start_offset, log.log_end_offset
+    flushed = min(one.flushed for one in facts)
+    for one in facts:
+        expected = [row for row in one.rows if start <= row.offset < end]
+        if not (one.least_start <= start <= one.start and flushed <= end <= one.end):
+            reasons.append(f"{start} to {end}, expected {one.least_start}-{one.start} to {flushed}-{one.end}")
+        elif [row for row in found if row.offset >= one.start] != [row for row in expected if row.offset >= one.start]:
+            reasons.append(f"holds {[row.offset for row in found]}, expected {[row.offset for row in expected]}")
+        else:
+            reasons.append("")
+    return "" if "" in reasons else "; or ".join(reasons)
+
+
+def wrong_index(replica: Replica, life: Life, facts: list[Facts]) -> str:
+    """Option 3: what the index says without the leader is what it said before; what the leader gives completes it."""
+    end, leaders = replica.log.log_end_offset, sorted({entry for one in facts for entry in one.index})
+    gaps = replica.log.waits_for_leader
+    known = [entry for entry in replica.log.index_entries() if entry.offset >= life.facts.start]
+    ever = {entry for *_, after in life.steps for entry in after.index}
+    if set(known) - ever:
+        return f"the index says {set(known) - ever}, which it never said"
+    for gap in gaps:
+        replica.log.fill_index(gap, [one for one in leaders if gap.first_offset <= one.offset <= gap.last_offset])
+    lacking = []
+    for one in facts:
+        here = {entry for entry in replica.log.index_entries() if entry.offset >= one.start}
+        lacking.append({entry for entry in one.index if entry.offset < end} - here)
+    return "" if not all(lacking) else f"the index lacks {lacking}; it waited for {gaps}"
+
+
+@pytest.mark.parametrize("option", [1, 2, 3])
+def test_after_any_crash_the_log_is_a_prefix_with_all_that_was_flushed(option: int, rng: random.Random) -> None:
+    """Costs seconds: each of the states is written, opened, read, appended to and opened again."""
+    with quick_directory() as folder:
+        directory = os.path.join(folder, "life")
+        os.mkdir(directory)
+        system = FaultyOs(directory)
+        with in_place_of_os(system):
+            life = Life(Replica(Path(directory, "t-0"), option, SETTINGS), system)
+        life.steps.append((0, len(system.trace), Facts(), Facts()))
+        script(life)
+        with in_place_of_os(system):
+            life.replica.log.abandon()
+        assert system.unrecorded() == []
+        assert system.open_files() == []
+        made = states(life, rng)
+        for facts, state in made:
+            where = os.path.join(folder, "crashed")
+            write_tree(where, state.tree)
+            again = Replica(Path(where, "t-0"), option, SETTINGS)
+            again.clock.now_ms = life.replica.clock.now_ms + MINUTE_MS
+            wrong = what_is_wrong(again, facts) or (wrong_index(again, life, facts) if option == 3 else "")
+            assert not wrong, f"{state.label}: {wrong}"
+            before, end = again.contents(), again.log.log_end_offset
+            again.append(2, codec="gzip")
+            again.crash()
+            assert rows(again.contents()[: len(before)], option) == rows(before, option), state.label
+            assert again.log.log_end_offset == end + 2, state.label
+            if option != 3:
+                times = again.times("logAppendTimestamp")
+                offsets = again.table()["offset"].to_pylist()
+                assert times == sorted(times)
+                for target in (times[0], times[-1], times[len(times) // 2] + 1):
+                    exact = next(((t, o) for t, o in zip(times, offsets, strict=True) if t >= target), None)
+                    assert again.log.search(target).found == exact, state.label
+            again.log.close()
+            shutil.rmtree(where)
+        assert len(made) >= scaled(40, 400)
