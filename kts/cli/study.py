@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from . import study_tables
-from .inputs import json_option
+from .inputs import json_option, log_bytes, open_logs
 from .output import FINDINGS, FINE, expand_option, note, print_json, print_line, print_table, progress, sink
 from .plot import INSTALL, import_library
 from .times import length_callback, show_length
@@ -20,10 +20,12 @@ Examples:
   kts study --partitions 10000 --large-latency 2d --roll 1d
   kts study -o study.html
   kts study --seed 7 --json
+  kts study DIR --topic orders --roll 7d --retention 7d
 
-Nothing is read or changed, and the clock is the study's own: the same options and seed give the same figures. The
+Without a PATH nothing is read, and the clock is the study's own: the same options and seed give the same figures. The
 first 50 partitions of each pattern are played in real logs, too, in a temporary directory; exit code 1 says that they
-and the rules count differently. docs/study.md says how each verdict follows from the figures.
+and the rules count differently. With a PATH, the rules play the times of its partitions, and the command says which
+option and settings would serve it. docs/study.md says how each verdict follows from the figures.
 """
 WIDTH = 80
 LENGTHS = {  # option: field of Settings, help
@@ -63,12 +65,20 @@ def settings_options(function: Any) -> Any:
 
 
 @click.command("study", short_help="The KIPs' tables of preference, measured.", epilog=EPILOG)
+@click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path())
+@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Of a PATH only this topic; repeatable.")
 @settings_options
 @click.option("-o", "--out", "output", metavar="FILE", type=click.Path(), help="Also write an HTML page with plots.")
 @expand_option
 @json_option
-def command(as_json: bool, output: str | None, **given: Any) -> int:
-    """Play KIP-32's options through its patterns of latency; compare its tables with what is measured."""
+def command(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    as_json: bool,
+    output: str | None,
+    **given: Any,
+) -> int:
+    """Play KIP-32's options through its patterns of latency, or on the times of a PATH; compare with its tables."""
     from kts.study import Settings, run
     from kts.study.study import steps
 
@@ -76,6 +86,12 @@ def command(as_json: bool, output: str | None, **given: Any) -> int:
         settings = Settings(**given)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
+    if paths:
+        if output is not None:
+            raise click.UsageError("-o draws the patterns, not a PATH; kts plot PATH draws that")
+        return study_directory(paths, topics, settings, as_json)
+    if topics:
+        raise click.UsageError("--topic selects in a PATH; give one")
     if output is not None:
         try:
             import_library("html")
@@ -97,12 +113,32 @@ def command(as_json: bool, output: str | None, **given: Any) -> int:
     return FINDINGS if report["sample"]["differences"] else FINE
 
 
+def study_directory(paths: tuple[str, ...], topics: tuple[str, ...], settings: Any, as_json: bool) -> int:
+    """Play the rules on the times of real partitions."""
+    from kts.study import directory
+
+    logs = open_logs(paths, topics=topics, internal=False)
+    with progress("headers", log_bytes(logs)) as advance:
+        report = directory.run(logs, settings, advance=advance)
+    if as_json:
+        print_json(report)
+    else:
+        print_tables(study_tables.of_directory(report))
+    return FINE
+
+
+def print_tables(tables: list[study_tables.Table]) -> None:
+    """Each table with its title and notes."""
+    for number, table in enumerate(tables):
+        print_line(f"\n{table.title}" if number else table.title)
+        if table.rows:
+            print_table(table.headers, table.rows, right=table.right)
+        for text in table.notes:
+            print_line(textwrap.fill(text, WIDTH))
+
+
 def print_report(report: dict[str, Any]) -> None:
     """The tables."""
     print_line("open, kept and apart are 99th percentiles (docs/study.md has each column)")
-    for table in study_tables.of_report(report):
-        print_line(f"\n{table.title}")
-        print_table(table.headers, table.rows, right=table.right)
-        for text in table.notes:
-            print_line(textwrap.fill(text, WIDTH))
+    print_tables(study_tables.of_report(report))
     note(study_tables.compared(report["sample"]))

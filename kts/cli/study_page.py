@@ -50,6 +50,7 @@ def draw_report(report: dict[str, Any], file: BinaryIO) -> None:
         section(study_tables.mirror_maker(report)),
         *map(section, study_tables.of_patterns(report)),
         *map(section, study_tables.indexes(report)),
+        section(study_tables.search(report)),
         plots(index_plots(report, plot)),
     ]
     write_page(file, "KIP-32's tables, measured", "".join(body), figures, STYLE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,15 @@ from kts.codec.encode import encode
 from kts.config import DAY_MS
 from kts.dataset.paths import open_partition
 from kts.log.log import Log
+from kts.proposals import options
 from kts.proposals.bucket_index import BucketIndex, BucketIndexMode
 from kts.proposals.comparing import Built, Continuing, OneSegment
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
+from kts.proposals.options import OptionLog
 from kts.segment import files
 
 from . import logs
+from .rules import OPTIONS, TABLE
 from .workloads import FUTURE_MS, START_MS
 
 if TYPE_CHECKING:
@@ -31,9 +35,11 @@ if TYPE_CHECKING:
     from kts.proposals.answers import Answer, Lookup
     from kts.proposals.modes import Mode
 
+    from .rules import Option
     from .workloads import Settings, Times
 
 NAME = "indexed-0"
+TIMES = ("CreateTime", "LogAppendTime")
 SPAN_MS = DAY_MS  # of the messages
 SEGMENTS = 10
 SEARCHES = 50
@@ -77,10 +83,9 @@ def written(directory: str, data: str, all_of: Messages, settings: Settings, mod
     clock = logs.Clock()
     append_time = data == "LogAppendTime"
     count = len(all_of.create_ms)
-    size = count * (RECORD_OVERHEAD + settings.value_bytes) + count // BATCH * BATCH_OVERHEAD
     config = {
         "message.timestamp.type": "LogAppendTime" if append_time else "CreateTime",
-        "segment.bytes": max(size // SEGMENTS, 4096 + BATCH * settings.value_bytes),
+        "segment.bytes": segment_bytes(count, settings),
         "segment.ms": 20 * 365 * DAY_MS,
         "retention.ms": -1,
     }
@@ -103,8 +108,7 @@ def compare(settings: Settings) -> dict[str, Any]:
         By data, then by index. Only what ends with ``CpuMs`` depends on the machine.
     """
     all_of = messages(settings)
-    rng = np.random.default_rng([settings.seed, SEARCHES])
-    targets = rng.integers(START_MS, int(all_of.arrival_ms[-1]), SEARCHES).tolist()
+    targets = targets_of(all_of, settings)
     found: dict[str, Any] = {}
     for data, what in DATA.items():
         with logs.scratch() as directory:
@@ -127,14 +131,14 @@ def compare(settings: Settings) -> dict[str, Any]:
                     "entries": index.entries,
                     "bytes": index.memory_bytes,
                     "buildCpuMs": took if name in (BUCKETS, MINUTES) else None,
-                    **searched(way, log, targets, all_of.stored(data), all_of.create_ms),
+                    **searched(partial(way.search, log), targets, all_of.stored(data), all_of.create_ms),
                 }
     for name, count in read_after_loss(all_of, settings).items():
         found["CreateTime"]["indexes"][name]["segmentsReadAfterLoss"] = count
     return found
 
 
-def searched(way: Lookup, log: PartitionLog, targets: list[int], stored: Times, created: Times) -> dict[str, Any]:
+def searched(search: Callable[[int], Answer], targets: list[int], stored: Times, created: Times) -> dict[str, Any]:
     """Search for each target, and count what was read.
 
     ``right`` counts the answers that are the first message at or after the target by the time that the log has.
@@ -143,7 +147,7 @@ def searched(way: Lookup, log: PartitionLog, targets: list[int], stored: Times, 
     at or after the target and lie before the answer.
     """
     started = time.process_time()
-    answers = [way.search(log, target) for target in targets]
+    answers = [search(target) for target in targets]
     took = time.process_time() - started
     right, before, early, missed = 0, [], [], 0
     for answer, target in zip(answers, targets, strict=True):
@@ -164,6 +168,72 @@ def searched(way: Lookup, log: PartitionLog, targets: list[int], stored: Times, 
         "segmentsRead": max(answer.segments_read for answer in answers),
         "searchCpuMs": round(took * 1000 / len(targets), 3),
     }
+
+
+def by_option(settings: Settings) -> dict[str, Any]:
+    """The same searches in a log of each option, by each time that it can be searched by; null where it cannot.
+
+    Returns
+    -------
+    dict
+        For each option ``CreateTime``, ``LogAppendTime``, and the bytes of its messages and of its indexes by time.
+    """
+    all_of = messages(settings)
+    found: dict[str, Any] = {}
+    for name in TABLE:
+        option = OPTIONS[name]
+        times = tuple(
+            one for one, seen in zip(TIMES, (option.create_time, option.rule.append_time), strict=True) if seen
+        )
+        with logs.scratch() as directory:
+            if option.number == 4:
+                written(directory, times[0], all_of, settings).close()
+                log = open_partition(os.path.join(directory, NAME))
+                way = OneSegment()
+                size = sum(segment.size_bytes for segment in log.segments)
+                sizes = {"logBytes": size, "indexBytes": way.index_size(log).memory_bytes}
+                ways = {times[0]: partial(way.search, log)}
+            else:
+                rejected = written_by(directory, option, all_of, settings)
+                sizes = {"logBytes": rejected.size_bytes, "indexBytes": rejected.index_bytes}
+                ways = {one: partial(rejected.search, by=one) for one in times}
+            found[name] = sizes | {
+                one: searched(ways[one], targets_of(all_of, settings), all_of.stored(one), all_of.create_ms)
+                if one in ways
+                else None
+                for one in TIMES
+            }
+            if option.number != 4:
+                rejected.abandon()
+    return found
+
+
+def written_by(directory: str, option: Option, all_of: Messages, settings: Settings) -> OptionLog:
+    """The messages in a log of option 1, 2 or 3, open."""
+    clock = logs.Clock()
+    clock.now_ms = START_MS
+    count = len(all_of.create_ms)
+    config = {"segment.bytes": segment_bytes(count, settings), "segment.ms": 20 * 365 * DAY_MS, "retention.ms": -1}
+    log = OptionLog(os.path.join(directory, NAME), option=option.number, config=config, clock=clock)
+    values = [bytes(settings.value_bytes)] * BATCH
+    for first in range(0, count, BATCH):
+        clock.now_ms = int(all_of.arrival_ms[first + BATCH - 1])
+        times = {} if option.number == 2 else {"createTimestamp": all_of.create_ms[first : first + BATCH]}
+        log.append(options.encode({**times, "value": values}, option=option.number))
+    return log
+
+
+def targets_of(all_of: Messages, settings: Settings) -> list[int]:
+    """The times that are searched."""
+    rng = np.random.default_rng([settings.seed, SEARCHES])
+    found: list[int] = rng.integers(START_MS, int(all_of.arrival_ms[-1]), SEARCHES).tolist()
+    return found
+
+
+def segment_bytes(count: int, settings: Settings) -> int:
+    """``segment.bytes`` for about ``SEGMENTS`` segments."""
+    size = count * (RECORD_OVERHEAD + settings.value_bytes) + count // BATCH * BATCH_OVERHEAD
+    return max(size // SEGMENTS, 4096 + BATCH * settings.value_bytes)
 
 
 def first_at(times: Times, target: int) -> int:

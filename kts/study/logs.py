@@ -14,6 +14,8 @@ from kts.arguments import INT32_MAX
 from kts.codec.columns import decode
 from kts.codec.encode import encode
 from kts.log.log import Log
+from kts.proposals import options
+from kts.proposals.options import OptionLog
 from kts.segment.segment import int64
 
 from .rules import first_check
@@ -65,6 +67,9 @@ class Player(Protocol):
     def seen(self) -> tuple[Times | None, Times | None]:
         """CreateTime and LogAppendTime of all messages, as a consumer sees them; None for what it does not."""
 
+    def indexed_ms(self) -> int | None:
+        """Option 3: LogAppendTime of the first message, which the time index has and no consumer sees."""
+
     def close(self) -> None:
         """Close the files."""
 
@@ -99,18 +104,56 @@ class KafkaLog:
         times = int64(decode(records, ["timestamp"]), "timestamp")
         return (times, None) if self._option.create_time else (None, times)
 
+    def indexed_ms(self) -> int | None:
+        return None
+
     def close(self) -> None:
         self.log.abandon()
 
 
-def has_log(option: Option) -> bool:
-    """Whether there is a real log of an option."""
-    return option.number == 4
+class RejectedLog:
+    """Option 1, 2 or 3: an ``OptionLog``."""
+
+    def __init__(self, path: str, option: Option, settings: Settings, clock: Clock) -> None:
+        config = {"segment.ms": settings.roll_ms, "retention.ms": settings.retention_ms}
+        self.log = OptionLog(path, option=option.number, config=config, clock=clock)
+        self._option = option
+        self._value = bytes(settings.value_bytes)
+
+    def append(self, create_ms: int) -> None:
+        times = {} if self._option.number == 2 else {"createTimestamp": np.array([create_ms])}
+        self.log.append(options.encode({**times, "value": [self._value]}, option=self._option.number))
+
+    def check(self) -> list[int]:
+        return [one.base_offset for one in self.log.delete_old_segments()]
+
+    def oldest_ms(self) -> int:
+        return self.log.segments[0].last_append_ms or 0
+
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.log.segments]
+
+    def seen(self) -> tuple[Times | None, Times | None]:
+        found = options.decode(self.log.read(self.log.log_start_offset, INT32_MAX), option=self._option.number)
+        create, append = (
+            found[name].cast("int64").to_numpy() if seen else None
+            for name, seen in (
+                ("createTimestamp", self._option.create_time),
+                ("logAppendTimestamp", self._option.append_time),
+            )
+        )
+        return create, append
+
+    def indexed_ms(self) -> int | None:
+        return self.log.index_entries()[0].append_ms if self._option.number == 3 else None
+
+    def close(self) -> None:
+        self.log.abandon()
 
 
 def opened(path: str, option: Option, settings: Settings, clock: Clock) -> Player:
     """The real log of an option."""
-    return KafkaLog(path, option, settings, clock)
+    return (KafkaLog if option.number == 4 else RejectedLog)(path, option, settings, clock)
 
 
 def play(directory: str, option: Option, create_ms: Times, arrival_ms: Times, settings: Settings) -> Outcome:

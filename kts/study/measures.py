@@ -99,7 +99,7 @@ class Figures:
         self.lateness.add(behind[behind > 0])
         self.right_window += int((played.stored_ms // HOUR_MS == stream.created_ms // HOUR_MS).sum())
         hours = (first - START_MS) // HOUR_MS
-        self._begun += np.bincount(hours, minlength=len(self._begun))[: len(self._begun)]
+        self._begun += np.bincount(np.clip(hours, 0, len(self._begun) - 1), minlength=len(self._begun))
         return played
 
     def as_object(self) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Seen(NamedTuple):
 
     create_ms: Times | None
     append_ms: Times | None
+    indexed_ms: int | None = None  # the broker's own, of the first message
 
 
 def journey(settings: Settings) -> Journey:
@@ -51,38 +52,26 @@ def journey(settings: Settings) -> Journey:
     return Journey(*hops)
 
 
-def by_rule(option: Option, create_ms: Times, arrival_ms: Times) -> Seen:
-    """What a consumer sees, without a log."""
-    return Seen(create_ms if option.create_time else None, arrival_ms if option.append_time else None)
-
-
-def in_log(path: str, option: Option, create_ms: Times, arrival_ms: Times, settings: Settings) -> Seen:
-    """What a consumer reads from a real log."""
+def cluster(directory: str, option: Option, create_ms: Times, arrival_ms: Times, settings: Settings) -> Seen:
+    """What a consumer reads from a real log of one cluster."""
     clock = logs.Clock()
     clock.now_ms = int(arrival_ms[0])
-    log = logs.opened(path, option, settings, clock)
+    log = logs.opened(os.path.join(directory, "mirrored-0"), option, settings, clock)
     try:
         for create, now in zip(create_ms.tolist(), arrival_ms.tolist(), strict=True):
             clock.now_ms = now
             log.append(create)
-        return Seen(*log.seen())
+        return Seen(*log.seen(), log.indexed_ms())
     finally:
         log.close()
 
 
-def cluster(directory: str, option: Option, create_ms: Times, arrival_ms: Times, settings: Settings) -> Seen:
-    """One cluster, in a real log if the option has one."""
-    if logs.has_log(option):
-        return in_log(os.path.join(directory, "mirrored-0"), option, create_ms, arrival_ms, settings)
-    return by_rule(option, create_ms, arrival_ms)
-
-
 def copied(seen: Seen) -> Times:
     """The CreateTime that a mirror maker sends: the time of the message that it read, whichever it is."""
-    for times in seen:
-        if times is not None:
-            return times
-    raise ValueError("a message without a time")
+    times = seen.append_ms if seen.create_ms is None else seen.create_ms
+    if times is None:
+        raise ValueError("a message without a time")
+    return times
 
 
 def compare(settings: Settings) -> dict[str, Any]:
@@ -107,7 +96,7 @@ def compare(settings: Settings) -> dict[str, Any]:
             "target": times_of(second),
             "createTimeKept": None if second.create_ms is None else bool((second.create_ms == true.t0).all()),
             "logAppendTimeOverridden": None if second.append_ms is None else bool((second.append_ms == true.t2).all()),
-            "brokerHasLogAppendTime": option.rule.append_time,
+            "indexedLogAppendTime": second.indexed_ms,
             **computed(second, true),
         }
     return {"true": {name: int(times[0]) for name, times in true._asdict().items()}, "options": options}
@@ -115,7 +104,7 @@ def compare(settings: Settings) -> dict[str, Any]:
 
 def times_of(seen: Seen) -> dict[str, int | None]:
     """The times of the first message."""
-    create, append = (None if times is None else int(times[0]) for times in seen)
+    create, append = (None if times is None else int(times[0]) for times in seen[:2])
     return {"createTime": create, "logAppendTime": append}
 
 
@@ -124,7 +113,7 @@ def computed(seen: Seen, true: Journey) -> dict[str, Any]:
 
     Each is a median, beside the true one and the greatest error.
     """
-    create, append = seen
+    create, append = seen[:2]
     known = {
         "endToEndMs": (None if create is None else true.t3 - create, true.t3 - true.t0),
         "lagMs": (None if append is None else true.t3 - append, true.t3 - true.t2),

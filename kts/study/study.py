@@ -31,8 +31,6 @@ class Sample:
         for row in range(min(SAMPLE, len(stream.arrival_ms))):
             name, option = list(rules.OPTIONS.items())[row % len(rules.OPTIONS)]
             advance(1)
-            if not logs.has_log(option):
-                continue
             with logs.scratch() as directory:
                 found = logs.play(directory, option, stream.create_ms[row], stream.arrival_ms[row], self._settings)
             expected = logs.expected(played[option.rule], row)
@@ -49,7 +47,6 @@ class Sample:
             "segments": self.segments,
             "deletions": self.deletions,
             "differences": self.differences,
-            "byRulesAlone": [name for name, option in rules.OPTIONS.items() if not logs.has_log(option)],
         }
 
 
@@ -102,5 +99,6 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
         "options": verdicts.option_table(patterns, mirrored, settings),
         "mirrorMaker": mirrored,
         "indexes": indexes.compare(settings),
+        "search": indexes.by_option(settings),
         "sample": sample.as_object(),
     }

@@ -167,7 +167,8 @@ def option_table(patterns: dict[str, Any], mirror: dict[str, Any], settings: Set
         option = OPTIONS[name]
         stream_rule = CREATE_TIME if option.create_time else LOG_APPEND_TIME
         kept = found["createTimeKept"]
-        overridden = found["logAppendTimeOverridden"] or (option.rule.append_time or None)
+        in_index = found["indexedLogAppendTime"] == mirror["true"]["t2"]
+        overridden = found["logAppendTimeOverridden"] or in_index or None
         known = found["endToEndErrorMs"] == 0, found["lagErrorMs"] == 0
         latency = {(True, True): BOTH, (True, False): ONLY_CREATE, (False, True): ONLY_APPEND}
         times = {key: found[key] for key in ("source", "target")}

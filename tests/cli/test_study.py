@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.golden import golden
 from support.processes.cli_runs import lines, run
 
 pytestmark = pytest.mark.slow
@@ -39,3 +40,14 @@ def test_the_page_is_written_beside_the_tables(tmp_path: Path) -> None:
     said = run("study", *SMALL, "--duration", "1d", "-o", tmp_path / "study.html")
     assert "Retention: which time" in said.stdout
     assert (tmp_path / "study.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_directory_is_advised() -> None:
+    folder = golden("demo", "orders").log_dir
+    said = run("study", folder, "--roll", "7d", "--retention", "7d").stdout
+    assert "450 batches of 3 partitions" in said and "CreateTime after arrival" in said
+    assert "option 4 LogAppendTime would serve it\nmessage.timestamp.type=LogAppendTime" in said
+    (report,) = lines("study", folder, "--topic", "orders", "--json")
+    assert report["advice"]["settings"]["message.timestamp.type"] == "LogAppendTime"
+    assert "give one" in run("study", "--topic", "orders", code=2).stderr
+    assert "kts plot" in run("study", folder, "-o", "x.html", code=2).stderr

@@ -56,7 +56,7 @@ def test_the_plots_hold_the_report_s_figures(page: str, report: dict[str, Any]) 
 
 def test_the_tables_hold_each_cell_and_mark_what_does_not_agree(page: str, report: dict[str, Any]) -> None:
     cells = [cell for name in ("retention", "rolling", "options") for cell in report[name]]
-    assert page.count("<tr><th>") == 4 + len(report["patterns"]) + len(report["indexes"])
+    assert page.count("<tr><th>") == 5 + len(report["patterns"]) + len(report["indexes"])
     assert page.count("<td>yes</td>") == sum(cell["agrees"] for cell in cells)
     assert page.count('<td class="no">NO</td>') == sum(not cell["agrees"] for cell in cells)
     assert "pattern 2: the paper says LAT, measured is CT or LAT." in unescape(page)

@@ -23,6 +23,6 @@ def test_where_a_rule_holds_is_named_by_its_patterns() -> None:
 
 
 def test_a_difference_between_logs_and_rules_is_loud() -> None:
-    sample = {"logs": 2, "segments": 9, "differences": ["pattern 1, partition 3, option 1"], "byRulesAlone": []}
+    sample = {"logs": 2, "segments": 9, "differences": ["pattern 1, partition 3, option 1"]}
     assert "DIFFERENT from the rules in pattern 1, partition 3, option 1" in study_tables.compared(sample)
     assert study_tables.compared(sample | {"differences": []}).endswith("the rules count the same")

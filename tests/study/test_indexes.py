@@ -52,3 +52,24 @@ def test_a_lost_bucket_index_costs_all_later_segments_and_the_others_one(compare
     found = compared["CreateTime"]
     lost = {name: found["indexes"][name]["segmentsReadAfterLoss"] for name in (SHIPPED, BUCKETS, MINUTES)}
     assert lost == {SHIPPED: 1, BUCKETS: found["segments"] - 2, MINUTES: 1}
+
+
+def test_each_option_can_be_searched_by_the_times_that_it_keeps() -> None:
+    found = indexes.by_option(SETTINGS)
+    known = {name: [one[time] is not None for time in indexes.TIMES] for name, one in found.items()}
+    assert known == {
+        "option 1": [True, True],
+        "option 2": [False, True],
+        "option 3": [True, True],
+        "option 4 CreateTime": [True, False],
+        "option 4 LogAppendTime": [False, True],
+    }
+    for option, one in found.items():
+        for time in indexes.TIMES:
+            if one[time] is not None:
+                assert one[time]["missed"] == 0
+                exact = one[time]["right"] == indexes.SEARCHES
+                assert exact or (option, time) == ("option 3", "LogAppendTime")  # it knows the minute
+    by_create = {name: one["CreateTime"]["bytesRead"] for name, one in found.items() if one["CreateTime"]}
+    assert by_create["option 1"] > 50 * by_create["option 4 CreateTime"]  # no index by CreateTime: from the start
+    assert found["option 1"]["logBytes"] == found["option 2"]["logBytes"] + 8 * SETTINGS.index_messages

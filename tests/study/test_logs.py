@@ -13,11 +13,10 @@ from kts.study.workloads import PATTERNS, Settings, streams
 
 SETTINGS = Settings(partitions=3, duration_ms=3 * DAY_MS, wrong=0.05, value_bytes=1)
 QUICK = Settings(partitions=3, duration_ms=2 * DAY_MS, retention_ms=20 * HOUR_MS, roll_ms=5 * HOUR_MS, value_bytes=1)
-WITH_LOGS = [name for name, option in rules.OPTIONS.items() if logs.has_log(option)]
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, QUICK], ids=["kept", "expired on arrival"])
-@pytest.mark.parametrize("name", WITH_LOGS)
+@pytest.mark.parametrize("name", rules.OPTIONS)
 def test_real_logs_and_rules_count_the_same_segments_deletions_and_times(
     name: str, settings: Settings, tmp_path: Path
 ) -> None:

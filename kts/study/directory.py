@@ -1,0 +1,183 @@
+"""The study's rules on the latencies and the disorder of a real directory, and which settings would serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kts.config import DAY_MS, HOUR_MS
+from kts.model import NO_TIMESTAMP, TimestampType
+from kts.segment.rereading import unless_deleted
+from kts.segment.segment import int64
+
+from . import verdicts
+from .measures import Figures, Spread
+from .rules import CREATE_TIME, LOG_APPEND_TIME, RULES
+from .workloads import START_MS, Stream
+
+if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
+
+    from .workloads import Settings, Times
+
+MOST_PARTITIONS = 50
+MOST_ENTRIES = 10_000  # of a partition, at equal distances
+YEAR_2000_MS = 946_684_800_000  # earlier times are wrong: 0, or seconds for ms
+FAR_MS = 2**60
+YEAR_MS = 366 * DAY_MS
+
+
+class Entries(NamedTuple):
+    """Batches and uncompressed messages of a partition, from their headers, in the order of the log.
+
+    Attributes
+    ----------
+    create_ms : array
+        CreateTime: of a batch under CreateTime the greatest, under LogAppendTime that of the first record. The arrival
+        where it is not known.
+    arrival_ms : array
+        LogAppendTime where the log has it. Else the greatest CreateTime so far, or the file's time if that is earlier:
+        the message came at that time or later.
+    both : array of bool
+        Both times are known.
+    """
+
+    create_ms: Times
+    arrival_ms: Times
+    both: Any
+    append_time: Any
+    without_time: int
+
+
+def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount: None) -> Entries:
+    """Read the headers of a partition. Every n-th counts if there are many."""
+    parts: list[tuple[Times, ...]] = []
+    without = count = 0
+    reached = -FAR_MS
+    stride = max(1, -(-(log.log_end_offset - log.log_start_offset) // MOST_ENTRIES))
+    for segment in log.segments:
+        with unless_deleted(segment.path):
+            file_ms = segment.modified_ms
+            for headers in segment.batches():
+                advance(int(int64(headers, "sizeInBytes").sum()))
+                times = np.clip(int64(headers, "maxTimestamp"), -FAR_MS, FAR_MS)
+                first = np.clip(
+                    np.asarray(headers["baseTimestamp"].cast("int64").fill_null(NO_TIMESTAMP)), -FAR_MS, FAR_MS
+                )
+                append = np.asarray(headers["timestampType"]) == TimestampType.LogAppendTime
+                kept = times != NO_TIMESTAMP
+                without += int((~kept).sum())
+                possible = np.where(append | (times <= file_ms), times, -FAR_MS)
+                so_far = np.maximum.accumulate(np.concatenate([[reached], possible]))
+                reached = int(so_far[-1])
+                arrival = np.where(append, times, np.maximum(so_far[1:], np.minimum(times, file_ms)))
+                both = append & (first != NO_TIMESTAMP)
+                create = np.where(append, np.where(both, first, times), times)
+                chosen = kept & ((count + np.arange(len(times))) % stride == 0)
+                count += len(times)
+                parts.append(tuple(column[chosen] for column in (create, arrival, both, append)))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 4
+    return Entries(columns[0], columns[1], columns[2].astype(bool), columns[3].astype(bool), without)
+
+
+def stream_of(found: Entries) -> Stream:
+    """A partition as a stream of one row whose clock starts with its first arrival."""
+    shift = START_MS - int(found.arrival_ms.min())
+    arrival = np.maximum.accumulate(found.arrival_ms) + shift
+    create = found.create_ms + shift
+    wrong = (create > arrival) | (found.create_ms < YEAR_2000_MS)
+    created = np.where(wrong, arrival, create)
+    one = [times[None] for times in (created, create, created, arrival)]
+    return Stream(one[0], one[1], one[2], one[3], np.zeros(one[0].shape, np.int8))
+
+
+def run(
+    logs: Iterable[PartitionLog], settings: Settings, *, advance: Callable[[int], None] = lambda amount: None
+) -> dict[str, Any]:
+    """Play the rules on the times of real partitions, and advise.
+
+    Parameters
+    ----------
+    logs : iterable of PartitionLog
+        Up to 50 of them are read, at equal distances.
+    settings : Settings
+        ``roll_ms``, ``retention_ms`` and ``check_ms`` count.
+    advance : callable
+        Called with the number of bytes that were passed.
+
+    Returns
+    -------
+    dict
+        What is known of arrival, latencies, the figures of each rule, the verdicts, and the advice with its reasons.
+    """
+    logs = list(logs)
+    chosen = logs[:: -(-len(logs) // MOST_PARTITIONS)] if logs else []
+    read = [(log, entries_of(log, advance)) for log in chosen]
+    streams = [(log, found, stream_of(found)) for log, found in read if len(found.create_ms)]
+    longest = max((int(stream.arrival_ms.max()) - START_MS for _, _, stream in streams), default=0)
+    settings = replace(settings, duration_ms=min(max(longest, HOUR_MS), YEAR_MS))
+    figures = {rule: Figures(rule, settings) for rule in RULES}
+    latency, late = Spread(), Spread()
+    future = before_2000 = 0
+    for _, found, stream in streams:
+        for one in figures.values():
+            one.add(stream)
+        latency.add((found.arrival_ms - found.create_ms)[found.both])
+        behind = np.maximum.accumulate(stream.created_ms, axis=1) - stream.created_ms
+        late.add(behind)
+        future += int((stream.create_ms > stream.arrival_ms).sum())
+        before_2000 += int((found.create_ms < YEAR_2000_MS).sum())
+    entries = sum(len(found.create_ms) for _, found in read)
+    report: dict[str, Any] = {
+        "partitions": len(logs),
+        "read": [f"{log.topic}-{log.partition}" for log in chosen],
+        "entries": entries,
+        "withoutTime": sum(found.without_time for _, found in read),
+        "known": {
+            "both": sum(int(found.both.sum()) for _, found in read),
+            "arrivalOnly": sum(int((found.append_time & ~found.both).sum()) for _, found in read),
+            "creationOnly": sum(int((~found.append_time).sum()) for _, found in read),
+        },
+        "latencyMs": latency.as_object(),
+        "behindMs": late.as_object(),
+        "inTheFuture": future,
+        "before2000": before_2000,
+        "settings": {"segment.ms": settings.roll_ms, "retention.ms": settings.retention_ms},
+        "rules": {rule.name: one.as_object() for rule, one in figures.items()} if streams else {},
+    }
+    return report | (advised(report, settings) if streams else {"retention": None, "rolling": None, "advice": None})
+
+
+def advised(report: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """The verdicts of retention and of Kafka's rule of rolling, and the settings that follow from them."""
+    cells = {
+        "retention": verdicts.cell("this directory", "", verdicts.retention(report["rules"], settings)),
+        "rolling": verdicts.cell("this directory", "", verdicts.rolling(report["rules"], CREATE_TIME, settings)),
+    }
+    found = {cell["measured"] for cell in cells.values()} - {verdicts.EITHER}
+    time = CREATE_TIME.name if not found or found == {verdicts.CT} else LOG_APPEND_TIME.name
+    both = len(found) > 1 or verdicts.DEPENDS in found
+    why = [f"{name}: {cell['measured']}" for name, cell in cells.items()]
+    config: dict[str, Any] = {"message.timestamp.type": time}
+    longest = max(report["latencyMs"]["p99"] or 0, report["behindMs"]["p99"] or 0)
+    if time == CREATE_TIME.name:
+        config["message.timestamp.before.max.ms"] = (longest // HOUR_MS + 1) * HOUR_MS
+        why.append("99 % of the messages are accepted by message.timestamp.before.max.ms")
+        if report["inTheFuture"]:
+            config["message.timestamp.after.max.ms"] = HOUR_MS
+    if report["inTheFuture"]:
+        why.append(
+            f"{report['inTheFuture']} have a CreateTime after their arrival, which message.timestamp.after.max.ms="
+            f"{HOUR_MS} refuses under CreateTime"
+        )
+    if longest > settings.roll_ms:
+        why.append("by KIP-32's rule of rolling, segment.ms would have to exceed the latency")
+    option = "option 1" if both else f"option 4 {time}"
+    if both:
+        why.append("each time serves one of the two, so only option 1, which keeps both times, would serve both")
+    for cell in cells.values():
+        del cell["paper"], cell["agrees"]
+    return {**cells, "advice": {"option": option, "settings": config, "why": why}}
