@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kts.study import mirror
+from kts.study import mirror, rules
 from kts.study.workloads import Settings
 
 SETTINGS = Settings(latency_ms=250, large_latency_ms=3_600_000, value_bytes=1)
@@ -51,3 +52,12 @@ def test_what_a_consumer_computes_is_true_or_null(compared: dict[str, Any]) -> N
     for one in compared["options"].values():
         for key in ("endToEnd", "lag", "latency"):
             assert one[f"{key}Ms"] in (None, one[f"{key}TrueMs"]) and one[f"{key}ErrorMs"] in (None, 0)
+
+
+@pytest.mark.parametrize("name", rules.TABLE)
+def test_a_real_log_shows_a_consumer_what_its_option_says(name: str, tmp_path: Path) -> None:
+    option, true = rules.OPTIONS[name], mirror.journey(SETTINGS)
+    seen = mirror.cluster(str(tmp_path), option, true.t0, true.t1, SETTINGS)
+    assert (seen.create_ms is not None) == option.create_time and (seen.append_ms is not None) == option.append_time
+    assert seen.create_ms is None or (seen.create_ms == true.t0).all()
+    assert seen.append_ms is None or (seen.append_ms == true.t1).all()
