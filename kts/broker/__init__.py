@@ -8,6 +8,7 @@ Each part imports only the parts above it::
     topics/     topics and partitions in a log directory
     groups/     members, generations, committed offsets
     (modules)   shared by handlers: reading, checking and converting records, waiting, threads
+    extensions  private versions of APIs, which something outside answers
     broker      the state of a broker: topics, groups, producer ids
     handlers/   one function for each API
     following/  copies that follow a leader, and their client; imports only codes, wire, settings and topics

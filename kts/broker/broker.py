@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Self
 
 from kts.arguments import show_address
+from kts.broker.extensions import Extension, PrivateVersions
 from kts.broker.groups import Coordinator, GroupSettings
 from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
@@ -28,6 +29,8 @@ class Broker:
         Settings by Kafka's names.
     clock : function, optional
         Returns ms since the epoch, for everything that is written or expires.
+    extensions : iterable of Extension
+        They answer private versions of APIs, and stay open when the broker closes.
 
     Raises
     ------
@@ -41,7 +44,9 @@ class Broker:
         config: Mapping[str, Any] | BrokerConfig | None = None,
         *,
         clock: Callable[[], int] | None = None,
+        extensions: Iterable[Extension] = (),
     ) -> None:
+        self.private = PrivateVersions(extensions)
         self.config = BrokerConfig.of(config)
         self.clock = wall_clock if clock is None else clock
         self.metrics = Metrics()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from kts.broker import wire
@@ -48,6 +48,7 @@ class Answering:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._private = broker.private.layouts
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="kts-slow")
 
     def close(self) -> None:
@@ -77,19 +78,20 @@ class Answering:
         layout = header.api_key, header.api_version, header.correlation_id
         if is_large or is_long(reply) or header.api_key in DEEP:
             return await self._in_thread(encode_response, *layout, reply)
-        return encode_response(*layout, reply)
+        return encode_response(*layout, reply, private=self._private)
 
     async def _decoded(self, frame: memoryview) -> tuple[RequestHeader, dict[str, Any]]:
         """Decode a request. One with records is quick to decode, unless it has many partitions."""
         if len(frame) <= AT_ONCE_BYTES:
-            return decode_request(frame)
+            return decode_request(frame, private=self._private)
         try:
-            return decode_request(frame, max_elements=AT_ONCE)
+            return decode_request(frame, max_elements=AT_ONCE, private=self._private)
         except InvalidRequestError:
             return await self._in_thread(decode_request, frame)
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._slow, work, *arguments)
+        call = partial(work, *arguments, private=self._private)
+        return await asyncio.get_running_loop().run_in_executor(self._slow, call)
 
 
 def is_long(reply: dict[str, Any]) -> bool:

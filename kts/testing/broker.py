@@ -17,6 +17,7 @@ from typing import Any, Self
 from kts.arguments import INT64_MAX
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
+from kts.broker.extensions import Extension
 from kts.broker.settings.topic import merged
 from kts.broker.topics import Topic
 from kts.broker.topics.partition import Partition
@@ -57,6 +58,8 @@ class KtsBroker:
         Stops the broker's clock at this time, as ``set_time`` does; None follows the wall clock.
     port : int
         0 means any free port.
+    extensions : iterable
+        They answer private versions of APIs (``kts.broker.extensions``), and stay open when the broker closes.
 
     Attributes
     ----------
@@ -88,8 +91,10 @@ class KtsBroker:
         time: int | datetime | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        extensions: Iterable[Extension] = (),
     ) -> None:
         self.clock = Clock(time)
+        self._extensions = tuple(extensions)
         self._config = {**DEFAULTS, **(config or {})}
         self._process = os.getpid()
         self._temporary: weakref.finalize[[str, int], Any] | None = None
@@ -111,7 +116,7 @@ class KtsBroker:
             raise InvalidRequestError(f"expected a stopped broker, found one that listens on {self.bootstrap_servers}")
         if self._closed or self._is_fork():
             raise LogClosedError(f"expected a stopped broker, found {self._found()}")
-        broker = Broker(self.directory, self._config, clock=self.clock)
+        broker = Broker(self.directory, self._config, clock=self.clock, extensions=self._extensions)
         try:
             server = ServerThread(broker, *self._address)
             self._address = server.start()

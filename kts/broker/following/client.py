@@ -60,6 +60,8 @@ class Connection:
         To connect, and for each whole answer.
     max_frame_bytes : int
         The largest answer.
+    private : mapping, optional
+        Private versions, from ``wire.private_layouts``.
 
     Notes
     -----
@@ -75,12 +77,14 @@ class Connection:
         client_id: str = "kts",
         timeout_s: float = 30.0,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        private: wire.Private = wire.NO_PRIVATE,
     ) -> None:
         self.host, self.port = host, port
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.max_frame_bytes = max_frame_bytes
         self.waiting = False  # for an answer
+        self._private = private
         self._socket: socket.socket | None = None
         self._versions: Mapping[int, tuple[int, int]] | None = None
         self._answers_api_versions = self._was_0_9 = False
@@ -162,7 +166,7 @@ class Connection:
 
     def ask(
         self,
-        api: ApiKey,
+        api: int,
         version: int,
         body: Mapping[str, Any],
         *,
@@ -186,7 +190,7 @@ class Connection:
             The answer is malformed: its size, correlation id or fields.
         """
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        frame = wire.encode_request(api, version, self._correlation, self.client_id, dict(body))
+        frame = wire.encode_request(api, version, self._correlation, self.client_id, dict(body), private=self._private)
         try:
             self.waiting = True
             answer = self._exchange(frame, min(timeout_s or self.timeout_s, self.timeout_s) + patience_s)
@@ -195,10 +199,10 @@ class Connection:
             if found != self._correlation:
                 raise InvalidRequestError(f"expected the answer to request {self._correlation}, found that to {found}")
             most = MAX_TOPICS_ELEMENTS if api == ApiKey.METADATA else MAX_ELEMENTS
-            return wire.decode_response(api, version, answer, max_elements=most)[1]
+            return wire.decode_response(api, version, answer, max_elements=most, private=self._private)[1]
         except InvalidRequestError as error:
             self.close()
-            raise InvalidRequestError(f"{api.name} {version} of {self}: {error}") from error
+            raise InvalidRequestError(f"{ApiKey(api).name} {version} of {self}: {error}") from error
         except BaseException:
             self.close()
             raise

@@ -20,6 +20,7 @@ from kts.broker.handlers import (
     topics,
 )
 from kts.broker.request import Request
+from kts.broker.wire import PRIVATE_FROM
 from kts.errors import UnsupportedVersionError
 
 HANDLERS: dict[int, Handler] = {
@@ -46,6 +47,8 @@ def handle(broker: Broker, request: Request) -> Coroutine[Any, Any, dict[str, An
     KtsError
         The whole request is refused.
     """
+    if request.version >= PRIVATE_FROM:
+        return broker.private.handle(request)
     handler = HANDLERS.get(request.api_key)
     if handler is None:
         raise UnsupportedVersionError(f"expected an API that is served, found {ApiKey(request.api_key).name}")

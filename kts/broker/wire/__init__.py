@@ -27,6 +27,7 @@ from kts.segment.files import FileRange
 
 MAX_REQUEST_ELEMENTS = 200_000  # of arrays and tagged fields; more would turn 16 MB of bytes into GBs of objects
 MAX_RESPONSE_ELEMENTS = 10_000_000
+PRIVATE_FROM, LAST_VERSION = 1 << 14, (1 << 15) - 1  # versions that Kafka never uses
 _HEADER = struct.Struct(">hhi")
 _API_KEY = struct.Struct(">h")
 _SIZE = struct.Struct(">i")
@@ -46,6 +47,22 @@ class RequestHeader(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
+
+
+class Layout(NamedTuple):
+    """How requests and responses of one version of an API are read and written."""
+
+    name: str
+    flexible: bool
+    read_request: Read
+    read_response: Read
+    write_request: Write
+    write_response: Write
+
+
+Fields = tuple[Field, ...]
+Private = Mapping[tuple[int, int], Layout]  # by API key and version
+NO_PRIVATE: Private = {}
 
 
 SERVED: dict[ApiKey, tuple[int, int]] = {
@@ -76,21 +93,47 @@ def _message(api_key: int, api_version: int | None = None) -> Message:
 
 
 @cache
-def _readers(api_key: int, api_version: int) -> tuple[str, bool, Read, Read]:
+def _kafkas_layout(api_key: int, api_version: int) -> Layout:
     message = _message(api_key, api_version)
-    flexible = api_version in message.flexible
-    request, response = (
-        struct_reader(fields, api_version, flexible)[0] for fields in (message.request, message.response)
-    )
-    return f"{message.api_key.name} version {api_version}", flexible, request, response
+    return _layout_of(message.api_key, api_version, api_version in message.flexible, message.request, message.response)
 
 
-@cache
-def _writers(api_key: int, api_version: int) -> tuple[str, bool, Write, Write]:
-    message = _message(api_key, api_version)
-    flexible = api_version in message.flexible
-    request, response = (struct_writer(fields, api_version, flexible) for fields in (message.request, message.response))
-    return f"{message.api_key.name} version {api_version}", flexible, request, response
+def _layout_of(api_key: int, api_version: int, flexible: bool, request: Fields, response: Fields) -> Layout:
+    read_request, read_response = (struct_reader(fields, api_version, flexible)[0] for fields in (request, response))
+    write_request, write_response = (struct_writer(fields, api_version, flexible) for fields in (request, response))
+    name = f"{ApiKey(api_key).name} version {api_version}"
+    return Layout(name, flexible, read_request, read_response, write_request, write_response)
+
+
+def _layout(api_key: int, api_version: int, private: Private) -> Layout:
+    if api_version >= PRIVATE_FROM and (found := private.get((api_key, api_version))) is not None:
+        return found
+    return _kafkas_layout(api_key, api_version)
+
+
+def private_layouts(versions: Mapping[tuple[int, int], tuple[Fields, Fields]]) -> dict[tuple[int, int], Layout]:
+    """The layouts of private versions of APIs, for ``private`` of the functions below.
+
+    Parameters
+    ----------
+    versions : mapping of (API key, version) to (fields of the request, fields of the response)
+        Of APIs that the broker serves, in versions that Kafka never uses: 16384 to 32767. None is flexible.
+
+    Raises
+    ------
+    ValueError
+        The API is not served, or the version may be Kafka's.
+    """
+    for api_key, version in versions:
+        if api_key not in MESSAGES:
+            raise ValueError(f"private version: expected an API key of {sorted(map(int, MESSAGES))}, found {api_key}")
+        if not PRIVATE_FROM <= version <= LAST_VERSION:
+            name = ApiKey(api_key).name
+            raise ValueError(
+                f"private version of {name}: expected {PRIVATE_FROM} to {LAST_VERSION}, which Kafka never uses, "
+                f"found {version}"
+            )
+    return {key: _layout_of(*key, False, *fields) for key, fields in versions.items()}
 
 
 def _explained(cursor: Cursor, error: InvalidRequestError, what: str) -> InvalidRequestError:
@@ -133,7 +176,7 @@ def _decode_header(cursor: Cursor) -> RequestHeader:
 
 
 def decode_request(
-    frame: memoryview, *, max_elements: int = MAX_REQUEST_ELEMENTS
+    frame: memoryview, *, max_elements: int = MAX_REQUEST_ELEMENTS, private: Private = NO_PRIVATE
 ) -> tuple[RequestHeader, dict[str, Any]]:
     """Decode a request without its size. Bytes after the body are ignored, as in Kafka.
 
@@ -141,6 +184,8 @@ def decode_request(
     ----------
     max_elements : int
         The largest number of array elements and tagged fields in total.
+    private : mapping, optional
+        Private versions, from ``private_layouts``.
 
     Returns
     -------
@@ -158,16 +203,22 @@ def decode_request(
     what = "request header"
     try:
         header = _decode_header(cursor)
-        what, flexible, read, _ = _readers(header.api_key, header.api_version)
-        if flexible:
+        layout = _layout(header.api_key, header.api_version, private)
+        what = layout.name
+        if layout.flexible:
             _read_header[True](cursor)
-        return header, read(cursor)
+        return header, layout.read_request(cursor)
     except InvalidRequestError as error:
         raise _explained(cursor, error, what) from error
 
 
 def decode_response(
-    api_key: int, api_version: int, frame: memoryview, *, max_elements: int = MAX_RESPONSE_ELEMENTS
+    api_key: int,
+    api_version: int,
+    frame: memoryview,
+    *,
+    max_elements: int = MAX_RESPONSE_ELEMENTS,
+    private: Private = NO_PRIVATE,
 ) -> tuple[int, dict[str, Any]]:
     """Decode a response without its size: the correlation id and the body.
 
@@ -178,20 +229,22 @@ def decode_response(
     UnsupportedVersionError
         The API or its version is not known.
     """
-    what, flexible, _, read = _readers(api_key, api_version)
+    layout = _layout(api_key, api_version, private)
     cursor = Cursor(memoryview(frame), max_elements)
     try:
         cursor.need(_SIZE.size, "a correlation id")
         correlation_id: int = _SIZE.unpack_from(cursor.buffer)[0]
         cursor.position = _SIZE.size
-        if flexible and api_key != ApiKey.API_VERSIONS:
+        if layout.flexible and api_key != ApiKey.API_VERSIONS:
             _read_header[True](cursor)
-        return correlation_id, read(cursor)
+        return correlation_id, layout.read_response(cursor)
     except InvalidRequestError as error:
-        raise _explained(cursor, error, f"response to {what}") from error
+        raise _explained(cursor, error, f"response to {layout.name}") from error
 
 
-def encode_response(api_key: int, api_version: int, correlation_id: int, body: Mapping[str, Any]) -> list[Chunk]:
+def encode_response(
+    api_key: int, api_version: int, correlation_id: int, body: Mapping[str, Any], *, private: Private = NO_PRIVATE
+) -> list[Chunk]:
     """Encode a response as chunks to send in order, beginning with the size.
 
     Raises
@@ -201,16 +254,22 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, body: M
     UnsupportedVersionError
         The API or its version is not known.
     """
-    what, flexible, _, write = _writers(api_key, api_version)
+    layout = _layout(api_key, api_version, private)
     output = Output()
     output.buffer += _SIZE.pack(0) + _SIZE.pack(correlation_id)
-    if flexible and api_key != ApiKey.API_VERSIONS:
+    if layout.flexible and api_key != ApiKey.API_VERSIONS:
         output.buffer.append(0)
-    return _finish(output, write, body, f"response to {what}")
+    return _finish(output, layout.write_response, body, f"response to {layout.name}")
 
 
 def encode_request(
-    api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
+    api_key: int,
+    api_version: int,
+    correlation_id: int,
+    client_id: str | None,
+    body: Mapping[str, Any],
+    *,
+    private: Private = NO_PRIVATE,
 ) -> bytes:
     """Encode a request with its size.
 
@@ -221,13 +280,13 @@ def encode_request(
     UnsupportedVersionError
         The API or its version is not known.
     """
-    what, flexible, write, _ = _writers(api_key, api_version)
+    layout = _layout(api_key, api_version, private)
     output = Output()
     output.buffer += _SIZE.pack(0) + _HEADER.pack(api_key, api_version, correlation_id)
     _write_client_id(output, {"client_id": client_id})
-    if flexible:
+    if layout.flexible:
         output.buffer.append(0)
-    chunks = _finish(output, write, body, what)
+    chunks = _finish(output, layout.write_request, body, layout.name)
     return b"".join(chunk if isinstance(chunk, bytes | memoryview) else chunk.read() for chunk in chunks)
 
 
