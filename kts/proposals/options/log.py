@@ -498,6 +498,35 @@ class OptionLog:
                     deleted.append(Deleted(one.base_offset, one.size_bytes, one.largest_timestamp_ms, rule))
             return deleted
 
+    def follow(self) -> None:
+        """Forget what only the leader of the last messages knows, since this replica follows another one now.
+
+        Notes
+        -----
+        In option 3 that is LogAppendTime of messages without an index entry. No other replica knows them: a new leader
+        goes on from the last entry, and all replicas must decide as it does.
+        """
+        with self._writing():
+            if self.option == 3:
+                self._segments[-1].take_times()
+                self._append_time.last_ms = NO_TIMESTAMP
+                self._follow_time()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop all messages and begin at an offset: the leader's start, which is after the end of this log.
+
+        Notes
+        -----
+        All of it is on disk when the call returns.
+        """
+        integer("offset", offset, 0, INT64_MAX)
+        with self._writing():
+            while self._segments:
+                self._segments.pop().delete()
+            self._segments.append(OptionSegment(self.path, offset, self.option, self.config))
+            files.sync_directory(self.path)
+            self._append_time.last_ms = NO_TIMESTAMP
+
     def truncate_to(self, offset: int) -> None:
         """Drop the messages from an offset on, with their index entries; of a wrapper that contains it, all.
 

@@ -101,7 +101,7 @@ class OptionSegment:
         self._trim()
         if self.append_times is not None:
             self.append_times.load(self._first_offset(), self.end_offset, None)
-            self._take_times()
+            self.take_times()
         if self.end_offset > next_base:
             raise CorruptRecordError(f"expected offsets below {next_base}, found {self.end_offset - 1}", path=self.path)
         self.rest()
@@ -151,7 +151,7 @@ class OptionSegment:
             index.expand()
         if self.append_times is not None:
             self.append_times.load(self._first_offset(), self.end_offset, index_entries if clean else None)
-            self._take_times()
+            self.take_times()
         return cut
 
     def _rebuild(self, *, deep: bool) -> str | None:
@@ -210,8 +210,8 @@ class OptionSegment:
         """The offset from which on an index entry is expected; the end offset if there is no message."""
         return self.end_offset if self.size == 0 else self.base_offset
 
-    def _take_times(self) -> None:
-        """What option 3's index says of the first message and of the last."""
+    def take_times(self) -> None:
+        """Option 3: know of the first message and of the last only what the index says."""
         if self.append_times is None:
             return
         first, last = self.append_times.first, self.append_times.last
@@ -222,7 +222,7 @@ class OptionSegment:
     def index_filled(self) -> None:
         """The leader's entries are in option 3's index."""
         known = self.last_append_ms
-        self._take_times()
+        self.take_times()
         self.last_append_ms = known if self.last_append_ms is None else self.last_append_ms
 
     # --- reading ----------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class OptionSegment:
         self._opened().sync()
         for index in self._indexes():
             index.expand()
-        self._take_times()
+        self.take_times()
 
     def flush(self) -> None:
         """Wait until messages and indexes are on disk."""

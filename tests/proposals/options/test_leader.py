@@ -1,0 +1,177 @@
+"""The leader of options 1, 2 and 3 behind a broker's socket: what it answers to whom, and what it does not believe."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.broker.option_replicas import LAYOUTS, TOPIC, Replica, replicas
+
+import kts
+from kts.broker.codes import ApiKey
+from kts.broker.following.client import Connection
+from kts.errors import CorruptRecordError, InvalidRequestError
+from kts.proposals import options
+from kts.proposals.options import OptionLeader, OptionLog, TimeIndexEntry
+from kts.proposals.options.leader import MOST_ENTRIES
+from kts.proposals.options.wire import FETCH, LIST_OFFSETS, PRODUCE, VERSION, ask_partition
+from kts.testing import KtsBroker
+
+T = 1_500_000_000_000 - 1_500_000_000_000 % 60_000
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[Replica]:
+    with replicas(tmp_path, 1, start_ms=T) as [found]:
+        found.lead()
+        yield found
+
+
+def fetch(connection: Connection, offset: int, replica_id: int, **fields: int) -> dict[str, Any]:
+    one = {"fetch_offset": offset, "partition_max_bytes": 1 << 20, **fields}
+    return ask_partition(connection, FETCH, TOPIC, 0, one, replica_id=replica_id, max_bytes=1 << 20)
+
+
+def test_the_array_of_index_entries_is_always_empty_if_the_fetch_request_is_not_from_followers(leader: Replica) -> None:
+    for _ in range(3):
+        leader.produce(2)
+        leader.clock.now_ms += MINUTE_MS
+    with leader.connect() as connection:
+        consumer, follower = (fetch(connection, 0, replica_id) for replica_id in (-1, 7))
+        assert consumer["time_index"] == []
+        assert fetch(connection, 0, -1, index_last_offset=5)["time_index"] == []
+    assert consumer["records"] == follower["records"]
+    assert follower["time_index"] == [
+        {"log_append_time": T + number * MINUTE_MS, "offset": 2 * number} for number in range(3)
+    ]
+
+
+def test_offsets_of_index_entries_count_from_the_fetch_offset(leader: Replica) -> None:
+    leader.produce(2)
+    leader.clock.now_ms += 1
+    leader.produce(2)
+    leader.log.roll()
+    leader.clock.now_ms += MINUTE_MS
+    leader.produce(2)
+    with leader.connect() as connection:
+        found = fetch(connection, 4, 7)
+    assert found["time_index"] == [
+        {"log_append_time": T + 1, "offset": -1},  # of the last message of the segment before
+        {"log_append_time": T + 1 + MINUTE_MS, "offset": 0},
+    ]
+    assert found["segment_base_offset"] == 4
+
+
+def test_an_answer_has_a_limited_number_of_index_entries_and_says_how_far_they_go(leader: Replica) -> None:
+    count = MOST_ENTRIES + 10
+    entries = [TimeIndexEntry(T + number * MINUTE_MS, number) for number in range(count)]
+    leader.log.append_as_follower(options.encode({"value": [b"x"] * count}, option=3), entries)
+    leader.lead()
+    with leader.connect() as connection:
+        first = fetch(connection, 0, 7, partition_max_bytes=0, index_last_offset=MOST_ENTRIES + 9)
+        assert (len(first["time_index"]), first["index_last_offset"]) == (MOST_ENTRIES, MOST_ENTRIES - 1)
+        rest = fetch(connection, MOST_ENTRIES, 7, partition_max_bytes=0, index_last_offset=MOST_ENTRIES + 9)
+        assert (len(rest["time_index"]), rest["index_last_offset"]) == (11, MOST_ENTRIES + 9)  # and the one before
+        assert not first["records"]
+
+
+def test_the_records_of_an_answer_are_of_one_leader_epoch(leader: Replica) -> None:
+    leader.produce(2)
+    leader.lead()
+    leader.produce(3)
+    with leader.connect() as connection:
+        first, second = fetch(connection, 0, 7), fetch(connection, 2, 7)
+    assert (first["leader_epoch"], first["records_epoch"], second["records_epoch"]) == (1, 0, 1)
+    assert options.decode(first["records"])["offset"].to_pylist() == [0, 1]
+    assert options.decode(second["records"])["offset"].to_pylist() == [2, 3, 4]
+
+
+def test_an_epoch_is_never_used_twice_even_if_a_crash_took_its_messages(leader: Replica) -> None:
+    leader.produce(2)
+    leader.lead()
+    leader.produce(2)
+    leader.kill()
+    log = leader.path / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 4])
+    leader.open()
+    assert leader.log.log_end_offset < 2
+    leader.lead()
+    assert leader.leader is not None
+    assert leader.leader.leader_epoch(TOPIC) == 2
+
+
+def test_kafkas_own_records_and_other_options_are_refused_by_name(leader: Replica) -> None:
+    sets = {
+        "magic is 2, expected 35": kts.encode({"value": [b"x"]}),
+        "magic is 1, expected 35": kts.encode({"value": [b"x"]}, magic=1),
+        "magic is 33, expected 35": options.encode({"value": [b"x"]}, option=1),
+    }
+    with leader.connect() as connection:
+        for words, data in sets.items():
+            with pytest.raises(CorruptRecordError, match=words):
+                ask_partition(connection, PRODUCE, TOPIC, 0, {"records": data}, acks=-1)
+    assert leader.log.log_end_offset == 0
+
+
+def test_a_topic_of_an_option_is_no_topic_of_the_broker(leader: Replica) -> None:
+    leader.produce(1)
+    assert leader.broker.topics() == []
+    with leader.connect() as connection:
+        body = {"topics": None, "allow_auto_topic_creation": False}
+        assert connection.ask(ApiKey.METADATA, 9, body)["topics"] == []
+
+
+def test_partitions_are_answered_each_for_itself(tmp_path: Path) -> None:
+    with (
+        OptionLog(tmp_path / "a-0", option=1) as first,
+        OptionLog(tmp_path / "a-1", option=2) as second,
+        KtsBroker(extensions=[OptionLeader([first, second])]) as broker,
+        Connection(broker.host, broker.port, private=LAYOUTS) as connection,
+    ):
+        data = options.encode({"value": [b"x"]}, option=1)
+        rows = [{"partition": number, "records": data} for number in range(3)]
+        [topic] = connection.ask(PRODUCE, VERSION, {"acks": -1, "topics": [{"topic": "a", "partitions": rows}]})[
+            "topics"
+        ]
+        assert [row["error_code"] for row in topic["partitions"]] == [0, 2, 6]
+        assert [row["base_offset"] for row in topic["partitions"]] == [0, -1, -1]
+        with pytest.raises(InvalidRequestError, match="expected each partition once, found a-0 twice"):
+            OptionLeader([first, first])
+        silent = {"acks": 0, "topics": [{"topic": "a", "partitions": rows[:1]}]}
+        assert OptionLeader([first]).answer(PRODUCE, silent) is None
+        assert first.log_end_offset == 2
+
+
+def test_no_number_of_a_client_breaks_the_leader_or_takes_memory(leader: Replica, rng: random.Random) -> None:
+    for _ in range(5):
+        leader.produce(5)
+        leader.clock.now_ms += MINUTE_MS
+    edges = [-(2**63), -(2**31), -2, -1, 0, 1, 7, 24, 25, 26, 2**31 - 1, 2**63 - 1]
+    small = [one for one in edges if -(2**31) <= one < 2**31]
+    with leader.connect() as connection:
+        for _ in range(500):
+            one = {
+                "partition": 0,
+                "fetch_offset": rng.choice(edges),
+                "last_fetched_epoch": rng.choice(small),
+                "partition_max_bytes": rng.choice(small),
+                "index_last_offset": rng.choice(edges),
+            }
+            limits = {"replica_id": rng.choice(small), "max_bytes": rng.choice(small)}
+            [topic] = connection.ask(FETCH, VERSION, {**limits, "topics": [{"topic": TOPIC, "partitions": [one]}]})[
+                "topics"
+            ]
+            [row] = topic["partitions"]
+            assert row["error_code"] in (0, 1, 6), row
+            assert not row["time_index"] or limits["replica_id"] != -1
+        for time in edges:
+            asked = {"partition": 0, "timestamp": time}
+            [topic] = connection.ask(LIST_OFFSETS, VERSION, {"topics": [{"topic": TOPIC, "partitions": [asked]}]})[
+                "topics"
+            ]
+            assert topic["partitions"][0]["error_code"] == 0
+    assert leader.log.log_end_offset == 25
