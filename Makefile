@@ -1,4 +1,4 @@
-# Every goal works on a fresh clone: it first makes what it needs (.venv, the packages, the two extensions).
+# Every goal works on a fresh clone: it first makes what it needs (.venv, the packages, the extensions).
 # A second run does nothing of that again unless setup.py, pyproject.toml or the sources changed.
 
 # The first Python that is new enough; `make PYTHON=/path/to/python3 test` names another one.
@@ -67,13 +67,13 @@ ifndef JDK
 	@echo "== no JDK 17 or newer: pyspark (about 450 MB) is left out, Spark and Kafka tests will be skipped."
 	@echo "   To have them: $(GET_JDK)"
 endif
-	@echo "== packages, and the two extensions (a few minutes the first time)"
+	@echo "== packages, and the extensions (a few minutes the first time)"
 	@$(PIP) 'setuptools>=77' 'Cython>=3.1'
 	@$(PIP) $(EDITABLE) '.[$(EXTRAS)]'
 	@touch $@ $(BUILT)
 
 $(BUILT): $(INSTALLED) $(SOURCES)
-	@echo "== build: the two extensions"
+	@echo "== build: the extensions"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
@@ -119,7 +119,7 @@ bench: ready
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 sanitize: ready
-	@echo "== build: the two extensions with AddressSanitizer and UBSan, in build/sanitize"
+	@echo "== build: the extensions with AddressSanitizer and UBSan, in build/sanitize"
 	@KTS_SANITIZE=1 CC=$(CC) $(BIN)/python setup.py -q build --build-base build/sanitize --build-lib build/sanitize/lib
 	@echo "== tests of the codec, the indexes and the storage"
 	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
@@ -127,7 +127,7 @@ sanitize: ready
 		$(BIN)/pytest $(PYTEST_ARGS) -m "not java" $(SANITIZE_SKIPS:%=--ignore=%)
 
 fuzz: ready
-	@echo "== build: the two extensions with sanitizers and coverage, in build/fuzz"
+	@echo "== build: the extensions with sanitizers and coverage, in build/fuzz"
 	@KTS_FUZZ=1 CC=$(CC) $(BIN)/python setup.py -q build --build-base build/fuzz --build-lib build/fuzz/lib
 	@$(CC) -O2 -Wall -Wextra -shared -fPIC -o build/fuzz/trace.so tests/fuzz/trace.c
 	@LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/fuzz/lib:tests \

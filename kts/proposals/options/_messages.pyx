@@ -30,7 +30,8 @@ cdef extern from "status.h" nogil:
 cdef extern from "refusals.h" nogil:
     int KTS_BAD_SIZE, KTS_SIZE_OVERFLOW, KTS_SHORT_MESSAGE, KTS_BAD_CRC, KTS_BAD_CODEC, KTS_MESSAGE_KEY
     int KTS_MESSAGE_VALUE, KTS_MESSAGE_REST, KTS_WRAPPER_NULL, KTS_WRAPPER_EMPTY, KTS_WRAPPER_OFFSET, KTS_SHORT_INNER
-    int KTS_INNER_MAGIC, KTS_NESTED, KTS_INNER_CRC, KTS_INNER_OFFSET, KTS_OPTION_MAGIC, KTS_RECORD_LENGTH, KTS_NO_MEMORY, KTS_COLUMN_FULL
+    int KTS_INNER_MAGIC, KTS_NESTED, KTS_INNER_CRC, KTS_INNER_OFFSET, KTS_OPTION_MAGIC, KTS_RECORD_LENGTH
+    int KTS_NO_MEMORY, KTS_COLUMN_FULL
 
 cdef extern from "format.h" nogil:
     int KTS_SIZE_AT, KTS_OVERHEAD, KTS_MAGIC_AT, KTS_MESSAGE_CRC_AT, KTS_MESSAGE_CRC_FROM, KTS_MESSAGE_ATTRIBUTES_AT
@@ -322,7 +323,7 @@ cdef class Columns:
 
 
 def decode(const uint8_t[::1] data not None, int option, bint verify_crc, int64_t max_decompressed_bytes):
-    """Columns of the messages of a set: (rows, offsets, creates, appends, and ends, nulls, bytes of keys and values)."""
+    """Columns of the messages of a set: (rows, offsets, creates, appends; ends, nulls, bytes of keys; of values)."""
     cdef Columns columns = Columns.__new__(Columns)
     cdef Message m
     cdef Fault f
@@ -364,9 +365,10 @@ def first_magic(const uint8_t[::1] data not None):
 
 
 def entries(const uint8_t[::1] data not None, int option, bint verify_crc):
-    """The entries of a set from their headers: (rows of int64 in WALK's columns, bytes of whole entries, error or None).
+    """The entries of a set from their headers: (rows of int64, bytes of whole entries, error or None).
 
-    The walk stops before an entry that is damaged, and before an incomplete one.
+    A row is position, size, base offset, last offset, CreateTime, LogAppendTime, codec. The walk stops before an entry that
+    is damaged, and before an incomplete one.
     """
     cdef Column rows
     cdef Layout layout = layout_of(option)
@@ -512,14 +514,15 @@ cdef int seen(const uint8_t* p, int64_t size, const Layout* layout, int64_t* cou
     return KTS_OK if count[0] else fail(f, KTS_WRAPPER_EMPTY, 0, 0)
 
 
-def assign(const uint8_t[::1] data not None, int option, int64_t offset, int64_t append, int64_t max_decompressed_bytes):
-    """A producer's set as a leader stores it, with offsets from ``offset`` on and its LogAppendTime: (bytes, next offset).
+def assign(const uint8_t[::1] data not None, int option, int64_t offset, int64_t append,
+           int64_t max_decompressed_bytes):
+    """A producer's set as a leader stores it: (bytes with offsets from ``offset`` on and LogAppendTime, next offset).
 
     Wrappers are changed in place, without recompression. An incomplete message at the end is left out.
     """
     cdef bytes made = PyBytes_FromStringAndSize(<char*> &data[0] if data.shape[0] else NULL, data.shape[0])
     cdef uint8_t* p = <uint8_t*> PyBytes_AS_STRING(made)
-    cdef int64_t size = data.shape[0], count, create, n
+    cdef int64_t size = data.shape[0], count = 0, create = -1, n
     cdef Layout layout = layout_of(option)
     cdef Message m
     cdef Fault f
