@@ -39,8 +39,8 @@ class Entries(NamedTuple):
         CreateTime: of a batch under CreateTime the greatest, under LogAppendTime that of the first record. The arrival
         where it is not known.
     arrival_ms : array
-        LogAppendTime where the log has it. Else the greatest CreateTime so far, or the file's time if that is earlier:
-        the message came at that time or later.
+        LogAppendTime where the log has it. Else the greatest CreateTime so far that is not after the time of its
+        segment's file: the message came at that time or later.
     both : array of bool
         Both times are known.
     """
@@ -55,7 +55,7 @@ class Entries(NamedTuple):
 def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount: None) -> Entries:
     """Read the headers of a partition. Every n-th counts if there are many."""
     parts: list[tuple[Times, ...]] = []
-    without = count = 0
+    without = count = file_ms = 0
     reached = -FAR_MS
     stride = max(1, -(-(log.log_end_offset - log.log_start_offset) // MOST_ENTRIES))
     for segment in log.segments:
@@ -73,14 +73,18 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
                 possible = np.where(append | (times <= file_ms), times, -FAR_MS)
                 so_far = np.maximum.accumulate(np.concatenate([[reached], possible]))
                 reached = int(so_far[-1])
-                arrival = np.where(append, times, np.maximum(so_far[1:], np.minimum(times, file_ms)))
+                arrival = np.where(append, times, so_far[1:])
                 both = append & (first != NO_TIMESTAMP)
                 create = np.where(append, np.where(both, first, times), times)
                 chosen = kept & ((count + np.arange(len(times))) % stride == 0)
                 count += len(times)
                 parts.append(tuple(column[chosen] for column in (create, arrival, both, append)))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 4
-    return Entries(columns[0], columns[1], columns[2].astype(bool), columns[3].astype(bool), without)
+    create, arrival = columns[:2]
+    known = arrival > -FAR_MS  # not if all times up to this one are from the future
+    if not known.all():
+        arrival = np.where(known, arrival, arrival[known].min() if known.any() else file_ms)
+    return Entries(create, arrival, columns[2].astype(bool), columns[3].astype(bool), without)
 
 
 def stream_of(found: Entries) -> Stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,14 @@ def test_of_create_time_alone_the_arrival_is_the_latest_time_so_far(tmp_path: Pa
     report = directory.run([log], SETTINGS)
     assert report["known"]["creationOnly"] == 4 and report["latencyMs"]["median"] is None
     assert report["behindMs"]["greatest"] == 22 * HOUR_MS
+
+
+def test_a_first_time_from_the_future_hides_no_arrival(tmp_path: Path) -> None:
+    log = written(tmp_path / "orders-0", [9e5, 1, 2, 9e5, 3], [0, 1, 2, 3, 4], "CreateTime")
+    os.utime(log.segments[0].path, (START_MS / 1000 + 86_400,) * 2)
+    found = directory.entries_of(kts.open_partition(tmp_path / "orders-0"))
+    assert ((found.arrival_ms - START_MS) // HOUR_MS).tolist() == [1, 1, 2, 2, 3]
+    assert directory.run([kts.open_partition(tmp_path / "orders-0")], SETTINGS)["inTheFuture"] == 2
 
 
 def test_equal_large_latencies_are_served_by_create_time(tmp_path: Path) -> None:
