@@ -158,6 +158,26 @@ def test_a_lost_index_comes_from_the_leader(three: list[Replica], lost: str) -> 
     agree(three)
 
 
+def test_an_index_rebuilt_at_recovery_would_have_the_time_of_the_recovery(three: list[Replica], tmp_path: Path) -> None:
+    """KIP-32: "the LAT in the index file will be very close, or even the same". So nothing rebuilds it: a replica that
+    lost it waits, and gets the true times from the leader."""
+    a, b, _ = three
+    follow(a, [b])
+    produce(a, 10)
+    catch_up([b])
+    recovered_ms = T + 60 * MINUTE_MS
+    with OptionLog(tmp_path / "rebuilt" / "orders-0", option=3, clock=lambda: recovered_ms) as rebuilt:
+        for segment in a.log.segments:
+            rebuilt.append(a.log.read(segment.base_offset, segment.size))
+        assert {entry.append_ms for entry in rebuilt.index_entries()} == {recovered_ms}
+    b.kill()
+    for path in b.path.glob(f"*{SUFFIX}"):
+        path.unlink()
+    b.open()
+    b.follow(a).catch_up()
+    assert {entry.append_ms // MINUTE_MS for entry in b.log.index_entries()} == {T // MINUTE_MS + n for n in range(10)}
+
+
 def test_a_crash_that_took_messages_takes_their_entries(three: list[Replica]) -> None:
     a, b, c = three
     follow(a, [b, c])
