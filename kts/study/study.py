@@ -73,7 +73,7 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
     Examples
     --------
     >>> from kts.study import Settings, run
-    >>> report = run(Settings(partitions=2, index_messages=2000))
+    >>> report = run(Settings(partitions=1, index_messages=100))
     >>> [(cell["pattern"], cell["measured"]) for cell in report["retention"]][:2]
     [('pattern 1', 'CT or LAT'), ('pattern 2', 'CT')]
     """

@@ -10,7 +10,7 @@ from support.processes.cli_runs import lines, run
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("--partitions", "8", "--index-messages", "2000")
+SMALL = ("--partitions", "2", "--index-messages", "1000")
 
 
 def test_the_tables_say_paper_and_measurement() -> None:
@@ -37,7 +37,9 @@ def test_wrong_settings_are_wrong_use() -> None:
 
 
 def test_the_page_is_written_beside_the_tables(tmp_path: Path) -> None:
-    said = run("study", *SMALL, "--duration", "1d", "-o", tmp_path / "study.html")
+    said = run(
+        "study", "--partitions", "1", "--index-messages", "100", "--duration", "1d", "-o", tmp_path / "study.html"
+    )
     assert "Retention: which time" in said.stdout
     assert (tmp_path / "study.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 

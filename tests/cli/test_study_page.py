@@ -9,17 +9,17 @@ from html import unescape
 from typing import Any
 
 import pytest
+from support.sets.studies import small_report
 
 from kts.cli.page import DARK, LIGHT
 from kts.cli.study_page import draw_report
-from kts.study import Settings, run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
-    return run(Settings(partitions=8, index_messages=2000))
+    return small_report()
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from kts.study import indexes
 from kts.study.indexes import BUCKETS, CONTINUING, MINUTES, SHIPPED
 from kts.study.workloads import Settings
 
-pytestmark = pytest.mark.slow  # three logs of 20,000 messages
+pytestmark = pytest.mark.slow  # logs of 10,000 messages
 
-SETTINGS = Settings(index_messages=20_000, value_bytes=10)
+SETTINGS = Settings(index_messages=10_000, value_bytes=10)
 
 
 @pytest.fixture(scope="module")

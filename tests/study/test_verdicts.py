@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.sets.studies import small_report
 
 from kts.study import run
 from kts.study.verdicts import CT, DEPENDS, EITHER, LAT, Criterion, cell, preference
 from kts.study.workloads import PATTERNS, Settings
+
+pytestmark = pytest.mark.slow  # whole studies: the verdicts of the papers' tables are their result
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,7 @@ def test_a_criterion_speaks_for_the_smaller_figure_if_they_differ_by_more_than_i
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
-    return run(Settings(partitions=8, index_messages=2000))
+    return small_report()
 
 
 def verdicts(report: dict[str, Any], table: str, rule: str | None = None) -> list[str]:
@@ -54,7 +57,7 @@ def test_kafka_s_rule_rolls_by_create_time_as_by_append_time_unless_times_are_wr
 
 def test_the_verdicts_change_with_the_streams() -> None:
     """A large latency below a segment's span is a small one, whatever the pattern is called."""
-    small = run(Settings(partitions=8, large_latency_ms=3_600_000, wrong=0.0, index_messages=2000))
+    small = run(Settings(partitions=2, large_latency_ms=3_600_000, wrong=0.0, index_messages=100))
     assert verdicts(small, "retention") == [EITHER] * len(PATTERNS)
     assert verdicts(small, "rolling", "earliest-timestamp") == [EITHER] * len(PATTERNS)
 
