@@ -68,7 +68,7 @@ def of_directory(report: dict[str, Any]) -> list[Table]:
     ]
     tables = [Table(title, ("known", "batches"), rows, (1,))]
     if report["advice"] is None:
-        return [tables[0]._replace(notes=("No batch has a timestamp: there is nothing to play.",))]
+        return [tables[0]._replace(notes=("No CreateTime is known: there is nothing to compare.",))]
     settings = ", ".join(f"{name} {show(ms)}" for name, ms in report["settings"].items())
     advice = report["advice"]
     served = " ".join(f"{name}={value}" for name, value in advice["settings"].items())

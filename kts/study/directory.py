@@ -74,7 +74,8 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
                 so_far = np.maximum.accumulate(np.concatenate([[reached], possible]))
                 reached = int(so_far[-1])
                 arrival = np.where(append, times, so_far[1:])
-                both = append & (first != NO_TIMESTAMP)
+                # The leader overwrote the time of a message; in a batch it left the first record's.
+                both = append & (first != NO_TIMESTAMP) & (np.asarray(headers["magic"]) == 2)
                 create = np.where(append, np.where(both, first, times), times)
                 chosen = kept & ((count + np.arange(len(times))) % stride == 0)
                 count += len(times)
@@ -85,6 +86,13 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
     if not known.all():
         arrival = np.where(known, arrival, arrival[known].min() if known.any() else file_ms)
     return Entries(create, arrival, columns[2].astype(bool), columns[3].astype(bool), without)
+
+
+def with_create_time(found: Entries) -> Entries:
+    """The entries whose CreateTime is known: without one there is nothing to compare."""
+    known = found.both | ~found.append_time
+    create, arrival, both, append = (column[known] for column in found[:4])
+    return Entries(create, arrival, both, append, found.without_time)
 
 
 def stream_of(found: Entries) -> Stream:
@@ -120,13 +128,14 @@ def run(
     logs = list(logs)
     chosen = logs[:: -(-len(logs) // MOST_PARTITIONS)] if logs else []
     read = [(log, entries_of(log, advance)) for log in chosen]
-    streams = [(log, found, stream_of(found)) for log, found in read if len(found.create_ms)]
-    longest = max((int(stream.arrival_ms.max()) - START_MS for _, _, stream in streams), default=0)
+    created = [with_create_time(found) for _, found in read]
+    streams = [(found, stream_of(found)) for found in created if len(found.create_ms)]
+    longest = max((int(stream.arrival_ms.max()) - START_MS for _, stream in streams), default=0)
     settings = replace(settings, duration_ms=min(max(longest, HOUR_MS), YEAR_MS))
     figures = {rule: Figures(rule, settings) for rule in RULES}
     latency, late = Spread(), Spread()
     future = before_2000 = 0
-    for _, found, stream in streams:
+    for found, stream in streams:
         for one in figures.values():
             one.add(stream)
         latency.add((found.arrival_ms - found.create_ms)[found.both])

@@ -92,3 +92,9 @@ def test_a_large_partition_is_read_at_equal_distances(tmp_path: Path, monkeypatc
 def test_without_a_timestamp_there_is_no_advice(tmp_path: Path) -> None:
     log = written(tmp_path / "orders-0", [], [], "CreateTime")
     assert directory.run([log], SETTINGS)["advice"] is None
+
+
+def test_append_times_alone_give_no_advice() -> None:
+    report = directory.run(list(kts.open_log_dirs(golden("0.10.2.2", "lat-none").log_dir).values()), SETTINGS)
+    assert report["known"]["arrivalOnly"] == report["entries"] > 0
+    assert report["advice"] is None
