@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 HAS_TIMESTAMP = 0x80  # attribute of a batch, not in Kafka: each record has a timestamp, which may be -1 (KIP-228)
+ROWS_AT_ONCE = 1 << 14  # of a derived column: what is computed on the way stays small
 LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes; their sums still fit 64 bits
 STORED_COLUMNS = (  # the compiled core fills them, by their place here
     "offset",
@@ -213,13 +214,16 @@ def _with_derived(batch: pa.RecordBatch, names: tuple[str, ...], views: bool) ->
 def _has_timestamp(columns: Mapping[str, pa.Array]) -> pa.Array:
     import pyarrow as pa
 
-    if not len(columns["timestamp"]):
-        return pa.array([], pa.bool_())
-    kinds = {"timestamp": np.int64, "attributes": np.int16, "magic": np.int8}
-    times, attributes, magic = (np.frombuffer(columns[name].buffers()[1], kind) for name, kind in kinds.items())
     rows = len(columns["timestamp"])
-    has = (magic[:rows] == 2) & (attributes[:rows] & HAS_TIMESTAMP != 0)
-    return pa.array(has | (times[:rows] != NO_TIMESTAMP))
+    bits = np.zeros(-(-rows // 8), np.uint8)
+    if rows:
+        kinds = {"timestamp": np.int64, "attributes": np.int16, "magic": np.int8}
+        times, attributes, magic = (np.frombuffer(columns[name].buffers()[1], kind) for name, kind in kinds.items())
+    for start in range(0, rows, ROWS_AT_ONCE):
+        part = slice(start, min(start + ROWS_AT_ONCE, rows))
+        has = (times[part] != NO_TIMESTAMP) | (magic[part] == 2) & (attributes[part] & HAS_TIMESTAMP != 0)
+        bits[start // 8 : start // 8 + -(-len(has) // 8)] = np.packbits(has, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
 
 
 def decode(

@@ -31,6 +31,16 @@ class Corrupt(Exception):
 # --- entries ---------------------------------------------------------------------------------------
 
 
+def proposed(magic: int) -> str | None:
+    """What is said of a magic of KIP-32's rejected options; None: it is none."""
+    options = {33: 1, 34: 2, 35: 3}
+    return (
+        f"magic {magic} is KIP-32's option {options[magic]}, which only kts.proposals.options reads"
+        if magic in options
+        else None
+    )
+
+
 def entries(buf: bytes) -> Iterator[tuple[int, int, int]]:
     """(position, bytes, magic) of every whole entry; a cut tail ends it, a bad size or magic raises."""
     at = 0
@@ -42,7 +52,7 @@ def entries(buf: bytes) -> Iterator[tuple[int, int, int]]:
             return
         magic = struct.unpack_from(">b", buf, at + 16)[0]
         if magic not in (0, 1, 2):
-            raise Corrupt(at, offset, None, f"magic {magic} is unknown, expected 0 to 2")
+            raise Corrupt(at, offset, None, proposed(magic) or f"magic {magic} is unknown, expected 0 to 2")
         if size > 2**31 - 1 - 12:
             why = f"size {size} exceeds the largest entry Kafka can hold (2147483635 bytes)"
             raise Corrupt(at, offset, None, why)
@@ -329,7 +339,7 @@ def _inner(
         message = plain[here : here + size]
         crc, magic, attributes = struct.unpack_from(">Ibb", message)
         if magic not in (0, 1):  # stricter: Kafka reads any other magic like 1
-            raise wrong(f"inner message magic {magic} is unknown, expected 0 or 1")
+            raise wrong(proposed(magic) or f"inner message magic {magic} is unknown, expected 0 or 1")
         if magic == 1 and size < 22:
             raise wrong(f"inner message size {size} is below the smallest message (22 bytes)")
         if attributes & 7:
