@@ -405,7 +405,8 @@ class Log:
                 raise InvalidRequestError(f"leader_epoch: expected at least {latest}, the newest, found {leader_epoch}")
             done = self._checked(buf, self._end, now, leader_epoch, origin)
             if done.entries:
-                first = self._store(done, now, done.first_offset, leader_epoch, origin)
+                magic = None if origin == "client" else UNREAD  # a coordinator's markers may be newer than the topic's
+                first = self._store(done, now, done.first_offset, leader_epoch, origin, magic=magic)
                 if first is not None:
                     return done._replace(
                         records=b"",
@@ -511,7 +512,8 @@ class Log:
             except BaseException:
                 self._take_back(first)
                 raise
-        times = [one.max_timestamp_ms for one in done if one.max_timestamp_ms != NO_TIMESTAMP]
+        is_time = self.config.minus_one_is_a_time
+        times = [one.max_timestamp_ms for one in done if is_time or one.max_timestamp_ms != NO_TIMESTAMP]
         return Appended(first, done[-1].last_offset, sum(one.entries for one in done), max(times, default=NO_TIMESTAMP))
 
     def _take_back(self, end: int) -> None:

@@ -241,7 +241,7 @@ def roll_warning(config: LogConfig) -> str | None:
     Source: KIP-33 (``max.message.time.difference.ms`` "appropriately together with ``log.roll.ms``").
     """
     names = config.proposal_names
-    if config.message_timestamp_type != "CreateTime" or "wall-clock" in names:
+    if config.message_timestamp_type != "CreateTime" or config.magic == 0 or "wall-clock" in names:
         return None
     by_clock = not {"largest-timestamp", "earliest-timestamp"}.isdisjoint(names)
     before = after = config.message_timestamp_difference_max_ms

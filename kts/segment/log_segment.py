@@ -1039,9 +1039,9 @@ class LogSegment:
                 self.on_corrupt_index(self)
 
     def go_on_from(self, before: LogSegment) -> None:
-        """Keep the age of the same segment before it was reloaded, and what is known of its magics."""
+        """Keep the age of the same segment before it was reloaded, its magics, and the ranges of it that are read."""
         self.created_ms, self.jitter_ms, self._rolling_base = before.created_ms, before.jitter_ms, before._rolling_base
-        self._magics = before._magics
+        self._magics, self._lent = before._magics, before._lent
 
     # --- close ------------------------------------------------------------------------------------
 

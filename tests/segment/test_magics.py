@@ -13,6 +13,7 @@ from support.sets.segments import START_MS, appended, made_set, walk
 
 import kts
 from kts.segment import magics
+from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
 from kts.segment.magics import MOST_RUNS, UNREAD
 
@@ -111,6 +112,28 @@ def test_a_log_that_is_loaded_again_forgets_nothing(tmp_path: Path) -> None:
             assert found.segment.newest_magic(found.records) == magic
         found = log.slice(0, 9)
         assert found.segment.newest_magic(found.records) == 0
+
+
+def test_a_range_that_was_lent_before_the_log_was_loaded_again_is_revoked_by_a_truncation(tmp_path: Path) -> None:
+    rows: dict[str, Any] = {"value": [b"v"] * 9, "timestamp": [NOW] * 9}
+    with kts.Log(tmp_path / "t-0") as log:
+        log.append_as_follower(kts.encode(rows, magic=1))
+        found = log.slice(0, 10**6)
+        log.reconfigure({"allow.negative.timestamps": "true"})
+        log.truncate_to(1)
+        log.append_as_follower(kts.encode(rows, base_offset=1))
+        assert isinstance(found.records, FileRange) and found.records.revoked
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+def test_a_marker_that_is_newer_than_the_topic_is_known_as_such(tmp_path: Path, version: str) -> None:
+    with kts.Log(tmp_path / "t-0", {"message.format.version": version, "compression.type": "gzip"}) as log:
+        log.append(kts.encode({"value": [b"v"] * 9, "timestamp": [NOW] * 9}, magic=int(version > "0.9.0")))
+        row: dict[str, Any] = {"timestamp": [NOW], "key": [b"\0\0\0\1"], "value": [bytes(6)]}
+        marker = kts.encode(row, producer_id=4, producer_epoch=0, transactional=True, control=True)
+        log.append(marker, origin="coordinator")
+        found = log.slice(0, 10**6)
+        assert found.segment.newest_magic(found.records) >= 2
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
