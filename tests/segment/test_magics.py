@@ -127,7 +127,8 @@ def test_a_range_that_was_lent_before_the_log_was_loaded_again_is_revoked_by_a_t
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
 def test_a_marker_that_is_newer_than_the_topic_is_known_as_such(tmp_path: Path, version: str) -> None:
-    with kts.Log(tmp_path / "t-0", {"message.format.version": version, "compression.type": "gzip"}) as log:
+    settings = {"message.format.version": version, "compression.type": "gzip"}
+    with kts.Log(tmp_path / "t-0", settings, generation="3.9") as log:
         log.append(kts.encode({"value": [b"v"] * 9, "timestamp": [NOW] * 9}, magic=int(version > "0.9.0")))
         row: dict[str, Any] = {"timestamp": [NOW], "key": [b"\0\0\0\1"], "value": [bytes(6)]}
         marker = kts.encode(row, producer_id=4, producer_epoch=0, transactional=True, control=True)
