@@ -112,7 +112,8 @@ def test_keys_and_values_are_of_any_binary_or_text_type(kind: str) -> None:
 
 
 def test_data_frames_of_pandas() -> None:
-    pandas = pytest.importorskip("pandas", "2.2", reason="pandas comes with the spark extra")
+    import pandas
+
     frame = pandas.DataFrame(
         {
             "timestamp": pandas.to_datetime([NOW + 1, NOW + 2, None], unit="ms", utc=True),
