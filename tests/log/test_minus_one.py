@@ -21,6 +21,7 @@ from support.processes.cli_runs import lines, run
 from support.reference import reference
 from support.sets.appending import GENERATIONS, NOW, START, append, produced, topic
 from support.sets.generate import Rec
+from support.sets.log_records import Clock
 
 import kts
 from kts.broker.broker import Broker
@@ -59,17 +60,9 @@ def time_entries(path: Path) -> list[tuple[int, int]]:
     return list(zip(*(column.tolist() for column in index.entries()), strict=True))
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = NOW
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from support.processes.cli_runs import lines, run
 from support.reference import reference
+from support.sets.log_records import Clock
 
 import kts
 from kts.codec.validate import validate, validate_follower
@@ -51,17 +52,9 @@ def times(data: bytes | memoryview) -> list[int]:
     return [row["timestamp"] for row in reference.decode(bytes(data))]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = NOW
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 def new_log(tmp_path: Path, clock: Clock, magic: int, on: bool, **more: Any) -> kts.Log:
@@ -235,7 +228,7 @@ def test_a_segment_rolls_by_them_only_when_on(on: bool, magic: int, tmp_path: Pa
         for stamp in (OLD, OLD + 1000, OLD + 1001):
             log.append(encoded(stamp, magic=magic))
         assert [one.base_offset for one in log.segments] == ([0, 2] if on else [0])
-        clock.now_ms += 1001  # by creation, where there is no time
+        clock.now += 1001  # by creation, where there is no time
         log.append(encoded(OLD + 1001, magic=magic))
         assert [one.base_offset for one in log.segments] == ([0, 2] if on else [0, 3])
 
@@ -250,8 +243,8 @@ def test_retention_goes_by_them_only_when_on(on: bool, magic: int, tmp_path: Pat
         os.utime(log.segments[0].path, ns=(0, NOW * 1_000_000))
         gone = [(one.base_offset, one.rule) for one in log.delete_old_segments()]
         assert gone == ([(0, "retention.ms")] if on else [])
-        clock.now_ms = NOW + 1001
-        log.append(encoded(clock.now_ms, magic=magic))
+        clock.now = NOW + 1001
+        log.append(encoded(clock.now, magic=magic))
         assert [one.base_offset for one in log.delete_old_segments()] == ([] if on else [0])
 
 
