@@ -81,6 +81,7 @@ class _Other(NamedTuple):
 # In Kafka's order of precedence, after the topic's own names.
 _OTHER_NAMES = {
     "max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
+    "log.max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
     "internal.segment.bytes": _Other("segment_bytes", _INTEGERS["segment_bytes"]),
     "log.roll.ms": _Other("segment_ms", _Limits(1, 1)),
     "log.roll.hours": _Other("segment_ms", _Limits(1, 1, INT32_MAX), HOUR_MS),
@@ -105,8 +106,11 @@ for _name in (
     "proposals time_index_interval_ms"
 ).split():
     _OTHER_NAMES["log." + _name.replace("_", ".")] = _Other(_name, _INTEGERS.get(_name, _Limits()))
-_OTHER_NAMES["log.max.message.time.difference.ms"] = _OTHER_NAMES["max.message.time.difference.ms"]
 
+# The names of the difference limit: Kafka's of a topic and a broker, and KIP-32's, which has no "log." names.
+DIFFERENCE = "message.timestamp.difference.max.ms"
+KIP_32_NAMES = ("max.message.time.difference.ms", "log.max.message.time.difference.ms")
+DIFFERENCE_NAMES = (DIFFERENCE, f"log.{DIFFERENCE}", *KIP_32_NAMES)
 
 # Topic settings for cleaning, replication, tiers and codec levels: accepted, without effect.
 WITHOUT_EFFECT = frozenset(
@@ -222,8 +226,11 @@ class LogConfig:
         config : mapping, LogConfig or None
             Values as text or as Python values; None is "not set". A topic's name takes precedence over a broker's, ms
             over minutes, minutes over hours. ``max.message.time.difference.ms`` (a broker's begins with ``log.``) is
-            KIP-32's name of the difference limit, ``internal.segment.bytes`` is Kafka 4's name for small segments.
-            Settings for cleaning, replication, tiers and codec levels are ignored.
+            KIP-32's name of the difference limit, refused beside Kafka's name with another value.
+            ``internal.segment.bytes`` is Kafka 4's name for small segments.
+            Settings for cleaning, replication, tiers and codec levels are ignored. So is a broker's
+            ``log.message.timestamp.missing`` that a topic cannot have: its format has no timestamps, or the value is a
+            time before 1970 and the topic's own ``allow.negative.timestamps`` is false.
         generation : str, optional
             "0.10.2" or "3.9"; None is that of ``message.format.version``.
 
@@ -245,6 +252,7 @@ class LogConfig:
             raise TypeError(f"config: expected a mapping of settings or a LogConfig, found {type(config).__name__}")
         items = [(key, value) for key, value in (config or {}).items() if key not in WITHOUT_EFFECT]
         given = {_known(key): value for key, value in items if value is not None}
+        check_difference(given)
         version = given.get("message.format.version", given.get("log.message.format.version"))
         if version is not None:
             version = _text("message.format.version", version)
@@ -262,6 +270,8 @@ class LogConfig:
                 if other.unlimited and not (value := max(value, -1)):
                     raise ValueError(f"{key}: expected 1 or more, or -1 for no limit, found {given[key]!r}")
                 values[other.field] = value * other.unit_ms if other.unit_ms > 1 and value > 0 else value
+        if "message.timestamp.missing" not in given and _has_no_effect(values, shell.magic, given):
+            del values["message_timestamp_missing"]
         return cls(**values | {"generation": shell.generation})
 
     @cached_property
@@ -307,6 +317,31 @@ class LogConfig:
         """All settings as text by their dotted names, as ``of`` takes them."""
         values = {name: getattr(self, field) for name, field in _TOPIC_NAMES.items()}
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
+
+
+def check_difference(config: Mapping[str, Any]) -> None:
+    """Refuse KIP-32's name of the difference limit beside another of its names with another value.
+
+    Raises
+    ------
+    ValueError
+        Names the settings and their values.
+    """
+    given = {name: config[name] for name in DIFFERENCE_NAMES if config.get(name) is not None}
+    if given.keys().isdisjoint(KIP_32_NAMES):
+        return  # of Kafka's own names, a topic's takes precedence over its broker's
+    if len({_integer(name, value, 0, INT64_MAX) for name, value in given.items()}) > 1:
+        names, values = " and ".join(given), " and ".join(str(value).strip() for value in given.values())
+        raise ValueError(f"{names}: expected one value, as they name one limit, found {values}; leave out one")
+
+
+def _has_no_effect(values: Mapping[str, Any], magic: int, given: Mapping[str, Any]) -> bool:
+    """Whether the topic cannot have the ``message.timestamp.missing`` that it inherits."""
+    missing = values.get("message_timestamp_missing")
+    if missing is None or magic == 0:
+        return missing is not None
+    refuses = "allow.negative.timestamps" in given and not values["allow_negative_timestamps"]
+    return refuses and missing not in MISSING and int(missing) < 0
 
 
 def _dotted(name: str) -> str:

@@ -323,12 +323,14 @@ def test_a_bad_value_is_refused_even_where_another_name_wins() -> None:
         LogConfig.of({"retention.ms": 5, "log.retention.hours": "x"})
 
 
-def test_the_kips_name_of_the_difference_is_an_alias_below_the_shipped_one() -> None:
-    assert LogConfig.of({"max.message.time.difference.ms": 5}).message_timestamp_difference_max_ms == 5
-    both = {"message.timestamp.difference.max.ms": 6, "max.message.time.difference.ms": 5}
-    assert LogConfig.of(both).message_timestamp_difference_max_ms == 6
-    broker = {"log.message.timestamp.difference.max.ms": 7, "max.message.time.difference.ms": 5}
-    assert LogConfig.of(broker).message_timestamp_difference_max_ms == 5
+def test_the_kips_name_of_the_difference_is_an_alias_that_never_gives_another_value() -> None:
+    kip, shipped = "max.message.time.difference.ms", "message.timestamp.difference.max.ms"
+    for name in (kip, f"log.{kip}"):
+        assert LogConfig.of({name: 5}).message_timestamp_difference_max_ms == 5
+        assert LogConfig.of({name: " 5", shipped: 5, f"log.{shipped}": None}).message_timestamp_difference_max_ms == 5
+        for other in (shipped, f"log.{shipped}"):
+            with pytest.raises(ValueError, match=f"^{other} and {name}: expected one value, .*, found 6 and 5; leave"):
+                LogConfig.of({name: 5, other: 6})
 
 
 def test_before_and_after_fall_back_to_the_difference_while_they_are_long_max() -> None:

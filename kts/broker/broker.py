@@ -14,8 +14,9 @@ from kts.broker.metrics import Metrics
 from kts.broker.producer_ids import ProducerIds, largest_producer_id
 from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
-from kts.broker.topics import Topics
+from kts.broker.topics import Retained, Topics
 from kts.log.log import wall_clock
+from kts.segment.files import require_local
 
 
 class Broker:
@@ -46,6 +47,7 @@ class Broker:
         clock: Callable[[], int] | None = None,
         extensions: Iterable[Extension] = (),
     ) -> None:
+        require_local(os.fspath(directory), "a broker")
         self.private = PrivateVersions(extensions)
         self.config = BrokerConfig.of(config)
         self.clock = wall_clock if clock is None else clock
@@ -89,6 +91,10 @@ class Broker:
             return {}
         found = {"listeners": self.listener, "advertised.listeners": self.advertised(request)}
         return {name: f"PLAINTEXT://{show_address(*address)}" for name, address in found.items()}
+
+    def run_retention(self) -> list[Retained]:
+        """Apply the retention of all topics now, and that of the extensions' logs. Returns what was deleted."""
+        return [*self.topics.run_retention(), *self.private.run_retention()]
 
     def close(self) -> None:
         """Close all logs cleanly. A second call does nothing.

@@ -5,6 +5,7 @@ ApiVersions does not list them, and their frames have the limits of their API.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -12,8 +13,12 @@ from kts.broker import wire
 from kts.broker.codes import ApiKey
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
+from kts.broker.topics import Retained
 from kts.broker.wire import Fields
-from kts.errors import UnsupportedVersionError
+from kts.errors import KtsError, UnsupportedVersionError
+from kts.log.log import Deleted
+
+logger = logging.getLogger(__name__)
 
 
 class Extension(Protocol):
@@ -29,6 +34,12 @@ class Extension(Protocol):
         ``records`` of the request are views of its frame, valid until this returns. A KtsError closes the connection.
         """
 
+    def run_retention(self) -> Iterable[tuple[str, int, Deleted]]:
+        """Roll and delete what is due in its logs, when the broker does so in its own, in one of several threads.
+
+        Returns topic, partition and segment of each that was deleted. A KtsError is logged.
+        """
+
 
 class PrivateVersions:
     """The private versions of a broker's extensions.
@@ -42,7 +53,8 @@ class PrivateVersions:
     def __init__(self, extensions: Iterable[Extension]) -> None:
         self.layouts: dict[tuple[int, int], wire.Layout] = {}
         self._extensions: dict[tuple[int, int], Extension] = {}
-        for extension in extensions:
+        self._all = tuple(extensions)
+        for extension in self._all:
             layouts = wire.private_layouts(extension.private_versions)
             if twice := layouts.keys() & self.layouts.keys():
                 names = ", ".join(sorted(self.layouts[key].name for key in twice))
@@ -65,3 +77,13 @@ class PrivateVersions:
             name = ApiKey(request.api_key).name
             raise UnsupportedVersionError(f"expected a version of {name} that is served, found {request.version}")
         return await in_thread(extension.answer, request.api_key, request.body)
+
+    def run_retention(self) -> list[Retained]:
+        """Apply retention in all extensions; one that fails does not affect the others."""
+        gone: list[Retained] = []
+        for extension in self._all:
+            try:
+                gone += (Retained(*one) for one in extension.run_retention())
+            except KtsError as error:
+                logger.error("retention of %r failed: %s", extension, error)
+        return gone

@@ -162,7 +162,7 @@ def _tables(rows: AnyRows, unit: str | None) -> Iterator[pa.Table]:
     elif isinstance(rows, Mapping):
         yield _of_columns(rows, unit)
     elif hasattr(rows, "__arrow_c_stream__"):
-        for batch in _stream(rows):
+        for batch in _stream(_with_read_times(rows, unit)):
             yield pa.Table.from_batches([batch])
     elif hasattr(rows, "__arrow_c_array__"):
         yield pa.Table.from_batches([pa.record_batch(rows)])
@@ -181,6 +181,22 @@ def _stream(rows: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_stream(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise TypeError(f"rows: expected a stream of columns, found {type(rows).__name__}: {error}") from error
+
+
+def _with_read_times(rows: Any, unit: str | None) -> Any:
+    """The data frame; if it is of pandas and its times are objects of several types, these are read."""
+    if not hasattr(rows, "assign") or "timestamp" not in rows.columns:
+        return rows
+    mixed = _of_several_types(rows["timestamp"])
+    return rows if mixed is None else rows.assign(timestamp=np.asarray(_listed_times(mixed, unit, 0)))
+
+
+def _of_several_types(column: Any) -> list[Any] | None:
+    """The objects of a column of pandas, with None for its NaN and NaT; None if it has no objects of several types."""
+    if not (hasattr(column, "isna") and hasattr(column, "dtype") and column.dtype == object):
+        return None
+    values = [None if absent else one for one, absent in zip(column, column.isna(), strict=True)]
+    return values if len({type(one) for one in values if one is not None}) > 1 else None
 
 
 def _of_columns(rows: Mapping[Any, Any], unit: str | None, first_row: int = 0) -> pa.Table:
@@ -211,8 +227,9 @@ def _of_dicts(rows: Iterable[Any], unit: str | None) -> Iterator[pa.Table]:
 
 
 def _column(name: str, values: Any, unit: str | None, first_row: int) -> pa.Array | pa.ChunkedArray:
-    if name == "timestamp" and isinstance(values, np.ndarray) and values.dtype == object:
-        values = values.tolist()
+    if name == "timestamp":
+        is_object = isinstance(values, np.ndarray) and values.dtype == object
+        values = values.tolist() if is_object else _of_several_types(values) or values
     if name != "timestamp" or not isinstance(values, (list, tuple)):
         try:
             return array_of(name, values)

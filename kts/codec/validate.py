@@ -41,6 +41,7 @@ class Validated(NamedTuple):
         the first entry if its header has no first offset (magic 0 and 1).
     max_timestamp_ms, offset_of_max_timestamp : int
         For the time index: the max timestamp, and the shallow offset that the release records for it; -1 for none.
+        Where -1 is a time, a set without records has the timestamp -2^63.
     log_append_time_ms : int
         The append time under LogAppendTime, otherwise -1.
     entries : int
@@ -456,7 +457,9 @@ def _greatest(column: pa.Array, config: LogConfig) -> int:
 
 
 def greatest_timestamp(records: bytes | memoryview, minus_one_is_a_time: bool = False) -> tuple[int, int]:
-    """The greatest timestamp of a set and the shallow offset of the first entry that has it; (-1, -1) for none.
+    """The greatest timestamp of a set and the shallow offset of the first entry that has it.
+
+    Without one, the offset is -1 and the timestamp -1, or -2^63 where -1 is a time.
 
     Parameters
     ----------
@@ -469,6 +472,7 @@ def greatest_timestamp(records: bytes | memoryview, minus_one_is_a_time: bool = 
     -----
     A producer's header has -1 if all records are from before 1970, so the records of such entries are read.
     """
+    none = INT64_MIN if minus_one_is_a_time else NO_TIMESTAMP
     entries = Entries(records)
     times = entries.column("max_timestamp")
     starts, sizes = entries.column("position"), entries.column("size")
@@ -477,10 +481,10 @@ def greatest_timestamp(records: bytes | memoryview, minus_one_is_a_time: bool = 
         inside = np.asarray(decode(entry, ["timestamp"], verify_crc=False)["timestamp"].cast("int64"))
         if not minus_one_is_a_time:
             inside = inside[inside != NO_TIMESTAMP]
-        times[row] = inside.max() if len(inside) else NO_TIMESTAMP
-    timed = np.flatnonzero((times != NO_TIMESTAMP) | minus_one_is_a_time)
+        times[row] = inside.max() if len(inside) else none
+    timed = np.flatnonzero(times != none)
     if not len(timed):
-        return NO_TIMESTAMP, NO_TIMESTAMP
+        return none, -1
     first = timed[times[timed].argmax()]
     return int(times[first]), int(entries.column("last_offset")[first])
 

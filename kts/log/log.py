@@ -439,7 +439,9 @@ class Log:
             origin=origin,
         )
 
-    def append_rows(self, rows: AnyRows, *, compression: str | None = None, unit: str | None = None) -> Appended:
+    def append_rows(
+        self, rows: AnyRows, *, compression: str | None = None, unit: str | None = None, batch_bytes: int | None = None
+    ) -> Appended:
         """Append rows of any number as the leader, as record batches within the topic's limits.
 
         Parameters
@@ -456,6 +458,8 @@ class Log:
             The unit of integers in ``timestamp``. None means ms, and refuses an integer that looks like another unit.
             Text is ISO 8601, and datetimes must be aware; columns of timestamps without a zone are UTC. Fractions of a
             millisecond are cut off.
+        batch_bytes : int, optional
+            Limit of the uncompressed bytes of a batch, as a producer's ``batch.size``; a single row may exceed it.
 
         Returns
         -------
@@ -492,6 +496,8 @@ class Log:
         most = min(config.max_message_bytes, config.segment_bytes, LARGEST_ROW_BATCH_BYTES)
         if compression != CODEC_NAMES[0] or target > 0:  # data that cannot be compressed grows a little
             most -= most // 64 + 256
+        if batch_bytes is not None:
+            most = min(most, integer("batch_bytes", batch_bytes, 1, INT32_MAX))
         sets = list(
             encode_rows(
                 rows,
@@ -1147,9 +1153,9 @@ class Log:
     def _follow_anew(self) -> None:
         """Follow other proposals. If one cannot start, the log closes, as it would not have opened."""
         before, self._proposals, self._listeners = self._listeners, None, []
-        for listener in before:
-            listener.closed()
         try:
+            for listener in before:
+                listener.closed()
             self._follow()
         except BaseException as error:
             self._fail(error)
@@ -1376,6 +1382,7 @@ def _partition_directory(path: Any) -> tuple[str, str, int]:
         raise TypeError(f"path: expected a str or a path, found {path!r}") from error
     if "\0" in text:
         raise ValueError(f"path: expected no null character, found {text!r}")
+    files.require_local(text, "writing")
     name = os.path.basename(os.path.abspath(text))
     parsed = parse_directory_name(name)
     if parsed is None or name != f"{parsed.topic}-{parsed.partition}" or parsed.topic in (".", ".."):

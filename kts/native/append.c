@@ -132,11 +132,11 @@ static int wrong_record(struct kts_append *s, int64_t record, int64_t offset, in
 
 static inline int unlimited(const struct kts_append_rules *r) { return r->before == INT64_MAX && r->after == INT64_MAX; }
 
-/* The fault of a record's time, by its type (`append_time`) or the topic's limits; 0 if none. */
-static inline int wrong_time(const struct kts_append *s, int64_t time, int append_time) {
+/* The fault of a record's time, by its type (`append_time`) or the topic's limits; 0 if none. `marked`: -1 is a time. */
+static inline int wrong_time(const struct kts_append *s, int64_t time, int append_time, int marked) {
     const struct kts_append_rules *r = &s->asked.r;
     int64_t behind, ahead;
-    if (time == -1 && r->missing && !r->append_time)
+    if (time == -1 && r->missing && !marked && !r->append_time)
         return KTS_NO_TIME;
     if (!r->append_time && !(r->exempt && time == -1) && !(r->negative && unlimited(r))) {
         /* Java's difference wraps around, so the most distant times are within the limits. */
@@ -157,6 +157,8 @@ static void stamp(const struct kts_append *s, uint8_t *e, int64_t size, int64_t 
     uint8_t *const time_at = e + (batch ? KTS_BATCH_MAX_TIME_AT : KTS_MESSAGE_TIME_AT);
     const int always = s->asked.r.old && s->asked.r.append_time;
     int kept = KTS_CODEC_MASK; /* bits of the attributes */
+    if (batch && time == s->asked.r.none && kts_i32(e + KTS_BATCH_COUNT_AT) == 0)
+        time = -1; /* of a batch without records, as in Kafka */
     if (!always && (*flags & KTS_LOG_APPEND_TIME) == type && kts_i64(time_at) == time)
         return;
     if (batch) {
@@ -222,10 +224,10 @@ static inline int writable(struct kts_append *s, int64_t time, int headers) {
 
 /* One record of 3.9, in any format. */
 static inline int new_record(struct kts_append *s, int append_time, int64_t offset, int64_t time, int has_key,
-                                 int timed, int headers) {
+                                 int timed, int headers, int marked) {
     int wrong = 0;
     if (looks(s)) {
-        wrong = s->asked.r.compacted && !has_key ? KTS_NO_KEY : wrong_time(s, time, append_time);
+        wrong = s->asked.r.compacted && !has_key ? KTS_NO_KEY : wrong_time(s, time, append_time, marked);
         if (wrong && wrong_record(s, s->batch_number, offset, time, wrong))
             return KTS_FAILED;
         if (s->path == KTS_IN_PLACE)
@@ -244,6 +246,11 @@ static inline int new_record(struct kts_append *s, int append_time, int64_t offs
 
 static inline int is_append_time(const struct kts_entry *e) { return (e->attributes & KTS_LOG_APPEND_TIME) != 0; }
 
+/* Whether the mark of a batch counts: the topic stores it, see `stamp`. */
+static inline int is_marked(const struct kts_append *s, const struct kts_entry *b) {
+    return s->asked.r.negative && s->asked.r.magic == 2 && b->attributes & KTS_HAS_TIMESTAMP;
+}
+
 /* One record of batch b, with every step checked. `whole`: its fields must fill the length field; otherwise that is
  * ignored, as 3.9 does when it skips keys and values. */
 static int one_record(struct kts_append *s, const struct kts_entry *b, const uint8_t **at, const uint8_t *end, int whole,
@@ -260,7 +267,7 @@ static int one_record(struct kts_append *s, const struct kts_entry *b, const uin
         return kts_refuse(s, KTS_DELTAS, r.offset_delta, s->batch_number);
     return new_record(s, is_append_time(b), kts_plus(b->offset, r.offset_delta),
                           is_append_time(b) ? b->max_timestamp : kts_plus(b->base_timestamp, r.time_delta),
-                          r.key_size >= 0, 1, r.headers > 0);
+                          r.key_size >= 0, 1, r.headers > 0, is_marked(s, b));
 }
 
 /* Records as producers write them, without headers and faults; the record at which it stops is then read with every step
@@ -426,7 +433,7 @@ static int new_message(struct kts_append *s, struct kts_seen_message *m, int64_t
         return KTS_FAILED;
     if (s->asked.r.compacted && looks(s) && (has_key = has_key_field(s, m)) < 0)
         return KTS_FAILED;
-    if (m->append_time && looks(s) && has_key && wrong_time(s, m->time, 1) == KTS_APPEND_TIME && described(s, m))
+    if (m->append_time && looks(s) && has_key && wrong_time(s, m->time, 1, 0) == KTS_APPEND_TIME && described(s, m))
         return KTS_FAILED;
     fault = rewritten || !shipped || s->path == KTS_DEEP ? kts_message_fields(m) : KTS_OK;
     if (do_not_fit(fault) && s->path == KTS_DEEP && shipped) {
@@ -437,7 +444,7 @@ static int new_message(struct kts_append *s, struct kts_seen_message *m, int64_t
     } else if (do_not_fit(fault) || (fault && !shipped)) {
         return bad_fields(s, m);
     }
-    return new_record(s, m->append_time, offset, m->time, has_key, m->e.magic > 0, 0);
+    return new_record(s, m->append_time, offset, m->time, has_key, m->e.magic > 0, 0, 0);
 }
 
 /* 0.10.2 stops at the first record that policy refuses. */
@@ -460,7 +467,7 @@ static int old_message(struct kts_append *s, struct kts_seen_message *m, int64_t
     if (s->path == KTS_IN_PLACE)
         s->found.next += 1;
     if (s->path == KTS_CONVERT || ((timed || r->missing) && (s->path == KTS_IN_PLACE || r->magic != 0)))
-        wrong = wrong_time(s, m->time, m->append_time);
+        wrong = wrong_time(s, m->time, m->append_time, 0);
     if (wrong == KTS_APPEND_TIME && described(s, m))
         return KTS_FAILED;
     if (wrong)

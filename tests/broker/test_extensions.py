@@ -15,10 +15,11 @@ from kts.broker.extensions import PrivateVersions
 from kts.broker.following.client import Connection, DisconnectedError
 from kts.broker.wire import Fields
 from kts.broker.wire.messages import MESSAGES
-from kts.errors import InvalidRequestError, UnsupportedVersionError
+from kts.errors import InvalidRequestError, LogStorageError, UnsupportedVersionError
+from kts.log.log import Deleted
 from kts.protocol.fields import fields_of
 from kts.server.dispatch import OTHER_REQUEST_BYTES
-from kts.testing import KtsBroker
+from kts.testing import Expired, KtsBroker
 
 VERSION = 20_000
 REQUEST = fields_of("    words    []string  0+\n    records  records   0+  null 0+\n", VERSION)
@@ -31,6 +32,11 @@ class Counting:
     def __init__(self, *api_keys: ApiKey) -> None:
         self.private_versions = {(int(key), VERSION): (REQUEST, RESPONSE) for key in api_keys}
         self.frames: list[int] = []
+
+    def run_retention(self) -> list[tuple[str, int, Deleted]]:
+        if self.frames == [-1]:
+            raise LogStorageError("the disk is full")
+        return [("words", 0, Deleted(len(self.frames), 1, 2, "retention.ms"))]
 
     def answer(self, api_key: int, body: dict[str, Any]) -> dict[str, Any] | None:
         self.frames.append(api_key)
@@ -132,3 +138,14 @@ def test_a_private_version_is_one_that_kafka_never_uses() -> None:
         wire.private_layouts({(4, VERSION): fields})
     with pytest.raises(ValueError, match="once, found FETCH version 20000 twice"):
         PrivateVersions([Counting(ApiKey.FETCH), Counting(ApiKey.FETCH, ApiKey.PRODUCE)])
+
+
+def test_the_brokers_retention_reaches_every_extension_and_one_that_fails_stops_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing, sound = Counting(ApiKey.FETCH), Counting(ApiKey.PRODUCE)
+    failing.frames = [-1]
+    with KtsBroker(extensions=[failing, sound]) as broker:
+        assert broker.run_retention() == [Expired("words", 0, 0, 1, 2, "retention.ms")]
+    [told] = [record.getMessage() for record in caplog.records if record.name == "kts.broker.extensions"]
+    assert told.startswith("retention of <") and told.endswith("failed: the disk is full")

@@ -10,7 +10,7 @@ import pytest
 
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.following.client import Connection
-from kts.errors import InvalidTimestampError
+from kts.errors import InvalidTimestampError, KtsError
 from kts.testing import KtsBroker
 
 T = 1_500_000_000_000
@@ -88,6 +88,13 @@ def test_topics_take_kip_32s_name_at_creation_and_changes_and_keep_it_over_a_res
     broker.alter_topic("t", {SHIPPED: 1})
     broker.alter_topic("t", {KIP_32: 2})
     assert limit(broker, "t") == 2
+    assert alter(broker, TOPIC, "t", (SHIPPED, SET, "3"), (KIP_32, SET, "4")) == ErrorCode.INVALID_CONFIG
+    assert alter(broker, TOPIC, "t", (KIP_32, SET, "4"), (SHIPPED, SET, "3")) == ErrorCode.INVALID_CONFIG
+    with pytest.raises(KtsError, match=f"{SHIPPED} and {KIP_32}: expected one value"):
+        broker.alter_topic("t", {KIP_32: 4, SHIPPED: 3})
+    assert limit(broker, "t") == 2
+    assert alter(broker, TOPIC, "t", (KIP_32, SET, "4"), (SHIPPED, SET, "4")) == 0
+    assert limit(broker, "t") == 4
     bad = [(KIP_32, "-1"), (OF_A_BROKER, "1")]
     assert [alter(broker, TOPIC, "t", (name, SET, value)) for name, value in bad] == [ErrorCode.INVALID_CONFIG] * 2
 
@@ -135,5 +142,8 @@ def test_a_broker_takes_kip_32s_names_when_it_starts_and_while_it_runs(broker: K
     assert (described(broker, BROKER, "1", name), limit(broker, "t")) == (("300", 2, name), 300)
     assert described(broker, BROKER, "1", f"log.{SHIPPED}") == ("300", 2, name)
     assert alter(broker, BROKER, "1", (name, DELETE, None)) == 0
+    assert limit(broker, "t") == 400
+    two = ((name, SET, "3"), (f"log.{SHIPPED}", SET, "4"))
+    assert alter(broker, BROKER, "1", *two) == ErrorCode.INVALID_REQUEST
     assert limit(broker, "t") == 400
     assert alter(broker, BROKER, "1", (name, SET, "x")) == ErrorCode.INVALID_REQUEST

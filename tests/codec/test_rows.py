@@ -295,6 +295,31 @@ def test_lists_hold_times_of_several_kinds() -> None:
 
 
 @pytest.mark.parametrize("unit", [None, "s"])
+def test_pandas_columns_of_objects_hold_times_of_several_kinds(unit: str | None) -> None:
+    """Arrow takes the type of the first object for all: it reads an int after a datetime as microseconds."""
+    import pandas
+
+    late = datetime(2026, 9, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    number = NOW // 1000 if unit == "s" else NOW
+    far = datetime(3000, 1, 1, tzinfo=UTC)  # a column of ns has no such time
+    for times in (
+        [late, number],
+        [number, late],
+        [pandas.Timestamp(late), np.int64(number)],
+        ["2026-09-01T10:00Z", number],
+    ):
+        column = pandas.Series([*times, None, pandas.NaT, float("nan"), far], dtype=object)
+        expected = [NOW, NOW, 7, 7, 7, 32_503_680_000_000]
+        frame = pandas.DataFrame({"timestamp": column, "value": [b"v"] * 6})
+        for rows in (frame, {"timestamp": column}):
+            assert [row["timestamp"] for row in read(rows, now_ms=7, unit=unit)] == expected
+    naive = pandas.Series([number, datetime(2026, 9, 1)], dtype=object)
+    for rows in (pandas.DataFrame({"timestamp": naive}), {"timestamp": naive}):
+        with pytest.raises(ValueError, match="^rows: row 1: timestamp: expected an aware datetime, found"):
+            sets(rows, unit=unit)
+
+
+@pytest.mark.parametrize("unit", [None, "s"])
 def test_dicts_hold_times_of_several_kinds_in_any_order(
     unit: str | None, monkeypatch: pytest.MonkeyPatch, rng: random.Random
 ) -> None:

@@ -19,13 +19,14 @@ import pytest
 from support.broker.asking import Asking
 from support.processes.cli_runs import lines, run
 from support.reference import reference
+from support.sets import generate
 from support.sets.appending import GENERATIONS, NOW, START, append, produced, topic
 from support.sets.generate import Rec
 from support.sets.log_records import Clock
 
 import kts
 from kts.broker.broker import Broker
-from kts.codec.validate import validate_follower
+from kts.codec.validate import validate, validate_follower
 from kts.config import LogConfig
 from kts.errors import InvalidTimestampError
 
@@ -107,6 +108,39 @@ def test_a_follower_finds_it_behind_headers_that_hide_it(magic: int, codec: str)
     data = kts.encode(hidden, preserve_batches=True)
     assert kts.scan_batches(data)["maxTimestamp"].cast("int64").to_pylist() == [OLD]
     assert validate_follower(data, end_offset=0, config=LogConfig.of(settings(2))).max_timestamp_ms == -1
+
+
+def test_a_batch_without_records_has_no_time_and_its_header_says_minus_one_as_kafka_s(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """A coordinator or the cleaner may leave one. Its -1 is no time, because no record has it."""
+    empty = generate.batch(b"", 0, base=1, max_time=NOW)
+    config = LogConfig.of(settings(2))
+    done = validate(empty, offset=1, now_ms=NOW, config=config, origin="coordinator")
+    assert kts.scan_batches(done.records)["maxTimestamp"].cast("int64").to_pylist() == [-1]
+    assert (done.entries, done.max_timestamp_ms, done.offset_of_max_timestamp) == (1, -(2**63), -1)
+    with kts.Log(tmp_path / "t-0", settings(2, segment_ms=2**62, index_interval_bytes=0), clock=clock) as log:
+        log.append(encoded(-9))
+        log.append_as_follower(generate.batch(b"", 0, base=1, max_time=-1))
+        assert log.log_end_offset == 2
+        assert log.max_timestamp() == (-9, 0) and log.offset_for_timestamp(-8) is None
+        log.roll()
+    assert time_entries(tmp_path / "t-0" / f"{0:020d}.timeindex") == [(-9, 0)]
+    assert "OK" in run("verify", tmp_path / "t-0", "--deep", "--minus-one-is-a-time").stdout
+    with kts.Log(tmp_path / "t-0", settings(2), clock=clock) as log:
+        assert log.max_timestamp() == (-9, 0)
+
+
+def test_rows_in_several_sets_have_their_greatest_time(tmp_path: Path, clock: Clock) -> None:
+    rows = {"timestamp": np.array([-9, OLD, -1, OLD]), "value": [b"x" * 60] * 4}
+    greatest = {}
+    for name, given in (("time", CHOICE), ("none", {"allow.negative.timestamps": "true"})):
+        config = given | {"max.message.bytes": 150, "segment.ms": 2**62}
+        with kts.Log(tmp_path / name / "t-0", config, clock=clock) as log:
+            done = log.append_rows(rows)
+            assert done.entries == 4
+            greatest[name] = done.max_timestamp_ms
+    assert greatest == {"time": -1, "none": -9}
 
 
 @MAGIC

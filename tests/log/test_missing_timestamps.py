@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support.broker.asking import Asking
 from support.reference import reference
-from support.sets.appending import CODECS, GENERATIONS, NOW, append, produced, refusal, topic
+from support.sets.appending import CODECS, GENERATIONS, NOW, append, column, produced, refusal, times, topic
 from support.sets.generate import Rec
 
 import kts
@@ -113,6 +113,28 @@ def test_the_limits_of_times_hold_for_the_given_one_and_other_faults_stay() -> N
         append(kts.encode({"timestamp": [-1, NOW], "key": [b"k", None]}), keyless)
 
 
+@pytest.mark.parametrize("missing", ["refuse", "now", str(GIVEN)])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_marked_record_has_the_time_minus_one_where_the_topic_keeps_the_mark(codec: str, missing: str) -> None:
+    columns = {"timestamp": [-1, -5], "value": [b"a", b"b"]}
+    marked, plain = (kts.encode(columns, compression=codec, has_timestamp=has) for has in (True, False))
+    for target in ("producer", "uncompressed", "lz4"):
+        settings = {"compression_type": target, "message_timestamp_missing": missing, "allow_negative_timestamps": True}
+        keeps = topic(2, **settings)
+        done = append(marked, keeps)
+        assert times(done) == [-1, -5] and column(done, "hasTimestamp") == [True, True]
+        others = [(plain, keeps)]
+        if codec != "zstd":
+            others.append((marked, topic(1, generation="3.9", **settings)))
+        if target == "producer":  # otherwise Kafka's rules refuse to write -5 anew
+            others.append((marked, topic(2, **settings | {"allow_negative_timestamps": False})))
+        for data, config in others:
+            if missing == "refuse":
+                assert [index for index, _ in refusal(data, config).record_errors] == [0]
+            else:
+                assert times(append(data, config)) == [NOW if missing == "now" else GIVEN, -5]
+
+
 def test_log_append_time_leaves_no_record_without_one() -> None:
     config = topic(2, message_timestamp_missing="refuse", message_timestamp_type="LogAppendTime")
     assert append(kts.encode({"timestamp": [-1], "value": [b"a"]}), config).max_timestamp_ms == NOW
@@ -154,6 +176,22 @@ def test_a_broker_refuses_a_producer_s_record_without_a_timestamp_with_kafka_s_c
         ]
         asking.create("u", message_timestamp_missing="accept")
         assert asking.produce("u", data, version=8)["error_code"] == 0
+
+
+@pytest.mark.parametrize("settings", [{"missing": "refuse"}, {"missing": "-1", "allow": "true"}], ids=str)
+def test_a_broker_s_default_stops_no_broker_that_has_a_topic_without_timestamps(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    names = {"missing": "log.message.timestamp.missing", "allow": "log.allow.negative.timestamps"}
+    with Asking(Broker(tmp_path, clock=lambda: NOW)) as asking:
+        asking.create("old", message_format_version="0.9.0")
+        asking.create("new")
+    with Asking(Broker(tmp_path, {names[key]: value for key, value in settings.items()}, clock=lambda: NOW)) as asking:
+        untimed = kts.encode({"value": [b"a"]}, magic=0)
+        codes = [asking.produce(name, untimed, version=2)["error_code"] for name in ("old", "new")]
+        assert codes == [0, 32 if settings["missing"] == "refuse" else 0]
+        with pytest.raises(kts.KtsError, match="message format 0.9.0 has no timestamps"):
+            asking.create("other", message_format_version="0.9.0", message_timestamp_missing="refuse")
 
 
 @pytest.mark.parametrize("missing", ["refuse", "now"])

@@ -211,6 +211,15 @@ def test_the_settings_that_kafka_ships_give_no_warning() -> None:
     assert policies.roll_warning(LogConfig.of({BEFORE: 1000})) is None
 
 
+def test_a_format_without_timestamps_gives_no_warning() -> None:
+    """No limit holds for its messages, and none of them rolls a segment by its time."""
+    hasty = {"segment.ms": 1, DIFFERENCE: 1000}
+    for version, warns in (("0.9.0", False), ("0.10.0", True)):
+        for generation in ("0.10.2", "3.9"):
+            config = LogConfig.of(hasty | {"message.format.version": version}, generation=generation)
+            assert (policies.roll_warning(config) is not None) is warns
+
+
 def segments_of(path: Path, settings: dict[str, Any], generation: str, times: list[int]) -> list[int]:
     """How many messages each segment has after they came at one moment, each for itself."""
     magic = 1 if generation == "0.10.2" else 2

@@ -452,6 +452,24 @@ def test_while_a_segment_has_both_formats_fetch_1_is_always_down_converted_and_f
 # --- the discussion -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("proposals", "alike"), [(("wall-clock",), False), ((), True)], ids=["creation", "timestamps"])
+def test_log_rolling_by_creation_breaks_for_a_newly_created_replica_and_by_timestamps_it_does_not(
+    proposals: tuple[str, ...], alike: bool, tmp_path: Path
+) -> None:
+    """The copy takes a moment for what the old replica got in a week. Each set comes alone, as from small fetches."""
+    now = [NOW]
+    with kts.Log(tmp_path / "old" / "t-0", {"segment.ms": DAY}, clock=lambda: now[0], proposals=proposals) as old:
+        for _ in range(7):
+            old.append(messages(now[0], magic=2))
+            now[0] += DAY + 1
+        with kts.Log(tmp_path / "new" / "t-0", {"segment.ms": DAY}, clock=lambda: now[0], proposals=proposals) as new:
+            for offset in range(7):
+                new.append_as_follower(old.read(offset, 1 << 20).records)
+            assert new.log_end_offset == 7
+            bases = [[segment.base_offset for segment in log.segments] for log in (old, new)]
+    assert bases == [list(range(7)), list(range(7)) if alike else [0]]
+
+
 def test_a_low_volume_topic_gets_another_segment_by_time_only(tmp_path: Path) -> None:
     """The main purpose of time based rolling; here with Kafka's own rule."""
     bases = {}

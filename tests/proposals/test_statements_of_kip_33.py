@@ -59,6 +59,19 @@ def test_the_difference_should_be_set_together_with_log_roll_ms_to_avoid_frequen
         assert len(log.segments) == segments
 
 
+def test_a_new_segment_gets_an_entry_with_the_first_message_that_falls_into_a_new_bucket(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "t-0", {"segment.ms": 2**62}, clock=lambda: T, proposals=("bucket-index",)) as log:
+        log.append(messages(T + MINUTE + 5))
+        base = log.roll()
+        entries: Any = (log.proposals or {})["bucket-index"].rule.segments
+        for older in (T + MINUTE + 59_999, T - HOUR):
+            log.append(messages(older))
+            assert entries[base].pairs() == []
+        for newer in (T + 2 * MINUTE + 7, T + 2 * MINUTE + 9):
+            log.append(messages(newer))
+            assert entries[base].pairs() == [(T + 2 * MINUTE, 3)]
+
+
 def test_the_minute_map_is_kept_by_leader_and_follower_alike(tmp_path: Path) -> None:
     leader = kts.Log(tmp_path / "a" / "t-0", clock=lambda: T, proposals=("minute-map",))
     follower = kts.Log(tmp_path / "b" / "t-0", clock=lambda: T, proposals=("minute-map",))

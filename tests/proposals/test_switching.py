@@ -134,6 +134,24 @@ def test_a_damaged_log_that_no_index_can_cover_closes_when_one_is_switched_on(tm
     kts.Log(tmp_path / "t-0", SMALL).close()  # without the proposal it is a log as before
 
 
+def test_a_log_closes_if_what_it_followed_cannot_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would go on without the rules of its settings."""
+    log = kts.Log(tmp_path / "t-0", BUCKETS)
+    log.append(batch(T))
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log.proposals, "closed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.reconfigure({**SMALL, "proposals": "minute-map"})
+    assert log.closed
+    with pytest.raises(kts.LogClosedError, match="KeyboardInterrupt"):
+        log.append(batch(T))
+    with kts.Log(tmp_path / "t-0", BUCKETS) as again:
+        assert again.offset_for_timestamp(T) == (T, 0)
+
+
 def test_a_batch_that_cannot_be_decompressed_stops_no_follower_of_a_proposal(tmp_path: Path) -> None:
     data = bytearray(batch(T, T + 7, compression="gzip"))
     data[75:] = bytes(len(data) - 75)

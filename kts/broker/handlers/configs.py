@@ -162,13 +162,14 @@ def _current(topics: Topics, one: Answer) -> dict[str, str]:
 
 
 def _changed(topics: Topics, one: Answer) -> dict[str, str]:
-    configs = _current(topics, one)
+    set_now = {each["name"]: each["value"] for each in one["configs"] if each["config_operation"] == Operation.SET}
+    configs = merged(_current(topics, one), set_now)  # all at once: two names of one limit are one level's
     settings = ALL_SETTINGS if one["resource_type"] == ResourceType.TOPIC else BROKER_NAMES
     for config in one["configs"]:
         name, value, operation = config["name"], config["value"], config["config_operation"]
         if operation == Operation.SET:
-            configs = merged(configs, {name: value})
-        elif operation == Operation.DELETE:
+            continue
+        if operation == Operation.DELETE:
             configs.pop(name, None)
         elif operation in (Operation.APPEND, Operation.SUBTRACT):
             setting = settings.get(name)

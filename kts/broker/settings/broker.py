@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
 from kts.broker.settings.inert import INERT, check_cleaner, check_inert
 from kts.broker.settings.topic import (
+    ALL_SETTINGS,
     BROKER_NAMES,
     MINUTE_MS,
-    TOPIC_SETTINGS,
     ConfigType,
     check_level,
     log_config,
@@ -56,6 +56,7 @@ log.retention.check.interval.ms                  LONG     300000                
 log.flush.scheduler.interval.ms                  LONG     9223372036854775807
 log.flush.offset.checkpoint.interval.ms          INT      60000                 0
 log.flush.start.offset.checkpoint.interval.ms    INT      60000                 0
+replica.high.watermark.checkpoint.interval.ms    LONG     5000
 producer.id.expiration.ms                        INT      86400000              1
 producer.id.expiration.check.interval.ms         INT      600000                1
 group.min.session.timeout.ms                     INT      6000
@@ -150,8 +151,8 @@ class BrokerConfig:
             if name in SETTINGS:
                 values[name] = _value(SETTINGS[name], text)
             elif name not in BROKER_NAMES and name not in INERT and not _ELSEWHERE.fullmatch(name):
-                if name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].synonyms:
-                    own = TOPIC_SETTINGS[name].synonyms[0][0]
+                if name in ALL_SETTINGS and ALL_SETTINGS[name].synonyms:
+                    own = ALL_SETTINGS[name].synonyms[0][0]
                     raise ValueError(f"config: unknown setting {name!r}, which is a topic's; the broker's is {own}")
                 near = get_close_matches(name, [*SETTINGS, *BROKER_NAMES, *INERT], n=1, cutoff=0)
                 raise ValueError(f"config: unknown setting {name!r}; the nearest name is {near[0]}")

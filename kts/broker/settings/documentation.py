@@ -56,6 +56,7 @@ log.retention.check.interval.ms: How often the broker looks for segments to dele
 log.flush.scheduler.interval.ms: The default of flush.ms where log.flush.interval.ms is not set.
 log.flush.offset.checkpoint.interval.ms: How often the recovery points are checkpointed, in ms.
 log.flush.start.offset.checkpoint.interval.ms: How often the log start offsets are checkpointed, in ms.
+replica.high.watermark.checkpoint.interval.ms: How often the high watermarks are checkpointed, in ms.
 producer.id.expiration.ms: An idempotent producer that sends nothing for this many ms is forgotten.
 group.min.session.timeout.ms: The shortest session that a group's member may ask for, in ms.
 group.max.session.timeout.ms: The longest session that a group's member may ask for, in ms.

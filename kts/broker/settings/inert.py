@@ -168,7 +168,6 @@ replica.fetch.max.bytes                                    INT      1048576
 replica.fetch.min.bytes                                    INT      1
 replica.fetch.response.max.bytes                           INT      10485760
 replica.fetch.wait.max.ms                                  INT      500
-replica.high.watermark.checkpoint.interval.ms              LONG     5000
 replica.lag.time.max.ms                                    LONG     30000
 replica.selector.class                                     STRING   -
 replica.socket.receive.buffer.bytes                        INT      65536

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kts.arguments import INT64_MAX
-from kts.config import WITHOUT_EFFECT, LogConfig
+from kts.config import DIFFERENCE, DIFFERENCE_NAMES, KIP_32_NAMES, WITHOUT_EFFECT, LogConfig, check_difference
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 _DOUBLE = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|Infinity)", re.ASCII)
@@ -111,32 +111,27 @@ def _parsed(line: str) -> TopicSetting:
 
 
 TOPIC_SETTINGS = {setting.name: setting for setting in map(_parsed, _TABLE.splitlines())}
-OWN_SETTINGS = {setting.name: setting for setting in map(_parsed, _OWN_TABLE.splitlines())}
-ALL_SETTINGS = TOPIC_SETTINGS | OWN_SETTINGS
-BROKER_NAMES = {name: setting for setting in ALL_SETTINGS.values() for name, _ in setting.synonyms}
-OWN_BROKER_NAMES = {name for setting in OWN_SETTINGS.values() for name, _ in setting.synonyms}
-DYNAMIC = frozenset(setting.synonyms[0][0] for setting in ALL_SETTINGS.values() if setting.synonyms)
-DYNAMIC -= {"log.message.format.version"}
-
 # KIP-32's names of the difference limit. Topics take the first one; brokers take both, as the KIP has no "log." names.
-DIFFERENCE = "message.timestamp.difference.max.ms"
-KIP_32_NAMES = ("max.message.time.difference.ms", "log.max.message.time.difference.ms")
+_OF_KIP_32 = TOPIC_SETTINGS[DIFFERENCE]._replace(name=KIP_32_NAMES[0])
 ALIASES = dict.fromkeys((DIFFERENCE, f"log.{DIFFERENCE}"), KIP_32_NAMES)
-_DIFFERENCE_NAMES = frozenset((*ALIASES, *KIP_32_NAMES))
-OWN_SETTINGS[KIP_32_NAMES[0]] = ALL_SETTINGS[KIP_32_NAMES[0]] = TOPIC_SETTINGS[DIFFERENCE]._replace(
-    name=KIP_32_NAMES[0]
-)
-OWN_BROKER_NAMES |= set(KIP_32_NAMES)
-BROKER_NAMES |= dict.fromkeys(KIP_32_NAMES, OWN_SETTINGS[KIP_32_NAMES[0]])
-DYNAMIC |= set(KIP_32_NAMES)
+OWN_SETTINGS = {setting.name: setting for setting in (*map(_parsed, _OWN_TABLE.splitlines()), _OF_KIP_32)}
+ALL_SETTINGS = OWN_SETTINGS | TOPIC_SETTINGS  # Kafka's last, whose broker names KIP-32's setting shares
+BROKER_NAMES = {
+    **dict.fromkeys(KIP_32_NAMES, _OF_KIP_32),
+    **{name: setting for setting in ALL_SETTINGS.values() for name, _ in setting.synonyms},
+}
+OWN_BROKER_NAMES = {name for name, setting in BROKER_NAMES.items() if setting.name in OWN_SETTINGS}
+DYNAMIC = frozenset(
+    (*KIP_32_NAMES, *(setting.synonyms[0][0] for setting in ALL_SETTINGS.values() if setting.synonyms))
+) - {"log.message.format.version"}
 
 
 def merged(*levels: Mapping[str, str]) -> dict[str, str]:
     """The settings of several levels, the lowest first. A level's difference limit replaces those below by any name."""
     made: dict[str, str] = {}
     for level in levels:
-        if not _DIFFERENCE_NAMES.isdisjoint(level):
-            made = {name: value for name, value in made.items() if name not in _DIFFERENCE_NAMES}
+        if not level.keys().isdisjoint(DIFFERENCE_NAMES):
+            made = {name: value for name, value in made.items() if name not in DIFFERENCE_NAMES}
         made |= level
     return made
 
@@ -152,15 +147,14 @@ def static_defaults() -> dict[str, str]:
 
 
 def check_level(configs: Mapping[str, str]) -> None:
-    """Refuse two names of one setting, and bad values of settings that have no effect on a log.
+    """Refuse two values of one setting, and bad values of settings that have no effect on a log.
 
     Raises
     ------
     ValueError
         Names the setting, the valid values and the value.
     """
-    if len(twice := sorted(_DIFFERENCE_NAMES & configs.keys())) > 1:
-        raise ValueError(f"expected one name of the difference limit, found {' and '.join(twice)}; leave out one")
+    check_difference(configs)
     for name in WITHOUT_EFFECT & configs.keys():
         setting = TOPIC_SETTINGS.get(name) or BROKER_NAMES.get(name)
         value = configs[name].strip()

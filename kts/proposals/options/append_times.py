@@ -5,19 +5,23 @@ Layout of ``.appendtimes``, entries of 12 bytes, big-endian, only ever added at 
     LogAppendTime int64 | relative offset int32
 
 It is never rebuilt from the log, which does not know these times: what a crash or damage took comes from the leader.
-Until then the index says which offsets it waits for, and the file gets no further entry: so the next start finds the
-same gap again. The name is not ``.timeindex``, since others rebuild such files.
+A start keeps the entries before the first that does not follow, and cuts the file there. Until the leader gives the
+rest, the index says which offsets it waits for, and the file gets no further entry: so the next start finds the same
+gap again. The name is not ``.timeindex``, since others rebuild such files.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from kts.errors import CorruptIndexError
-from kts.proposals.index import IndexEntries
+from kts.proposals.answers import ENTRY_BYTES
+from kts.proposals.index import LAYOUT, IndexEntries
 from kts.proposals.minute_map import MINUTE_MS
 from kts.segment import files
 
@@ -102,18 +106,14 @@ class AppendTimes:
             As many it had when the log was closed; None if nothing says so: then the entries after its last may be
             lost, unless that is the entry of the segment's last message.
         """
-        data = files.read_if_there(self.path)
-        known = IndexEntries(self.base_offset)
-        try:
-            known = _sound(data or b"", self.base_offset)
-        except CorruptIndexError:
-            data = None
-        before = len(known)
+        data = files.read_if_there(self.path) or b""
+        known = IndexEntries.of_bytes(data[: _sound(data) * ENTRY_BYTES], self.base_offset)
         known.truncate(end_offset)
         self._entries, self._written = known, len(known)
-        if before != len(known):  # the crash took the messages
+        whole = len(data) == len(known) * ENTRY_BYTES
+        if not whole:  # a crash took the messages of the rest, or the rest is damaged
             self._cut()
-        if first_offset == end_offset or (entries == before == len(known) and data is not None):
+        if first_offset == end_offset or (whole and entries == len(known)):
             return
         last = known.offsets[-1] if len(known) else first_offset - 1
         if last != end_offset - 1:
@@ -128,7 +128,7 @@ class AppendTimes:
 
     def _write(self) -> None:
         if self.gap is None and self._written < len(self):
-            self._opened().write(self._entries.to_bytes(self._written), self._written * 12)
+            self._opened().write(self._entries.to_bytes(self._written), self._written * ENTRY_BYTES)
             self._written = len(self)
 
     def fill(self, gap: Gap, entries: Sequence[TimeIndexEntry]) -> None:
@@ -143,16 +143,24 @@ class AppendTimes:
         merged = IndexEntries(self.base_offset)
         every = sorted([*known, *entries], key=lambda one: one.offset)
         merged.extend([one.append_ms for one in every], [one.offset for one in every])
-        filled = _sound(merged.to_bytes(), self.base_offset)
+        data = merged.to_bytes()
+        sound = _sound(data)
+        if sound < len(every):
+            before = every[sound - 1] if sound else "none"
+            raise CorruptIndexError(
+                f"entry {every[sound]} after {before}: expected a later offset, and a time not before"
+            )
         self.rest()
-        files.write_atomically(self.path, filled.to_bytes())
-        self._entries, self._written, self.gap = filled, len(filled), None
+        files.write_atomically(self.path, data)
+        self._entries, self._written, self.gap = merged, len(merged), None
 
     def trust(self) -> None:
-        """Wait no longer: this replica is the leader now, and what it has is the index."""
+        """Wait no longer: this replica is the leader now, and what it has is the index. On disk at once."""
         if self.gap is not None:
             self.gap = None
             self._write()
+            self.flush()
+            self.rest()
 
     def truncate(self, offset: int) -> None:
         """Drop the entries from an offset on, and a closing entry: the segment is active again. On disk at once."""
@@ -170,12 +178,15 @@ class AppendTimes:
 
     def _cut(self) -> None:
         file = self._opened()
-        file.truncate(self._written * 12)
+        file.truncate(self._written * ENTRY_BYTES)
         file.sync()
 
     def _opened(self) -> files.WritableFile:
         if self._file is None:
+            is_new = not files.exists(self.path)
             self._file = files.WritableFile(self.path, create=True)
+            if is_new:  # or a flush would not save it
+                files.sync_directory(os.path.dirname(self.path))
         return self._file
 
     def flush(self) -> None:
@@ -190,17 +201,11 @@ class AppendTimes:
             file.close()
 
 
-def _sound(data: bytes, base_offset: int) -> IndexEntries:
-    """The entries of a file.
-
-    Raises
-    ------
-    CorruptIndexError
-        They are not whole, or times go back, or offsets do not increase, or an entry was never written: all zeros.
-    """
-    entries = IndexEntries.of_bytes(data, base_offset)
-    pairs = entries.pairs()
-    for before, entry in pairwise([(entries.timestamps[0] if pairs else 0, base_offset - 1), *pairs]):
-        if entry[0] < before[0] or entry[1] <= before[1] or entry == (0, base_offset):
-            raise CorruptIndexError(f"entry {entry} after {before}: expected a later offset, and a time not before")
-    return entries
+def _sound(data: bytes) -> int:
+    """How many entries of a file follow each other: times do not go back, offsets increase, and none is all zeros."""
+    table = np.frombuffer(data, LAYOUT, len(data) // ENTRY_BYTES)
+    times, offsets = table["timestamp"], table["offset"]
+    follows = np.empty(len(table), bool)
+    follows[:1] = (offsets[:1] > 0) | ((offsets[:1] == 0) & (times[:1] != 0))
+    follows[1:] = (times[1:] >= times[:-1]) & (offsets[1:] > offsets[:-1])
+    return len(table) if follows.all() else int(follows.argmin())

@@ -175,7 +175,9 @@ class OptionFollower:
         for segment in log.segments:
             index = segment.append_times
             first, last = max(segment.base_offset, answer["log_start_offset"]), segment.end_offset - 1
-            if index is None or index.gap is not None or first > last:
+            if index is not None and index.gap is not None:
+                last = index.gap.first_offset - 1  # the rest comes from the leader
+            if index is None or first > last:
                 continue
             mine = index.between(first, last)
             theirs = self._leaders_entries(first, last, answer["leader_epoch"])
@@ -209,7 +211,7 @@ class OptionFollower:
         log, records = self.log, answer["records"]
         entries = _entries(answer, offset)
         closing = [one for one in entries if one.offset < offset]
-        if closing and log.log_end_offset > log.segments[-1].base_offset:
+        if closing:
             log.append_as_follower(b"", closing)
         if answer["segment_base_offset"] == offset:  # the leader rolled here, whatever made it
             log.roll()

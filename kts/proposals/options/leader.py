@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kts.arguments import INT32_MAX
-from kts.errors import InvalidRequestError, KtsError, NotLeaderError
+from kts.arguments import INT32_MAX, INT64_MAX
+from kts.errors import InvalidRequestError, KtsError, LogClosedError, NotLeaderError, OffsetOutOfRangeError
 from kts.log.epochs import UNDEFINED, LeaderEpochs, end_offset_for, epoch_for
+from kts.log.log import Deleted
 from kts.model import EARLIEST, LATEST, NO_TIMESTAMP
 from kts.proposals.options.log import OptionLog
 from kts.proposals.options.messages import walk
@@ -97,7 +98,8 @@ class OptionLeader:
     def answer(self, api_key: int, body: Row) -> Row | None:
         """Answer a request, each partition for itself."""
         answer = self._answers[api_key]
-        asked = {"left": min(body["max_bytes"], MOST_BYTES), **body} if api_key == FETCH else body
+        budget = {"left": min(body["max_bytes"], MOST_BYTES), "entries_left": MOST_ENTRIES} if api_key == FETCH else {}
+        asked = {**body, **budget}
         topics = []
         for topic in body["topics"]:
             rows = []
@@ -109,6 +111,27 @@ class OptionLeader:
                 rows.append({"partition": one["partition"], "error_code": 0, "records": b"", **row})
             topics.append({"topic": topic["topic"], "partitions": rows})
         return None if api_key == PRODUCE and body["acks"] == 0 else {"topics": topics}
+
+    def run_retention(self) -> list[tuple[str, int, Deleted]]:
+        """Roll and delete what is due in each log that is open; what was deleted.
+
+        Raises
+        ------
+        LogStorageError
+            The first failure of a disk. The log closed itself; the others were cared for.
+        """
+        gone, failures = list[tuple[str, int, Deleted]](), list[KtsError]()
+        for log, _ in self._led.values():
+            try:
+                log.roll_if_due()
+                gone += ((log.topic, log.partition, one) for one in log.delete_old_segments())
+            except LogClosedError:
+                continue
+            except KtsError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return gone
 
     def _of(self, topic: str, partition: int) -> Led:
         led = self._led.get((topic, partition))
@@ -124,9 +147,7 @@ def _begun(log: OptionLog, epoch: int | None) -> LeaderEpochs:
         raise InvalidRequestError(f"leader_epoch: expected more than {epochs.latest} for {log!r}, found {epoch}")
     start = log.log_end_offset if epochs.entries else log.log_start_offset
     epochs.assign(epochs.latest + 1 if epoch is None else epoch, start)
-    for segment in log.segments:
-        if segment.append_times is not None:
-            segment.append_times.trust()
+    log.lead()
     return epochs
 
 
@@ -168,17 +189,22 @@ def _fetch(asked: Row, led: Led, one: Row) -> Row:
     records, last = b"", offset - 1
     most = min(one["partition_max_bytes"], asked["left"])
     if most > 0:
-        records, epoch, last = _records(log, epochs, offset, most)
-        asked["left"] -= len(records)
-        row |= {"records_epoch": epoch, "segment_base_offset": _segment_base(log, offset)}
+        records, row["records_epoch"], last = _records(log, epochs, offset, most)
     if follows and log.option == 3:
         last = min(max(last, one["index_last_offset"]), offset + INT32_MAX)
-        entries = log.index_entries(offset - 1, last)[: MOST_ENTRIES + 1]
-        if len(entries) > MOST_ENTRIES:
-            entries.pop()
-            last = entries[-1].offset
+        count = asked["entries_left"]
+        entries = log.index_entries(offset - 1, last)
+        if len(entries) > count:  # no record without its entries
+            last = entries[count].offset - 1
+            if len(records):
+                records, row["records_epoch"], _ = _records(log, epochs, offset, most, last)
+            del entries[count:]
+        asked["entries_left"] -= len(entries)
         index = [{"log_append_time": entry.append_ms, "offset": entry.offset - offset} for entry in entries]
         row |= {"time_index": index, "index_last_offset": last}
+    asked["left"] -= len(records)
+    if most > 0:
+        row["segment_base_offset"] = _segment_base(log, offset)
     return {**row, "records": records}
 
 
@@ -194,12 +220,14 @@ def _diverging(log: OptionLog, epochs: list[tuple[int, int]], offset: int, last_
     return (epoch, end) if epoch < last_epoch or end < offset else None
 
 
-def _records(log: OptionLog, epochs: list[tuple[int, int]], offset: int, most: int) -> tuple[bytes, int, int]:
-    """Whole messages of one epoch and of one segment from an offset on, their epoch, and their last offset."""
+def _records(
+    log: OptionLog, epochs: list[tuple[int, int]], offset: int, most: int, last: int = INT64_MAX
+) -> tuple[bytes, int, int]:
+    """Whole messages of one epoch and of one segment between two offsets, their epoch, and their last offset."""
     data = log.read(offset, most)
     found = walk(data, option=log.option)
     following = next((start for _, start in epochs if start > offset), log.log_end_offset)
-    count = int(np.searchsorted(found.last_offset, following))
+    count = int(np.searchsorted(found.last_offset, min(following - 1, last), "right"))
     if not count:
         return b"", UNDEFINED, offset - 1
     end = int(found.position[count - 1] + found.size[count - 1])
@@ -207,5 +235,11 @@ def _records(log: OptionLog, epochs: list[tuple[int, int]], offset: int, most: i
 
 
 def _segment_base(log: OptionLog, offset: int) -> int:
-    """The base offset of the segment that has, or will have, the message at an offset."""
-    return max(segment.base_offset for segment in log.segments if segment.base_offset <= offset)
+    """The base offset of the segment that has, or will have, the message at an offset.
+
+    Asked after the records and index entries were read: if retention took the segment meanwhile, they may be a part.
+    """
+    bases = [segment.base_offset for segment in log.segments if segment.base_offset <= offset]
+    if not bases:
+        raise OffsetOutOfRangeError(f"expected an offset from {log.log_start_offset} on, found {offset}", offset=offset)
+    return bases[-1]

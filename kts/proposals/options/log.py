@@ -37,8 +37,8 @@ from kts.proposals.append_time import MonotonicAppendTime
 from kts.proposals.minute_map import MINUTE_MS
 from kts.proposals.options import _messages
 from kts.proposals.options.append_times import Gap, TimeIndexEntry, is_new_minute
-from kts.proposals.options.messages import Entries, checked, decode, walk
-from kts.proposals.options.segment import SUFFIXES, Cut, OptionSegment
+from kts.proposals.options.messages import Entries, checked, walk
+from kts.proposals.options.segment import SUFFIXES, Cut, Found, OptionSegment
 from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_directory_name, parse_file_name
@@ -84,12 +84,15 @@ class OptionLog:
     LogLockedError
         Another writer, also a broker or a ``kts.Log``, holds the log directory or the partition.
     CorruptRecordError
-        A segment is damaged that was complete on disk, or its messages are of another format. Nothing was changed.
+        A segment is damaged that was complete on disk, or its messages are of another format. No message was changed.
+    DecompressionLimitError
+        After a crash: a wrapper exceeds ``max_decompressed_bytes``. No message was changed.
 
     Notes
     -----
     A leader gives each set the LogAppendTime ``max(last appended, now)``, whichever replica led before, and after a
-    restart. Sets go whole messages (or wrappers) into segments: a set may cross a roll. Appended messages are on disk
+    restart; in option 3, the last one that it knows, which after a crash or as a new leader is that of the last index
+    entry. Sets go whole messages (or wrappers) into segments: a set may cross a roll. Appended messages are on disk
     after ``flush``, and when the segment was rolled. If the disk fails, the log closes itself, and the next start
     recovers it: the active segment is cut at the first message that is not whole.
 
@@ -124,7 +127,7 @@ class OptionLog:
         self._lock: threading.RLock
         new_in_children(self, _lock=threading.RLock)
         self._append_time = MonotonicAppendTime()
-        self._leads = True  # until it follows: only a leader adds index entries of its own
+        self._leads = True  # until it follows or waits: only a leader adds index entries of its own
         self._segments: list[OptionSegment] = []
         self.recovered: list[Cut] = []
         if not files.exists(self.path):
@@ -151,10 +154,13 @@ class OptionLog:
             if suffix in SUFFIXES[1:] and f"{stem}.log" not in names and stem.isdigit():
                 files.remove(os.path.join(self.path, name))  # of a segment that a crash took away again
         for base, following in zip(bases, bases[1:], strict=False):
-            segment = OptionSegment(self.path, base, self.option, self.config)
+            segment = self._segment(base)
             segment.load_closed(following)
-            self._segments.append(segment)
-        active = OptionSegment(self.path, bases[-1] if bases else 0, self.option, self.config)
+            if segment.size or self._segments:
+                self._segments.append(segment)
+            else:  # a crash came while the log was to begin elsewhere
+                segment.delete()
+        active = self._segment(bases[-1] if bases else 0)
         self._segments.append(active)
         cut = active.load_active(clean=end is not None, index_entries=entries)
         if end is not None and active.end_offset != end:
@@ -166,6 +172,10 @@ class OptionLog:
         files.remove(os.path.join(self.path, CLOSED), missing_ok=True)
         files.sync_directory(self.path)
         self._follow_time(max(last_ms, NO_TIMESTAMP))
+        self._leads = not self.waits_for_leader
+
+    def _segment(self, base_offset: int) -> OptionSegment:
+        return OptionSegment(self.path, base_offset, self.option, self.config, self._limit)
 
     def _closed_at(self) -> tuple[int | None, int, int | None]:
         """What ``close`` left: log end offset, last append time, entries of option 3's active index."""
@@ -272,7 +282,7 @@ class OptionLog:
 
         Notes
         -----
-        A log of option 3 that waits for a leader's index entries waits no longer: it is the leader.
+        A log that followed or waited for a leader leads from now on, as after ``lead``.
         """
         with self._writing():
             now = self._append_time.append_time(self._clock())
@@ -285,11 +295,9 @@ class OptionLog:
             if largest > self.config.max_message_bytes:
                 words = REASONS["TOO_LARGE"].words.format(a=largest, b=self.config.max_message_bytes)
                 raise RecordTooLargeError(words, position=int(found.position[found.size.argmax()]))
-            for segment in self._segments:
-                if segment.append_times is not None:
-                    segment.append_times.trust()
+            if not self._leads:
+                self.lead()
             times = np.full(len(found.position), now, np.int64)
-            self._leads = True
             self._write(memoryview(stored), found, times, None)
             self._append_time.last_ms = now
             return Appended(first, self.log_end_offset - 1, now)
@@ -323,12 +331,13 @@ class OptionLog:
             if found.error is not None:
                 raise found.error
             data = memoryview(data)[: found.end]
-            before = np.concatenate(([self.log_end_offset - 1], found.last_offset[:-1]))
-            wrong = found.last_offset <= before
+            least = np.concatenate(([self.log_end_offset], found.last_offset[:-1] + 1))
+            wrong = (found.last_offset < least) | (found.last_offset - INT32_MAX > least)  # no segment has room for it
             if wrong.any():
                 row = int(wrong.argmax())
-                offset = int(found.last_offset[row])
-                raise InvalidOffsetError(f"expected an offset above {before[row]}, found {offset}", offset=offset)
+                first, offset = int(least[row]), int(found.last_offset[row])
+                words = f"expected an offset from {first} to {first + INT32_MAX}, found {offset}"
+                raise InvalidOffsetError(words, offset=offset)
             times = found.append_ms
             earlier = np.concatenate(([self._append_time.last_ms], times[:-1])) if self.option != 3 else times
             if (times < earlier).any():
@@ -365,8 +374,11 @@ class OptionLog:
         if times is not None and filled.size and times.gap is None:
             mine = times.last
             closing = [one for one in entries if one.offset == end - 1 and (mine is None or mine.offset < one.offset)]
-            times.add(closing)
             if closing:
+                times.add(closing)
+                if filled is not active:  # ``flush`` is for the active segment: the others are on disk
+                    times.flush()
+                    times.rest()
                 filled.last_append_ms = closing[0].append_ms
                 self._append_time.last_ms = max(self._append_time.last_ms, closing[0].append_ms)
         return [entry for entry in entries if entry.offset >= end]
@@ -472,7 +484,7 @@ class OptionLog:
 
     def _roll(self) -> OptionSegment:
         self._segments[-1].close_for_good(leads=self._leads)
-        segment = OptionSegment(self.path, self.log_end_offset, self.option, self.config)
+        segment = self._segment(self.log_end_offset)
         files.sync_directory(self.path)
         self._segments.append(segment)
         return segment
@@ -498,6 +510,20 @@ class OptionLog:
                     deleted.append(Deleted(one.base_offset, one.size_bytes, one.largest_timestamp_ms, rule))
             return deleted
 
+    def lead(self) -> None:
+        """Wait for no other leader: what this log has is the truth.
+
+        Notes
+        -----
+        In option 3, that is the index as it is. Of the offsets that it waited for, nobody knows LogAppendTime any more.
+        The index is on disk when the call returns.
+        """
+        with self._writing():
+            for segment in self._segments:
+                if segment.append_times is not None:
+                    segment.append_times.trust()
+            self._leads = True
+
     def follow(self) -> None:
         """Forget what only the leader of the last messages knows, since this replica follows another one now.
 
@@ -507,6 +533,7 @@ class OptionLog:
         goes on from the last entry, and all replicas must decide as it does.
         """
         with self._writing():
+            self._leads = False
             if self.option == 3:
                 self._segments[-1].take_times()
                 self._append_time.last_ms = NO_TIMESTAMP
@@ -521,11 +548,19 @@ class OptionLog:
         """
         integer("offset", offset, 0, INT64_MAX)
         with self._writing():
-            while self._segments:
+            while len(self._segments) > 1:
                 self._segments.pop().delete()
-            self._segments.append(OptionSegment(self.path, offset, self.option, self.config))
-            files.sync_directory(self.path)
+            self._segments[0].truncate(0)
+            if offset != self.log_start_offset:
+                self._begin_at(offset)
             self._append_time.last_ms = NO_TIMESTAMP
+
+    def _begin_at(self, offset: int) -> None:
+        """Put an empty segment in the place of the only one."""
+        [before] = self._segments
+        self._segments = [self._segment(offset)]
+        files.sync_directory(self.path)  # before the other goes: a directory without a segment begins at 0
+        before.delete()
 
     def truncate_to(self, offset: int) -> None:
         """Drop the messages from an offset on, with their index entries; of a wrapper that contains it, all.
@@ -546,9 +581,7 @@ class OptionLog:
             if offset >= active.base_offset:
                 active.truncate(active.position_of(offset))
             else:
-                self._segments[-1] = OptionSegment(self.path, offset, self.option, self.config)
-                files.sync_directory(self.path)  # before the rest goes: a directory without a segment begins at 0
-                active.delete()
+                self._begin_at(offset)
             self._append_time.last_ms = NO_TIMESTAMP
             self._follow_time()
 
@@ -608,7 +641,9 @@ class OptionLog:
         - LogAppendTime in options 1 and 2 never goes back, so the answer is exact: all messages before it are earlier,
           and all from it on are at or after the target. The time index leads to it.
         - LogAppendTime in option 3 is known by the minute: all messages before the answer are earlier. From the answer
-          on, those of the target's own minute may be earlier too; then the timestamp of the answer is -1.
+          on, those of the target's own minute may be earlier too; then the timestamp of the answer is -1. Where a
+          leader went on without entries that it lost (``lead``), or with a clock behind that of the leader before,
+          messages before the answer may be later than the target.
         - By CreateTime all messages are read from the start: the answer is the first in the log at or after the target.
           Later ones may be earlier, as producers set it.
         """
@@ -621,48 +656,33 @@ class OptionLog:
                 return self._search_messages(target_ms, "createTimestamp", 0)
             if self.option == 3:
                 return self._search_index(target_ms)
-            number = 0
-            while number < len(self._segments) and (self._segments[number].last_append_ms or NO_TIMESTAMP) < target_ms:
-                number += 1
-            return self._search_messages(target_ms, "logAppendTimestamp", number)
+            lasts = [segment.last_append_ms for segment in self._segments]
+            late = (number for number, last_ms in enumerate(lasts) if last_ms is not None and last_ms >= target_ms)
+            return self._search_messages(target_ms, "logAppendTimestamp", next(late, len(lasts)))
 
     def _search_messages(self, target_ms: int, column: str, number: int) -> Answer:
-        """Read entries until one has a message at or after the target."""
-        bytes_read = batches = records = segments = 0
+        """Read segments, from one on, until one has a message at or after the target."""
         start: Start | None = None
-        found: TimestampOffset | None = None
+        read: list[Found] = []
         for segment in self._segments[number:]:
-            position, offset = 0, segment.base_offset
-            if column == "logAppendTimestamp" and segment.time_index is not None:
-                offset = segment.time_index.lookup(target_ms - 1)[1]
-                position = segment.offset_index.lookup(offset)[1]
+            offset, position = segment.base_offset, 0
+            if column == "logAppendTimestamp":
+                offset, position = segment.start_by_append_time(target_ms)
             start = start or Start(segment.base_offset, offset)
-            segments += 1
-            for one in segment.slices(position, most_bytes=2 * self.config.index_interval_bytes + 4096):
-                maybe = np.ones(len(one.position), bool)
-                if column == "logAppendTimestamp":
-                    maybe = one.append_ms >= target_ms  # a wrapper has the latest of its messages
-                else:
-                    maybe = (one.create_ms >= target_ms) | (one.codec > 0)
-                for row in np.flatnonzero(maybe).tolist():
-                    table = decode(segment.read(int(one.position[row]), int(one.size[row])), option=self.option)
-                    records += table.num_rows
-                    times = table[column].cast("int64").to_numpy()
-                    if (times >= target_ms).any():
-                        at = int((times >= target_ms).argmax())
-                        found = TimestampOffset(int(times[at]), table["offset"][at].as_py())
-                        bytes_read += int(one.position[row] + one.size[row]) - int(one.position[0])
-                        batches += row + 1
-                        break
-                if found is not None:
-                    break
-                batches += len(one.position)
-                bytes_read += one.end - int(one.position[0])
+            read.append(segment.find(target_ms, column, position))
             if segment is not self._segments[-1]:
                 segment.rest()
-            if found is not None:
+            if read[-1].message is not None:
                 break
-        return Answer(found, start, number, segments, bytes_read, batches, records)
+        return Answer(
+            read[-1].message if read else None,
+            start,
+            number,
+            len(read),
+            sum(one.bytes_read for one in read),
+            sum(one.batches_read for one in read),
+            sum(one.records_read for one in read),
+        )
 
     def _search_index(self, target_ms: int) -> Answer:
         """Option 3's answer, from its index alone: no message is read."""
@@ -695,7 +715,12 @@ class OptionLog:
     # --- flush, close -----------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Wait until all messages and index entries are on disk."""
+        """Wait until all messages and index entries are on disk.
+
+        Notes
+        -----
+        Index entries that came while the log waits for the leader are not: ``fill_index`` or ``lead`` puts them there.
+        """
         with self._writing():
             self._segments[-1].flush()
 
@@ -704,14 +729,16 @@ class OptionLog:
         with self._lock:
             if self.closed:
                 return
-            self.flush()
-            active = self._segments[-1]
-            times = active.append_times
-            known = times is None or active.last_append_ms is not None
-            entries = 0 if times is None else -1 if times.gap is not None else len(times)
-            line = f"{self.log_end_offset} {self.last_append_ms if known else NO_TIMESTAMP} {entries}"
-            files.write_atomically(os.path.join(self.path, CLOSED), f"0\n{line}\n".encode())
-            self.abandon()
+            try:
+                self.flush()
+                active = self._segments[-1]
+                times = active.append_times
+                known = times is None or active.last_append_ms is not None
+                entries = 0 if times is None else -1 if times.gap is not None else len(times)
+                line = f"{self.log_end_offset} {self.last_append_ms if known else NO_TIMESTAMP} {entries}"
+                files.write_atomically(os.path.join(self.path, CLOSED), f"0\n{line}\n".encode())
+            finally:
+                self.abandon()
 
     def abandon(self) -> None:
         """Release the directory without a flush, as the end of the process would; the next start recovers the log."""

@@ -12,19 +12,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT32_MAX
 from kts.codec.layout import OVERHEAD_BYTES, claimed_size, is_sound_message
 from kts.codec.layout import Entries as KafkaEntries
 from kts.config import LogConfig
-from kts.errors import CorruptIndexError, CorruptRecordError
+from kts.errors import CorruptIndexError, CorruptRecordError, DecompressionLimitError
+from kts.model import TimestampOffset
+from kts.proposals.answers import ENTRY_BYTES
 from kts.proposals.options.append_times import SUFFIX, AppendTimes, TimeIndexEntry
 from kts.proposals.options.messages import Entries, decode, walk
 from kts.segment import files
 from kts.segment.entries import at
 from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SLICE_BYTES = 2**20
 SUFFIXES = (".log", ".index", ".timeindex", SUFFIX)
@@ -37,6 +43,15 @@ class Cut(NamedTuple):
     position: int
     bytes_cut: int
     reason: str
+
+
+class Found(NamedTuple):
+    """The first message at or after a time in a segment, if it has one, and what was read to find it."""
+
+    message: TimestampOffset | None
+    bytes_read: int
+    batches_read: int
+    records_read: int
 
 
 class OptionSegment:
@@ -55,10 +70,11 @@ class OptionSegment:
         Option 3's time index.
     """
 
-    def __init__(self, directory: str, base_offset: int, option: int, config: LogConfig) -> None:
+    def __init__(self, directory: str, base_offset: int, option: int, config: LogConfig, limit: int) -> None:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.option = option
+        self._limit = limit  # max_decompressed_bytes
         self.size = 0
         self.first_append_ms: int | None = None
         self.last_append_ms: int | None = None
@@ -88,7 +104,7 @@ class OptionSegment:
     @property
     def index_bytes(self) -> int:
         """Bytes of the entries of both indexes."""
-        times = 12 * len(self.append_times) if self.append_times is not None else 0
+        times = ENTRY_BYTES * len(self.append_times) if self.append_times is not None else 0
         return self.offset_index.size_bytes + times + (self.time_index.size_bytes if self.time_index else 0)
 
     # --- start-up ---------------------------------------------------------------------------------
@@ -170,9 +186,10 @@ class OptionSegment:
                     self._index(found.part(0, sound))
                     self._sound_bytes = int(found.position[sound - 1] + found.size[sound - 1])
                 if sound < len(found.position):
-                    return f"expected an offset above {self.end_offset - 1} at position {self._sound_bytes}"
+                    last = self.base_offset + INT32_MAX
+                    return f"expected an offset from {self.end_offset} to {last} at position {self._sound_bytes}"
         except CorruptRecordError as error:
-            if self._is_of_another_format(error.position or 0):
+            if self._is_sound(error.position or 0):
                 raise
             self._error = error
             return error.message
@@ -180,8 +197,8 @@ class OptionSegment:
             return f"an entry is cut, {self.size - self._sound_bytes} bytes are left"
         return None
 
-    def _is_of_another_format(self, position: int) -> bool:
-        """Whether a sound entry lies there that is not of this option: no crash leaves that, so nothing may be cut."""
+    def _is_sound(self, position: int) -> bool:
+        """Whether a sound entry lies there, of another format or above the bound: no crash leaves that, it stays."""
         head = self._opened().read(position, OVERHEAD_BYTES)
         size = claimed_size(head) or 0
         data = self._opened().read(position, size) if 0 < size <= self.size - position else b""
@@ -195,11 +212,12 @@ class OptionSegment:
     def _ordered(self, found: Entries, *, deep: bool) -> int:
         """How many entries are in order: no CRC covers an offset, and a write may be torn."""
         before = np.concatenate(([self.end_offset - 1], found.last_offset[:-1]))
-        wrong = found.last_offset <= before
+        wrong = (found.last_offset <= before) | (found.last_offset - self.base_offset > INT32_MAX)
         for row in np.flatnonzero(found.codec).tolist() if deep else ():
-            data = self._opened().read(int(found.position[row]), int(found.size[row]))
             try:
-                offsets = decode(data, option=self.option)["offset"]
+                offsets = self._decoded(found, row)["offset"]
+            except DecompressionLimitError:
+                raise
             except CorruptRecordError:
                 wrong[row] = True
             else:
@@ -266,6 +284,43 @@ class OptionSegment:
             found = next(self.slices(position, most_bytes=max(2 * max_bytes, 4096)))
             return self._opened().read(position, int(found.size[0]))
         return data[:end]
+
+    def _decoded(self, found: Entries, row: int) -> pa.Table:
+        """The messages of one entry."""
+        position = int(found.position[row])
+        try:
+            data = self._opened().read(position, int(found.size[row]))
+            return decode(data, option=self.option, max_decompressed_bytes=self._limit)
+        except CorruptRecordError as error:
+            raise at(error, self.path, position) from error.__cause__
+
+    # --- search -----------------------------------------------------------------------------------
+
+    def start_by_append_time(self, target_ms: int) -> tuple[int, int]:
+        """Options 1 and 2: the offset and position that the indexes lead to; all messages before are earlier."""
+        offset = self.time_index.lookup(target_ms - 1)[1] if self.time_index is not None else self.base_offset
+        return offset, self.offset_index.lookup(offset)[1]
+
+    def find(self, target_ms: int, column: str, position: int) -> Found:
+        """Read entries from a position on, until one has a message at or after a time of ``decode``'s column."""
+        bytes_read = batches = records = 0
+        for some in self.slices(position, most_bytes=2 * self._interval + 4096):
+            if column == "logAppendTimestamp":
+                maybe = some.append_ms >= target_ms  # a wrapper has the latest of its messages
+            else:
+                maybe = (some.create_ms >= target_ms) | (some.codec > 0)
+            for row in np.flatnonzero(maybe).tolist():
+                table = self._decoded(some, row)
+                records += table.num_rows
+                times = table[column].cast("int64").to_numpy()
+                if (times >= target_ms).any():
+                    first = int((times >= target_ms).argmax())
+                    message = TimestampOffset(int(times[first]), table["offset"][first].as_py())
+                    bytes_read += int(some.position[row] + some.size[row]) - int(some.position[0])
+                    return Found(message, bytes_read, batches + row + 1, records)
+            batches += len(some.position)
+            bytes_read += some.end - int(some.position[0])
+        return Found(None, bytes_read, batches, records)
 
     # --- appending --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kts.broker.settings.broker import SETTINGS, BrokerConfig
-from kts.broker.settings.topic import BROKER_NAMES, DYNAMIC, OWN_SETTINGS, TOPIC_SETTINGS, merged
+from kts.broker.settings.topic import BROKER_NAMES, DYNAMIC, OWN_SETTINGS, TOPIC_SETTINGS, check_level, merged
 from kts.config import WITHOUT_EFFECT, LogConfig
 
 
@@ -55,12 +55,17 @@ def test_a_brokers_difference_limit_has_kip_32s_name_too_and_the_nearest_level_w
         assert merged({lower: "1", "num.partitions": "2"}, {higher: "3"}) == {"num.partitions": "2", higher: "3"}
 
 
-def test_a_level_gives_the_difference_limit_by_one_name() -> None:
+def test_a_level_gives_the_difference_limit_once_by_whatever_names() -> None:
     kip, shipped = "max.message.time.difference.ms", "message.timestamp.difference.max.ms"
-    with pytest.raises(ValueError, match=f"found {kip} and {shipped}; leave out one"):
-        BrokerConfig.of().log_config({kip: "1", shipped: "1"})
-    with pytest.raises(ValueError, match=f"found log.{shipped} and {kip}; leave out one"):
-        BrokerConfig.of({kip: 1, f"log.{shipped}": 1})
+    config = BrokerConfig.of({kip: 1, f"log.{shipped}": "1", f"log.{kip}": " 1"})
+    assert config.log_config({kip: "2", shipped: "2"}).message_timestamp_before_max_ms == 2
+    with pytest.raises(ValueError, match=f"^{shipped} and {kip}: expected one value, .* found 2 and 1; leave out one$"):
+        config.log_config({kip: "1", shipped: "2"})
+    with pytest.raises(ValueError, match=f"^log.{shipped} and {kip}: expected one value, .* found 2 and 1;"):
+        BrokerConfig.of({kip: 1, f"log.{shipped}": 2})
+    check_level({f"log.{shipped}": "1", kip: "1"})
+    with pytest.raises(ValueError, match="name one limit"):
+        check_level({f"log.{shipped}": "1", kip: "2"})
 
 
 @pytest.mark.parametrize(
@@ -68,6 +73,7 @@ def test_a_level_gives_the_difference_limit_by_one_name() -> None:
     [
         ("message.timestamp.type", "log.message.timestamp.type"),
         ("segment.ms", "log.roll.ms"),
+        ("proposals", "log.proposals"),
         ("max.message.time.difference.ms", "log.max.message.time.difference.ms"),
     ],
 )
@@ -91,3 +97,25 @@ def test_kip_32s_internal_version_is_refused_with_its_later_name() -> None:
         BrokerConfig.of({"log.message.format.version": "0.9.0-1"})
     became = {"inter.broker.protocol.version": "0.10.0-IV0", "log.message.format.version": "0.10.0-IV0"}
     assert BrokerConfig.of(became).log_config({}).magic == 1
+
+
+@pytest.mark.parametrize("missing", ["refuse", "now", "0"])
+def test_a_broker_s_default_for_missing_timestamps_has_no_effect_where_a_topic_cannot_have_it(missing: str) -> None:
+    config = BrokerConfig.of({"log.message.timestamp.missing": missing})
+    assert config.log_config({}).message_timestamp_missing == missing
+    assert config.log_config({"message.format.version": "0.9.0"}).message_timestamp_missing == "accept"
+    with pytest.raises(ValueError, match="message format 0.9.0 has no timestamps"):
+        config.log_config({"message.format.version": "0.9.0", "message.timestamp.missing": missing})
+    BrokerConfig.of({"log.message.timestamp.missing": missing, "log.message.format.version": "0.9.0"})
+
+
+def test_nor_has_a_default_before_1970_where_a_topic_refuses_such_times() -> None:
+    config = BrokerConfig.of({"log.message.timestamp.missing": "-1", "log.allow.negative.timestamps": "true"})
+    assert config.log_config({}).minus_one_is_a_time
+    refuses = {"allow.negative.timestamps": "false"}
+    assert config.log_config(refuses).message_timestamp_missing == "accept"
+    assert config.log_config({"message.format.version": "0.9.0"}).message_timestamp_missing == "accept"
+    with pytest.raises(ValueError, match="allow.negative.timestamps=true, found '-1'"):
+        config.log_config(refuses | {"message.timestamp.missing": "-1"})
+    with pytest.raises(ValueError, match="allow.negative.timestamps=true, found '-1'"):
+        BrokerConfig.of({"log.message.timestamp.missing": "-1"})

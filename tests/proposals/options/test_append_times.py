@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,32 +43,34 @@ def test_a_minute_is_that_of_the_clock_and_not_the_time_since_the_last_entry() -
 
 
 @pytest.mark.parametrize(
-    ("broken", "gap"),
+    ("broken", "kept", "gap"),
     [
-        (lambda data: None, Gap(5, 12)),
-        (lambda data: b"", Gap(5, 12)),
-        (lambda data: data[:-12], Gap(9, 12)),  # the last message has no entry
-        (lambda data: data[:-1], Gap(5, 12)),
-        (lambda data: bytes(36), Gap(5, 12)),
-        (lambda data: bytes(12) + data[12:], Gap(5, 12)),
-        (lambda data: data[:12] + bytes(12) + data[24:], Gap(5, 12)),
-        (lambda data: data[12:24] + data[:12], Gap(5, 12)),
-        (lambda data: data[:24] + data[12:24], Gap(5, 12)),
+        (lambda data: None, 0, Gap(5, 12)),
+        (lambda data: b"", 0, Gap(5, 12)),
+        (lambda data: b"\xff" * 31, 0, Gap(5, 12)),
+        (lambda data: bytes(36), 0, Gap(5, 12)),
+        (lambda data: bytes(12) + data[12:], 0, Gap(5, 12)),
+        (lambda data: data[:12] + bytes(12) + data[24:], 1, Gap(5, 12)),
+        (lambda data: data[:12] + data[:12] + data[24:], 1, Gap(5, 12)),
+        (lambda data: data[:-12], 2, Gap(9, 12)),  # the last message has no entry
+        (lambda data: data[:-1], 2, Gap(9, 12)),
+        (lambda data: data[:24] + bytes(12), 2, Gap(9, 12)),
+        (lambda data: data[:24] + data[12:24], 2, Gap(9, 12)),
     ],
 )
-def test_a_lost_or_damaged_index_waits_and_the_file_stays_until_the_leader_fills_it(
-    tmp_path: Path, broken: object, gap: Gap
+def test_a_lost_or_damaged_index_keeps_its_sound_entries_and_waits_until_the_leader_fills_it(
+    tmp_path: Path, broken: Callable[[bytes], bytes | None], kept: int, gap: Gap
 ) -> None:
     path = written(tmp_path / "x")
     sound = path.read_bytes()
-    data = broken(sound)  # type: ignore[operator]
+    data = broken(sound)
     path.unlink()
     if data is not None:
         path.write_bytes(data)
     index = opened(path)
-    assert index.gap == gap
+    assert (index.entries, index.gap) == (ENTRIES[:kept], gap)
     index.add([TimeIndexEntry(START_MS + MINUTE_MS, 13)])
-    assert (path.read_bytes() if path.exists() else None) == data
+    assert (path.read_bytes() if path.exists() else None) == (None if data is None else sound[: 12 * kept])
     for wrong in ([TimeIndexEntry(START_MS + 2 * MINUTE_MS, 9)], [ENTRIES[1], ENTRIES[0]][:1] * 2):
         with pytest.raises(kts.CorruptIndexError):
             index.fill(gap, wrong)
@@ -76,6 +79,20 @@ def test_a_lost_or_damaged_index_waits_and_the_file_stays_until_the_leader_fills
     assert index.gap is None
     assert path.read_bytes() == sound + struct.pack(">qi", START_MS + MINUTE_MS, 8)
     index.rest()
+
+
+@pytest.mark.parametrize("at", [0, 12, 24])
+def test_what_lay_behind_the_damage_does_not_come_back_when_a_leader_goes_on(tmp_path: Path, at: int) -> None:
+    path = written(tmp_path / "x")
+    sound = path.read_bytes()
+    path.write_bytes(sound[:at] + bytes(12) + sound[at + 12 :])
+    index = opened(path)
+    index.trust()
+    later = TimeIndexEntry(START_MS + MINUTE_MS, 13)
+    index.add([later])
+    index.rest()
+    again = opened(path, 20, at // 12 + 1)
+    assert (again.entries, again.gap) == ([*ENTRIES[: at // 12], later], None)
 
 
 def test_entries_beyond_the_end_of_the_log_go_with_the_messages_that_a_crash_took(tmp_path: Path) -> None:

@@ -210,6 +210,48 @@ def test_a_leader_that_lost_its_index_and_leads_again_is_the_truth(three: list[R
     agree(three)
 
 
+@pytest.mark.parametrize("minute", [1, 10], ids=["a clock behind", "on time"])
+def test_an_index_with_a_gap_is_compared_up_to_the_gap(tmp_path: Path, minute: int) -> None:
+    """A lost most of its index, and leads. B has more of it than A, and lost the end."""
+    with replicas(tmp_path, start_ms=T) as three:
+        a, b, c = three
+        follow(a, [b, c])
+        produce(a, 6)
+        catch_up([b, c])
+        for replica, entries in ((a, 1), (b, 4)):
+            replica.kill()
+            [path] = replica.path.glob(f"*{SUFFIX}")
+            path.write_bytes(path.read_bytes()[: 12 * entries])
+            replica.open()
+            assert len(replica.log.index_entries()) == entries
+        assert [gap.first_offset for gap in b.log.waits_for_leader] == [27]
+        a.clock.now_ms = T + minute * MINUTE_MS
+        a.lead()
+        a.produce(3)
+        for replica in (b, c):
+            replica.follow(a).catch_up()
+        agree(three)
+        assert [entry.offset for entry in b.log.index_entries()] == [0, 54]
+        produce(a, 2)
+        catch_up([b, c])
+        agree(three)
+
+
+def test_a_follower_that_rolled_by_itself_takes_the_entry_of_the_last_message_when_the_leader_rolls(
+    three: list[Replica],
+) -> None:
+    a, b, c = three
+    follow(a, [b, c])
+    produce(a, 1)
+    catch_up([b, c])
+    b.log.roll()
+    a.log.roll()
+    a.produce(1)
+    catch_up([b, c])
+    assert [entry.offset for entry in b.log.index_entries()] == [0, 8, 9]
+    agree(three)
+
+
 def test_with_a_new_leader_whose_clock_is_behind_the_times_of_the_index_do_not_go_back(three: list[Replica]) -> None:
     """max(last appended, now), which option 3 takes from the index."""
     a, b, c = three

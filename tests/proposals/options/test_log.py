@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -279,10 +280,12 @@ def lost(path: Path, how: str) -> None:
         path.write_bytes(data[:-12] if how == "short" else data[:-5] if how == "torn" else data[:12] + data[:-12])
 
 
-@pytest.mark.parametrize("how", ["missing", "short", "torn", "disordered", "zeros"])
+@pytest.mark.parametrize(
+    ("how", "kept"), [("missing", 0), ("short", -1), ("torn", -1), ("disordered", 1), ("zeros", 0)]
+)
 @pytest.mark.parametrize("which", [0, -1], ids=["closed", "active"])
 def test_the_index_is_not_rebuilt_from_the_local_log_but_fetched_from_the_leader(
-    tmp_path: Path, how: str, which: int
+    tmp_path: Path, how: str, kept: int, which: int
 ) -> None:
     leader, follower = (Replica(tmp_path / name, 3, {"segment.bytes": 2000}) for name in ("a-0", "b-0"))
     for _ in range(30):
@@ -296,9 +299,10 @@ def test_the_index_is_not_rebuilt_from_the_local_log_but_fetched_from_the_leader
     path = Path(segment.path.replace(".log", ".appendtimes"))
     before = path.stat().st_size
     lost(path, how)
-    damaged = path.read_bytes() if path.exists() else None
     follower.open()
-    assert (path.read_bytes() if path.exists() else None) == damaged
+    sound = leader.log.index_entries(first, end - 1)[:kept]
+    assert follower.log.index_entries(first, end - 1) == sound
+    assert (path.stat().st_size if path.exists() else 0) == 12 * len(sound)
     [gap] = follower.log.waits_for_leader
     assert first <= gap.first_offset <= gap.last_offset == end - 1
     with pytest.raises(kts.CorruptIndexError, match=f"waits for the leader's entries of the offsets {gap[0]} to"):
@@ -349,6 +353,42 @@ def test_a_leader_that_waits_is_the_source_of_truth_once_it_appends(tmp_path: Pa
     replica.append()
     assert replica.log.waits_for_leader == ()
     assert replica.log.index_entries() == [(START_MS, 0), (START_MS + MINUTE_MS, 3)]
+
+
+@pytest.mark.parametrize("how", ["missing", "short", "torn", "zeros at the end", "zeros in the middle"])
+@pytest.mark.parametrize("which", [0, -1], ids=["closed", "active"])
+def test_a_leader_goes_on_with_the_entries_before_the_damage_and_loses_none_when_it_is_closed_and_opened_again(
+    tmp_path: Path, how: str, which: int
+) -> None:
+    """Nobody gives it the entries that it lost: it leads."""
+    replica = Replica(tmp_path / "t-0", 3, {"segment.bytes": 2000})
+    for _ in range(30):
+        replica.clock.now_ms += 25_000
+        replica.append(2)
+    replica.log.flush()
+    before, segment = replica.log.index_entries(), replica.log.segments[which]
+    replica.log.abandon()
+    path = Path(segment.path.replace(".log", ".appendtimes"))
+    data = path.read_bytes()
+    count, half = len(data) // 12, len(data) // 24
+    if how == "zeros at the end":
+        path.write_bytes(data[:-12] + bytes(12))
+    elif how == "zeros in the middle":
+        path.write_bytes(data[: 12 * half] + bytes(12) + data[12 * (half + 1) :])
+    else:
+        lost(path, how)
+    kept = {"missing": 0, "zeros in the middle": half}.get(how, count - 1)
+    first = next(number for number, entry in enumerate(before) if entry.offset == segment.base_offset)
+    expected = before[: first + kept] + before[first + count :]
+    replica.open()
+    replica.clock.now_ms = START_MS  # long ago
+    assert replica.append() >= expected[-1].append_ms
+    found = replica.log.index_entries()
+    assert (found[: len(expected)], len(found) - len(expected) <= 1) == (expected, True)
+    replica.append()
+    replica.reopen()
+    assert replica.log.index_entries() == found
+    assert [gap.first_offset // segment.end_offset for gap in replica.log.waits_for_leader] == [0] * (which == 0)
 
 
 @pytest.mark.parametrize(
@@ -403,7 +443,7 @@ def test_a_follower_takes_only_what_follows_its_log(tmp_path: Path, option: int)
     data = leader.contents()
     follower.log.append_as_follower(data[:-3])  # an incomplete message at the end is fetched again
     assert follower.log.log_end_offset == 6
-    with pytest.raises(kts.InvalidOffsetError, match="expected an offset above 5, found 1"):
+    with pytest.raises(kts.InvalidOffsetError, match=f"expected an offset from 6 to {5 + 2**31}, found 1"):
         follower.log.append_as_follower(data)
     damaged = bytearray(leader.log.read(6, 1000))
     damaged[-1] ^= 1
@@ -415,6 +455,26 @@ def test_a_follower_takes_only_what_follows_its_log(tmp_path: Path, option: int)
             follower.log.append_as_follower(late)
     follower.catch_up(leader)
     assert follower.contents() == data
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_jump_of_offsets_that_no_segment_has_room_for_is_refused(tmp_path: Path, option: int) -> None:
+    """The jump of the second message is as far as a new segment's relative offsets go."""
+    replica = Replica(tmp_path / "t-0", option)
+    replica.append(2)
+    most = 2 + 2**31 - 1
+    times = {} if option == 3 else {"logAppendTimestamp": [START_MS]}
+    for far in (most + 1, 2**62):
+        with pytest.raises(kts.InvalidOffsetError, match=f"expected an offset from 2 to {most}, found {far}"):
+            replica.log.append_as_follower(encode({"offset": [far], "value": [b"v"], **times}, option=option))
+    assert replica.log.log_end_offset == 2
+    replica.log.append_as_follower(encode({"offset": [most], "value": [b"v"], **times}, option=option))
+    replica.log.lead()
+    replica.append()
+    assert replica.table()["offset"].to_pylist() == [0, 1, most, most + 1]
+    assert len(replica.log.segments) == 3
+    replica.crash()
+    assert (replica.log.log_end_offset, replica.log.recovered) == (most + 2, [])
 
 
 # --- search ---------------------------------------------------------------------------------------------------------
@@ -451,6 +511,16 @@ def test_a_search_by_log_append_time_is_exact_because_it_increases_monotonically
         assert answer.found == expected, target
         most = max(most, answer.bytes_read)
     assert most < 2500  # the index leads into one segment
+
+
+def test_a_search_finds_messages_of_1970(tmp_path: Path) -> None:
+    """LogAppendTime 0 is a time."""
+    replica = Replica(tmp_path / "t-0", 1)
+    for now in (0, 0, 5):
+        replica.clock.now_ms = now
+        replica.append()
+        replica.log.roll()
+    assert [replica.log.search(target).found for target in (-9, 0, 1, 6)] == [(0, 0), (0, 0), (5, 2), None]
 
 
 @pytest.mark.parametrize("option", [1, 3])
@@ -537,6 +607,65 @@ def test_a_torn_tail_is_cut_after_a_crash_and_refused_after_a_close(tmp_path: Pa
     path.write_bytes(whole)
     replica.open()
     assert replica.contents() == whole
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_offsets_that_jump_out_of_the_segment_are_cut_after_a_crash(tmp_path: Path, option: int) -> None:
+    replica = Replica(tmp_path / "t-0", option)
+    replica.append(2)
+    path = Path(replica.log.segments[-1].path)
+    replica.log.abandon()
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + encode({"offset": [2**31], "value": [b"v"]}, option=option))
+    replica.open()
+    [cut] = replica.log.recovered
+    assert (cut.position, replica.log.log_end_offset) == (size, 2)
+    assert cut.reason == f"expected an offset from 2 to {2**31 - 1} at position {size}"
+    replica.append()
+    assert replica.table()["offset"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_recovery_and_search_decompress_as_much_as_the_log_may_and_a_bound_that_is_too_small_cuts_nothing(
+    tmp_path: Path, option: int
+) -> None:
+    replica = Replica(tmp_path / "t-0", option)
+    for size in (10, 5000, 10):
+        replica.append(2, codec="gzip", size=size)
+    [segment] = replica.log.segments
+    whole, position = replica.contents(), int(walk(replica.contents(), option=option).position[1])
+    by = "CreateTime" if option != 2 else "LogAppendTime"
+    path = tmp_path / "t-0"
+
+    def refused(call: Callable[[], object]) -> None:
+        with pytest.raises(kts.DecompressionLimitError, match="max_decompressed_bytes") as caught:
+            call()
+        assert (caught.value.path, caught.value.position) == (segment.path, position)
+
+    replica.log.abandon()
+    refused(lambda: OptionLog(path, option=option, max_decompressed_bytes=1000))
+    assert Path(segment.path).read_bytes() == whole
+    with OptionLog(path, option=option, max_decompressed_bytes=20_000) as log:
+        assert (log.recovered, log.log_end_offset) == ([], 6)
+    with OptionLog(path, option=option, max_decompressed_bytes=1000) as log:  # it was closed: nothing is decompressed
+        if option == 2:
+            assert log.search(START_MS).found == (START_MS, 0)
+        else:
+            refused(lambda: log.search(START_MS + 9, by=by))
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_log_that_cannot_be_closed_cleanly_is_closed_and_unlocked_all_the_same(tmp_path: Path, option: int) -> None:
+    replica = Replica(tmp_path / "t-0", option)
+    replica.append(3)
+    whole = replica.contents()
+    (tmp_path / "t-0" / "append-time-checkpoint").mkdir()  # a file of this name cannot be written
+    with pytest.raises(kts.LogStorageError, match="renaming"):
+        replica.log.close()
+    assert replica.log.closed
+    (tmp_path / "t-0" / "append-time-checkpoint").rmdir()
+    replica.open()
+    assert (replica.contents(), replica.log.recovered) == (whole, [])
 
 
 @pytest.mark.parametrize("option", OPTIONS)

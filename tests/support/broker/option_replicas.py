@@ -9,6 +9,7 @@ from typing import Any
 
 from kts.broker import wire
 from kts.broker.following.client import Connection
+from kts.log.log import Deleted
 from kts.proposals.options import (
     PRIVATE_VERSIONS,
     Consumer,
@@ -54,6 +55,10 @@ class Replica:
     def answer(self, api_key: int, body: dict[str, Any]) -> dict[str, Any] | None:
         """As the leader, or as one that is none."""
         return (self.leader or OptionLeader([])).answer(api_key, body)
+
+    def run_retention(self) -> list[tuple[str, int, Deleted]]:
+        """As the leader, in its log."""
+        return [] if self.leader is None else self.leader.run_retention()
 
     def connect(self) -> Connection:
         return Connection(self.broker.host, self.broker.port, private=LAYOUTS)
