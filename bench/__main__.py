@@ -11,7 +11,20 @@ from pathlib import Path
 
 import click
 
-from . import compare, dump, growth, kafka_classes, kafka_source, linear, memory, spark, threads, wire_speed
+from . import (
+    buckets,
+    compare,
+    dump,
+    growth,
+    kafka_classes,
+    kafka_source,
+    kafka_stream,
+    linear,
+    memory,
+    spark,
+    threads,
+    wire_speed,
+)
 from .micro import results
 from .table import Report, pin_to_one_core
 
@@ -34,6 +47,12 @@ class Settings:
         return round(self.mib * 2**20)
 
 
+def pipeline(report: Report, settings: Settings) -> None:
+    """Buckets, then Spark's streams."""
+    buckets.run(report, 8 * settings.bytes, settings.rounds, SCRATCH / "bucket")
+    kafka_stream.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
+
+
 Part = Callable[[Report, Settings], None]
 PARTS: dict[str, Part] = {
     "micro": lambda report, s: results.run(report, s.mib, s.rounds, s.seed, s.only, SCRATCH),
@@ -46,6 +65,7 @@ PARTS: dict[str, Part] = {
     "growth": lambda report, s: growth.run(report, s.mib, s.output.parent / "growth.svg"),
     "broker": lambda report, s: wire_speed.run(report, 2 * s.bytes, s.rounds),
     "kafka": lambda report, s: kafka_source.run(report, 4 * s.bytes, s.seed, s.rounds),
+    "pipeline": lambda report, s: pipeline(report, s),
 }
 
 

@@ -19,7 +19,7 @@ cdef extern from "refusals.h" nogil:
 cdef extern from "format.h" nogil:
     int KTS_OVERHEAD, KTS_SIZE_AT, KTS_MAGIC_AT, KTS_V0_LEAST, KTS_V1_LEAST, KTS_MESSAGE_ATTRIBUTES_AT
     int KTS_BATCH_FLAGS_AT, KTS_BATCH_BASE_TIME_AT, KTS_BATCH_PRODUCER_AT, KTS_BATCH_PRODUCER_EPOCH_AT
-    int KTS_BATCH_SEQUENCE_AT, KTS_BATCH_HEADER
+    int KTS_BATCH_SEQUENCE_AT, KTS_BATCH_HEADER, KTS_BATCH_EPOCH_AT, KTS_OFFSET_AT
     int KTS_CODEC_MASK, KTS_LOG_APPEND_TIME, KTS_TRANSACTIONAL, KTS_CONTROL
     int KTS_GZIP, KTS_SNAPPY, KTS_LZ4, KTS_ZSTD, KTS_LARGEST_ENTRY
     uint16_t kts_be16(const uint8_t* p)
@@ -28,6 +28,7 @@ cdef extern from "format.h" nogil:
     int32_t kts_i32(const uint8_t* p)
     int64_t kts_i64(const uint8_t* p)
     void kts_put32(uint8_t* p, uint32_t v)
+    void kts_put64(uint8_t* p, uint64_t v)
 
 cdef extern from "crc.h" nogil:
     void kts_crc_init()

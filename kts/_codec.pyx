@@ -9,7 +9,7 @@ AbstractLegacyRecordBatch).
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from cpython.tuple cimport PyTuple_SET_ITEM
@@ -55,19 +55,28 @@ cdef uint32_t rotl(uint32_t v, int n) noexcept nogil:
     return v << n | v >> (32 - n)
 
 
-cdef uint32_t xxh32_short(const uint8_t* p, int n) noexcept nogil:
-    """xxHash32 with seed 0 of fewer than 16 bytes: the lz4 frame's header checksum is its second byte."""
-    cdef uint32_t h = <uint32_t> 374761393 + <uint32_t> n
-    while n >= 4:
-        h = rotl(h + kts_le32(p) * <uint32_t> 3266489917, 17) * <uint32_t> 668265263
+cdef uint32_t xxh32(const uint8_t* p, int64_t n) noexcept nogil:
+    """xxHash32 with seed 0: the lz4 frame's checksums."""
+    cdef uint32_t h = 374761393u
+    cdef uint32_t a = 606290984u, b = 2246822519u, c = 0, d = 1640531535u
+    cdef const uint8_t* end = p + n
+    if n >= 16:
+        while end - p >= 16:
+            a = rotl(a + kts_le32(p) * 2246822519u, 13) * 2654435761u
+            b = rotl(b + kts_le32(p + 4) * 2246822519u, 13) * 2654435761u
+            c = rotl(c + kts_le32(p + 8) * 2246822519u, 13) * 2654435761u
+            d = rotl(d + kts_le32(p + 12) * 2246822519u, 13) * 2654435761u
+            p += 16
+        h = rotl(a, 1) + rotl(b, 7) + rotl(c, 12) + rotl(d, 18)
+    h += <uint32_t> n
+    while end - p >= 4:
+        h = rotl(h + kts_le32(p) * 3266489917u, 17) * 668265263u
         p += 4
-        n -= 4
-    while n > 0:
-        h = rotl(h + p[0] * <uint32_t> 374761393, 11) * <uint32_t> 2654435761
+    while p < end:
+        h = rotl(h + p[0] * 374761393u, 11) * 2654435761u
         p += 1
-        n -= 1
-    h = (h ^ h >> 15) * <uint32_t> 2246822519
-    h = (h ^ h >> 13) * <uint32_t> 3266489917
+    h = (h ^ h >> 15) * 2246822519u
+    h = (h ^ h >> 13) * 3266489917u
     return h ^ h >> 16
 
 
@@ -116,7 +125,7 @@ cdef class Inflater:
             else:
                 self.zstd_frames(p, n, limit)
         except BaseException as error:
-            self.lz4 = self.zstd = None
+            self.zstd = None
             if compression.out_of_memory(error):
                 raise MemoryError() from None
             if isinstance(error, (CorruptRecordError, ImportError)) or not isinstance(error, Exception):
@@ -235,15 +244,22 @@ cdef class Inflater:
             at += size
         return 0
 
+    cdef int lz4_block(self, const uint8_t* p, int64_t n, int64_t most) except -1:
+        """Append one compressed block of a frame, whose blocks hold ``most`` bytes at most, to the scratch memory."""
+        cdef int64_t room = most if most < 255 * n else 255 * n  # a byte makes at most 255
+        self.own(self.out_size + room)
+        if self.lz4 is None:
+            self.lz4 = compression.lz4_block_decompressor()
+        self.out_size += <int64_t> self.lz4(
+            PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
+            PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, room, PyBUF_WRITE), room)
+        return 0
+
     cdef int lz4_frame(self, const uint8_t* p, int64_t n, int64_t limit, int magic) except -1:
         """One frame, as Kafka's Lz4BlockInputStream reads it: what follows the end mark is not looked at."""
-        cdef int64_t at = 6, most, bound = 0, blocks, size, end
+        cdef int64_t at = 6, most, size, sums, blocks
         cdef uint8_t flags, checksum
-        cdef uint8_t[8] head
-        cdef uint32_t word = 0
-        cdef bint rewrite = magic == 0
-        cdef object source
-        cdef bytes data
+        cdef uint32_t word, found
         if n < 7 or kts_le32(p) != 0x184D2204:
             raise damaged("lz4 frame has no magic number")
         flags = p[4]
@@ -254,12 +270,13 @@ cdef class Inflater:
             at += 8                            # a content size: not believed
         if n <= at:
             raise damaged("lz4 frame ends inside its descriptor")
-        checksum = <uint8_t> (xxh32_short(p + 4, <int> (at - 4)) >> 8)
+        checksum = <uint8_t> (xxh32(p + 4, at - 4) >> 8)
         if magic and checksum != p[at]:
             raise damaged(f"lz4 frame descriptor checksum is {checksum:02x}, expected the stored {p[at]:02x}")
         at += 1
         blocks = at
-        while True:
+        sums = 4 if flags & 0x10 else 0
+        while True:                            # the frame is walked first: what is cut costs no decompression
             if n - at < 4:
                 raise damaged("lz4 frame ends before its end mark")
             word = kts_le32(p + at)
@@ -269,36 +286,38 @@ cdef class Inflater:
                 break
             if size > most:
                 raise damaged(f"lz4 block of {size} bytes exceeds the frame's {most}")
-            if size + (4 if flags & 0x10 else 0) > n - at:
+            if size + sums > n - at:
                 raise damaged(f"lz4 block of {size} bytes exceeds the {n - at} left")
             if size == 1 and not word >> 31 and p[at] < 16:
                 raise damaged("lz4 block holds no bytes")
-            bound += size if word >> 31 else (most if most < 255 * size else 255 * size)
-            at += size + (4 if flags & 0x10 else 0)
-        end = at - 4
+            at += size + sums
         if flags & 0x04:
-            rewrite = True                     # a content checksum: there, and not verified
-            at += 4
+            at += 4                            # a content checksum: there, and not verified
             if n < at:
                 raise damaged("lz4 frame ends before its checksum")
         if n - at >= 4 and kts_le32(p + at) == 0x184D2204:
             raise damaged("a second lz4 frame follows the first, and Kafka would not read it", "SECOND_FRAME")
-        if rewrite or flags & 0x08 or word:
-            # a plain descriptor before the same blocks: the library insists on what Kafka does not read
-            memcpy(head, p, 6)
-            head[4] = 0x60 | (flags & 0x10)
-            head[6] = <uint8_t> (xxh32_short(head + 4, 2) >> 8)
-            source = head[:7] + PyBytes_FromStringAndSize(<char*> p + blocks, end - blocks) + bytes(4)
-        else:
-            source = PyMemoryView_FromMemory(<char*> p, end + 4, PyBUF_READ)
-        if self.lz4 is None:
-            self.lz4 = compression.lz4_frame_decompressor()
-        data, _, ended = self.lz4(source, max_length=(bound if bound < limit else limit) + 16)
-        if PyBytes_GET_SIZE(data) > limit:
-            raise beyond(limit)
-        if not ended:
-            raise damaged("lz4 data ends before its end mark")
-        return self.keep(data)
+        self.own(1)
+        at = blocks
+        while True:
+            word = kts_le32(p + at)
+            size = word & 0x7FFFFFFF
+            at += 4
+            if size == 0:
+                return 0
+            if sums:
+                found = xxh32(p + at, size)
+                if found != kts_le32(p + at + size):
+                    raise damaged(f"lz4 block checksum is {found:08x}, expected the stored {kts_le32(p + at + size):08x}")
+            if word >> 31:
+                self.own(self.out_size + size)
+                memcpy(self.scratch.p + self.out_size, p + at, size)
+                self.out_size += size
+            else:
+                self.lz4_block(p + at, size, most)
+            if self.out_size > limit:
+                raise beyond(limit)
+            at += size + sums
 
     cdef int zstd_frames(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
         """Every frame, as zstd-jni's stream; the blocks are walked first, so nothing is cut and little is claimed."""
@@ -1320,6 +1339,79 @@ cdef class Encoder:
         Py_DECREF(data)
         self.made = NULL
         return data
+
+
+def renumber(buf, int64_t shift, int32_t leader_epoch):
+    """Add ``shift`` to the offset of each whole entry of a writable buffer; returns the bytes of these entries.
+
+    Batches of magic 2 also get the leader epoch. No CRC covers these two fields. The offsets inside of a compressed
+    wrapper are relative from magic 1 on, and stay; those inside of one of magic 0 are not: such a wrapper is refused.
+    """
+    cdef Py_buffer view
+    cdef CEntry e
+    cdef Err err
+    cdef int64_t position = 0
+    cdef int status
+    cdef uint8_t* p
+    PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        with nogil:
+            while True:
+                status = kts_next_entry(<const uint8_t*> view.buf, view.len, position, &e, &err)
+                if status != 0 or (e.magic == 0 and e.codec):
+                    break
+                p = <uint8_t*> view.buf + position
+                kts_put64(p + KTS_OFFSET_AT, <uint64_t> (e.offset + shift))
+                if e.magic == 2:
+                    kts_put32(p + KTS_BATCH_EPOCH_AT, <uint32_t> leader_epoch)
+                position += e.size
+        if status == KTS_FAILED:
+            raise error_of(&err)
+        if status != KTS_END:
+            raise ValueError("buf: expected entries whose inner offsets are relative, found a wrapper of magic 0")
+        return position
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef uint32_t murmur2_of(const uint8_t* p, int64_t n) noexcept nogil:
+    cdef uint32_t result = <uint32_t> 0x9747B28C ^ <uint32_t> n
+    cdef uint32_t word
+    cdef int64_t left = n
+    while left >= 4:
+        word = kts_le32(p) * <uint32_t> 0x5BD1E995
+        word = (word ^ word >> 24) * <uint32_t> 0x5BD1E995
+        result = result * <uint32_t> 0x5BD1E995 ^ word
+        p += 4
+        left -= 4
+    if left:
+        if left == 3:
+            result ^= <uint32_t> p[2] << 16
+        if left >= 2:
+            result ^= <uint32_t> p[1] << 8
+        result = (result ^ p[0]) * <uint32_t> 0x5BD1E995
+    result = (result ^ result >> 13) * <uint32_t> 0x5BD1E995
+    return result ^ result >> 15
+
+
+def murmur2(const uint8_t[::1] data):
+    """Kafka's 32-bit murmur2 hash, as an unsigned number (Utils.murmur2)."""
+    return murmur2_of(&data[0] if data.shape[0] else NULL, data.shape[0])
+
+
+def partitions_of_keys(const int32_t[::1] offsets, const uint8_t[::1] data, int32_t partitions, int32_t[::1] out):
+    """Fill ``out`` with the partition of each key (BuiltInPartitioner.partitionForKey).
+
+    The key in row i is ``data[offsets[i]:offsets[i + 1]]``; the caller vouches for the offsets.
+    """
+    cdef Py_ssize_t i
+    cdef const uint8_t* p = &data[0] if data.shape[0] else NULL
+    if offsets.shape[0] != out.shape[0] + 1 or partitions < 1:
+        raise ValueError("expected one offset more than rows, and at least one partition")
+    with nogil:
+        for i in range(out.shape[0]):
+            out[i] = <int32_t> ((murmur2_of(p + offsets[i], offsets[i + 1] - offsets[i]) & 0x7FFFFFFF)
+                                % <uint32_t> partitions)
 
 
 def crc32c(buf):

@@ -62,11 +62,11 @@ def snappy_block_decompressor() -> Callable[..., int]:
     return cramjam.snappy.decompress_raw_into
 
 
-def lz4_frame_decompressor() -> Callable[..., tuple[bytes, int, bool]]:
-    """A function (source, max_length=) that decompresses one lz4 frame: (data, bytes read, end reached)."""
-    import lz4.frame
+def lz4_block_decompressor() -> Callable[[Any, Any, int], int]:
+    """A function (source, destination, its size) that decompresses one lz4 block (``cramjam``)."""
+    import cramjam
 
-    return partial(lz4.frame.decompress_chunk, lz4.frame.create_decompression_context())
+    return cramjam.lz4.decompress_block_into
 
 
 def zstd_reader() -> Callable[[Any], Any]:

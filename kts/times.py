@@ -16,8 +16,11 @@ UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": 
 LIKELY_UNITS = ((10**8, 10**11, "s"), (10**14, 10**17, "us"), (10**17, INT64_MAX + 2, "ns"))
 UNIT_ARGUMENT = 'unit="{}"'  # how a caller in Python names the unit
 
+STEPS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
 Time = int | datetime | str
 _INTEGER = re.compile(r"[+-]?\d+")
+_LENGTH = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 
 
 class NotATimeError(ValueError):
@@ -98,6 +101,24 @@ def parse_time(
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     return _of_datetime(moment, round_up)
+
+
+def parse_length(text: str) -> int:
+    """Milliseconds in ``1h``, ``90s``, ``1d12h``.
+
+    Raises
+    ------
+    ValueError
+        Not a length of time, or zero.
+    """
+    total, at = 0, 0
+    for part in _LENGTH.finditer(text):
+        if part.start() != at:
+            break
+        total, at = total + int(part[1]) * STEPS_MS[part[2]], part.end()
+    if at != len(text) or not 0 < total <= INT64_MAX:
+        raise ValueError(f"expected a length of time such as 15m, 1h or 1d12h (ms s m h d w), found {text!r}")
+    return total
 
 
 def time_unit(name: str, value: object) -> str | None:

@@ -13,33 +13,31 @@ except ImportError:  # no pyspark, or one before 4.0: nothing to offer
     pass
 else:
     if TYPE_CHECKING:
-        from collections.abc import MutableMapping
         from typing import Any
 
-        from pyspark.sql.datasource import DataSourceReader
+        from pyspark.sql.datasource import (
+            DataSourceReader,
+            DataSourceStreamReader,
+            DataSourceStreamWriter,
+            DataSourceWriter,
+        )
         from pyspark.sql.types import StructType
 
     class DefaultSource(DataSource):
-        """Kafka's log directories as a table: ``spark.read.format("kts").load("/var/lib/kafka/data")``."""
+        """Kafka's log directories as a table: ``spark.read.format("kts").load("/var/lib/kafka/data")``; or a stream."""
 
         @classmethod
         def name(cls) -> str:
             """What goes into ``format(...)``."""
             return "kts"
 
-        def __init__(self, options: MutableMapping[str, str]) -> None:
-            from kts.spark.options import parse_options
-
-            super().__init__(options)
-            parse_options(options)  # complain in load(), or with a schema of the user's when the query is planned
-
         def schema(self) -> str:
             """Spark's schema string of what is read when the user gives no schema."""
-            from kts.spark.options import parse_options
+            from kts.spark.options import EITHER, parse_options
             from kts.spark.planning import select_logs
             from kts.spark.schema import default_schema
 
-            options = parse_options(self.options)
+            options = parse_options(self.options, EITHER)
             select_logs(options)  # a mistyped path or topic fails in load()
             return default_schema(options)
 
@@ -48,6 +46,24 @@ else:
             from kts.spark.source import KtsReader
 
             return KtsReader(dict(self.options), schema)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            """A reader of streaming queries: ``spark.readStream``."""
+            from kts.spark.source import KtsStreamReader
+
+            return KtsStreamReader(dict(self.options), schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            """A writer of rows with these columns: ``df.write.format("kts").mode("append").save(directory)``."""
+            from kts.spark.writing import KtsWriter
+
+            return KtsWriter(dict(self.options), schema, overwrite)
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+            """A writer of a streaming query's rows: ``df.writeStream.format("kts").start(directory)``."""
+            from kts.spark.writing import KtsStreamWriter
+
+            return KtsStreamWriter(dict(self.options), schema, overwrite)
 
         def __reduce__(self) -> tuple[Any, ...]:
             from kts.spark.shipping import ship

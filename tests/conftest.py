@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.buckets.gateway import s3_gateway
+from support.buckets.proxy import Proxy
+from support.buckets.s3 import ENVIRONMENT, TestBucket
 from support.golden import Golden, data_root, is_full
 from support.selection import marks
 
@@ -23,7 +26,11 @@ import kts
 SHORT_SEED = 33
 # One Spark session, ten seconds of CPU, and one process of each release of Kafka's clients.
 TOGETHER = ("tests/spark/", "tests/broker/test_clients_")
-APART = ("tests/spark/test_cluster.py", "tests/broker/test_clients_spark.py")  # which start their own
+APART = (
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_stream_kills.py",
+    "tests/broker/test_clients_spark.py",
+)  # which start their own
 LONG = ("java", "scaled", "crash", "slow")
 TEARDOWN_S = 300
 MEMORY, ROOM_BYTES = "/dev/shm", 4 * 2**30
@@ -128,6 +135,24 @@ def seed(request: pytest.FixtureRequest) -> int:
 def rng(seed: int) -> random.Random:
     """Random numbers that KTS_SEED replays."""
     return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def gateway() -> Iterator[Proxy]:
+    """A real S3 server behind a proxy, which every test of a process shares."""
+    with s3_gateway() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def bucket(gateway: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestBucket]:
+    """An empty bucket, which kts and programs of kts reach by their environment."""
+    for name, value in (ENVIRONMENT | {"AWS_ENDPOINT_URL": gateway.endpoint}).items():
+        monkeypatch.setenv(name, value)
+    made = TestBucket(gateway, f"b{secrets.token_hex(8)}")
+    gateway.forget()
+    yield made
+    made.forget()
 
 
 @pytest.fixture

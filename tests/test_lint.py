@@ -33,6 +33,7 @@ ROOMS = [
     ["kts._codec", "kts._timeindex", "kts.protocol"],
     ["kts.codec", "kts.coordinator_records"],
     ["kts.segment"],
+    ["kts.remote"],
     ["kts.dataset"],
     ["kts.proposals"],
     ["kts.log"],
@@ -181,7 +182,6 @@ FORMATS = {
     "kts/segment/transactions.py": "transaction index",
     "kts/server/connection.py": "API key of a frame",
     "kts/server/framing.py": "frames: size, API key",
-    "kts/testing/records.py": "murmur2 of a key",
 }
 LAYOUT = "kts/codec/layout.py"
 HEADER_POSITIONS = {12, 16, 17, 18, 21, 22, 23, 26, 27, 35, 43, 51, 53, 57, 61}

@@ -32,22 +32,37 @@ for page in PAGES:
     ]
 
 
+def script(code: str, folder: Path) -> list[str]:
+    """A command that runs a block as a file. Libraries take ``python -c`` for a person who types."""
+    (folder / "block.py").write_text(code, encoding="utf-8")
+    return [sys.executable, str(folder / "block.py")]
+
+
+def test_a_slow_block_prints_no_progress_bar(tmp_path: Path) -> None:
+    """DuckDB draws one into the output of ``python -c`` after two seconds, as of a query on a loaded machine."""
+    code = "import duckdb; print(duckdb.sql(\"SELECT current_setting('enable_progress_bar')\").fetchall())"
+    done = subprocess.run(script(code, tmp_path), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stdout == "[(False,)]\n"
+
+
 @pytest.mark.parametrize(("place", "language", "code", "shown"), BLOCKS, ids=[block[0] for block in BLOCKS])
 def test_a_code_block_runs(place: str, language: str, code: str, shown: str | None, tmp_path: Path) -> None:
     """Each block runs alone, in a folder that has the same `tests/` and nothing else."""
     if "kcat" in code and shutil.which("kcat") is None:
         pytest.skip("needs kcat; get it by: sudo apt install kcat")
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
-    command = [sys.executable, "-c", code] if language == "python" else ["bash", "-euo", "pipefail", "-c", code]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "tests").symlink_to(ROOT / "tests")
+    command = script(code, tmp_path) if language == "python" else ["bash", "-euo", "pipefail", "-c", code]
     if language == "python" and "\ndef test_" in code:  # a test file
-        (tmp_path / "test_block.py").write_text(code, encoding="utf-8")
+        (folder / "test_block.py").write_text(code, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-p", "kts_pytest", "test_block.py"]
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     if "spark" in code:
         env |= spark_environ()
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{place}\n{done.stdout}\n{done.stderr}"
     assert done.stdout.strip(), f"{place}: a block shows something"
     if shown is not None:
@@ -58,6 +73,8 @@ def test_a_code_block_runs(place: str, language: str, code: str, shown: str | No
 
 def test_the_pages_show_python_and_shell() -> None:
     assert {language for _, language, _, _ in BLOCKS} == {"python", "shell"}
+    others = {name for page in PAGES for name in re.findall(r"^```(\w+)$", page.read_text(encoding="utf-8"), re.M)}
+    assert others.isdisjoint({"bash", "sh", "console", "py"}), "blocks of these names would not run"
 
 
 def test_the_reference_has_every_public_name() -> None:

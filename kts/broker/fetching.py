@@ -138,7 +138,7 @@ def _records(log: Log, offset: int, limit: int, min_one: bool, up_to: str) -> Fe
 
 def _read_at_once(stored: Sliced, magic: int) -> bytes:
     lent, segment = stored.records, stored.segment
-    if magic < 2 and segment.newest_magic(lent) == UNREAD:
+    if magic < 2 and segment.newest_magic(lent, magic) == UNREAD:
         segment.read_magics(lent, magic)
     data = lent.read()
     lent.close()

@@ -99,9 +99,12 @@ def command(
     The log is opened as a broker opens it: locked, and recovered if it was not closed cleanly. Offsets continue from
     its end. Its message format stays as it is (3.9 for a new log), unless --config message.format.version is given.
     """
+    from kts.segment.files import require_local
+
     from .text import BadLineError, pieces_of_lines, records_of
 
     now_ms = resolve(now, "--now", None, None)
+    require_local(directory, "appending")
     if not create and not os.path.exists(directory):
         raise click.UsageError(f"{directory}: no such file or directory; --create makes a partition")
     if os.path.exists(directory):

@@ -10,7 +10,7 @@ import click
 from kts.arguments import INT32_MAX
 from kts.compression import CODEC_NAMES
 
-from .inputs import Size, filter_options, index_options, json_option, log_bytes, open_logs
+from .inputs import Size, filter_options, index_options, json_option, log_bytes, open_logs, storage_options_option
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes, target_directory
 
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ Below magic 2 there are no control batches and transactions (refused), no zstd (
 headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
 
 \b
---has-timestamp sets a bit of a batch's attributes that Kafka does not use (KIP-228's "hasTimestamp"): kts reads -1 in
-such a batch as a time. Records with -1 beside earlier times get batches of their own, without the mark, unless
---minus-one-is-a-time says that -1 is a time, too. Batches without such times are copied as they are.
+--has-timestamp sets a bit of a batch's attributes that Kafka does not use (KIP-228's "hasTimestamp"): the column
+hasTimestamp is then true for each of its records, also where the timestamp is -1. Records with -1 beside earlier times
+get batches of their own, without the mark, unless --minus-one-is-a-time says that -1 is a time, too. Batches without
+such times are copied as they are.
 
 \b
 --plan writes nothing. For each step of KIP-32's migration it shows what a broker would convert if the records of SRC
@@ -53,6 +54,7 @@ those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a F
 
 @click.command("convert", short_help="Write partitions in another message format.", epilog=EPILOG)
 @click.argument("src", metavar="SRC")
+@storage_options_option
 @filter_options
 @click.option("--to-magic", type=click.Choice(["0", "1", "2"]), help="The message format to convert to.")
 @click.option(
@@ -75,9 +77,11 @@ those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a F
 )
 @click.option("--drop-headers", is_flag=True, help="Drop record headers, which magic 0 and 1 do not have.")
 @click.option("--allow-negative-timestamps", is_flag=True, help="Keep times before 1970, which Kafka refuses.")
-@click.option("--plan", is_flag=True, help="Show what each step of KIP-32's migration would convert; write nothing.")
-@click.option("--has-timestamp", is_flag=True, help="The same, and mark batches with such times as having timestamps.")
+@click.option(
+    "--has-timestamp", is_flag=True, help="Keep times before 1970, and mark their batches: each record has a timestamp."
+)
 @click.option("--minus-one-is-a-time", is_flag=True, help="With --has-timestamp: -1 is such a time, 1 ms before 1970.")
+@click.option("--plan", is_flag=True, help="Show what each step of KIP-32's migration would convert; write nothing.")
 @index_options
 @expand_option
 @json_option
@@ -101,7 +105,7 @@ def command(
 ) -> int:
     """Convert a partition directory, a segment file, or all partitions of a log directory."""
     from kts.offline.convert import Format, aside, convert_partition, copy_beside
-    from kts.segment.files import make_directory
+    from kts.segment.files import make_directory, plain, real
 
     if plan:
         if to_magic or out:
@@ -139,9 +143,9 @@ def command(
                 make_directory(target)
                 for segment in convert_partition(log, target, to, advance):
                     report.add(segment)
-            is_log_dir = not logs[0].lone and os.path.realpath(logs[0].path) != os.path.realpath(src)
+            is_log_dir = not logs[0].lone and real(logs[0].path) != real(plain(src))
             if is_log_dir and not topics and not partitions:
-                copy_beside(src, directory)
+                copy_beside(plain(src), directory)
     except FileExistsError as error:
         raise click.BadParameter(f"{error}; name another", param_hint="--out") from error
     report.end(len(logs))
@@ -162,7 +166,9 @@ def check_codec(magic: int, compression: str | None, level: int | None) -> None:
 
 def refuse_inside(out: str, src: str) -> None:
     """Refuse an ``--out`` inside the source, or around it."""
-    source, target = os.path.realpath(src), os.path.realpath(out)
+    from kts.segment.files import plain, real
+
+    source, target = real(plain(src)), os.path.realpath(out)
     if target == source or target.startswith(source + os.sep) or source.startswith(target + os.sep):
         raise click.BadParameter(f"{out} lies in {src}, or around it; name another", param_hint="--out")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ONCE_PATIENCE_S = 30.0
 BETWEEN_TRIES_S = 0.5
+CHECKPOINT_S = 5.0  # replica.high.watermark.checkpoint.interval.ms: how far readers of the copy may go
 REFRESH_S = 60.0  # how often to look for new partitions and settings
 
 EPILOG = """\b
@@ -136,10 +137,14 @@ def command(
 
 def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop) -> None:
     """Copy until all is done or a signal stops it."""
-    refreshed = time.monotonic()
+    refreshed = checkpointed = time.monotonic()
     with progress("copied", None) as advance:
         while not done(fetcher, once) and stop.code is None:
             advance(fetcher.step())
+            if time.monotonic() - checkpointed >= CHECKPOINT_S:
+                for follower in fetcher.followers:
+                    follower.log.checkpoint()
+                checkpointed = time.monotonic()
             if time.monotonic() - refreshed >= REFRESH_S:
                 for copy in copies:
                     fetcher.followers += copy.refresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ SIZE_UNITS = {"": 1, "b": 1}
 for _power, _prefix in enumerate("kmgt", start=1):
     SIZE_UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
 SIZE_WORDS = "k, KiB, M, MiB, G, GiB, T and TiB count in 1024; kB, MB, GB and TB in 1000"
-RECURSIVE = "kts.recursive"  # in a context's meta
+RECURSIVE, STORAGE_OPTIONS = "kts.recursive", "kts.storage_options"  # in a context's meta
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
@@ -52,13 +53,34 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
 
 
 def paths_argument(function: Any) -> Any:
-    """One or more paths, and ``--recursive``, which replaces each directory by the log directories in it."""
+    """One or more paths, ``--recursive``, which replaces each by the log directories in it, and how to reach them."""
     recursive = click.option(
         "-r", "--recursive", is_flag=True, is_eager=True, expose_value=False, callback=remember_recursive,
         help="Also read the log directories inside of PATH, at any depth.",
     )  # fmt: skip
     paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(), callback=gone_down)
-    return paths(recursive(function))
+    return paths(recursive(storage_options_option(function)))
+
+
+def storage_options_option(function: Any) -> Any:
+    """``--storage-options``, which ``open_logs`` takes."""
+    return click.option(
+        "--storage-options", metavar="JSON", is_eager=True, expose_value=False, callback=remember_storage_options,
+        help='How to reach the bucket of PATH, as {"region": "eu-west-1"}; without it, by the usual environment.',
+    )(function)  # fmt: skip
+
+
+def remember_storage_options(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Keep the options for ``paths_of``."""
+    if value is None:
+        return
+    try:
+        given = json.loads(value)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise click.BadParameter(f'expected a JSON object such as {{"region": "eu-west-1"}}, found {value}')
+    ctx.meta[STORAGE_OPTIONS] = given
 
 
 def remember_recursive(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -68,16 +90,37 @@ def remember_recursive(ctx: click.Context, param: click.Parameter, value: bool) 
 
 def gone_down(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """The paths as given, or with ``--recursive`` the log directories in them."""
-    if not ctx.meta.get(RECURSIVE) or ctx.resilient_parsing:
+    if ctx.resilient_parsing:
+        return value
+    if any("://" in path for path in value):  # also for what is not opened by open_logs
+        value = tuple(existing_paths(value))
+    if not ctx.meta.get(RECURSIVE):
         return value
     from kts.dataset.paths import log_directories
+    from kts.segment.files import directory_exists, real
 
-    found = [inner for path in value for inner in (log_directories(path) if os.path.isdir(path) else [path])]
+    found = [inner for path in value for inner in (log_directories(path) if directory_exists(path) else [path])]
     if not found:
         raise UnknownTopicOrPartitionError(
             f"no partition directories (such as orders-0) in or below {', '.join(value)}"
         )
-    return tuple({os.path.realpath(path): path for path in found}.values())
+    return tuple({real(path): path for path in found}.values())
+
+
+def existing_paths(paths: Sequence[str]) -> list[str]:
+    """What paths, addresses and patterns mean; one that is not there is a usage error."""
+    from kts.dataset.paths import paths_of
+
+    context = click.get_current_context(silent=True)
+    options = None if context is None else context.meta.get(STORAGE_OPTIONS)
+    try:
+        return paths_of(paths, options)
+    except FileNotFoundError as error:
+        raise click.UsageError(
+            f"{error.filename}: no such file or directory; expected a partition, .log or log directory"
+        ) from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def filter_options(function: Any) -> Any:
@@ -144,11 +187,9 @@ def open_logs(
     import kts
     from kts.dataset.paths import select
 
-    for path in paths:
-        if not os.path.exists(path):
-            raise click.UsageError(f"{path}: no such file or directory; expected a partition, .log or log directory")
+    paths = existing_paths(paths)
     try:
-        opened = kts.open(list(paths) if len(paths) > 1 else paths[0])
+        opened = kts.open(paths if len(paths) > 1 else paths[0])
     except (ValueError, InvalidRequestError) as error:  # a file that is no segment, the same partition twice
         raise click.UsageError(str(error)) from error
     chosen: dict[str, Any] = {"topics": topics or None, "partitions": partitions or None}
@@ -217,8 +258,10 @@ proposal_option = click.option(
 
 def with_proposals(settings: tuple[str, ...], proposals: Sequence[str], key: str = "proposals") -> tuple[str, ...]:
     """The settings, with ``--proposal`` as one of them."""
-    if proposals and any(text.partition("=")[0].strip() == key for text in settings):
-        raise click.UsageError(f"expected --proposal NAME or --config {key}=NAME, found both; leave out one")
+    names = [text.partition("=")[0].strip() for text in settings]
+    given = [name for name in names if name in ("proposals", "log.proposals")]
+    if proposals and given:
+        raise click.UsageError(f"expected --proposal NAME or --config {given[0]}=NAME, found both; leave out one")
     return (*settings, f"{key}={','.join(proposals)}") if proposals else settings
 
 

@@ -97,12 +97,14 @@ def refuse_input(path: str | None, logs: Iterable[PartitionLog]) -> None:
     """Refuse an ``-o`` among the input: in a partition's directory, or one of the given segment files."""
     if path is None or path == "-":
         return
+    from kts.segment.files import real
+
     target = os.path.realpath(path)
     for log in logs:
         if log.lone:
-            inside = target in [os.path.realpath(segment.path) for segment in log.segments]
+            inside = target in [real(segment.path) for segment in log.segments]
         else:
-            inside = os.path.dirname(target) == os.path.realpath(log.path)
+            inside = os.path.dirname(target) == real(log.path)
         if inside:
             raise click.BadParameter(
                 f"{path} is among the files of {log.topic}-{log.partition}, which are only read; name another",

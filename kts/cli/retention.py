@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kts.config import GENERATIONS
-from kts.times import UNITS
+from kts.times import UNITS, parse_length
 
 from .inputs import (
     Size,
@@ -21,7 +23,7 @@ from .inputs import (
     rows_of,
 )
 from .output import counted, expand_option, note, print_json, print_table, show_bytes
-from .times import parse_length, resolve, show_length, show_time, zone_option
+from .times import resolve, show_length, show_time, zone_option
 
 if TYPE_CHECKING:
     from kts.config import LogConfig
@@ -39,7 +41,8 @@ Examples:
 Nothing is deleted. A segment is deleted when its largest timestamp (its file's modification time if no record has one)
 is more than retention.ms ago and all segments before it are deleted too: one timestamp from the future keeps all later
 segments. All records count as replicated; an empty active segment stays.
-A line on stderr says if segment.ms and the limits of timestamps, from --config, can make segments of one message.
+The settings are those that kts serve keeps in DIR (kts-topics.json), or else Kafka's defaults; options and --config
+replace them. A line on stderr says if segment.ms and the limits of timestamps can make segments of one message.
 """
 
 
@@ -66,7 +69,7 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str | None) -
     "--retention-ms",
     metavar="MS",
     callback=ms_callback,
-    help="retention.ms: ms, or 12h, 7d; -1 is no limit. Default 7d, as in Kafka.",
+    help="retention.ms: ms, or 12h, 7d; -1 is no limit. Default: that of DIR, else 7d, as in Kafka.",
 )
 @click.option("--retention-bytes", type=Size(-1), help="retention.bytes, as 500MiB; -1, the default, is no limit.")
 @click.option(
@@ -106,17 +109,25 @@ def command(
         now_ms = time.time_ns() // 1_000_000
     options = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": cleanup_policy}
     given = {name: value for name, value in options.items() if value is not None}
+    own = {**parse_settings(settings), **given}
     try:
-        config = LogConfig.of({**parse_settings(settings), **given}, generation=generation)
+        LogConfig.of(own, generation=generation)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
-    if told := roll_warning(config):
-        note(told)
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if log_start_offset is not None and len(logs) != 1:
         raise click.UsageError(f"--log-start-offset needs one partition, found {len(logs)}")
-    rows, code = rows_of(logs, lambda log: partition_rows(log, policy, config, now_ms, log_start_offset))
+    configs = configs_of(logs, own, generation)
+    for warning in dict.fromkeys(map(roll_warning, configs.values())):
+        if warning is not None:
+            note(warning)
+
+    def read(log: PartitionLog) -> list[dict[str, Any]]:
+        config = configs[home_of(log), log.topic]
+        policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
+        return partition_rows(log, policy, config, now_ms, log_start_offset)
+
+    rows, code = rows_of(logs, read)
     if as_json:
         for row in rows:
             print_json(row)
@@ -130,6 +141,36 @@ def command(
     size = sum(row["sizeInBytes"] for row in gone)
     note(f"at {show_time(now_ms)}: {counted(len(gone), 'segment')} of {len(rows):,} would go, {show_bytes(size)}")
     return code
+
+
+def home_of(log: PartitionLog) -> str:
+    """The log directory of a partition."""
+    return os.path.dirname(os.path.abspath(log.path))
+
+
+def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], generation: str) -> dict[tuple[str, str], LogConfig]:
+    """The settings of each topic, by log directory and name: what a broker of kts keeps there, replaced by ``own``."""
+    from kts.broker.settings.topic import BROKER_NAMES, merged
+    from kts.broker.topics import topic_file
+    from kts.config import DIFFERENCE, KIP_32_NAMES, LogConfig
+
+    told = LogConfig.of(own, generation=generation).to_properties()
+    names = {
+        DIFFERENCE if one in KIP_32_NAMES else BROKER_NAMES[one].name if one in BROKER_NAMES else one for one in own
+    }
+    above = {name: told[name] for name in names if name in told}  # by a topic's names, which precede a broker's
+    found: dict[tuple[str, str], LogConfig] = {}
+    for home in dict.fromkeys(map(home_of, logs)):
+        kept = topic_file.read(home)
+        broker = {name: value for name, value in merged(kept.cluster, kept.node).items() if name in BROKER_NAMES}
+        for topic in dict.fromkeys(log.topic for log in logs if home_of(log) == home):
+            entry = kept.topics.get(topic)
+            below = merged(broker, {} if entry is None else entry.configs, own)
+            try:
+                found[home, topic] = LogConfig.of(merged(below, above), generation=generation)
+            except ValueError as error:
+                raise click.UsageError(f"topic {topic} of {topic_file.path(home)}: {error}") from error
+    return found
 
 
 def partition_rows(

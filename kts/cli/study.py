@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from . import study_tables
-from .inputs import json_option, log_bytes, open_logs
+from .inputs import json_option, log_bytes, open_logs, storage_options_option
 from .output import FINDINGS, FINE, expand_option, note, print_json, print_line, print_table, progress, sink
 from .plot import INSTALL, import_library
 from .times import length_callback, show_length
@@ -66,6 +66,7 @@ def settings_options(function: Any) -> Any:
 
 @click.command("study", short_help="The KIPs' tables of preference, measured.", epilog=EPILOG)
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path())
+@storage_options_option
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Of a PATH only this topic; repeatable.")
 @settings_options
 @click.option("-o", "--out", "output", metavar="FILE", type=click.Path(), help="Also write an HTML page with plots.")

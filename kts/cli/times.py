@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC
 from typing import Any
@@ -11,37 +10,16 @@ from zoneinfo import ZoneInfo
 import click
 
 from kts import times
-from kts.arguments import INT64_MAX
-from kts.times import UNITS
+from kts.times import STEPS_MS, UNITS, parse_length
 
 from .output import TYPED_TIMES
 
 ZONE = "kts.zone"  # in a context's meta
 UNIT_OPTION = "--unit {}"
-STEPS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 SPELLINGS = (
     "ISO 8601 (2026-09-01, 2026-09-01T10:00, 2026-09-01T12:00+02:00; without an offset it is in UTC, or in --tz), "
     "'now', '-1h' or '-1d12h' before now (ms s m h d w), or an integer in ms since 1970 (another unit: --unit)"
 )
-_LENGTH = re.compile(r"(\d+)(ms|s|m|h|d|w)")
-
-
-def parse_length(text: str) -> int:
-    """Milliseconds in ``1h``, ``90s``, ``1d12h``.
-
-    Raises
-    ------
-    ValueError
-        Not a length of time, or zero.
-    """
-    total, at = 0, 0
-    for part in _LENGTH.finditer(text):
-        if part.start() != at:
-            break
-        total, at = total + int(part[1]) * STEPS_MS[part[2]], part.end()
-    if at != len(text) or not 0 < total <= INT64_MAX:
-        raise ValueError(f"expected a length of time such as 15m, 1h or 1d12h (ms s m h d w), found {text!r}")
-    return total
 
 
 def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -119,10 +118,11 @@ def pieces_of(
 def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Violation]:
     """Check the checkpoint files of log directories."""
     from kts.offline.verify import verify_checkpoints
+    from kts.segment.files import directory_exists
 
     partitions = {log.path for log in logs}
     for path in paths:
-        if os.path.isdir(path) and path not in partitions:
+        if directory_exists(path) and path not in partitions:
             yield from verify_checkpoints(path)
 
 
@@ -148,9 +148,11 @@ def at_once(
     advance: Callable[[int], None],
 ) -> Iterator[Violation]:
     """Check several pieces at a time, each in a process; violations keep their order."""
+    from kts.remote.buckets import known_options, use_all
+
     context = multiprocessing.get_context("spawn")
     with deaf_to_interrupts():
-        pool = context.Pool(workers)
+        pool = context.Pool(workers, use_all, (known_options(),))
     with pool:
         found_of = pool.imap(check, [(logs, how) for logs, _ in pieces])
         for (_, size), found in zip(pieces, found_of, strict=True):

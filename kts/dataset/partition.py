@@ -13,6 +13,7 @@ from kts.errors import InvalidRequestError, LogClosedError
 from kts.model import TimestampOffset, TopicPartition
 from kts.segment import files, search, transactions
 from kts.segment.checkpoints import Checkpoints, read_leader_epochs, read_topic_id
+from kts.segment.commits import PendingPartition
 from kts.segment.index_checksums import Sealed
 from kts.segment.names import (
     HIGH_WATERMARKS,
@@ -52,7 +53,7 @@ class PartitionLog:
         self.partition = partition
         self._log_start_offset = log_start_offset
         self._segment_paths = None if segment_paths is None else tuple(segment_paths)
-        self._checkpoints = checkpoints or Checkpoints(os.path.dirname(os.path.abspath(path)))
+        self._checkpoints = checkpoints or Checkpoints(os.path.dirname(files.absolute(path)))
         self._closed = False
 
     def __repr__(self) -> str:
@@ -101,11 +102,22 @@ class PartitionLog:
         live: dict[tuple[int, str], str] = {}
         swapped: dict[tuple[int, str], str] = {}
         folder = os.path.join(self.path, "")
-        for one in files.names_in(self.path):
+        names, pending = self._names()
+        for one in names:
             name = parse_file_name(one) if one.endswith((".log", ".swap")) else None
             if name is not None and name.suffix == ".log" and name.transition in ("", ".swap"):
+                if pending is not None and name.base_offset >= pending.first_offset:
+                    continue
                 (swapped if name.transition else live)[name.base_offset, name.tier_id] = folder + one
         return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
+
+    def _names(self) -> tuple[list[str], PendingPartition | None]:
+        """The names in the directory, and the segments among them that are not committed yet."""
+        while True:
+            before = self._checkpoints.commits()
+            names = files.names_in(self.path)
+            if self._checkpoints.commits() is before:
+                return names, before.pending_of(self.topic, self.partition)
 
     def listed(self) -> PartitionLog:
         """The same partition with a fixed list of its current segments, for code that needs the list more than once.

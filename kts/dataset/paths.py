@@ -14,6 +14,7 @@ from kts.dataset import scan as scanning
 from kts.dataset.options import BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
+from kts.remote.buckets import StorageOptions, use_options
 from kts.segment import files
 from kts.segment.checkpoints import Checkpoints
 from kts.segment.names import (
@@ -37,19 +38,30 @@ MOST_HINTED = 3
 
 
 @overload
-def open(path: Path, *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs: ...  # type: ignore[overload-overlap]
+def open(  # type: ignore[overload-overlap]
+    path: Path, *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+) -> PartitionLog | LogDirs: ...
 @overload
-def open(path: Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> LogDirs: ...
-def open(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> PartitionLog | LogDirs:
+def open(
+    path: Sequence[Path], *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+) -> LogDirs: ...
+def open(
+    path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+) -> PartitionLog | LogDirs:
     """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
 
     Parameters
     ----------
     path : path or list of paths
         A partition directory, a segment file with any name, a log directory, or a list of them (always ``LogDirs``).
+        Also an address in a bucket (``s3://``, ``gs://``, ``abfss://``), ``hdfs://`` or ``file://``, and a pattern with
+        ``*``, ``?`` or ``[...]`` (a list of what it matches).
     log_start_offset : int or mapping, optional
         The log start offset, if you know a later one than the files show: an int for one partition, otherwise
         {topic: {partition: offset}} or {(topic, partition): offset}.
+    storage_options : dict, optional
+        How to reach the bucket: arguments of its class in ``pyarrow.fs``, such as ``region`` or ``endpoint_override``.
+        They hold for this bucket in this process. None is the usual environment, or what was given before.
 
     Raises
     ------
@@ -69,8 +81,9 @@ def open(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = Non
     >>> kts.open(["tests/data/golden/demo/orders", "tests/data/golden/demo/clicks"])["orders", 0].log_end_offset
     3042
     """
-    single = isinstance(path, (str, os.PathLike))
-    logs, is_log_directory = _partitions_in(path)
+    paths = paths_of(path, storage_options)
+    single = isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path))
+    logs, is_log_directory = _partitions_in(paths)
     _give_start_offsets(logs, log_start_offset)
     return LogDirs(logs) if is_log_directory or not single else logs[0]
 
@@ -78,7 +91,9 @@ def open(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = Non
 open_path = open  # its name inside of kts
 
 
-def open_partition(path: Path, *, log_start_offset: int | None = None) -> PartitionLog:
+def open_partition(
+    path: Path, *, log_start_offset: int | None = None, storage_options: StorageOptions = None
+) -> PartitionLog:
     """Open a partition directory or a segment file, read-only.
 
     Parameters
@@ -87,13 +102,15 @@ def open_partition(path: Path, *, log_start_offset: int | None = None) -> Partit
         A partition directory, or a segment file with any name.
     log_start_offset : int, optional
         The log start offset, if you know a later one than the files show.
+    storage_options : dict, optional
+        As for ``kts.open``.
 
     Raises
     ------
     FileNotFoundError
         The path does not exist.
     ValueError
-        It is a log directory.
+        It is a log directory, or a pattern.
 
     Examples
     --------
@@ -103,7 +120,10 @@ def open_partition(path: Path, *, log_start_offset: int | None = None) -> Partit
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path: expected a path, found {type(path).__name__}")
-    logs, is_log_directory = _partitions_in(path)
+    paths = paths_of(path, storage_options)
+    if _is_pattern(os.fspath(path)):
+        raise ValueError(f"path: expected one partition, found the pattern {os.fspath(path)}; use kts.open_log_dirs")
+    logs, is_log_directory = _partitions_in(paths)
     if is_log_directory:
         known = ", ".join(f"{log.topic}-{log.partition}" for log in logs[:3]) + ", ..." * (len(logs) > 3)
         holds = f"with {known}" if logs else "without partitions"
@@ -115,14 +135,16 @@ def open_partition(path: Path, *, log_start_offset: int | None = None) -> Partit
     return logs[0]
 
 
-def open_log_dirs(path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None) -> LogDirs:
+def open_log_dirs(
+    path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+) -> LogDirs:
     """Open one or several log directories as a mapping from (topic, partition) to ``PartitionLog``, read-only.
 
     Parameters
     ----------
     path : path or list of paths
         Log directories; a partition directory or a segment file among them is one more partition.
-    log_start_offset : int or mapping, optional
+    log_start_offset, storage_options
         As for ``kts.open``.
 
     Raises
@@ -141,31 +163,63 @@ def open_log_dirs(path: Path | Sequence[Path], *, log_start_offset: LogStartOffs
     orders-1 0 2952
     orders-2 0 3006
     """
-    logs, _ = _partitions_in(path)
+    logs, _ = _partitions_in(paths_of(path, storage_options))
     _give_start_offsets(logs, log_start_offset)
     return LogDirs(logs)
 
 
-def _partitions_in(path: Path | Sequence[Path]) -> tuple[list[PartitionLog], bool]:
-    """The partitions that paths hold, and whether one of the paths is a log directory."""
+def paths_of(path: Path | Sequence[Path], storage_options: StorageOptions = None) -> list[str]:
+    """The paths that a caller means: patterns replaced by what they match, ``file://`` by paths of this machine.
+
+    Parameters
+    ----------
+    storage_options
+        How this process reaches their buckets from now on.
+
+    Raises
+    ------
+    FileNotFoundError
+        A path does not exist, or nothing matches a pattern.
+    """
     if isinstance(path, (str, os.PathLike)):
-        paths = [_checked(path)]
-    elif isinstance(path, Sequence) and not isinstance(path, (bytes, bytearray, memoryview)):
-        paths = [_checked(one) for one in path]
-    else:
+        return _matching(path, storage_options)
+    if not isinstance(path, Sequence) or isinstance(path, (bytes, bytearray, memoryview)):
         raise TypeError(f"path: expected a path or a list of paths, found {type(path).__name__}")
-    if not paths:
+    if not path:
         raise ValueError("path: expected at least one path, found an empty list")
+    return [found for one in path for found in _matching(one, storage_options)]
+
+
+def _is_pattern(path: str) -> bool:
+    return files.has_pattern(path) and not files.exists(path)
+
+
+def _matching(path: object, storage_options: StorageOptions) -> list[str]:
+    name = _name(path)
+    use_options(name, storage_options)
+    name = files.plain(name)
+    if not _is_pattern(name):
+        return [_there(name)]
+    found = files.matching(name)
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, "nothing matches the pattern", name)
+    return found
+
+
+def _partitions_in(paths: Sequence[str]) -> tuple[list[PartitionLog], bool]:
+    """The partitions that paths hold, and whether one of the paths is a log directory."""
     logs: list[PartitionLog] = []
     lone: dict[tuple[str, str, int], list[str]] = {}
     has_log_directory = False
     for one in paths:
-        if not os.path.isdir(one):
+        if not files.directory_exists(one):
             name = parse_file_name(os.path.basename(one))
             if name is not None and name.suffix != ".log":
                 raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
+            if one.endswith((".log.gz", ".log.zst")):
+                raise ValueError(f"path: compressed files are not read yet; decompress {one} first (gunzip, zstd -d)")
             topic, partition = partition_of_file(one)
-            lone.setdefault((os.path.dirname(os.path.abspath(one)), topic, partition), []).append(one)
+            lone.setdefault((os.path.dirname(files.absolute(one)), topic, partition), []).append(one)
             continue
         found, is_log_directory = _directory(one)
         logs += found
@@ -175,12 +229,21 @@ def _partitions_in(path: Path | Sequence[Path]) -> tuple[list[PartitionLog], boo
     return logs, has_log_directory
 
 
-def _checked(path: object) -> str:
+def _name(path: object) -> str:
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path: expected str or os.PathLike, found {type(path).__name__}")
     name = os.fspath(path)
     if not isinstance(name, str):
         raise TypeError(f"path: expected str, found {type(name).__name__}")
+    return name
+
+
+def _there(name: str) -> str:
+    """The path, if something lies there."""
+    if files.scheme_of(name) is not None:
+        if not files.exists(name):
+            raise FileNotFoundError(errno.ENOENT, "nothing lies at this address", name)
+        return files.absolute(name)
     try:
         os.stat(name)
     except FileNotFoundError:
@@ -217,7 +280,7 @@ def one_level_down(paths: Sequence[str]) -> str:
     found: list[str] = []
     for path in paths:
         with suppress(KtsError, OSError):  # a hint is no reason to fail
-            found += log_directories(path, 1) if os.path.isdir(path) else []
+            found += log_directories(path, 1) if files.directory_exists(path) else []
     shown = ", ".join(found[:MOST_HINTED]) + ", ..." * (len(found) > MOST_HINTED)
     return f"; there are some in {shown}: name one of these" if found else ""
 
@@ -233,18 +296,24 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     """
     names = (parse_file_name(entry.name) for entry in files.walk_directory(path))
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
-    own = parse_directory_name(os.path.basename(os.path.abspath(path)))
+    own = parse_directory_name(os.path.basename(files.absolute(path)))
     if is_partition and own is None:
         topic, partition = partition_of_file(os.path.join(path, "0.log"))
         return [PartitionLog(path, topic, partition)], False
-    found, entries = list[PartitionLog](), list[os.DirEntry[str]]()
-    beside = Checkpoints(os.path.abspath(path))
+    found, entries = list[PartitionLog](), list[files.Entry]()
+    beside = Checkpoints(files.absolute(path))
     if not is_partition:
+        commits = beside.commits()
         entries = files.list_directory(path)
+        while (now := beside.commits()) is not commits:
+            commits, entries = now, files.list_directory(path)
+        not_yet = {(one.topic, one.partition) for one in commits.pending if one.is_new}
         of_broker = any(entry.name in LOG_DIRECTORY_FILES for entry in entries)
         for entry in entries:
             inner = parse_directory_name(entry.name)
-            if inner is None or inner.state or not os.path.isdir(entry.path):
+            if inner is None or inner.state or not files.directory_exists(entry.path):
+                continue
+            if inner[:2] in not_yet:
                 continue
             if of_broker or _has_partition_files(entry.path):
                 found.append(PartitionLog(entry.path, inner.topic, inner.partition, checkpoints=beside))
@@ -307,6 +376,7 @@ def scan(
     views: bool = False,
     unit: str | None = None,
     decoder: str | None = None,
+    storage_options: StorageOptions = None,
 ) -> pa.RecordBatchReader:
     """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.
 
@@ -353,6 +423,8 @@ def scan(
         ``offsets`` reads the records of ``__consumer_offsets`` as columns, ``transactions`` those of
         ``__transaction_state``; ``topics`` is then that topic. The columns are topic, partition, offset, timestamp, the
         decoder's, key and value.
+    storage_options : dict, optional
+        As for ``kts.open``.
 
     Returns
     -------
@@ -397,14 +469,15 @@ def scan(
         unit=unit,
         decoder=decoder,
     )
-    opened = open_path(path, log_start_offset=log_start_offset)
-    logs = select(opened, path, topics=topics, partitions=partitions, decoder=decoder)
+    paths = paths_of(path, storage_options)
+    single = isinstance(path, (str, os.PathLike)) and len(paths) == 1
+    opened = open_path(paths[0] if single else paths, log_start_offset=log_start_offset)
+    logs = select(opened, paths, topics=topics, partitions=partitions, decoder=decoder)
     known = {(log.topic, log.partition) for log in logs}
     for name, given in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):
         for topic, partition in given if isinstance(given, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
-    paths = _listed(path)
     if isinstance(opened, LogDirs) and not opened and (hint := one_level_down(paths)):
         warn(f"no partition directories (such as orders-0) in {', '.join(paths)}{hint}", paths[0])
     return scanning.records(logs, options)

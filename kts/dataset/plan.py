@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from kts.arguments import INT64_MAX, choice, integer
 from kts.dataset.options import ISOLATIONS
 from kts.errors import CorruptRecordError
 from kts.model import EARLIEST, LATEST
-from kts.segment import search, transactions
+from kts.segment import files, search, transactions
 from kts.segment.partition import Partition
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment
@@ -225,6 +225,11 @@ def _committed(
         overlapping = tuple(aborted[i][:] for i in np.flatnonzero((lasts >= low) & (firsts < high)).tolist())
         made.append(replace(part, aborted=overlapping, by_markers=int(part.path in unlisted)))
     return made
+
+
+def opened(parts: Sequence[SegmentRange]) -> Iterator[files.Readable | None]:
+    """The logs of ranges that are read in order; None for one that its reader opens."""
+    return files.in_order([files.ByteRange(part.path, part.start_position, part.end_position) for part in parts])
 
 
 def lost_end(part: SegmentRange) -> CorruptRecordError | None:

@@ -16,6 +16,7 @@ from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
 from kts.segment import transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at
+from kts.segment.files import Readable
 from kts.segment.rereading import Reread, warn
 from kts.segment.segment import Segment, rebase
 
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 
-def read_range(part: SegmentRange, *, strict_range: TimeRange = (None, None), **asked: Any) -> Iterator[pa.RecordBatch]:
+def read_range(
+    part: SegmentRange, *, strict_range: TimeRange = (None, None), file: Readable | None = None, **asked: Any
+) -> Iterator[pa.RecordBatch]:
     """The records of a segment range as non-empty Arrow batches of about ``batch_bytes``.
 
     Parameters
     ----------
     strict_range : tuple of (int or None, int or None)
         Only records with start <= timestamp < end, in ms.
+    file : Readable, optional
+        The segment's log, if it is open.
     asked
         As for ``kts.scan``: columns, views, isolation, include_control, on_error, verify_crc, batch_bytes,
         max_decompressed_bytes.
@@ -46,7 +51,7 @@ def read_range(part: SegmentRange, *, strict_range: TimeRange = (None, None), **
         Damage; raised after the rows before it, with ``.path`` and ``.position`` in the file.
     """
     options = ScanOptions.of(**asked)
-    return joined(RangeReader(part, options, strict_range).batches(), options.batch_bytes)
+    return joined(RangeReader(part, options, strict_range, file).batches(), options.batch_bytes)
 
 
 @dataclass
@@ -56,6 +61,7 @@ class RangeReader:
     part: SegmentRange
     options: ScanOptions
     strict_range: TimeRange = (None, None)
+    file: Readable | None = None
 
     def __post_init__(self) -> None:
         wanted = {name for name in self.options.columns if name in ALL_COLUMNS} | {"offset"}
@@ -91,7 +97,7 @@ class RangeReader:
         read_bytes, first_bytes = self.options.batch_bytes, None
         while position < end:
             progress = False
-            for start, data in self.segment.slices(position, end, read_bytes, first_bytes):
+            for start, data in self.segment.slices(position, end, read_bytes, first_bytes, self.file):
                 progress, first_bytes = True, None
                 try:
                     rows = self.decode(start, data)
@@ -377,7 +383,7 @@ class RangeReader:
         return known.slice(0, count)
 
 
-def read_headers(part: SegmentRange) -> Iterator[pa.RecordBatch]:
+def read_headers(part: SegmentRange, file: Readable | None = None) -> Iterator[pa.RecordBatch]:
     """The headers of the batches that overlap a segment range: topic, partition, segment and ``kts.scan_batches``.
 
     Raises
@@ -390,7 +396,7 @@ def read_headers(part: SegmentRange) -> Iterator[pa.RecordBatch]:
 
     segment = Segment(part.path, part.topic, part.partition, part.base_offset)
     end = part.base_offset
-    for batch in segment.batches(part.start_position, part.end_position):
+    for batch in segment.batches(part.start_position, part.end_position, file=file):
         end = batch.column("lastOffset")[-1].as_py() + 1 if len(batch) else end
         # The header of a compressed wrapper lacks its first offset: the wrapper counts if its last offset does.
         first = pc.coalesce(batch.column("baseOffset"), batch.column("lastOffset"))

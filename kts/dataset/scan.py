@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kts.codec.columns import batch_schema
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
-from kts.dataset.plan import NO_END, SegmentRange, plan, resolve_range
+from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
 from kts.dataset.reader import RangeReader, joined
 from kts.segment.damage import last_sound_offset
 from kts.segment.partition import Partition
@@ -33,7 +33,8 @@ def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -
     strict = (options.starting_timestamp, options.ending_timestamp) if options.strict_time_range else (None, None)
     for log in logs:
         last_offset, before = -1, Segment(log.path, log.topic, log.partition, 0)
-        for part in settled(partial(_planned, log, options, end_offset)):
+        parts = settled(partial(_planned, log, options, end_offset))
+        for part, file in zip(parts, opened(parts), strict=True):
             if part.start_position == 0 and last_offset >= part.base_offset:
                 last_offset = min(last_offset, last_sound_offset(before))
             if part.start_position == 0 and last_offset >= part.base_offset:
@@ -44,7 +45,7 @@ def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -
                 )
             if part.start_offset <= last_offset:
                 part = replace(part, start_offset=last_offset + 1)
-            reader = RangeReader(part, options, strict)
+            reader = RangeReader(part, options, strict, file)
             with unless_deleted(part.path):
                 yield from reader.batches()
             last_offset, before = max(last_offset, reader.last_offset), reader.segment

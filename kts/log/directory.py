@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from kts.log.commit import finish_commit
 from kts.segment import checkpoints, files
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.locks import FileLock, new_in_children
@@ -40,6 +41,7 @@ class _State:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        finish_commit(path)  # of a process that died
         self.members = 0
         self.marker = files.read_if_there(os.path.join(path, CLEAN_SHUTDOWN))
         self.marker_is_gone = False

@@ -32,7 +32,7 @@ class Conversion(NamedTuple):
     step : str
         One of ``STEPS``.
     partition : int or None
-        The partition with the fewest bytes, in the canary; otherwise None: all partitions.
+        In the canary, the partition with the fewest bytes that has records; otherwise None: all partitions.
     request : str
         ``Produce 1``, ``Produce 2``, ``Fetch 1``, ... by its version.
     from_magics, to_magic
@@ -180,7 +180,7 @@ def _column(headers: Any, name: str) -> Sizes:
 
 def _planned(topic: str, found: dict[int, Sizes]) -> TopicPlan:
     whole = np.sum(list(found.values()), axis=0)
-    # A canary leads little. The partition with the fewest bytes shows the most that it must convert.
+    # A canary shall convert little: it leads the partition with the fewest bytes that has records.
     canary = min(found, key=lambda partition: (not found[partition].any(), int(found[partition][_Work.READ_AS_1, 0])))
     conversions: list[Conversion] = []
     for step in STEPS:

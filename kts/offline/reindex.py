@@ -94,7 +94,7 @@ def generation_of(log: PartitionLog) -> str:
 
 def _generation_of(segments: list[Segment]) -> str:
     for segment in segments:
-        with files.File(segment.path) as file:
+        with files.open_file(segment.path) as file:
             first = next(shallow_entries(file, 0, file.size(), path=segment.path), None)
         if first is not None:
             return "3.9" if first.magic == 2 else "0.10.2"
@@ -154,7 +154,7 @@ def _segment(
         if progress is not None:
             progress(len(records))
 
-    with files.File(segment.path) as file:
+    with files.open_file(segment.path) as file:
         found = rebuild(file, file.size(), segment.base_offset, config, segment.path, follow)
     stem, _, transition = segment.path.rpartition(".log")
     made = {".index": found.offset_index, ".timeindex": found.time_index, ".txnindex": b"".join(aborted)}
@@ -236,6 +236,7 @@ def locked(log: PartitionLog) -> Iterator[None]:
     LogLockedError
         A broker or another program holds it.
     """
+    files.require_local(log.path, "writing")
     if log.lone:
         paths = [segment.path for segment in log.segments]
         with held(os.path.dirname(os.path.abspath(log.path)), *paths):

@@ -194,9 +194,11 @@ class _PartitionCheck:
             return
         yield from _readable(self.leader_epochs(), log.path)
         sealed = log.sealed_indexes()
-        for number, segment in enumerate(segments):
+        opened = files.in_order([files.ByteRange(segment.path, 0, None) for segment in segments])
+        for number, (segment, file) in enumerate(zip(segments, opened, strict=True)):
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-            yield from _readable(self.segment(segment, following, sealed.get(segment.base_offset)), segment.path)
+            found = self.segment(segment, file, following, sealed.get(segment.base_offset))
+            yield from _readable(found, segment.path)
             if following is not None and not files.exists(segment.path):  # deleted meanwhile: no gap
                 self.last_offset = max(self.last_offset, following - 1)
         # Only the cleaner leaves gaps within segments. Without any, a gap between segments is a missing segment.
@@ -208,13 +210,17 @@ class _PartitionCheck:
             yield from _readable(self.small_files())
             yield from _readable(_missing_and_surplus(log, segments))
 
-    def segment(self, segment: Segment, following: int | None, sealed: Sealed | None) -> Iterator[Violation]:
+    def segment(
+        self, segment: Segment, file: files.Readable | None, following: int | None, sealed: Sealed | None
+    ) -> Iterator[Violation]:
         with unless_deleted(segment.path):
-            yield from self.log_and_indexes(segment, following)
+            yield from self.log_and_indexes(segment, file, following)
             yield from _sealed(segment, sealed)
 
-    def log_and_indexes(self, segment: Segment, following: int | None) -> Iterator[Violation]:
-        log = _LogCheck(segment, following, self.deep, self.allow_negative, self.minus_one)
+    def log_and_indexes(
+        self, segment: Segment, file: files.Readable | None, following: int | None
+    ) -> Iterator[Violation]:
+        log = _LogCheck(segment, following, self.deep, self.allow_negative, self.minus_one, file)
         txn_path = segment.txn_index_path
         indexes: list[_IndexCheck] = []
         if (path := segment.offset_index_path) is not None:
@@ -236,7 +242,7 @@ class _PartitionCheck:
                     if first is not None:
                         aborted.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
         # Both indexes of an active segment are preallocated while the broker runs and after it was killed.
-        parent = os.path.dirname(os.path.abspath(self.log.path))
+        parent = os.path.dirname(files.absolute(self.log.path))
         stopped = files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
         zero_tail_allowed = following is None and not stopped and all(index.preallocated for index in indexes)
         for index in indexes:
@@ -359,6 +365,7 @@ class _LogCheck:
     deep: bool
     allow_negative: bool  # times before 1970 count; only -1 is no time,
     minus_one: bool  # or not even that
+    file: files.Readable | None = None  # the log, if it is open
     reached: int = 0  # the offset after the last but one batch: no CRC covers the offset of the last
     last_offset: int = -1
     max_timestamp: int = -1
@@ -384,7 +391,7 @@ class _LogCheck:
         start, first_bytes, budget = 0, None, SearchBudget()
         while True:
             try:
-                for slice_start, data in segment.slices(start, first_bytes=first_bytes):
+                for slice_start, data in segment.slices(start, first_bytes=first_bytes, file=self.file):
                     try:
                         found = scan_batches(data)
                     except CorruptRecordError as error:
@@ -565,7 +572,7 @@ class _LogCheck:
 
 def _zero_tail(segment: Segment, start: int) -> int:
     """Number of bytes from a position to the end, if all are zero."""
-    with files.File(segment.path) as file:
+    with files.open_file(segment.path) as file:
         size, position = file.size(), start
         while position < size:
             data = file.read(position, 2**20)
@@ -846,6 +853,6 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
 def _magic(segment: Segment) -> int:
     """The magic of the first entry; -1 if it cannot be read."""
     first = None
-    with suppress(CorruptRecordError), unless_deleted(segment.path), files.File(segment.path) as file:
+    with suppress(CorruptRecordError), unless_deleted(segment.path), files.open_file(segment.path) as file:
         first = read_header(file.read(0, HEADER_BYTES))
     return -1 if first is None else first.magic

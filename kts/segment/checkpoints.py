@@ -10,6 +10,8 @@ from contextlib import suppress
 from kts.arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from kts.errors import LogStorageError
 from kts.segment import files
+from kts.segment.commits import FILE as COMMITS
+from kts.segment.commits import NO_COMMITS, Commits, read_commits
 from kts.segment.index_checksums import FILE as CHECKSUMS
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.names import PARTITION_METADATA
@@ -35,6 +37,7 @@ class Checkpoints:
         self.directory = directory
         self._parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # name -> (bytes, offsets)
         self._checksums: tuple[tuple[int, ...], IndexChecksums] | None = None  # of the file with this identity
+        self._commits: tuple[tuple[int, ...] | None, Commits] = None, NO_COMMITS  # likewise
 
     def offset(self, name: str, topic: str, partition: int) -> int | None:
         """A partition's offset in a checkpoint; None if it has no line, or the file is missing or malformed."""
@@ -55,6 +58,18 @@ class Checkpoints:
                     self._checksums = identity, IndexChecksums(self.directory)
                 return self._checksums[1].of(topic, partition)
         return {}
+
+    def commits(self) -> Commits:
+        """The commits of segments that were written aside: the same object as before unless the file changed.
+
+        A bucket has none: nobody commits there.
+        """
+        if files.scheme_of(self.directory) is not None:
+            return NO_COMMITS
+        identity = files.identity(os.path.join(self.directory, COMMITS))
+        if identity != self._commits[0]:
+            self._commits = identity, read_commits(self.directory)
+        return self._commits[1]
 
 
 def read_checkpoint(path: str) -> Mapping[tuple[str, int], int] | None:

@@ -27,7 +27,7 @@ class Place(NamedTuple):
     first_offset: int
 
 
-def confirmed_place(file: files.File, size: int, offset: int, position: int, before: int = 0) -> Place | None:
+def confirmed_place(file: files.Readable, size: int, offset: int, position: int, before: int = 0) -> Place | None:
     """The log entry that an offset-index entry points to; None unless the log confirms it.
 
     Parameters
@@ -69,7 +69,7 @@ def _leads_to(data: bytes, end: int) -> bool:
         return False
 
 
-def is_border(file: files.File, position: int, before: int) -> bool:
+def is_border(file: files.Readable, position: int, before: int) -> bool:
     """True if the sizes of the entries lead from one border exactly to a position."""
     want = HEADER_BYTES
     while before < position:
@@ -87,7 +87,7 @@ def is_border(file: files.File, position: int, before: int) -> bool:
     return before == position
 
 
-def entry_at(file: files.File, size: int, position: int, data: bytes = b"") -> Place | None:
+def entry_at(file: files.Readable, size: int, position: int, data: bytes = b"") -> Place | None:
     """The entry at a position; None unless it ends within ``size`` and its CRC is correct.
 
     Parameters
@@ -116,7 +116,7 @@ def entry_at(file: files.File, size: int, position: int, data: bytes = b"") -> P
 
 
 def confirmed_time(
-    file: files.File,
+    file: files.Readable,
     size: int,
     timestamp_ms: int,
     offset: int,

@@ -68,7 +68,7 @@ def next_sound_entry(
     entries inside it leads there. Otherwise every byte is tried: an entry is sound if its size fits, its magic is
     known, its offset can follow, and its CRC is correct. Costs O(n) for n bytes.
     """
-    with files.File(segment.path) as file:
+    with files.open_file(segment.path) as file:
         look = _Look(file, min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
         size = look.size_at(position)
         if size is not None:
@@ -82,7 +82,7 @@ def next_sound_entry(
 class _Look:
     """A file, and the test for sound entries in it."""
 
-    def __init__(self, file: files.File, end: int, expected_offset: int, budget: SearchBudget) -> None:
+    def __init__(self, file: files.Readable, end: int, expected_offset: int, budget: SearchBudget) -> None:
         self.file = file
         self.end = end
         self.expected_offset = expected_offset
@@ -146,7 +146,7 @@ def header_scan(
     expected_offset: int,
     skip_damage: bool,
     first_bytes: int | None = None,
-    file: files.File | None = None,
+    file: files.Readable | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
     """Header scans from a position, each with a mask of the batches that fail their CRC.
 
@@ -180,7 +180,7 @@ def last_sound_offset(segment: Segment) -> int:
             for i in np.flatnonzero(~damaged)[-2:].tolist():
                 before, last = last, batch.column("lastOffset")[i].as_py()
                 position, size = batch.column("position")[i].as_py(), batch.column("sizeInBytes")[i].as_py()
-        with files.File(segment.path) as file:
+        with files.open_file(segment.path) as file:
             offsets = decode(file.read(position, size), ["offset"]).column(0)
     except (CorruptRecordError, LogStorageError):  # or deleted meanwhile
         return before

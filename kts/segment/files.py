@@ -1,8 +1,9 @@
 """All file system access: everything that opens, reads or changes a file goes through this module.
 
-Files are read with pread and written with pwrite, never mapped: a broker may append, truncate or delete meanwhile, and
-a mapped file that shrinks would kill the process. Every system call goes through this module's name ``os``, so that a
-test can substitute another file system.
+A path with a scheme (``s3://bucket/key``) belongs to a ``Store``, which is only read. Every other path is a file of
+this machine. Files are read with pread and written with pwrite, never mapped: a broker may append, truncate or delete
+meanwhile, and a mapped file that shrinks would kill the process. Every system call goes through this module's name
+``os``, so that a test can substitute another file system.
 """
 
 from __future__ import annotations
@@ -10,20 +11,26 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import stat
 import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from kts.errors import LogStorageError
 
 Bytes = bytes | bytearray | memoryview
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 # Without O_NONBLOCK a FIFO with a segment's name would hang the program.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -53,6 +60,218 @@ def again(call: Callable[..., Any], *arguments: Any) -> Any:
             return call(*arguments)
         except InterruptedError:
             continue
+
+
+# --- where a path lies ----------------------------------------------------------------------------
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)")
+
+
+class Readable(Protocol):
+    """Bytes at positions: a file of this machine, an object in a bucket. A context manager."""
+
+    path: str
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+
+    def size(self) -> int:
+        """Length now, in bytes."""
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to ``count`` bytes from a position; fewer only at the end of the file."""
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill the buffer from a position; fewer bytes only at the end of the file."""
+
+
+class ByteRange(NamedTuple):
+    """Bytes of a file that a reader takes in order; an end of None is the end of the file."""
+
+    path: str
+    start: int
+    end: int | None
+
+
+class Entry(Protocol):
+    """A name in a directory."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool: ...
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool: ...
+
+    def is_symlink(self) -> bool: ...
+
+
+class Status(NamedTuple):
+    """What is known of a file without opening it."""
+
+    size: int
+    modified_ns: int
+    is_directory: bool = False
+
+
+class Store(Protocol):
+    """Files that are not on this machine, such as the objects of a bucket. Every call raises LogStorageError.
+
+    A missing file has the errno ENOENT; one that was replaced while it was read, ESTALE.
+    """
+
+    def file(self, path: str, ahead: tuple[int, int | None] | None) -> Readable:
+        """The file; ``ahead`` are bytes that will be read in order."""
+
+    def files(self, ranges: Sequence[ByteRange]) -> Iterator[Readable]:
+        """Files that are read one after another, each to the end of its range."""
+
+    def entries(self, path: str) -> Sequence[Entry]:
+        """What lies in a directory now, in name order."""
+
+    def status(self, path: str) -> Status | None:
+        """Size and time of a file, perhaps as the last listing of its directory had them; None if there is none."""
+
+    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """The results of work that waits for this store, in order."""
+
+
+_stores: dict[str, Callable[[str], Store]] = {}  # by scheme: what gives the store of a path
+
+
+def serve_schemes(schemes: Iterable[str], store_of: Callable[[str], Store]) -> None:
+    """Let a function give the stores of paths with these schemes."""
+    _stores.update(dict.fromkeys(schemes, store_of))
+
+
+def scheme_of(path: str) -> str | None:
+    """The scheme of a path, as ``s3``; None for a path of this machine."""
+    if "://" not in path:
+        return None
+    found = _SCHEME.match(path)
+    return None if found is None else found["scheme"].lower()
+
+
+def _store(path: str) -> Store | None:
+    if "://" not in path:
+        return None
+    scheme = scheme_of(path)
+    if scheme is None:
+        return None
+    if scheme not in _stores:
+        message = f"{scheme}:// is not supported yet; expected a path or one of {', '.join(served())}"
+        raise LogStorageError(message, path=path)
+    return _stores[scheme](path)
+
+
+def served() -> list[str]:
+    """How the addresses begin that are read."""
+    return [f"{one}://" for one in sorted({*_stores, "file"})]
+
+
+def is_served(path: str) -> bool:
+    """Whether a path belongs to a store."""
+    return scheme_of(path) in _stores
+
+
+def require_local(path: str, what: str) -> None:
+    """Refuse a path of a store, for work that writes or locks."""
+    if scheme_of(path) is not None:
+        raise LogStorageError(
+            f"{what} needs a path of this machine, found a {scheme_of(path)}:// address: a bucket is only read;"
+            " copy the directory here first",
+            path=path,
+            errno=errno.EROFS,
+        )
+
+
+def absolute(path: str) -> str:
+    """The path as other processes may use it: absolute, without a slash at its end."""
+    return os.path.abspath(path) if scheme_of(path) is None else path.rstrip("/")
+
+
+def real(path: str) -> str:
+    """The path without links, to compare it with others."""
+    return os.path.realpath(path) if scheme_of(path) is None else path.rstrip("/")
+
+
+def plain(path: str) -> str:
+    """A ``file://`` address as a path of this machine; any other path as it is."""
+    if scheme_of(path) != "file":
+        return path
+    parts = urlsplit(path)
+    if parts.netloc not in ("", "localhost"):
+        raise LogStorageError(f"expected file:///path, found the host {parts.netloc}", path=path)
+    return unquote(parts.path)
+
+
+def has_pattern(path: str) -> bool:
+    """Whether a path has characters of a pattern."""
+    return any(character in path for character in "*?[")
+
+
+def matching(pattern: str) -> list[str]:
+    """What a pattern with ``*``, ``?`` and ``[...]`` matches, in name order; names that begin with a dot if it does."""
+    above, _, last = pattern.rstrip("/").rpartition("/")
+    root = above or ("/" if pattern.startswith("/") else ".")
+    if scheme_of(pattern) is not None and scheme_of(above + "/") is None:  # only the bucket's name is left
+        return [pattern.rstrip("/")]
+    folders = matching(root) if has_pattern(above) else [root]
+    found = []
+    for folder in folders:
+        if not has_pattern(last):
+            found += [path] if exists(path := _joined(folder, last)) else []
+        elif directory_exists(folder):
+            names = [name for name in names_in(folder) if not name.startswith(".") or last.startswith(".")]
+            found += [_joined(folder, name) for name in sorted(names) if fnmatchcase(name, last)]
+    return found
+
+
+def _joined(folder: str, name: str) -> str:
+    return name if folder == "." else os.path.join(folder, name)
+
+
+def open_file(path: str, *, ahead: tuple[int, int | None] | None = None) -> Readable:
+    """A file for reading at positions.
+
+    Parameters
+    ----------
+    ahead : (int, int or None), optional
+        The bytes that will be read in order: a store fetches them ahead. Nothing changes for a file of this machine.
+    """
+    store = _store(path)
+    return File(path) if store is None else store.file(path, ahead)
+
+
+def open_reread(path: str) -> Readable:
+    """A file for a reader that asks for the same or nearby bytes again: it caches what it read last."""
+    store = _store(path)
+    return RereadFile(path) if store is None else store.file(path, None)
+
+
+def in_order(ranges: Sequence[ByteRange]) -> Iterator[Readable | None]:
+    """Files that will be read in order, each to the end of its range: a store fetches across their borders.
+
+    None for a file of this machine, which its reader opens itself. A file is closed when the next one is asked for.
+    """
+    for store, group in groupby(ranges, lambda one: _store(one.path)):
+        if store is None:
+            yield from (None for _ in group)
+        else:
+            yield from store.files(list(group))
+
+
+def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
+    """The results of work on several files beside a path, in order; many wait at once if the path is a store's."""
+    store = _store(path) if len(items) > 1 else None
+    return map(work, items) if store is None else store.side_by_side(work, items)
 
 
 def _close(fd: int) -> None:
@@ -358,6 +577,7 @@ class WritableFile(File):
     """
 
     def __init__(self, path: str, *, create: bool = False, new: bool = False) -> None:
+        require_local(path, "writing")
         self._create = (os.O_CREAT | os.O_EXCL) if new else os.O_CREAT if create else 0
         super().__init__(path)
 
@@ -396,7 +616,7 @@ class WritableFile(File):
 
 def read_bytes(path: str) -> bytes:
     """A whole file at its current length."""
-    with File(path) as file:
+    with open_file(path) as file:
         return file.read(0, file.size())
 
 
@@ -412,6 +632,9 @@ def read_if_there(path: str) -> bytes | None:
 
 def read_small(paths: Iterable[str], most: int) -> list[bytes | None]:
     """Whole files of at most ``most`` bytes; None for larger ones."""
+    paths = list(paths)
+    if paths and _store(paths[0]) is not None:
+        return list(side_by_side(lambda path: read_bytes(path) if size_of(path) <= most else None, paths, paths[0]))
     found: list[bytes | None] = []
     for path in paths:
         try:
@@ -437,6 +660,9 @@ def _read_small(path: str, most: int) -> bytes | None:
 
 def identity(path: str) -> tuple[int, ...] | None:
     """A value that changes when the file is replaced or written; None if there is no file."""
+    if (store := _store(path)) is not None:
+        found = store.status(path)
+        return None if found is None else found[:2]
     with storage_errors(path, "looking at it"):
         try:
             status = again(os.stat, path)
@@ -447,14 +673,14 @@ def identity(path: str) -> tuple[int, ...] | None:
 
 def read_used(path: str, entry_bytes: int) -> bytes:
     """An index file without the zeros of its preallocated part: an open one is 10 MiB, most of it unused."""
-    with File(path) as file:
+    with open_file(path) as file:
         return _used(file, file.size(), entry_bytes)
 
 
 def read_index(path: str, entry_bytes: int) -> bytes:
     """As ``read_used``; empty if the file is missing or does not consist of whole entries."""
     try:
-        file = File(path)
+        file = open_file(path)
     except LogStorageError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise
@@ -464,7 +690,7 @@ def read_index(path: str, entry_bytes: int) -> bytes:
         return b"" if size % entry_bytes else _used(file, size, entry_bytes)
 
 
-def _used(file: File, size: int, entry_bytes: int) -> bytes:
+def _used(file: Readable, size: int, entry_bytes: int) -> bytes:
     count = 4096 * entry_bytes
     while count < size:
         last = file.read(count - entry_bytes, entry_bytes)
@@ -476,12 +702,16 @@ def _used(file: File, size: int, entry_bytes: int) -> bytes:
 
 def modified_ms(path: str) -> int:
     """Modification time in ms since the epoch, rounded down as in Java."""
+    if (store := _store(path)) is not None:
+        return _status(store, path).modified_ns // 1_000_000
     with storage_errors(path, "reading the modification time"):
         return int(again(os.stat, path).st_mtime_ns) // 1_000_000
 
 
 def size_of(path: str) -> int:
-    """Length now, in bytes."""
+    """Length now, in bytes; of a store's file, as the last listing of its directory had it."""
+    if (store := _store(path)) is not None:
+        return _status(store, path).size
     with storage_errors(path, "reading the size"):
         status = again(os.stat, path)
     if not stat.S_ISREG(status.st_mode):
@@ -489,25 +719,47 @@ def size_of(path: str) -> int:
     return int(status.st_size)
 
 
-def list_directory(path: str) -> list[os.DirEntry[str]]:
+def _status(store: Store, path: str) -> Status:
+    found = store.status(path)
+    if found is None:
+        raise LogStorageError("there is no such file", path=path, errno=errno.ENOENT)
+    if found.is_directory:
+        raise LogStorageError("expected a regular file, found a directory", path=path)
+    return found
+
+
+def list_directory(path: str) -> list[Entry]:
     """Entries of a directory in name order."""
     return sorted(walk_directory(path), key=attrgetter("name"))
 
 
-def walk_directory(path: str) -> Iterator[os.DirEntry[str]]:
+def walk_directory(path: str) -> Iterator[Entry]:
     """Entries of a directory in no order, for a caller that may stop early."""
+    if (store := _store(path)) is not None:
+        yield from store.entries(path)
+        return
     with storage_errors(path, "listing"), _with_descriptor(os.scandir, path) as entries:
         yield from entries
 
 
 def names_in(path: str) -> list[str]:
     """Names in a directory in any order."""
+    if (store := _store(path)) is not None:
+        return [entry.name for entry in store.entries(path)]
     with storage_errors(path, "listing"):
         names: list[str] = _with_descriptor(os.listdir, path)
     return names
 
 
-def is_directory(entry: os.DirEntry[str]) -> bool:
+def directory_exists(path: str) -> bool:
+    """True if the path is a directory, or a link to one."""
+    if (store := _store(path)) is not None:
+        found = store.status(path)
+        return found is not None and found.is_directory
+    return os.path.isdir(path)
+
+
+def is_directory(entry: Entry) -> bool:
     """True for a directory or a link to one; False for a link that loops."""
     with storage_errors(entry.path, "looking at it"):
         try:
@@ -520,6 +772,8 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 def exists(path: str) -> bool:
     """True if the path exists; raises if the system cannot tell."""
+    if (store := _store(path)) is not None:
+        return store.status(path) is not None
     try:
         again(os.stat, path)
     except (FileNotFoundError, NotADirectoryError):
@@ -573,13 +827,14 @@ def remove_directory(path: str) -> None:
         again(os.rmdir, path)
 
 
-def make_directory(path: str) -> None:
-    """Create a directory and its parents; do nothing if it exists."""
+def make_directory(path: str, *, parents: bool = True) -> None:
+    """Create a directory, and its parents unless they must exist; do nothing if it exists."""
+    require_local(path, "making a directory")
     with storage_errors(path, "making the directory"):
         if os.path.isdir(path):
             return
         above = os.path.dirname(os.path.abspath(path))
-        if not os.path.isdir(above):
+        if parents and not os.path.isdir(above):
             make_directory(above)
         again(os.mkdir, path)
 

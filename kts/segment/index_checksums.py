@@ -134,7 +134,7 @@ def _read(path: str) -> Blocks | str:
     try:
         if not files.exists(path):
             return {}
-        with files.File(path) as file:
+        with files.open_file(path) as file:
             size = file.size()
             count = sum(file.read(at, _PIECE_BYTES).count(b"\n") for at in range(0, size, _PIECE_BYTES))
             if size > _LINE_BYTES * (count + 1):  # a file of zeros never fills memory

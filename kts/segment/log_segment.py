@@ -539,9 +539,12 @@ class LogSegment:
             if lent.position + lent.count > size:
                 lent.revoke()
 
-    def newest_magic(self, lent: FileRange) -> int:
-        """The newest magic of the entries in a lent range, or ``magics.UNREAD`` if not all of them are known."""
-        known = magics.newest(self._magics, lent.position, lent.position + lent.count)
+    def newest_magic(self, lent: FileRange, enough: int) -> int:
+        """The newest known magic of the entries in a lent range.
+
+        It is ``magics.UNREAD`` if not all of them are known, unless a known one is newer than ``enough``.
+        """
+        known = magics.newest(self._magics, lent.position, lent.position + lent.count, enough)
         return magics.UNREAD if lent.revoked else known  # entries that were appended since the truncation
 
     def read_magics(self, lent: FileRange, enough: int) -> None:

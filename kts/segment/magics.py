@@ -24,10 +24,11 @@ READ_BYTES = 1 << 19
 MOST_TURNS = 4  # in bytes that are read at once
 
 
-def newest(runs: Runs, start: int, end: int) -> int:
-    """The newest magic between two positions, or ``UNREAD``."""
+def newest(runs: Runs, start: int, end: int, enough: int) -> int:
+    """The newest known magic between two positions; ``UNREAD`` if some are not known, and none above ``enough`` is."""
     first = bisect_right(runs, (start, UNREAD)) - 1
-    return max((magic for _, magic in runs[first : bisect_left(runs, (end,))]), default=0)
+    found = [magic for _, magic in runs[first : bisect_left(runs, (end,))]]
+    return max([magic for magic in found if enough < magic < UNREAD] or found, default=0)
 
 
 def appended(runs: Runs, position: int, magic: int) -> Runs:

@@ -92,7 +92,7 @@ def partition_of_file(path: str) -> tuple[str, int]:
     ``<topic>-<topic id>/<p>/x.log``, and a file called ``<topic>-<p>.log``.
     Any other path is partition 0 of a topic named after the directory.
     """
-    path = os.path.abspath(path)
+    path = path if "://" in path else os.path.abspath(path)
     parent = os.path.basename(os.path.dirname(path))
     stem = os.path.basename(path).split(".log")[0]
     own = None if parse_file_name(f"{stem}.log") else parse_directory_name(stem)

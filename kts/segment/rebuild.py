@@ -133,7 +133,7 @@ class Recovered(NamedTuple):
 
 
 def rebuild(
-    file: files.File,
+    file: files.Readable,
     size: int,
     base_offset: int,
     config: IndexConfig,
@@ -188,7 +188,7 @@ class IndexEntries:
         The greatest timestamp so far, and its offset.
     """
 
-    def __init__(self, file: files.File, base_offset: int, config: IndexConfig, path: str | None) -> None:
+    def __init__(self, file: files.Readable, base_offset: int, config: IndexConfig, path: str | None) -> None:
         self.file, self.base_offset, self.config, self.path = file, base_offset, config, path
         self.first_offsets = config.generation == "0.10.2"
         self.spacing = IndexSpacing(config.index_interval_bytes)
@@ -306,7 +306,13 @@ class IndexEntries:
 
 class _Rebuild(IndexEntries):
     def __init__(
-        self, file: files.File, size: int, base_offset: int, config: IndexConfig, path: str | None, visit: Visit | None
+        self,
+        file: files.Readable,
+        size: int,
+        base_offset: int,
+        config: IndexConfig,
+        path: str | None,
+        visit: Visit | None,
     ) -> None:
         super().__init__(file, base_offset, config, path)
         self.size, self.visit = size, visit

@@ -38,7 +38,7 @@ class Reread:
         """True if the file no longer has the last bytes read, or those given: it was truncated meanwhile."""
         if self.again >= ATTEMPTS:
             return False
-        with files.File(self.path) as file:
+        with files.open_file(self.path) as file:
             same = file.read(self.position, len(self.data)) == self.data
             return not (same and (not data or file.read(start, len(data)) == data))
 

@@ -122,7 +122,7 @@ class Segment:
         end_position: int | None = None,
         slice_bytes: int = SLICE_BYTES,
         first_bytes: int | None = None,
-        file: files.File | None = None,
+        file: files.Readable | None = None,
     ) -> Iterator[tuple[int, memoryview]]:
         """Slices of whole batches, as (position, bytes), each in its own memory.
 
@@ -144,7 +144,8 @@ class Segment:
         An incomplete last batch is left out. Bytes that are not a batch are yielded to the end of the slice, so that a
         decoder can report the fault.
         """
-        with files.File(self.path) if file is None else nullcontext(file) as file:
+        ahead = None if first_bytes is not None else (start_position, end_position)
+        with files.open_file(self.path, ahead=ahead) if file is None else nullcontext(file) as file:
             size = file.size()
             end = size if end_position is None else min(end_position, size)
             usual = slice_bytes if first_bytes is None else first_bytes
@@ -174,7 +175,7 @@ class Segment:
         start: int = 0,
         end: int | None = None,
         first_bytes: int | None = None,
-        file: files.File | None = None,
+        file: files.Readable | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """``kts.scan_batches`` of each slice between two positions, with positions in the file.
 
@@ -344,9 +345,9 @@ class Lookups:
         self.segment = segment
 
     @cached_property
-    def file(self) -> files.File:
+    def file(self) -> files.Readable:
         """The log; it caches the last bytes read, so that the next lookup need not read them again."""
-        return files.RereadFile(self.segment.path)
+        return files.open_reread(self.segment.path)
 
     @cached_property
     def size(self) -> int:
@@ -530,17 +531,20 @@ def closed_times(segments: Sequence[Segment], sealed: Sealing) -> Iterator[Close
 def _group(group: Sequence[Segment], followings: Sequence[int], sealed: Sealing) -> Iterator[Closed]:
     logs = files.read_small([segment.path for segment in group], SMALL_BYTES)
     small = _small_times([data or b"" for data in logs])
-    for segment, following, data, known in zip(group, followings, logs, small, strict=True):
+
+    def closed(number: int) -> Closed:
+        segment, following, data, known = group[number], followings[number], logs[number], small[number]
         if known is not None:
             greatest, last = known
-            yield Closed(greatest, 0, None if last + 1 == following else Lookups(segment).lost_end(following))
-        elif data == b"":
-            yield Closed(None, 0, Lookups(segment).lost_end(following))
-        else:
-            indexes = Lookups(segment)
-            closing = indexes.closing_time(sealed().get(segment.base_offset))
-            lost = indexes.lost_end(following) if closing is None or indexes.points_beyond() else None
-            yield Closed(None, 0, lost) if closing is None else Closed(*closing, lost)
+            return Closed(greatest, 0, None if last + 1 == following else Lookups(segment).lost_end(following))
+        if data == b"":
+            return Closed(None, 0, Lookups(segment).lost_end(following))
+        indexes = Lookups(segment)
+        closing = indexes.closing_time(sealed().get(segment.base_offset))
+        lost = indexes.lost_end(following) if closing is None or indexes.points_beyond() else None
+        return Closed(None, 0, lost) if closing is None else Closed(*closing, lost)
+
+    yield from files.side_by_side(closed, range(len(group)), group[0].path if group else "")
 
 
 def _small_times(logs: Sequence[bytes]) -> list[tuple[int, int] | None]:

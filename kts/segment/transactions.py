@@ -113,7 +113,7 @@ def sync_aborted(paths: Iterable[str]) -> None:
 
 
 def are_confirmed(
-    listed: list[AbortedTransaction], log: files.File, size: int, base_offset: int, start_of: Callable[[int], int]
+    listed: list[AbortedTransaction], log: files.Readable, size: int, base_offset: int, start_of: Callable[[int], int]
 ) -> bool:
     """Whether the log confirms every transaction that a segment's ``.txnindex`` lists.
 
@@ -144,7 +144,7 @@ def are_confirmed(
     return True
 
 
-def _entry_at(log: files.File, size: int, offset: int, start: int) -> Entry | None:
+def _entry_at(log: files.Readable, size: int, offset: int, start: int) -> Entry | None:
     """The first entry that reaches an offset."""
     for entry in shallow_entries(log, start, size):
         if entry.last_offset >= offset:
@@ -162,7 +162,7 @@ def _is_of(entry: Entry, producer: int, last_offset: int | None, control: bool) 
     )
 
 
-def _kind(log: files.File, batch: Entry) -> int:
+def _kind(log: files.Readable, batch: Entry) -> int:
     """Kind of a marker; -1 for any other batch."""
     try:
         [key] = decode(log.read(batch.position, batch.size), ["key"]).column(0).to_pylist()
@@ -197,7 +197,7 @@ def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
         listed = read_txn_index(path)
     except CorruptIndexError:
         return None
-    with files.File(segment.path) as log:
+    with files.open_file(segment.path) as log:
         sound = are_confirmed(listed, log, log.size(), segment.base_offset, segment.start_position)
     return listed if listed and sound else None
 
@@ -241,7 +241,7 @@ def _following(segment: Segment) -> list[Segment]:
     if not segment.indexed or parse_file_name(os.path.basename(segment.path)) is None:
         return []
     found = []
-    for entry in files.list_directory(os.path.dirname(os.path.abspath(segment.path))):
+    for entry in files.list_directory(os.path.dirname(files.absolute(segment.path))):
         name = parse_file_name(entry.name)
         if name and name.suffix == ".log" and not name.transition and name.base_offset > segment.base_offset:
             found.append(Segment(entry.path, segment.topic, segment.partition, name.base_offset))
@@ -263,7 +263,7 @@ def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
 
 def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> list[Marker]:
     """The transaction markers in one control batch; empty for other control records."""
-    with files.File(segment.path) as file:
+    with files.open_file(segment.path) as file:
         data = file.read(position, size)
     try:
         records = decode(data, ["offset", "key", "headers"])
@@ -278,7 +278,7 @@ def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> l
 
 def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker]:
     """The transaction markers of the control batch at a position."""
-    with files.File(segment.path) as file:
+    with files.open_file(segment.path) as file:
         entry = read_header(file.read(position, HEADER_BYTES), start=position)
     return [] if entry is None else marker_at(segment, position, entry.size, producer_id)
 

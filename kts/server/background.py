@@ -44,9 +44,11 @@ async def tend(broker: Broker) -> None:
     now = loop.time()
     config, topics = broker.config, broker.topics
     chores = [
-        Chore("retention", config.log_retention_check_interval_ms, topics.run_retention, now),
+        Chore("retention", config.log_retention_check_interval_ms, broker.run_retention, now),
         Chore("flushing", config.log_flush_scheduler_interval_ms, topics.flush_due, now),
         Chore("checkpoint", config.log_flush_offset_checkpoint_interval_ms, topics.checkpoint, now),
+        # Readers of the directory rely on it. It writes all checkpoints that changed.
+        Chore("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, topics.checkpoint, now),
         Chore(
             "expiring producers", config.producer_id_expiration_check_interval_ms, topics.remove_expired_producers, now
         ),

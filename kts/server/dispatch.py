@@ -25,9 +25,6 @@ AT_ONCE_BYTES = 1 << 15  # a larger one without records is decoded and answered 
 AT_ONCE = 1000  # structs; answers and Produce requests with more use a thread
 SLOW_THREADS = 2  # separate, so that the other threads stay available
 
-# Their answers may be long in the third level, which `is_long` does not count.
-DEEP = {ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_PRODUCERS}
-
 
 def frame_limit(socket_request_max_bytes: int) -> Callable[[int], int]:
     """The largest request of each API, in bytes; raises UnsupportedVersionError for other APIs."""
@@ -76,7 +73,7 @@ class Answering:
         if reply is None:
             return None
         layout = header.api_key, header.api_version, header.correlation_id
-        if is_large or is_long(reply) or header.api_key in DEEP:
+        if is_large or is_long(reply):
             return await self._in_thread(encode_response, *layout, reply)
         return encode_response(*layout, reply, private=self._private)
 
@@ -95,10 +92,15 @@ class Answering:
 
 
 def is_long(reply: dict[str, Any]) -> bool:
-    """Whether an answer has too many structs to encode in the event loop, counted in two levels of lists."""
-    outer = [one for rows in reply.values() if isinstance(rows, list) for one in rows if isinstance(one, dict)]
-    inner = sum(len(rows) for one in outer for rows in one.values() if isinstance(rows, list))
-    return len(outer) + inner > AT_ONCE
+    """Whether an answer has too many structs to encode in the event loop, counted in all levels of lists."""
+    level, count = [reply], 0
+    while level:
+        lists = [rows for one in level for rows in one.values() if isinstance(rows, list)]
+        count += sum(map(len, lists))
+        if count > AT_ONCE:
+            return True
+        level = [one for rows in lists for one in rows if isinstance(one, dict)]
+    return False
 
 
 def unknown_version(frame: memoryview) -> list[Chunk]:

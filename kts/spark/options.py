@@ -1,4 +1,4 @@
-"""The options of ``spark.read.format("kts")``: names, defaults and checks."""
+"""The options of ``spark.read.format("kts")`` and ``spark.readStream``: names, defaults and checks."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN, suggestion
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset.options import BATCH_BYTES, ISOLATIONS
 from kts.model import EARLIEST, LATEST
-from kts.times import UNITS, NotATimeError, milliseconds, parse_time
+from kts.segment import files
+from kts.times import UNITS, NotATimeError, milliseconds, parse_length, parse_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
 OVERFLOW_POLICIES = ("error", "null", "clamp")  # for a timestamp beyond Spark's range
 MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
 _UNIT_OPTION = "timeUnit={}"  # as an error names it
+BATCH, STREAM, EITHER = "batch", "stream", "either"  # the query: a source learns late which it is
+_DELAY_MS = 15 * 60 * 1000  # default of maxTriggerDelay
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 KNOWN = (
@@ -47,16 +51,23 @@ KNOWN = (
     "decoder",
     "timestampOverflow",
     "logStartOffset",
+    "storageOptions",
     "maxBatchBytes",
     "maxDecompressedBytes",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
 )
+_ONLY = {  # by query
+    STREAM: ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    BATCH: ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+}
 _NETWORK_ONLY = (
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
 
 @dataclass(frozen=True)
@@ -96,17 +107,23 @@ class Options:
     decoder: str | None
     timestamp_overflow: str
     log_start_offset: int | PartitionValues | None
+    storage_options: dict[str, Any] | None
     batch_bytes: int
     max_decompressed_bytes: int
+    max_offsets: int | None = None  # of a micro-batch
+    min_offsets: int | None = None
+    max_delay_ms: int = _DELAY_MS
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
     """Check the options of a read.
 
     Parameters
     ----------
     given : mapping of str to str
         As Spark passes them; names in any case.
+    query : str
+        ``batch``, ``stream``, or ``either``, which allows the options of both.
 
     Raises
     ------
@@ -114,7 +131,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         An option is missing, unknown or invalid, or options contradict each other.
     """
     raw = {name.lower(): str(value) for name, value in given.items()}
-    _refuse_unknown(given)
+    _refuse_unknown(given, query)
     read = Values(raw)
     assign, subscribe, pattern = _selection(read)
     unit = read.unit("timeUnit")
@@ -123,8 +140,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
         assign=assign,
         subscribe=subscribe,
         subscribe_pattern=pattern,
-        start=_bound(read, "starting", "earliest", unit),
-        end=_bound(read, "ending", "latest", unit),
+        start=_bound(read, "starting", "latest" if query == STREAM else "earliest", unit, query != BATCH),
+        end=_bound(read, "ending", "latest", unit, False),
         latest_when_unmatched=read.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fail_on_data_loss=read.boolean("failOnDataLoss", True),
         include_headers=read.boolean("includeHeaders", False),
@@ -138,19 +155,27 @@ def parse_options(given: Mapping[str, str]) -> Options:
         decoder=None if read.text("decoder") is None else read.choice("decoder", tuple(DECODERS)),
         timestamp_overflow=read.choice("timestampOverflow", OVERFLOW_POLICIES),
         log_start_offset=_log_start_offset(read),
+        storage_options=read.json_object("storageOptions", 'JSON such as {"region": "eu-west-1"}'),
         batch_bytes=read.size("maxBatchBytes", BATCH_BYTES, MAX_BATCH_BYTES),
         max_decompressed_bytes=read.size("maxDecompressedBytes", DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX),
+        max_offsets=read.positive("maxOffsetsPerTrigger"),
+        min_offsets=read.positive("minOffsetsPerTrigger"),
+        max_delay_ms=read.length("maxTriggerDelay", _DELAY_MS),
     )
     _refuse_contradictions(options)
     return options
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _refuse_unknown(given: Mapping[str, str], query: str) -> None:
     known = {name.lower() for name in KNOWN}
     network = {name.lower(): name for name in _NETWORK_ONLY}
-    stream = {name.lower(): name for name in _STREAM_ONLY}
+    only = {name.lower(): (name, of) for of, names in _ONLY.items() for name in names}
     for name in sorted(given):
         low = name.lower()
+        if low in only and query not in (EITHER, only[low][1]):
+            shown, of = only[low]
+            why = "for streaming queries (spark.readStream)" if of == STREAM else "for batch queries (spark.read)"
+            raise ValueError(f"option {shown} is {why}, and this is a {query} query: leave it out")
         if low in known:
             continue
         if low.startswith("kafka.") or low in network:
@@ -159,10 +184,6 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
             raise ValueError(
                 f"option {shown} is for clients of a broker, and kts reads Kafka's files without one: {instead} and "
                 'give the log directory, as in .load("/var/lib/kafka/data")'
-            )
-        if low in stream:
-            raise ValueError(
-                f"option {stream[low]} is for streaming queries, and kts has batch queries (spark.read) only"
             )
         if low == "location":
             raise ValueError(
@@ -190,17 +211,17 @@ def _paths(raw: Mapping[str, str]) -> tuple[str, ...]:
             "option path is missing: name a log directory, a partition directory or segment files, as in "
             '.load("/var/lib/kafka/data")'
         )
-    return tuple(dict.fromkeys(_local_path(path) for path in found))
+    return tuple(dict.fromkeys(local_path(path) for path in found))
 
 
-def _local_path(path: str) -> str:
+def local_path(path: str) -> str:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
-    if scheme is None:
+    if scheme is None or files.is_served(path):
         return path
     if scheme[1].lower() != "file":
         raise ValueError(
-            f"option path: kts reads files that each executor sees in its own file system, found {path!r}: "
-            f"mount or copy the {scheme[1]} data first and give that path"
+            f"option path: kts reads {', '.join(files.served())} and files that each executor sees in its own file"
+            f" system, found {path!r}: mount or copy the {scheme[1]} data first and give that path"
         )
     return unquote(urlsplit(path).path)
 
@@ -228,8 +249,11 @@ def _selection(read: Values) -> tuple[dict[str, tuple[int, ...]] | None, tuple[s
     return assign, subscribe, pattern
 
 
-def _bound(read: Values, side: str, default: str, unit: str | None) -> Bound:
-    """One end of the range. A timestamp for all wins over timestamps by partition, these over offsets, as in Spark."""
+def _bound(read: Values, side: str, default: str, unit: str | None, from_latest: bool) -> Bound:
+    """One end of the range. A timestamp for all wins over timestamps by partition, these over offsets, as in Spark.
+
+    ``from_latest`` allows to start at the log's end, where only a stream finds something.
+    """
     name = f"{side}Timestamp"
     timestamp_ms = read.milliseconds(name, unit)
     if timestamp_ms is not None:
@@ -240,7 +264,14 @@ def _bound(read: Values, side: str, default: str, unit: str | None) -> Bound:
         return Bound("timestamps", name, values=values)
     name = f"{side}Offsets"
     text = read.text(name)
-    if text is None or text.lower() == default:
+    if text is None:
+        return Bound(default, name)
+    if from_latest:
+        if text.lower() in ("earliest", "latest"):
+            return Bound(text.lower(), name)
+        shape = 'earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}}'
+        return Bound("offsets", name, values=read.numbers(name, shape, lowest=EARLIEST) or {})
+    if text.lower() == default:
         return Bound(default, name)
     allowed, refused, sign = (EARLIEST, "latest", LATEST) if side == "starting" else (LATEST, "earliest", EARLIEST)
     shape = f'{default} or JSON such as {{"orders": {{"0": 23, "1": {allowed}}}}}'
@@ -270,12 +301,18 @@ def _log_start_offset(read: Values) -> int | PartitionValues | None:
 
 
 def _refuse_contradictions(options: Options) -> None:
+    if options.max_offsets is not None and (options.min_offsets or 0) > options.max_offsets:
+        raise ValueError(
+            f"options minOffsetsPerTrigger and maxOffsetsPerTrigger: {options.min_offsets} is above "
+            f"{options.max_offsets}; give a minimum that a micro-batch can reach"
+        )
     if options.granularity == "batch":
         record_only = {
             "includeHeaders": options.include_headers,
             "strictTimeRange": options.strict_time_range,
             "isolation=read_committed": options.isolation == "read_committed",
             "decoder": options.decoder is not None,
+            "maxOffsetsPerTrigger": options.max_offsets is not None,
         }
         for name, asked in record_only.items():
             if asked:
@@ -335,6 +372,16 @@ class Values:
         if not 1 <= number <= limit:
             raise wrong(name, f"a size in bytes from 1 to {limit}, such as 4194304 or 4m", text)
         return number
+
+    def length(self, name: str, default: int) -> int:
+        """A length of time in ms."""
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            return parse_length(text)
+        except ValueError:
+            raise wrong(name, "a length of time such as 15m, 90s or 1h (ms s m h d w)", text) from None
 
     def unit(self, name: str) -> str | None:
         """The unit of integers given as times, or None."""
@@ -400,8 +447,13 @@ class Values:
             result[topic] = tuple(sorted(set(indexes)))
         return result
 
+    def json_object(self, name: str, shape: str) -> dict[str, Any] | None:
+        """A JSON object; None if the option is not given."""
+        text = self.text(name)
+        return None if text is None else self._json_object(name, text, shape)
+
     @staticmethod
-    def _json_object(name: str, text: str, shape: str) -> dict[str, object]:
+    def _json_object(name: str, text: str, shape: str) -> dict[str, Any]:
         try:
             value = json.loads(text)
         except ValueError as error:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import one_level_down, open_path, select
+from kts.dataset.paths import one_level_down, open_path, paths_of, select
 from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
+from kts.segment import files
 from kts.segment.rereading import settled
 from kts.spark.options import Bound, Options
 
@@ -30,7 +30,9 @@ class Task:
 
 
 @dataclass(frozen=True)
-class _OffsetRange:
+class OffsetRange:
+    """The offsets of a partition that a query reads: the end is not included."""
+
     log: PartitionLog
     start_offset: int
     end_offset: int
@@ -52,39 +54,54 @@ def plan_tasks(options: Options) -> list[Task]:
         The start or end of the range is not in the log, or the end is before the start.
     """
     logs = select_logs(options)
-    _check_named(options.start, logs)
-    _check_named(options.end, logs)
+    check_named(options.start, logs)
+    check_named(options.end, logs)
 
     def planned() -> list[Task]:
-        ranges = [_resolve(log.listed(), options) for log in logs]
-        return list(_tasks([one for one in ranges if one.start_offset < one.end_offset], options))
+        ranges = [resolve(log.listed(), options) for log in logs]
+        return tasks_of(ranges, options)
 
     return settled(planned)
 
 
-def select_logs(options: Options) -> list[PartitionLog]:
-    """The partitions of a read, in order; errors as for ``plan_tasks``."""
+def select_logs(options: Options, *, only_known: bool = False) -> list[PartitionLog]:
+    """The partitions of a read, in order; errors as for ``plan_tasks``.
+
+    Parameters
+    ----------
+    only_known : bool
+        Leave out what the options name and the paths lack.
+    """
     # Executors have working directories of their own, so they get absolute paths.
-    paths = list(dict.fromkeys(os.path.abspath(path) for path in options.paths))
+    paths = list(dict.fromkeys(files.absolute(path) for path in _existing(options)))
     opened = _open(paths, options)
-    topics: Sequence[str] | None = options.subscribe
+    there = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
+    topics, assigned = options.subscribe, options.assign
     if options.subscribe_pattern is not None:
-        known = {opened.topic} if isinstance(opened, PartitionLog) else {key.topic for key in opened}
-        topics = [topic for topic in known if re.fullmatch(options.subscribe_pattern, topic)]
+        topics = tuple({log.topic for log in there if re.fullmatch(options.subscribe_pattern, log.topic)})
+    if only_known and topics is not None:
+        topics = tuple({log.topic for log in there} & {*topics})
+    if only_known and assigned is not None:
+        kept = [log for log in there if log.partition in assigned.get(log.topic, ())]
+        assigned = {log.topic: tuple(each.partition for each in kept if each.topic == log.topic) for log in kept}
     try:
-        return select(opened, paths, topics=topics, partitions=options.assign, decoder=options.decoder)
+        return select(opened, paths, topics=topics, partitions=assigned, decoder=options.decoder)
     except UnknownTopicOrPartitionError as error:
         option = "subscribe" if options.assign is None else "assign"
         raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error
 
 
+def _existing(options: Options) -> list[str]:
+    try:
+        return paths_of(options.paths, options.storage_options)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"option path: nothing lies at {files.absolute(error.filename)} as the driver on {socket.gethostname()} "
+            "sees it; name a log directory, a partition directory or segment files"
+        ) from error
+
+
 def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
-    for path in paths:
-        if not os.path.exists(path):
-            raise FileNotFoundError(
-                f"option path: nothing lies at {path} as the driver on {socket.gethostname()} sees it; "
-                "name a log directory, a partition directory or segment files"
-            )
     start = options.log_start_offset
     try:
         opened = open_path(paths if len(paths) > 1 else paths[0], log_start_offset=start)
@@ -97,7 +114,7 @@ def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
     return opened
 
 
-def _check_named(bound: Bound, logs: list[PartitionLog]) -> None:
+def check_named(bound: Bound, logs: list[PartitionLog]) -> None:
     """Offsets or times by partition must name exactly the partitions that are read, as in Spark's Kafka source."""
     if bound.kind not in ("offsets", "timestamps"):
         return
@@ -112,12 +129,13 @@ def _check_named(bound: Bound, logs: list[PartitionLog]) -> None:
             )
 
 
-def _resolve(log: PartitionLog, options: Options) -> _OffsetRange:
+def resolve(log: PartitionLog, options: Options) -> OffsetRange:
+    """The offsets that the options mean in a partition; errors as for ``plan_tasks``."""
     name = TopicPartition(log.topic, log.partition)
     first = log.log_start_offset
     last = log.last_stable_offset if options.isolation == "read_committed" else log.log_end_offset
     bounds = options.start, options.end
-    start_ms, end_ms = (_time(bound, name) for bound in bounds)
+    start_ms, end_ms = (time_of(bound, name) for bound in bounds)
     offsets = [bound.values[name.topic][name.partition] if bound.kind == "offsets" else None for bound in bounds]
     for bound, offset in zip(bounds, offsets, strict=True):
         if offset is not None and offset >= 0 and options.fail_on_data_loss and not first <= offset <= last:
@@ -147,16 +165,17 @@ def _resolve(log: PartitionLog, options: Options) -> _OffsetRange:
             f"before it at {end}; give a start before the end",
             path=log.path,
         )
-    return _OffsetRange(log, start, end, (start_ms, end_ms) if options.strict_time_range else (None, None))
+    return OffsetRange(log, start, end, (start_ms, end_ms) if options.strict_time_range else (None, None))
 
 
-def _time(bound: Bound, name: TopicPartition) -> int | None:
+def time_of(bound: Bound, name: TopicPartition) -> int | None:
+    """The time of a bound in a partition; None if it is no time, or names no time for the partition."""
     if bound.kind == "timestamp":
         return bound.timestamp_ms
-    return bound.values[name.topic][name.partition] if bound.kind == "timestamps" else None
+    return bound.values.get(name.topic, {}).get(name.partition) if bound.kind == "timestamps" else None
 
 
-def _parts(one: _OffsetRange, total: int, options: Options) -> int:
+def _parts(one: OffsetRange, total: int, options: Options) -> int:
     """The number of parts to cut a range into, as Spark's Kafka source counts them."""
     size = one.end_offset - one.start_offset
     parts = 1
@@ -167,14 +186,19 @@ def _parts(one: _OffsetRange, total: int, options: Options) -> int:
     return min(parts, size)
 
 
-def _ranges(one: _OffsetRange, parts: int) -> list[tuple[int, int]]:
+def _ranges(one: OffsetRange, parts: int) -> list[tuple[int, int]]:
     """Split a range of offsets into equal parts."""
     size = one.end_offset - one.start_offset
     edges = [one.start_offset + size * part // parts for part in range(parts + 1)]
     return list(zip(edges, edges[1:], strict=False))
 
 
-def _tasks(ranges: Sequence[_OffsetRange], options: Options) -> Iterator[Task]:
+def tasks_of(ranges: Sequence[OffsetRange], options: Options) -> list[Task]:
+    """The tasks that read ranges of offsets; empty ones need none."""
+    return list(_tasks([one for one in ranges if one.start_offset < one.end_offset], options))
+
+
+def _tasks(ranges: Sequence[OffsetRange], options: Options) -> Iterator[Task]:
     """The tasks of all ranges. Partitions share a task only if there are many and no option sets the number of tasks.
 
     The cost of a segment range is its bytes plus ``FILE_BYTES``.

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kts.dataset.plan import NO_END, SegmentRange, lost_end
+from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
 from kts.dataset.reader import joined, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
+from kts.remote.buckets import use_options
 from kts.segment import files
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
 
@@ -37,16 +38,20 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
         A timestamp does not fit Spark's type and ``timestampOverflow`` is ``error``.
     """
     names = check_schema(schema, options)
+    for path in options.paths:
+        use_options(path, options.storage_options)
     yield from joined(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
 
 
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
-    for planned in task.ranges:
+    for planned, file in zip(task.ranges, opened(task.ranges), strict=True):
         part = _readable(planned, options)
         if part is None:
             continue
         batches = (
-            read_headers(part) if options.granularity == "batch" else _records(part, names, task.strict_range, options)
+            read_headers(part, file)
+            if options.granularity == "batch"
+            else _records(part, names, task.strict_range, options, file)
         )
         try:
             for batch in batches:
@@ -57,10 +62,15 @@ def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Opt
 
 
 def _records(
-    part: SegmentRange, names: tuple[str, ...], strict_range: tuple[int | None, int | None], options: Options
+    part: SegmentRange,
+    names: tuple[str, ...],
+    strict_range: tuple[int | None, int | None],
+    options: Options,
+    file: files.Readable | None = None,
 ) -> Iterator[pa.RecordBatch]:
     return read_range(
         part,
+        file=file,
         columns=list(names),
         decoder=options.decoder,
         strict_range=strict_range,
@@ -120,7 +130,7 @@ def _readable(part: SegmentRange, options: Options) -> SegmentRange | None:
         f"and reading, as the executor on {host} sees it: the segment was deleted or cut"
     )
     if options.fail_on_data_loss:
-        raise LogStorageError(f"{lost}; load() again, or set failOnDataLoss to false", path=part.path)
+        raise LogStorageError(f"{lost}; load() or start again, or set failOnDataLoss to false", path=part.path)
     warnings.warn(KtsWarning(f"{lost}: {part.path}", part.path), stacklevel=2)
     return replace(part, following=NO_END) if files.exists(part.path) else None
 

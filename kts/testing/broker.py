@@ -22,6 +22,7 @@ from kts.broker.settings.topic import merged
 from kts.broker.topics import Topic
 from kts.broker.topics.partition import Partition
 from kts.codec.columns import scan_batches
+from kts.codec.partitioner import partition_of
 from kts.codec.validate import Validated
 from kts.errors import InvalidRequestError, LogClosedError, UnknownTopicOrPartitionError
 from kts.log.log import Log
@@ -36,7 +37,6 @@ from kts.testing.records import (
     RecordMetadata,
     consumer_records,
     data_of,
-    partition_of,
     record_set,
 )
 
@@ -257,7 +257,7 @@ class KtsBroker:
 
         Before that, idle logs roll that follow a proposal which says so.
         """
-        return [Expired(one.topic, one.partition, *one.segment) for one in self.broker.topics.run_retention()]
+        return [Expired(one.topic, one.partition, *one.segment) for one in self.broker.run_retention()]
 
     # --- topics -----------------------------------------------------------------------------------
 
@@ -281,13 +281,9 @@ class KtsBroker:
 
     def alter_topic(self, topic: str, config: Mapping[str, Any]) -> None:
         """Change settings of a topic in use; None resets one to the broker's default."""
-        changed = dict(self._topic(topic).configs)
-        for name, value in config.items():
-            if value is None:
-                changed.pop(name, None)
-            else:
-                changed = merged(changed, {name: _text(value)})
-        self.broker.topics.alter(topic, changed)
+        kept = {name: value for name, value in self._topic(topic).configs.items() if name not in config}
+        given = {name: _text(value) for name, value in config.items() if value is not None}
+        self.broker.topics.alter(topic, merged(kept, given))
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records and committed offsets."""

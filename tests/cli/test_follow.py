@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from support.broker.follow_play import files, log_bytes
 from support.broker.follow_serving import SMALL, KtsLeader, known_topic_id
 from support.kafka.brokers import free_ports
-from support.processes.cli_runs import lines, process, run
+from support.processes.cli_runs import KTS, lines, process, run
+from support.processes.dying import DIES_TOO
+from support.waiting import wait_until
 
 import kts
 from kts.arguments import parse_address
@@ -142,6 +145,19 @@ def test_old_segments_go_or_stay_as_asked(leader: KtsLeader, tmp_path: Path, rng
         for folder in ("kept", "replica")
     }
     assert len(logs["kept"]) > len(logs["replica"]) and logs["kept"][0] == f"{0:020d}.log"
+
+
+@pytest.mark.slow  # five seconds of waiting: whether readers of a copy that never ends see anything of it
+def test_readers_of_a_copy_learn_how_far_it_is_while_it_grows(leader: KtsLeader, tmp_path: Path) -> None:
+    copy = tmp_path / "copy" / "orders-0"
+    forever = [each for each in once(leader, copy.parent) if each != "--once"]
+    with subprocess.Popen([*DIES_TOO, *KTS, *map(str, forever)]) as copying:
+        try:
+            wait_until("the copy", copy.exists)
+            end = leader.log("orders").log_end_offset
+            wait_until("its checkpoint", lambda: kts.open_partition(copy).high_watermark == end)
+        finally:
+            copying.terminate()
 
 
 def test_settings_given_win_over_the_leaders(leader: KtsLeader, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from support.golden import golden
 from support.processes.cli_runs import lines, run
 
 import kts
-from kts.cli.inputs import Size, make_config, newest_magic, open_logs, parse_settings
+from kts.cli.inputs import Size, make_config, newest_magic, open_logs, parse_settings, with_proposals
 
 ORDERS = golden("demo", "orders").log_dir
 
@@ -124,3 +124,13 @@ def test_options_of_sizes_take_them() -> None:
     given = ["retention", ORDERS, "--now", "2026-09-20", "--retention-ms", "-1", "--json", "--retention-bytes"]
     assert lines(*given, "100k") == lines(*given, 102_400) != lines(*given, "-1")
     assert "--retention-bytes" in run(*given, "much", code=2).stderr
+
+
+@pytest.mark.parametrize("name", ["proposals", " proposals ", "log.proposals"])
+@pytest.mark.parametrize("key", ["proposals", "log.proposals"])
+def test_a_proposal_is_given_in_one_way(name: str, key: str) -> None:
+    assert with_proposals(("a=b",), ["wall-clock", "minute-map"], key) == ("a=b", f"{key}=wall-clock,minute-map")
+    given = (f"{name}=minute-map",)
+    assert with_proposals(given, [], key) == given
+    with pytest.raises(click.UsageError, match=f"--config {name.strip()}=NAME, found both; leave out one"):
+        with_proposals(given, ["minute-map"], key)

@@ -12,6 +12,7 @@ from support.processes.cli_runs import lines, run
 
 import kts
 from kts.log import policies
+from kts.testing import KtsBroker
 
 NOW = "2026-09-20"
 WEEK = 7 * 86_400_000
@@ -160,3 +161,27 @@ def test_settings_may_be_given_by_kafkas_names_and_options_replace_them() -> Non
     assert rows("--config", "log.retention.hours=24") == day != rows()
     assert rows("--config", "retention.ms=7", "--retention-ms", "1d") == day
     assert "unknown setting" in run("retention", directory, "--config", "no=1", code=2).stderr
+
+
+def test_the_settings_of_a_served_directory_count_and_options_replace_them(tmp_path: Path) -> None:
+    with KtsBroker(tmp_path, {"log.retention.check.interval.ms": 1 << 40}) as broker:
+        broker.create_topic("a", config={"retention.ms": "86400000", "segment.ms": "3600000"})
+        broker.create_topic("b")
+        for topic in ("a", "b"):
+            broker.produce(topic, b"v", timestamp_ms=1_760_000_000_000)
+        broker.broker.topics.alter_broker({"log.retention.ms": "172800000"}, cluster=True)
+
+    def told(*options: str) -> dict[object, object]:
+        rows = lines("retention", tmp_path, "--now", 1_760_000_000_000, "--unit", "ms", "--json", *options)
+        return {row["topic"]: row["deletableAt"] and row["deletableAt"] - 1_760_000_000_001 for row in rows}
+
+    day = 86_400_000
+    assert told() == {"a": day, "b": 2 * day}
+    assert told("--retention-ms", "7") == told("--config", "log.retention.ms=7") == {"a": 7, "b": 7}
+    assert told("--config", "log.retention.hours=1") == {"a": 3_600_000, "b": 3_600_000}
+    assert told("--config", "retention.ms=-1") == {"a": None, "b": None}
+    assert "segment.ms" in run("retention", tmp_path, "--topic", "a").stderr
+    assert "segment.ms" not in run("retention", tmp_path, "--topic", "b").stderr
+    assert "segment.ms" not in run("retention", tmp_path, "--config", "log.roll.hours=168").stderr
+    (tmp_path / "kts-topics.json").write_text("no")
+    assert "kts-topics.json" in run("retention", tmp_path, code=3).stderr

@@ -9,7 +9,8 @@ from support.golden import golden
 from support.processes.cli_runs import run
 
 from kts.arguments import INT64_MAX, INT64_MIN
-from kts.cli.times import parse_length, parse_time, show_length, show_time
+from kts.cli.times import parse_time, show_length, show_time
+from kts.times import parse_length
 
 NOW = 1_800_000_000_000
 SPELLED = {

@@ -35,13 +35,16 @@ def true_magic(segment: LogSegment, start: int, end: int) -> int:
     return max((one.magic for one in entries if start <= one.position and one.position + one.size <= end), default=0)
 
 
-def known(segment: LogSegment, start: int, end: int, *, enough: int | None = None) -> int:
-    """What the segment says of a range; of one that it may read up to an entry newer than ``enough``."""
+def known(segment: LogSegment, start: int, end: int, *, enough: int | None = None, above: int = UNREAD) -> int:
+    """What the segment says of a range; of one that it may read up to an entry newer than ``enough``.
+
+    ``above`` is the magic of which a newer one is enough to know.
+    """
     with_descriptor = segment.lend(start, end - start)
     try:
         if enough is not None:
             segment.read_magics(with_descriptor, enough)
-        return segment.newest_magic(with_descriptor)
+        return segment.newest_magic(with_descriptor, above)
     finally:
         with_descriptor.close()
 
@@ -77,6 +80,20 @@ def test_what_was_there_before_is_unread_until_a_range_of_it_is_read(tmp_path: P
     assert known(segment, 0, segment.size, enough=2) == 2
 
 
+def test_a_newer_entry_that_is_known_is_enough_whatever_is_unread_after_it(tmp_path: Path, rng: random.Random) -> None:
+    """Else each Fetch of an old client reads the headers before it once more."""
+    written, borders = opened(tmp_path), [0]
+    for number, magic in enumerate((0, 1, 2)):
+        add(written, made_set(rng, magic, 9 * number, 9, START_MS))
+        borders.append(written.size)
+    written.close()
+    segment = opened(tmp_path)
+    assert known(segment, 0, borders[2], enough=0) == 1
+    assert known(segment, 0, segment.size, above=0) == 1, "the rest is unread"
+    assert known(segment, 0, segment.size, above=1) == UNREAD
+    assert known(segment, 0, borders[1], above=0) == 0
+
+
 @pytest.mark.parametrize("shipped", [False, True], ids=["default", "shipped"])
 @pytest.mark.parametrize("generation", ["0.10.2", "3.9"])
 def test_a_leader_stores_one_magic_and_knows_it(tmp_path: Path, generation: str, shipped: bool) -> None:
@@ -97,7 +114,7 @@ def test_a_leader_stores_one_magic_and_knows_it(tmp_path: Path, generation: str,
                         taken += 1
                 assert {entry.magic for entry in walk(Path(log.segments[0].path).read_bytes())} == {magic}
                 found = log.slice(0, 10**6)
-                assert found.segment.newest_magic(found.records) == magic
+                assert found.segment.newest_magic(found.records, UNREAD) == magic
     assert taken > 40
 
 
@@ -109,9 +126,9 @@ def test_a_log_that_is_loaded_again_forgets_nothing(tmp_path: Path) -> None:
         log.append(kts.encode({"value": [b"v"] * 9, "timestamp": [NOW] * 9}))
         for offset, magic in ((0, 2), (9, 2)):
             found = log.slice(offset, 10**6)
-            assert found.segment.newest_magic(found.records) == magic
+            assert found.segment.newest_magic(found.records, UNREAD) == magic
         found = log.slice(0, 9)
-        assert found.segment.newest_magic(found.records) == 0
+        assert found.segment.newest_magic(found.records, UNREAD) == 0
 
 
 def test_a_range_that_was_lent_before_the_log_was_loaded_again_is_revoked_by_a_truncation(tmp_path: Path) -> None:
@@ -134,7 +151,7 @@ def test_a_marker_that_is_newer_than_the_topic_is_known_as_such(tmp_path: Path, 
         marker = kts.encode(row, control=True)  # not transactional, which 3.9 refuses here
         log.append(marker, origin="coordinator")
         found = log.slice(0, 10**6)
-        assert found.segment.newest_magic(found.records) >= 2
+        assert found.segment.newest_magic(found.records, UNREAD) >= 2
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -181,7 +198,7 @@ def test_a_range_that_was_truncated_teaches_nothing(
     monkeypatch.undo()
     assert known(segment, borders[2], borders[2] + 1) == 1
     segment.read_magics(kept, 2)
-    assert (segment.newest_magic(kept), segment.newest_magic(gone)) == (0, UNREAD)
+    assert (segment.newest_magic(kept, 2), segment.newest_magic(gone, 2)) == (0, UNREAD)
 
 
 def test_a_failed_append_leaves_no_knowledge_that_is_wrong(

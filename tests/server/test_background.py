@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.golden import PATIENCE_S
+from support.waiting import wait_until
 
 import kts
 from kts.broker.broker import Broker
@@ -55,6 +56,15 @@ def test_a_chore_that_fails_says_so_and_tries_again(
     for record in caplog.records:
         assert record.getMessage().startswith("flushing failed")
         assert (record.exc_info is not None) == traceback
+
+
+def test_high_watermarks_are_checkpointed_while_a_broker_runs(tmp_path: Path) -> None:
+    # Readers of the directory, such as a Spark stream, go no further than that.
+    with Broker(tmp_path, {"replica.high.watermark.checkpoint.interval.ms": 20}) as broker, ServerThread(broker):
+        log = broker.topics.create("orders").partitions[0].log
+        for end in (3, 5):
+            log.append_rows({"value": [b"x"] * (end - log.log_end_offset)})
+            wait_until("a checkpoint", lambda end=end: kts.open_partition(log.path).high_watermark == end)  # type: ignore[misc]
 
 
 def test_a_clock_that_fails_once_ends_no_chore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

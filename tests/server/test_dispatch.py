@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from support.broker.asking import Asking
@@ -15,9 +15,17 @@ from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.request import ConnectionClose, Peer, Request
 from kts.broker.wire.messages import MESSAGES
 from kts.errors import InvalidRequestError, UnsupportedVersionError
-from kts.server.dispatch import Answering, frame_limit, refusal
+from kts.log.log import Deleted
+from kts.protocol.fields import fields_of
+from kts.server.dispatch import AT_ONCE, Answering, frame_limit, refusal
 
 LOW, HIGH = wire.versions(ApiKey.METADATA)
+_LEVELS = """\
+    topics          []     0+
+        partitions  []     0+
+            entries []     0+
+                offset int32 0+
+"""
 
 
 @pytest.fixture
@@ -58,12 +66,27 @@ def test_an_unknown_version_of_another_api_closes_the_connection(asking: Asking)
         answered(asking, bytes(frame))
 
 
-def test_long_answers_of_three_levels_are_encoded_in_a_thread(asking: Asking) -> None:
+class Levels:
+    """Answers with as many structs as it was asked for, in the third level."""
+
+    private_versions: ClassVar = {
+        (ApiKey.FETCH, 20_000): (fields_of("    count  int32  0+\n", 20_000), fields_of(_LEVELS, 20_000))
+    }
+
+    def run_retention(self) -> list[tuple[str, int, Deleted]]:
+        return []
+
+    def answer(self, api_key: int, body: dict[str, Any]) -> dict[str, Any]:
+        return {"topics": [{"partitions": [{"entries": [{"offset": 1}] * body["count"]}]}]}
+
+
+@pytest.mark.parametrize(("count", "threads"), [(AT_ONCE - 2, 0), (AT_ONCE - 1, 1)])
+def test_long_answers_of_three_levels_are_encoded_in_a_thread(tmp_path: Path, count: int, threads: int) -> None:
     """The loop is for others meanwhile."""
     here: list[str] = []
 
-    async def ask(api: ApiKey, body: dict[str, Any]) -> None:
-        answering = Answering(asking.broker)
+    async def ask(broker: Broker) -> None:
+        answering = Answering(broker)
         inside = answering._in_thread
 
         async def watched(work: Any, *arguments: Any) -> Any:
@@ -71,14 +94,14 @@ def test_long_answers_of_three_levels_are_encoded_in_a_thread(asking: Asking) ->
             return await inside(work, *arguments)
 
         answering._in_thread = watched  # type: ignore[method-assign]
-        frame = wire.encode_request(api, 0, 1, "c", body)
+        private = wire.private_layouts(Levels.private_versions)
+        frame = wire.encode_request(ApiKey.FETCH, 20_000, 1, "c", {"count": count}, private=private)
         await answering(memoryview(frame)[4:], Peer())
         answering.close()
 
-    asking.runner.run(ask(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}))
-    asking.runner.run(ask(ApiKey.DESCRIBE_PRODUCERS, {"topics": []}))
-    asking.runner.run(ask(ApiKey.LIST_TRANSACTIONS, {}))
-    assert here == ["encode_response"] * 2
+    with Asking(Broker(tmp_path / "data", extensions=[Levels()])) as asking:
+        asking.runner.run(ask(asking.broker))
+    assert here == ["encode_response"] * threads
 
 
 def test_a_request_without_records_is_small_and_an_api_that_is_not_served_has_no_size() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kts.spark.options import KNOWN, Bound, Options, parse_options
+from kts.spark.options import EITHER, KNOWN, STREAM, Bound, Options, parse_options
 
 
 def parse(**given: object) -> Options:
@@ -55,12 +55,16 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "timestampOverflow": "null",
         "timeUnit": "s",
         "decoder": "offsets",
+        "maxTriggerDelay": "7m",
+        "storageOptions": '{"region": "eu-west-1"}',
     }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
     if name == "strictTimeRange":
         assert parse(stricttimerange="TRUE", startingtimestamp="1").strict_time_range
         return
     changed = {"/logs": {"path": "/logs"}}
-    both = [parse_options({**changed["/logs"], spelled: value}) for spelled in (name, name.lower(), name.upper())]
+    both = [
+        parse_options({**changed["/logs"], spelled: value}, EITHER) for spelled in (name, name.lower(), name.upper())
+    ]
     assert both[0] == both[1] == both[2]
 
 
@@ -84,8 +88,9 @@ def test_several_paths_and_file_addresses() -> None:
     assert parse_options({"paths": '["/a", "/b", "/a"]'}).paths == ("/a", "/b")
     assert parse_options({"path": "file:///var/my%20logs"}).paths == ("/var/my logs",)
     assert parse_options({"path": "logs:old/here"}).paths == ("logs:old/here",)
-    with pytest.raises(ValueError, match=r"option path: .* s3a data first"):
-        parse_options({"path": "s3a://bucket/logs"})
+    assert parse_options({"path": "s3a://bucket/logs"}).paths == ("s3a://bucket/logs",)
+    with pytest.raises(ValueError, match=r"option path: kts reads .*s3://.* dbfs data first"):
+        parse_options({"path": "dbfs:/bucket/logs"})
     with pytest.raises(ValueError, match=r"option path is missing.*\.load\("):
         parse_options({})
 
@@ -204,8 +209,38 @@ def test_the_other_name_of_isolation_is_pointed_out() -> None:
     assert "use isolation" in refusal(**{"kafka.isolation.level": "read_committed"})
 
 
-def test_options_for_streams_are_refused_as_such() -> None:
+def test_options_for_streams_are_refused_in_a_batch_query_and_the_other_way_around() -> None:
     assert refusal(maxoffsetspertrigger="5").startswith("option maxOffsetsPerTrigger is for streaming queries")
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        with pytest.raises(ValueError, match=f"option {name} is for batch queries"):
+            parse_options({"path": "/logs", name.lower(): "latest"}, STREAM)
+
+
+def test_the_limits_of_micro_batches() -> None:
+    def limits(**given: str) -> tuple[int | None, int | None, int]:
+        found = parse_options({"path": "/logs", **given}, STREAM)
+        return found.max_offsets, found.min_offsets, found.max_delay_ms
+
+    assert limits() == (None, None, 900_000)
+    assert limits(maxOffsetsPerTrigger="7", minOffsetsPerTrigger="7", maxTriggerDelay="90s") == (7, 7, 90_000)
+    for given, match in (
+        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger: expected a whole number above 0, found '0'"),
+        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: expected a length of time such as 15m"),
+        ({"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "8 is above 7"),
+        ({"maxOffsetsPerTrigger": "7", "granularity": "batch"}, "option maxOffsetsPerTrigger is about records"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            limits(**given)
+
+
+def test_a_stream_starts_at_the_latest_offset_and_a_batch_query_at_the_earliest() -> None:
+    assert parse_options({"path": "/logs"}, STREAM).start.kind == "latest"
+    assert parse_options({"path": "/logs"}).start.kind == "earliest"
+    assert parse_options({"path": "/logs", "startingOffsets": "Earliest"}, STREAM).start.kind == "earliest"
+    mixed = parse_options({"path": "/logs", "startingOffsets": '{"orders": {"0": -1, "1": -2}}'}, STREAM)
+    assert mixed.start.values == {"orders": {0: -1, 1: -2}}
+    with pytest.raises(ValueError, match="option startingOffsets: expected earliest, latest or JSON"):
+        parse_options({"path": "/logs", "startingOffsets": "soon"}, STREAM)
 
 
 def test_create_table_is_pointed_to_a_view() -> None:

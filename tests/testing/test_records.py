@@ -1,23 +1,11 @@
-"""Records of the broker for tests: Java's choice of a partition, rows and record sets."""
+"""Records of the broker for tests: rows and record sets."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 import kts
-from kts.testing.records import consumer_records, data_of, murmur2, partition_of, record_set
-
-
-def test_murmur2_is_that_of_kafkas_own_tests_and_of_another_client(rng: random.Random) -> None:
-    known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
-    assert {key: murmur2(key) - 2**32 * (murmur2(key) >= 2**31) for key in known} == known
-    for length in range(200):
-        key = rng.randbytes(length)
-        assert murmur2(key) == murmur2_of_kafka_python(key) % 2**32
-        assert 0 <= partition_of(key, 7) < 7
+from kts.testing.records import consumer_records, data_of, record_set
 
 
 def test_a_record_becomes_a_batch_and_a_row_again() -> None:

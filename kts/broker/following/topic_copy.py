@@ -10,12 +10,14 @@ from typing import Self
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.following.client import Client, FetchPartition, TopicMetadata
 from kts.broker.following.follower import Follower
+from kts.broker.settings.topic import merged
 from kts.broker.topics import meta_properties, topic_file
 from kts.codec.layout import read_header
 from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
 from kts.log.log import Log
 from kts.model import EARLIEST, LATEST, topic_id_text
+from kts.segment.files import require_local
 
 _ENOUGH_BYTES = 1000
 _OF_A_LOG = frozenset(LogConfig().to_properties())
@@ -57,6 +59,7 @@ class TopicCopy:
         self.followers: list[Follower] = []
         self.config = LogConfig()
         self._client = client
+        require_local(directory, "following")
         self._directory = directory
         self._partitions = partitions
         self._settings = settings or {}
@@ -82,7 +85,7 @@ class TopicCopy:
         magic = None if described else newest_magic(self._client, self.topic)
         found = log_settings(described, magic, self._tell_once)
         # A broker that describes settings is 0.11 or later: its indexes follow the rules of 3.9 in every format.
-        self.config = LogConfig.of({**found, **self._settings}, generation="3.9" if described else None)
+        self.config = LogConfig.of(merged(found, self._settings), generation="3.9" if described else None)
         self._metadata = metadata
 
     def _known_topic(self) -> TopicMetadata:

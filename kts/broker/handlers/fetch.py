@@ -159,9 +159,9 @@ async def _may_need_conversion(read: ReadResult, magic: int) -> bool:
     if read.stored is None:
         return True
     segment, lent = read.stored.segment, read.stored.records
-    if segment.newest_magic(lent) == UNREAD and lent is read.records:
+    if segment.newest_magic(lent, magic) == UNREAD and lent is read.records:
         await in_thread(segment.read_magics, lent, magic)
-    return segment.newest_magic(lent) > magic
+    return segment.newest_magic(lent, magic) > magic
 
 
 async def _beginning(records: bytes | FileRange, most: int) -> bytes:

@@ -86,6 +86,15 @@ def test_a_refresh_takes_over_new_partitions_and_settings(
     assert kept.partitions == [0, 1, 2] and kept.configs == SMALL | {"segment.bytes": "2500"}
 
 
+def test_a_given_difference_limit_replaces_the_leader_s_by_any_name(leader: KtsLeader, tmp_path: Path) -> None:
+    leader.create("t")
+    for name in ("max.message.time.difference.ms", "message.timestamp.difference.max.ms"):
+        with Client(leader.address) as client:
+            copy = TopicCopy(client, str(tmp_path / "copy"), "t", settings={name: "7"})
+            copy.find()
+            assert copy.config.message_timestamp_difference_max_ms == 7
+
+
 def test_what_is_not_there_or_is_another_topic_is_refused(leader: KtsLeader, tmp_path: Path) -> None:
     leader.create("t", 2)
     with Client(leader.address) as client:

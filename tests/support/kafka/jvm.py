@@ -39,7 +39,7 @@ CLOSE_S = 60.0
 GET_JDK = "get them by: sudo apt install openjdk-17-jdk-headless maven"
 
 
-def _missing(what: str, how: str) -> NoReturn:
+def missing(what: str, how: str) -> NoReturn:
     """Skip, or fail where KTS_REQUIRE_JAVA=1 says that everything must be there."""
     if os.environ.get("KTS_REQUIRE_JAVA") == "1":
         pytest.fail(f"{what} is missing and KTS_REQUIRE_JAVA=1 forbids to skip; {how}")
@@ -70,7 +70,7 @@ def java_tool(name: str) -> str:
 def require_java() -> None:
     """Go on only with a JDK 17 or newer: `java` and `javac`."""
     if java_version() < 17 or not shutil.which(java_tool("javac")):
-        _missing("a JDK 17 or newer", GET_JDK)
+        missing("a JDK 17 or newer", GET_JDK)
 
 
 def require_spark() -> Path:
@@ -78,7 +78,7 @@ def require_spark() -> Path:
     require_java()
     pyspark = importlib.util.find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        _missing(
+        missing(
             "pyspark",
             "get it by: pip install 'kafka-timestamps[spark]', or run `make test` again now that a JDK is there",
         )
@@ -111,7 +111,7 @@ def require_maven() -> None:
     """Go on only with Java and Maven."""
     require_java()
     if not shutil.which("mvn"):
-        _missing("Maven", GET_JDK)
+        missing("Maven", GET_JDK)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,335 @@
+"""One object of a bucket as a file to read: merged and parallel ranges, all of one version."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol, Self
+
+from kts.errors import LogStorageError
+from kts.segment.files import ByteRange, Item, Result
+
+BLOCK_BYTES = 2**16  # what a short read fetches and keeps
+KEPT_BLOCKS = 32
+KEPT_BYTES, KEPT_ANSWERS = 2**25, 2**12  # of all objects of a bucket
+PART_BYTES = 2**22  # a request of a long read
+MOST_AHEAD_BYTES = 2**26  # requested or fetched, and not yet read
+MOST_AHEAD = 64  # requests
+ATTEMPTS = 3  # beyond those of the library
+
+
+class Handle(Protocol):
+    """An opened object; any thread may read."""
+
+    def read_at(self, nbytes: int, offset: int) -> bytes:
+        """Bytes from an offset, in one request."""
+
+
+class Opened(NamedTuple):
+    """An object as one request found it."""
+
+    handle: Handle
+    size: int
+    version: Hashable  # differs once the object is replaced
+
+
+class Answers:
+    """The last answers of a bucket, for the next search: it reads the same indexes, of the same version, again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable) -> bytes | None:
+        """An answer that was kept."""
+        with self._lock:
+            if (found := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+            return found
+
+    def keep(self, key: Hashable, data: bytes) -> None:
+        """Keep an answer in place of the oldest ones."""
+        with self._lock:
+            self._bytes += len(data) - len(self._kept.get(key, b""))
+            self._kept[key] = data
+            while self._bytes > KEPT_BYTES or len(self._kept) > KEPT_ANSWERS:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+
+
+class Origin(Protocol):
+    """The bucket of an object."""
+
+    @property
+    def answers(self) -> Answers: ...
+
+    def opened(self, path: str) -> Opened:
+        """Ask for an object; a missing one raises LogStorageError with ENOENT."""
+
+    def submit(self, work: Callable[[], bytes]) -> Future[bytes]:
+        """Run work that waits for the bucket beside others."""
+
+    def failure(self, error: BaseException | None, path: str, doing: str) -> LogStorageError:
+        """An error of the library, with what to look at next."""
+
+    def forget(self, path: str) -> None:
+        """The last listing no longer holds for a path."""
+
+
+class ObjectFile:
+    """An object for reading at positions; a context manager.
+
+    Notes
+    -----
+    All bytes are of one version. A request says nothing of the version of what it returns, so the object is looked at
+    again after each request but the first: if it was replaced, the bytes are dropped, and LogStorageError has ESTALE.
+    """
+
+    def __init__(self, origin: Origin, path: str, ahead: tuple[int, int | None] | None = None) -> None:
+        self.path = path
+        self._origin = origin
+        self._lock, self._looking = threading.Lock(), threading.Lock()
+        self._looked = -1.0  # when the last look at the object began
+        self._opened: Opened | None = None
+        self._asked = False
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._parts: deque[_Part] = deque()
+        self._ahead: Ahead | None = None
+        if ahead is not None:
+            self._known()
+            self._ahead = Ahead([(self, *ahead)])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop what was fetched; a second call does nothing."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.stop()
+        self._parts.clear()
+        self._blocks.clear()
+
+    def size(self) -> int:
+        """Length of the version that is read, in bytes."""
+        return self._known().size
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill the buffer from a position; fewer bytes only at the end of the object."""
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to ``count`` bytes from a position; fewer only at the end of the object."""
+        end = min(position + count, self.size())
+        if position >= end:
+            return b""
+        found = self._taken(position, end)
+        if found is not None:
+            return found
+        if end - position > PART_BYTES:
+            return self._in_parts(position, end)
+        key = self.path, self._known().version, position, end
+        found = self._origin.answers.get(key)
+        if found is None:
+            short = end - position <= KEPT_BLOCKS * BLOCK_BYTES // 2
+            found = self._in_blocks(position, end) if short else self.fetch(position, end)
+            self._origin.answers.keep(key, found)
+        return found
+
+    def _known(self) -> Opened:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._origin.opened(self.path)
+            return self._opened
+
+    def fetch(self, start: int, end: int) -> bytes:
+        """Bytes in one request, certainly of the version that was opened."""
+        known = self._known()
+        end = min(end, known.size)
+        if start >= end:
+            return b""
+        with self._lock:
+            again, self._asked = self._asked, True
+        problem: OSError | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                data, problem = known.handle.read_at(end - start, start), None
+            except OSError as error:
+                problem = error
+            else:
+                if len(data) != end - start:
+                    problem = OSError(errno.EIO, f"expected {end - start} bytes, found {len(data)}")
+                elif not again:
+                    return data
+            self._look_again(known, start)
+            if problem is None:
+                return data
+        raise self._origin.failure(problem, self.path, f"reading {end - start} bytes at {start}") from problem
+
+    def _look_again(self, known: Opened, position: int) -> None:
+        """Raise unless the object is still the version that was opened.
+
+        One look is enough for all requests that had their answers before it began.
+        """
+        answered = time.monotonic()
+        with self._looking:
+            if self._looked > answered:
+                return
+            began = time.monotonic()
+            try:
+                now = self._origin.opened(self.path)
+            except LogStorageError:
+                self._origin.forget(self.path)
+                raise
+            if now.version != known.version:
+                self._origin.forget(self.path)
+                raise LogStorageError(
+                    f"the object was replaced while it was read: expected version {known.version} of {known.size}"
+                    f" bytes, found {now.version} of {now.size} bytes; read it again",
+                    path=self.path,
+                    position=position,
+                    errno=errno.ESTALE,
+                )
+            self._looked = began
+
+    def _in_blocks(self, position: int, end: int) -> bytes:
+        first, last = position // BLOCK_BYTES, (end - 1) // BLOCK_BYTES
+        if self.size() <= 4 * BLOCK_BYTES:
+            first, last = 0, (self.size() - 1) // BLOCK_BYTES
+        lacking = [number for number in range(first, last + 1) if number not in self._blocks]
+        if lacking:
+            start = lacking[0] * BLOCK_BYTES
+            data = self.fetch(start, min((lacking[-1] + 1) * BLOCK_BYTES, self.size()))
+            for number in range(lacking[0], lacking[-1] + 1):
+                at = number * BLOCK_BYTES - start
+                self._blocks[number] = data[at : at + BLOCK_BYTES]
+        for number in range(first, last + 1):
+            self._blocks.move_to_end(number)
+        found = b"".join(self._blocks[number] for number in range(first, last + 1))
+        while len(self._blocks) > KEPT_BLOCKS:
+            self._blocks.popitem(last=False)
+        return found[position - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
+
+    def _in_parts(self, position: int, end: int) -> bytes:
+        ahead = Ahead([(self, position, end)])
+        try:
+            return self._taken(position, end) or b""
+        finally:
+            ahead.stop()
+
+    def _taken(self, position: int, end: int) -> bytes | None:
+        """Bytes that were fetched ahead; None if they were not."""
+        parts = self._parts
+        while parts and parts[0].end <= position:
+            parts.popleft().drop()
+        if not parts or not parts[0].start <= position:
+            return None
+        found = []
+        while position < end:
+            if not parts:  # the end of the range
+                found.append(self.fetch(position, end))
+                break
+            part = parts[0]
+            data = part.data()
+            stop = min(end, part.end)
+            found.append(data if (position, stop) == part[:2] else data[position - part.start : stop - part.start])
+            position = stop
+            if position == part.end:
+                parts.popleft().drop()
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
+class _Part(NamedTuple):
+    """A range that was requested."""
+
+    start: int
+    end: int
+    future: Future[bytes]
+    drop: Callable[[], None]
+
+    def data(self) -> bytes:
+        return self.future.result()
+
+
+class Ahead:
+    """Ranges of objects, requested in order before they are read: a bounded number of bytes at a time.
+
+    Parameters
+    ----------
+    ranges : list of (ObjectFile, start, end or None)
+        What will be read, in this order.
+    """
+
+    def __init__(self, ranges: Sequence[tuple[ObjectFile, int, int | None]]) -> None:
+        self._waiting = self._split(ranges)
+        self._bytes = self._count = 0
+        self._stopped = False
+        self._fill()
+
+    def stop(self) -> None:
+        """Request nothing more."""
+        self._stopped = True
+
+    def _split(self, ranges: Sequence[tuple[ObjectFile, int, int | None]]) -> Iterator[tuple[ObjectFile, int, int]]:
+        for file, start, end in ranges:
+            stop = file.size() if end is None else end
+            for first in range(start, stop, PART_BYTES):
+                yield file, first, min(first + PART_BYTES, stop)
+
+    def _fill(self) -> None:
+        while not self._stopped and self._bytes < MOST_AHEAD_BYTES and self._count < MOST_AHEAD:
+            following = next(self._waiting, None)
+            if following is None:
+                return
+            self._request(*following)
+
+    def _request(self, file: ObjectFile, start: int, end: int) -> None:
+        def drop() -> None:
+            self._bytes -= end - start
+            self._count -= 1
+            self._fill()
+
+        self._bytes += end - start
+        self._count += 1
+        future = file._origin.submit(lambda: file.fetch(start, end))
+        file._parts.append(_Part(start, end, future, drop))
+
+
+def in_order(origin: Origin, ranges: Sequence[ByteRange]) -> Iterator[ObjectFile]:
+    """Files that are read one after another; each is closed when the next one is asked for."""
+    files = [ObjectFile(origin, one.path) for one in ranges]
+    ahead = Ahead([(file, one.start, one.end) for file, one in zip(files, ranges, strict=True)])
+    try:
+        for file in files:
+            yield file
+            while file._parts:
+                file._parts.popleft().drop()
+            file.close()
+    finally:
+        ahead.stop()
+
+
+def side_by_side(
+    submit: Callable[..., Future[Result]], work: Callable[[Item], Result], items: Sequence[Item], most: int
+) -> Iterator[Result]:
+    """The results of work in order, with a bounded number of items under way."""
+    under_way: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            if len(under_way) == most:
+                yield under_way.popleft().result()
+            under_way.append(submit(work, item))
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        for future in under_way:
+            future.cancel()

@@ -1,0 +1,208 @@
+"""The offsets of a streaming query, and the tasks of its micro-batches; all of it runs on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from kts.dataset.partition import PartitionLog
+from kts.errors import OffsetOutOfRangeError
+from kts.model import LATEST, TopicPartition
+from kts.segment.rereading import settled, warn
+from kts.spark.options import Options
+from kts.spark.planning import OffsetRange, Task, check_named, resolve, select_logs, tasks_of, time_of
+
+Json = dict[str, dict[str, int]]  # as in the checkpoint: {"orders": {"0": 23}}
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a partition's offsets reach: from ``first`` to ``end``, and up to ``stable`` they stay what they are."""
+
+    first: int
+    stable: int
+    end: int
+
+
+class Stream:
+    """What a streaming query reads from its paths.
+
+    Notes
+    -----
+    A query that starts at the latest offset starts at -1, and its first micro-batch is empty: it fixes the offsets in
+    Spark's checkpoint, which keeps the ends of micro-batches, not their starts. A query that is killed before its first
+    commit begins that micro-batch again, and would otherwise take a later offset for the latest.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._known: Offsets | None = None  # the ends when they were last looked at
+        self._target: Offsets | None = None  # of a query that reads what is available now
+        self._last_trigger_s: float | None = None
+
+    def initial(self) -> Json:
+        """Where a new query starts; -1 is the latest offset.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError, UnknownTopicOrPartitionError, OffsetOutOfRangeError
+            As for a batch query.
+        """
+        logs = select_logs(self.options)
+        check_named(self.options.start, logs)
+        return _to_json({_name(log): settled(partial(self._start, log)) for log in logs})
+
+    def _start(self, log: PartitionLog) -> int:
+        bound, name = self.options.start, _name(log)
+        if bound.kind == "latest" or (bound.kind == "offsets" and bound.values[name.topic][name.partition] == LATEST):
+            return LATEST
+        # Also in front of an open transaction, whose records come when it ends.
+        found = resolve(log.listed(), replace(self.options, isolation="read_uncommitted"))
+        unmatched = time_of(bound, name) is not None and found.start_offset == found.end_offset
+        return LATEST if unmatched else found.start_offset
+
+    def prepare_available_now(self) -> None:
+        """Read what is stable now, and nothing that comes later."""
+        self._target = {name: reach.stable for name, reach in self._reaches()}
+
+    def latest(self, start: Json | None, most: int | None, least: int | None, now_s: float) -> Json:
+        """The end of the next micro-batch.
+
+        Parameters
+        ----------
+        start : dict, optional
+            Its start; None if Spark does not say, as before 4.2.
+        most : int, optional
+            At most about so many offsets, shared among the partitions by what each has.
+        least : int, optional
+            ``start`` unless there are so many offsets, or ``maxTriggerDelay`` has passed since they last were.
+        now_s : float
+            A clock that only goes forward.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            A partition is gone or ends before its start, and ``failOnDataLoss`` is true.
+        """
+        starts = (self._known or {}) if start is None else _from_json(start)
+        reaches = dict(self._reaches())
+        for name in sorted(starts.keys() - reaches.keys()):
+            self._lost(f"{name}, which was read up to offset {starts[name]}, is gone")
+        ends: Offsets = {}
+        for name, reach in reaches.items():
+            begun = starts.get(name, LATEST)
+            if begun > reach.end:
+                self._lost(f"{name} was read up to offset {begun}, and ends now at offset {reach.end}")
+            # A checkpoint of the high watermark may be older than what was read.
+            ends[name] = max(reach.stable, begun) if begun <= reach.end else reach.stable
+        self._known = ends
+        if self._target is not None:
+            target = {name: min(end, self._target[name]) for name, end in ends.items() if name in self._target}
+            ends, least = {name: max(end, starts.get(name, LATEST)) for name, end in target.items()}, None
+        begins = {
+            name: end if starts.get(name) == LATEST else max(starts.get(name, 0), reaches[name].first)
+            for name, end in ends.items()
+        }
+        sizes = {name: max(0, end - begins[name]) for name, end in ends.items()}
+        if start is not None and least is not None and self._waits(sum(sizes.values()), least, now_s):
+            return start
+        if start is not None and most is not None:
+            shares = _shares(sizes, most)
+            ends = {name: begins[name] + shares[name] if sizes[name] else end for name, end in ends.items()}
+        return _to_json(ends)
+
+    def reported(self) -> Json | None:
+        """The ends when they were last looked at."""
+        return None if self._known is None else _to_json(self._known)
+
+    def _waits(self, count: int, least: int, now_s: float) -> bool:
+        last = self._last_trigger_s
+        if last is not None and count < least and (now_s - last) * 1000 < self.options.max_delay_ms:
+            return True
+        self._last_trigger_s = now_s
+        return False
+
+    def tasks(self, start: Json, end: Json) -> list[Task]:
+        """The tasks of a micro-batch, the same offsets each time it is planned.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            Offsets are no longer in the log, and ``failOnDataLoss`` is true.
+        """
+        starts, ends = _from_json(start), _from_json(end)
+        logs = {_name(log): log for log in self._logs()}
+        for name in sorted((starts.keys() | ends.keys()) - logs.keys()):
+            self._lost(f"{name} is gone, with its offsets from {starts.get(name, 0)} on")
+
+        def planned() -> list[Task]:
+            found = (self._range(logs[name], starts.get(name, 0), ends[name]) for name in ends if name in logs)
+            return tasks_of(list(found), self.options)
+
+        return settled(planned)
+
+    def _range(self, log: PartitionLog, start: int, end: int) -> OffsetRange:
+        log, name = log.listed(), _name(log)
+        strict = (time_of(self.options.start, name), None) if self.options.strict_time_range else (None, None)
+        if not 0 <= start < end:  # -1 is the latest offset
+            return OffsetRange(log, end, end, strict)
+        first, last = log.log_start_offset, log.log_end_offset
+        if start < first:
+            self._lost(
+                f"offsets {start} to {min(first, end)} (not included) of {name} were deleted before they were read"
+            )
+        if end > last:
+            self._lost(f"offsets {max(start, last)} to {end} (not included) of {name} are gone; it ends at {last}")
+        return OffsetRange(log, max(start, first), min(end, last), strict)
+
+    def _logs(self) -> list[PartitionLog]:
+        return select_logs(self.options, only_known=not self.options.fail_on_data_loss)
+
+    def _reaches(self) -> Iterator[tuple[TopicPartition, Reach]]:
+        for log in self._logs():
+            yield _name(log), settled(partial(self._reach, log))
+
+    def _reach(self, log: PartitionLog) -> Reach:
+        log = log.listed()
+        first, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
+        stable = end if high_watermark is None else min(end, high_watermark)
+        if self.options.isolation == "read_committed":
+            stable = min(stable, log.last_stable_offset)
+        return Reach(first, max(stable, first), end)
+
+    def _lost(self, what: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise OffsetOutOfRangeError(
+                f"{what}: some records may have been missed; set failOnDataLoss to false to go on with what is there"
+            )
+        warn(f"{what}: some records may have been missed", None)
+
+
+def _shares(sizes: Offsets, most: int) -> Offsets:
+    """So many offsets shared in proportion, at least one to each partition that has any."""
+    total = sum(sizes.values())
+    if total <= most:
+        return sizes
+    return {name: min(size, max(1, most * size // total)) for name, size in sizes.items()}
+
+
+def _name(log: PartitionLog) -> TopicPartition:
+    return TopicPartition(log.topic, log.partition)
+
+
+def _to_json(offsets: Offsets) -> Json:
+    """Sorted: Spark compares the text."""
+    found: Json = {}
+    for name, offset in sorted(offsets.items()):
+        found.setdefault(name.topic, {})[str(name.partition)] = offset
+    return found
+
+
+def _from_json(offsets: Json) -> Offsets:
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }

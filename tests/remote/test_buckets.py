@@ -1,0 +1,137 @@
+"""Buckets as stores of files: listings, access, and errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.buckets.proxy import Answer, Asked
+from support.buckets.s3 import TestBucket
+
+import kts
+from kts.broker.broker import Broker
+from kts.remote import buckets
+from kts.segment import files
+
+pytestmark = pytest.mark.slow  # a real server
+
+
+def test_a_listing_answers_for_the_names_sizes_and_times_of_its_files(bucket: TestBucket) -> None:
+    for name in ("b", "a", "sub/c"):
+        bucket.put(f"dir/{name}", name.encode() * 10)
+    bucket.forget()
+    folder = f"{bucket.address}/dir"
+    found = [(one.name, one.path, one.is_dir(), one.is_file()) for one in files.list_directory(folder)]
+    assert found == [
+        ("a", f"{folder}/a", False, True),
+        ("b", f"{folder}/b", False, True),
+        ("sub", f"{folder}/sub", True, False),
+    ]
+    assert files.size_of(f"{folder}/a") == 10
+    assert files.modified_ms(f"{folder}/a") > 1_600_000_000_000
+    assert files.exists(f"{folder}/b") and not files.exists(f"{folder}/c")
+    assert files.directory_exists(f"{folder}/sub") and not files.directory_exists(f"{folder}/a")
+    assert bucket.proxy.counted() == {"LIST": 1}
+
+
+def test_without_a_listing_each_question_is_asked(bucket: TestBucket) -> None:
+    path = bucket.put("dir/a", b"a")
+    bucket.forget()
+    assert files.exists(path) and not files.exists(path + "b")
+    assert files.directory_exists(f"{bucket.address}/dir") and files.directory_exists(bucket.address)
+    before = files.identity(path)
+    bucket.put("dir/a", b"ab")
+    bucket.forget()
+    assert files.identity(path) not in (None, before)
+    with pytest.raises(kts.LogStorageError) as raised:
+        files.names_in(f"{bucket.address}/none")
+    assert raised.value.errno == errno.ENOENT
+
+
+def test_patterns_match_in_a_bucket_as_on_a_disk(bucket: TestBucket, tmp_path: Path) -> None:
+    for name in ("x/orders-0/a", "x/orders-1/a", "y/orders-0/a", "y/clicks-0/a", "y/.orders-0/a"):
+        bucket.put(f"logs/{name}", b"a")
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(b"a")
+    for pattern in ("*/orders-*", "x/orders-[1-9]", "?/clicks-0", "*/*-0/a", "*", "x/*/", "none/*", "*/none"):
+        here = [Path(one).relative_to(tmp_path).as_posix() for one in files.matching(f"{tmp_path}/{pattern}")]
+        there = [
+            one.removeprefix(f"{bucket.address}/logs/") for one in files.matching(f"{bucket.address}/logs/{pattern}")
+        ]
+        assert there == here
+    assert files.matching(f"{bucket.address}/*/x") == [f"{bucket.address}/logs/x"]
+
+
+def test_storage_options_reach_a_bucket_without_the_environment(
+    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("orders-0/00000000000000000000.log", b"")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    options = {
+        "access_key": "testkey",
+        "secret_key": "testsecret",
+        "region": "us-east-1",
+        "endpoint_override": bucket.proxy.endpoint,
+    }
+    log = kts.open_partition(f"{bucket.address}/orders-0", storage_options=options)
+    assert (log.topic, log.partition, log.log_end_offset) == ("orders", 0, 0)
+    with pytest.raises(ValueError, match="storage_options: .*colour.*pyarrow.fs.S3FileSystem"):
+        kts.open(bucket.address, storage_options={"colour": 1})
+    with pytest.raises(TypeError, match="storage_options: expected a dictionary, found str"):
+        kts.open(bucket.address, storage_options="x")  # type: ignore[call-overload]
+
+
+def test_a_refused_key_is_an_error_with_address_reason_and_what_to_set(
+    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bucket.put("orders-0/00000000000000000000.log", b"")
+    bucket.forget()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    for ask in (files.read_bytes, files.names_in, kts.open):
+        with pytest.raises(kts.LogStorageError, match="AWS_SECRET_ACCESS_KEY") as raised:
+            ask(path if ask is files.read_bytes else f"{bucket.address}/orders-0")
+        assert "AWS Error" in raised.value.message and str(raised.value).startswith(bucket.address) is False
+        assert raised.value.path is not None and raised.value.path.startswith(bucket.address)
+
+
+def test_a_server_that_only_fails_is_an_error_after_its_attempts(bucket: TestBucket) -> None:
+    path = bucket.put("x", b"x")
+    bucket.forget()
+    buckets.use_options(path, {"retry_strategy": _few_attempts(), "endpoint_override": bucket.proxy.endpoint})
+
+    def fail(asked: Asked, answer: Answer) -> Answer:
+        return Answer(503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>")
+
+    bucket.proxy.change = fail
+    with pytest.raises(kts.LogStorageError, match="check the address"):
+        files.read_bytes(path)
+    assert bucket.proxy.counted()["HEAD"] >= 2
+
+
+def _few_attempts() -> object:
+    from pyarrow import fs
+
+    return fs.AwsStandardS3RetryStrategy(max_attempts=2)
+
+
+def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(kts.LogStorageError, match=r"ftp:// is not supported yet; .* one of .*file://.*gs://.*s3://"):
+        kts.open("ftp://host/logs")
+
+
+WRITES: list[Callable[[str], object]] = [
+    kts.Log,
+    Broker,
+    lambda path: files.WritableFile(f"{path}/x", create=True),
+    lambda path: files.write_atomically(f"{path}/x", b""),
+    files.make_directory,
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_writing_to_a_bucket_is_refused(write: Callable[[str], object]) -> None:
+    with pytest.raises(kts.LogStorageError, match="a bucket is only read"):
+        write("s3://bucket/orders-0")

@@ -1,0 +1,131 @@
+"""Objects as files: the bytes of one version, whatever the server does meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+from support.buckets.proxy import Answer, Asked
+from support.buckets.s3 import TestBucket
+
+from kts.errors import LogStorageError
+from kts.remote import objects
+from kts.segment import files
+
+pytestmark = pytest.mark.slow  # a real server
+SIZE = 3 * objects.PART_BYTES + 12_345
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return random.Random(7).randbytes(SIZE)
+
+
+def test_any_range_is_the_bytes_of_the_object(bucket: TestBucket, data: bytes, rng: random.Random) -> None:
+    path = bucket.put("a/x.bin", data)
+    with files.open_file(path) as file:
+        assert file.size() == SIZE
+        for _ in range(40):
+            start = rng.randrange(SIZE + 10)
+            count = rng.choice([1, 61, 5_000, 300_000, 2**21, SIZE])
+            assert file.read(start, count) == data[start : start + count], (start, count)
+    for start, end in ((0, None), (10, 2**23), (SIZE - 5, None), (SIZE, None)):
+        with files.open_file(path, ahead=(start, end)) as file:
+            position = start
+            while part := file.read(position, rng.choice([70_000, 2**22])):
+                assert part == data[position : position + len(part)]
+                position += len(part)
+            assert position == SIZE
+    buffer = bytearray(100)
+    with files.open_file(path) as file:
+        assert file.read_into(memoryview(buffer), SIZE - 7) == 7
+    assert bytes(buffer[:7]) == data[-7:]
+
+
+def test_objects_in_order_are_requested_side_by_side_and_each_byte_once(bucket: TestBucket, data: bytes) -> None:
+    size = 100_000
+    paths = [bucket.put(f"many/{n:02}", data[n * size : (n + 1) * size]) for n in range(20)]
+    bucket.forget()
+    found = []
+    for file in files.in_order([files.ByteRange(path, 100, size) for path in paths]):
+        assert file is not None
+        found.append(file.read(100, size))
+    assert found == [data[n * size + 100 : (n + 1) * size] for n in range(20)]
+    assert bucket.proxy.counted() == {"HEAD": 20, "GET": 20}
+    assert bucket.proxy.body_bytes == 20 * (size - 100)
+
+
+def test_a_reader_that_stops_early_leaves_the_rest_where_it_is(bucket: TestBucket, data: bytes) -> None:
+    paths = [bucket.put(f"many/{n}", data) for n in range(10)]
+    bucket.forget()
+    ordered = files.in_order([files.ByteRange(path, 0, SIZE) for path in paths])
+    first = next(ordered)
+    assert first is not None and first.read(0, 10) == data[:10]
+    ordered.close()  # type: ignore[attr-defined]
+    assert bucket.proxy.body_bytes < objects.MOST_AHEAD_BYTES + objects.PART_BYTES
+
+
+def test_an_object_that_is_replaced_meanwhile_gives_no_mix(bucket: TestBucket, data: bytes) -> None:
+    path = bucket.put("x.bin", data)
+    with files.open_file(path) as file:
+        assert file.read(0, 10) == data[:10]
+        bucket.put("x.bin", data[::-1])
+        with pytest.raises(LogStorageError, match="was replaced while it was read") as raised:
+            file.read(SIZE - 10, 10)
+        assert raised.value.errno == errno.ESTALE
+        assert raised.value.path == path
+    with files.open_file(path) as file:
+        assert file.read(SIZE - 10, 10) == data[:10][::-1]
+
+
+def test_an_object_that_is_replaced_between_two_ranges_gives_no_mix(bucket: TestBucket, data: bytes) -> None:
+    path = bucket.put("x.bin", data)
+    gets: list[Asked] = []
+
+    def replace_it(asked: Asked) -> None:
+        gets.extend([asked] if asked.method == "GET" else [])
+        if len(gets) == 2:
+            gets.append(asked)
+            bucket.put("x.bin", data[::-1])
+
+    bucket.proxy.before = replace_it
+    with pytest.raises(LogStorageError) as raised, files.open_file(path, ahead=(0, None)) as file:
+        file.read(0, SIZE)
+    assert raised.value.errno == errno.ESTALE
+
+
+def test_an_object_that_vanishes_is_a_missing_file(bucket: TestBucket, data: bytes) -> None:
+    path = bucket.put("x.bin", data)
+    with files.open_file(path) as file:
+        assert file.read(0, 10) == data[:10]
+        bucket.delete("x.bin")
+        with pytest.raises(LogStorageError) as raised:
+            file.read(SIZE - 10, 10)
+    assert raised.value.errno == errno.ENOENT
+    with pytest.raises(LogStorageError) as raised:
+        files.open_file(path)
+    assert raised.value.errno == errno.ENOENT
+    assert not files.exists(path)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_answers_of_500_and_bodies_that_are_cut_are_asked_for_again(
+    bucket: TestBucket, data: bytes, times: int
+) -> None:
+    path = bucket.put("x.bin", data)
+    failed: dict[str, int] = {}
+
+    def fail(asked: Asked, answer: Answer) -> Answer | None:
+        which = asked.range or asked.method
+        failed[which] = failed.get(which, 0) + 1
+        if failed[which] > times:
+            return None
+        if asked.method == "GET" and failed[which] == 1:
+            return Answer(answer.status, answer.headers, answer.body, sent=len(answer.body) // 2)
+        return Answer(500, [("Content-Type", "application/xml")], b"<Error><Code>InternalError</Code></Error>")
+
+    bucket.proxy.change = fail
+    with files.open_file(path, ahead=(0, None)) as file:
+        assert file.read(0, SIZE) == data
+    assert failed["HEAD"] > times and all(count > times for count in failed.values())

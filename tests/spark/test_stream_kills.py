@@ -1,0 +1,178 @@
+"""Each record once: a streaming query into Parquet whose driver and workers are killed while the log grows, rolls and
+is retained."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.feather
+from support.golden import scaled
+from support.kafka.jvm import spark_environ
+from support.processes.dying import DIES_TOO
+from support.processes.tree import below
+from support.waiting import wait_until
+
+import kts
+
+CONFIG = {"segment.bytes": 20_000, "retention.bytes": 1_000_000, "file.delete.delay.ms": 0}
+PAUSE_S = 0.03  # between two appends
+TOLD = re.compile(r"offsets (\d+) to (\d+) \(not included\) of orders-(\d+) (?:were deleted|went missing)")
+
+
+class Writer(threading.Thread):
+    """Appends records that say where they are, rolls, and deletes old segments, until told to stop."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        super().__init__()
+        self.logs = [kts.Log(folder / f"orders-{partition}", CONFIG) for partition in range(2)]
+        self.folder, self.rng = folder, rng
+        self.done, self.retains = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        while not self.done.wait(PAUSE_S):
+            partition = self.rng.randrange(len(self.logs))
+            log = self.logs[partition]
+            offsets = range(log.log_end_offset, log.log_end_offset + self.rng.randrange(1, 40))
+            log.append_rows({"value": [b"%d:%d" % (partition, offset) + b" " * 70 for offset in offsets]})
+            log.checkpoint()
+            if self.retains.is_set() and self.rng.random() < 0.1:
+                log.delete_old_segments()
+
+    def add_partition(self) -> None:
+        self.logs.append(kts.Log(self.folder / f"orders-{len(self.logs)}", CONFIG))
+
+    def stop(self) -> list[int]:
+        """The ends of the partitions, which stay what they are."""
+        if self.is_alive():
+            self.done.set()
+            self.join()
+        ends = [log.log_end_offset for log in self.logs]
+        for log in self.logs:
+            log.close()
+        return ends
+
+
+def workers(driver: int) -> list[int]:
+    """The Python processes that Spark has started: those that read, and the one that plans."""
+    found = []
+    for process in below(driver):
+        try:
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+        if b"pyspark" in command and b"python" in command.split(b"\0")[0]:
+            found.append(process)
+    # Not the daemon that forks them: Spark closes its pipe when it has died, and nobody sees what the others warn of.
+    return [process for process in found if not any(below(process))]
+
+
+class Job:
+    """The Spark application, started again whenever it is killed."""
+
+    def __init__(self, logs: Path, work: Path) -> None:
+        self.work = work
+        script = Path(__file__).with_name("stream_job.py")
+        self.command = [*DIES_TOO, sys.executable, str(script), str(logs), str(work)]
+        self.environ = os.environ | spark_environ()
+        self.said = work / "said"
+
+    def start(self) -> None:
+        with self.said.open("ab") as said:
+            self.process = subprocess.Popen(
+                self.command, env=self.environ, cwd=self.work, stdout=said, stderr=said, start_new_session=True
+            )
+
+    def committed(self) -> int:
+        """The last micro-batch of the checkpoint; -1 if there is none."""
+        commits = self.work / "checkpoint" / "commits"
+        return max((int(path.name) for path in commits.glob("*") if path.name.isdigit()), default=-1)
+
+    def wait_for(self, batches: int) -> None:
+        """Until the query has committed so many more micro-batches."""
+        target = self.committed() + batches
+
+        def there() -> bool:
+            assert self.process.poll() is None, self.said.read_text(errors="replace")[-4000:]
+            return self.committed() >= target
+
+        wait_until("the query", there)
+
+    def kill_driver(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def kill_a_worker(self, rng: random.Random) -> None:
+        found = workers(self.process.pid)
+        if found:
+            os.kill(rng.choice(found), signal.SIGKILL)
+
+
+@contextmanager
+def running(job: Job) -> Iterator[None]:
+    job.start()
+    try:
+        yield
+    finally:
+        if job.process.poll() is None:
+            job.kill_driver()
+
+
+def test_each_record_arrives_once_though_drivers_and_workers_are_killed(tmp_path: Path, rng: random.Random) -> None:
+    # Half a minute of Spark: what exactly once means can only be seen from outside, after real kills.
+    kills = int(os.environ.get("KTS_KILLS") or scaled(3, 10))
+    logs, work = tmp_path / "logs", tmp_path / "work"
+    work.mkdir()
+    writer, job = Writer(logs, rng), Job(logs, work)
+    writer.start()
+    ends: list[int] = []
+    try:
+        with running(job):
+            for number in range(kills):
+                job.wait_for(rng.randrange(1, 5))
+                writer.retains.set()  # what was deleted before the first commit, no query has missed
+                time.sleep(rng.random() / 2)
+                if number % 3 != 1:
+                    job.kill_a_worker(rng)
+                    continue
+                job.kill_driver()
+                if len(writer.logs) == 2:
+                    writer.add_partition()
+                    first = writer.logs[0]
+                    first.advance_log_start_offset(first.log_end_offset)  # whatever is not read yet is gone
+                job.start()
+            job.wait_for(2)
+            ends = writer.stop()
+            (work / "finish").touch()
+            assert job.process.wait() == 0, job.said.read_text(errors="replace")[-4000:]
+    finally:
+        if not ends:
+            writer.stop()
+
+    found = pyarrow.feather.read_table(str(work / "found.arrow"))
+    rows = list(zip(*(found[name].to_pylist() for name in ("partition", "offset", "value")), strict=True))
+    assert all(value.split() == [b"%d:%d" % (partition, offset)] for partition, offset, value in rows)
+    arrived = {(partition, offset) for partition, offset, _ in rows}
+    assert len(arrived) == len(rows)
+    told = {
+        (int(partition), offset)
+        for first, end, partition in TOLD.findall(job.said.read_text(errors="replace"))
+        for offset in range(int(first), int(end))
+    }
+    missing = {(partition, offset) for partition, end in enumerate(ends) for offset in range(end)} - arrived
+    untold = sorted(missing - told)
+    warned = [line for line in job.said.read_text(errors="replace").splitlines() if "KtsWarning" in line]
+    assert not untold, (len(untold), untold[:3], untold[-3:], ends, warned[-50:])
+    assert len(ends) == 3 and arrived <= {
+        (partition, offset) for partition, end in enumerate(ends) for offset in range(end)
+    }
+    print(f"{kills} kills, {job.committed() + 1} micro-batches, {len(rows)} records, {len(missing)} retained and told")

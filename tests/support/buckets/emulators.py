@@ -1,0 +1,82 @@
+"""Servers of Google's and Azure's protocols: fake-gcs-server from the registry of Go, Azurite from that of npm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.fs as fs
+from support.buckets.gateway import BUILD_S, free_port, go_program, listening
+from support.kafka.jvm import TARGET, missing, one_at_a_time
+
+AZURITE = "3.37.0"
+# Azurite's own account, which its documentation names.
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+class Emulator(NamedTuple):
+    """A bucket called `bkt` on a server."""
+
+    address: str
+    options: dict[str, Any]  # storage options
+    files: fs.FileSystem
+
+    def put(self, key: str, data: bytes) -> str:
+        with self.files.open_output_stream(f"bkt/{key}") as out:
+            out.write(data)
+        return f"{self.address}/{key}"
+
+    def put_folder(self, folder: Path, key: str) -> str:
+        fs.copy_files(str(folder), f"bkt/{key}", fs.LocalFileSystem(), self.files)
+        return f"{self.address}/{key}"
+
+
+@contextmanager
+def google() -> Iterator[Emulator]:
+    program = go_program("github.com/fsouza/fake-gcs-server@v1.56.1")
+    port = free_port()
+    here = f"127.0.0.1:{port}"
+    command = [str(program), "-backend", "memory", "-scheme", "http", "-port", str(port), "-host", "127.0.0.1"]
+    options = {"anonymous": True, "scheme": "http", "endpoint_override": here}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        listening([*command, "-public-host", here], port, Path(folder, "log")),
+    ):
+        files = fs.GcsFileSystem(**options, project_id="tests")
+        files.create_dir("bkt")
+        yield Emulator("gs://bkt", options, files)
+
+
+@contextmanager
+def azure() -> Iterator[Emulator]:
+    port = free_port()
+    here = f"127.0.0.1:{port}"
+    options = {"account_key": AZURE_KEY, "blob_storage_authority": here, "dfs_storage_authority": here,
+               "blob_storage_scheme": "http", "dfs_storage_scheme": "http"}  # fmt: skip
+    command = [str(azurite()), "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
+    command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    with tempfile.TemporaryDirectory() as folder, listening(command, port, Path(folder, "log")):
+        files = fs.AzureFileSystem("devstoreaccount1", **options)
+        files.create_dir("bkt")
+        yield Emulator("abfss://bkt@devstoreaccount1.dfs.core.windows.net", options, files)
+
+
+def azurite() -> Path:
+    """The program, fetched once."""
+    folder = TARGET / "npm" / f"azurite-{AZURITE}"
+    program = folder / "node_modules/.bin/azurite-blob"
+    with one_at_a_time():
+        if not program.exists():
+            if not shutil.which("npm"):
+                missing("npm", "get it by: sudo apt install npm")
+            folder.mkdir(parents=True, exist_ok=True)
+            command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", f"azurite@{AZURITE}"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S)
+            if done.returncode:
+                missing("azurite", f"`npm install` said: {done.stderr[-2000:]}")
+    return program

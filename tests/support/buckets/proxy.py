@@ -1,0 +1,139 @@
+"""What stands between kts and a server of objects: it counts requests, and answers otherwise if told."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+from urllib.parse import urlsplit
+
+
+@dataclass
+class Answer:
+    """What a client gets."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+    sent: int | None = None  # bytes of the body that are sent before the connection is cut; None is all
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a client asked for."""
+
+    method: str
+    path: str  # with what follows the question mark
+    range: str | None
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return urlsplit(self.path).path.rpartition("/")[2]
+
+    @property
+    def lists(self) -> bool:
+        return self.method == "GET" and "list-type" in self.path
+
+
+Change = Callable[[Asked, Answer], Answer | None]  # None is the server's own answer
+
+
+class Proxy:
+    """Serves on ``port`` until the block ends.
+
+    Attributes
+    ----------
+    asked : list of Asked
+        All requests since ``forget``.
+    body_bytes : int
+        Bytes of the bodies of answers to GET since then.
+    before : callable, optional
+        Called with a request before the server gets it.
+    change : callable, optional
+        Changes an answer.
+    """
+
+    def __init__(self, behind: int) -> None:
+        self.behind = behind
+        self.before: Callable[[Asked], object] | None = None
+        self.change: Change | None = None
+        self._lock = threading.Lock()
+        self.forget()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def forget(self) -> None:
+        """Count from 0, and answer as the server does."""
+        with self._lock:
+            self.asked: list[Asked] = []
+            self.body_bytes = 0
+            self.before = self.change = None
+
+    def counted(self) -> Counter[str]:
+        """Requests by kind: HEAD, GET, LIST and others."""
+        return Counter("LIST" if one.lists else one.method for one in self.asked)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def serve(self) -> None:
+                asked = Asked(self.command, self.path, self.headers.get("Range"))
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if proxy.before is not None:
+                    proxy.before(asked)
+                server = http.client.HTTPConnection("127.0.0.1", proxy.behind, timeout=120)
+                server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    server.putheader(name, value)
+                server.endheaders(body)
+                found = server.getresponse()
+                answer = Answer(found.status, found.getheaders(), found.read())
+                server.close()
+                if proxy.change is not None:
+                    answer = proxy.change(asked, answer) or answer
+                with proxy._lock:
+                    proxy.asked.append(asked)
+                    proxy.body_bytes += len(answer.body) if asked.method == "GET" else 0
+                self.send_response_only(answer.status)
+                for name, value in answer.headers:
+                    if name.lower() not in ("transfer-encoding", "content-length", "connection"):
+                        self.send_header(name, value)
+                lengths = [value for name, value in answer.headers if name.lower() == "content-length"]
+                length = lengths[0] if lengths and self.command == "HEAD" else str(len(answer.body))
+                self.send_header("Content-Length", length)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(answer.body[: answer.sent])
+                if answer.sent is not None:
+                    self.wfile.flush()
+                    self.close_connection = True
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
+
+        return Handler
