@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,26 +16,14 @@ from support.clients.client_librdkafka import Confluent
 from support.clients.client_places import Place, place
 from support.clients.client_records import APPEND, NOON_MS, make
 from support.golden import PATIENCE_S
-from support.kafka.jvm import JAVA, TARGET, maven_class_path, require_spark, spark_environ
+from support.kafka.jvm import JAVA, maven_class_path, require_spark
+from support.spark.releases import release_environ
 
 SPARK = "4.0.0"  # the newest release whose Kafka source is published is often older than the newest pyspark
 PARTITIONS, RECORDS = 3, 2000
 FOLDER = Path(__file__).parent
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason=f"Spark {SPARK} is for Python up to 3.13")
-
-
-def pyspark(target: Path) -> Path:
-    """That pyspark beside this environment's own, installed once."""
-    ready = target / "ready"
-    if not ready.exists():
-        shutil.rmtree(target, ignore_errors=True)
-        install = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target), f"pyspark=={SPARK}"]
-        done = subprocess.run(install, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.fail(f"pip could not get pyspark {SPARK}:\n{done.stderr[-2000:]}")
-        ready.touch()
-    return target
 
 
 def options(topic: str, **given: object) -> dict[str, str]:
@@ -77,7 +64,6 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
     broker: Place, tmp_path: Path, rng: random.Random
 ) -> None:
     jars = maven_class_path(JAVA / "clients" / f"spark-{SPARK}.xml")
-    packages = pyspark(TARGET / f"pyspark-{SPARK}")
     client, newest = Confluent(), []
     broker.create("t", PARTITIONS, segment_bytes=50_000)
     broker.create("appended", PARTITIONS, message_timestamp_type=APPEND)
@@ -90,8 +76,7 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
     asked = reads(min(newest), rng)
 
     job = [sys.executable, str(FOLDER / "spark_job.py"), broker.bootstrap, str(broker.data), str(tmp_path)]
-    paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")]), *filter(None, sys.path)]
-    environ = os.environ | spark_environ(packages / "pyspark") | {"PYTHONPATH": os.pathsep.join(paths)}
+    environ = os.environ | release_environ(SPARK)
     done = subprocess.run(
         [*job, jars.replace(":", ",")],
         input=json.dumps(asked),
