@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
-from .errors import UnsupportedCompressionTypeError
+from .arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
+from .errors import CorruptRecordError, UnsupportedCompressionTypeError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -20,6 +21,10 @@ GZIP_OS = 9  # position of the operating system in a member: 255, unknown, as in
 LZ4_FRAME_HEAD = b"\x04\x22\x4d\x18\x60\x40"  # version 1, independent blocks of at most 64 KiB, nothing else
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_STORED = 1 << 31  # flag in the size of a block that is stored uncompressed
+_WITH_GZIP_HEADER = 31  # window bits of zlib
+EXPANDED_BYTES = 2**14  # of a gzip file at a time
+ZSTD_PIECE_BYTES = 2**10  # of a zstd file at a time: at most 32 MiB come out, as a block of 4 bytes gives 128 KiB
+ZSTD_WINDOW_BYTES = DEFAULT_MAX_DECOMPRESSED_BYTES  # 128 MiB, as in zstd -d
 LZ4_HIGH_LEVEL = 3  # from this level on the library uses another algorithm
 
 Compress = Callable[[bytes | memoryview], bytes]
@@ -79,6 +84,61 @@ def zstd_reader() -> Callable[[Any], Any]:
         return context.stream_reader(source, read_across_frames=True)
 
     return open_stream
+
+
+def expanded(codec: str, source: BinaryIO) -> Iterator[bytes]:
+    """The content of a whole file that gzip or zstd compressed, of all its members or frames, in pieces.
+
+    Raises
+    ------
+    CorruptRecordError
+        The file is damaged or cut, or a size or checksum in it is wrong; raised after the pieces before.
+
+    Notes
+    -----
+    Memory is bounded whatever the file claims.
+    """
+    from isal import isal_zlib
+    from zstandard import ZstdError
+
+    faults: Any = isal_zlib.error, ZstdError
+    try:
+        yield from _expanded_gzip(source) if codec == "gzip" else _expanded_zstd(source)
+    except EOFError as error:
+        raise CorruptRecordError(f"the {codec} data ends early: the file was cut") from error
+    except faults as error:
+        raise CorruptRecordError(f"the {codec} data is damaged: {error}") from error
+
+
+def _expanded_gzip(source: BinaryIO) -> Iterator[bytes]:
+    from isal import isal_zlib
+
+    member: Any = None
+    while data := source.read(EXPANDED_BYTES):
+        while data:
+            member = member or isal_zlib.decompressobj(_WITH_GZIP_HEADER)
+            yield member.decompress(data, EXPANDED_BYTES)
+            data = member.unconsumed_tail
+            if member.eof:
+                data, member = member.unused_data.lstrip(b"\0"), None  # zeros may follow, as tapes leave them
+    if member is not None:
+        raise EOFError
+
+
+def _expanded_zstd(source: BinaryIO) -> Iterator[bytes]:
+    import zstandard
+
+    context = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
+    frame: Any = None
+    while data := source.read(ZSTD_PIECE_BYTES):
+        while data:
+            frame = frame or context.decompressobj()
+            yield frame.decompress(data)
+            data = frame.unused_data
+            if frame.eof:
+                frame = None
+    if frame is not None:
+        raise EOFError
 
 
 def compressor(codec: int, magic: int, level: int | None) -> Compress:

@@ -362,7 +362,9 @@ def last_records(given: dict[str, Any], chosen: Chosen, count: int, log: Partiti
 
     options = ScanOptions.of(**given)
     start, behind = settled(lambda: range_of(log, options))
-    log_end = settled(lambda: log_end_offset(log.listed(), skip_damage=options.skip_damage))
+    log_end = settled(
+        lambda: log_end_offset(log.listed(skip_damage=options.skip_damage), skip_damage=options.skip_damage)
+    )
     window = given | {"starting_timestamp": None, "ending_timestamp": None}
     found = deque[Any]()
     length, left = count, count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
@@ -20,6 +21,7 @@ from kts.segment.names import (
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
     parse_file_name,
+    without_compression,
 )
 from kts.segment.rereading import settled
 from kts.segment.segment import Ends, Segment, described, ends_of, segment_of_file
@@ -91,25 +93,31 @@ class PartitionLog:
         """The current live segments, by base offset.
 
         A ``.log.swap`` counts if its ``.log`` is gone: a broker finishes the swap at its next start. Files that end in
-        ``.deleted`` or ``.cleaned`` do not count.
+        ``.deleted`` or ``.cleaned`` do not count. A ``.log.gz`` or ``.log.zst`` counts if its ``.log`` is not there.
         """
         if self._closed:
             raise LogClosedError("expected an open log, found a closed one", path=self.path)
         if self._segment_paths is not None:
             lone = [segment_of_file(path) for path in self._segment_paths]
-            found = [Segment(s.path, self.topic, self.partition, s.base_offset, s.indexed) for s in lone]
+            found = [replace(segment, topic=self.topic, partition=self.partition) for segment in lone]
             return sorted(found, key=lambda segment: (segment.base_offset, segment.path))
         live: dict[tuple[int, str], str] = {}
         swapped: dict[tuple[int, str], str] = {}
+        compressed: dict[tuple[int, str], str] = {}
         folder = os.path.join(self.path, "")
         names, pending = self._names()
         for one in names:
-            name = parse_file_name(one) if one.endswith((".log", ".swap")) else None
+            if not one.endswith((".log", ".swap", ".gz", ".zst")):
+                continue
+            plain = without_compression(one)
+            name = parse_file_name(plain)
             if name is not None and name.suffix == ".log" and name.transition in ("", ".swap"):
                 if pending is not None and name.base_offset >= pending.first_offset:
                     continue
-                (swapped if name.transition else live)[name.base_offset, name.tier_id] = folder + one
-        return [Segment(path, self.topic, self.partition, base) for (base, _), path in sorted((swapped | live).items())]
+                kind = compressed if one != plain else swapped if name.transition else live
+                kind[name.base_offset, name.tier_id] = folder + one
+        paths = sorted((compressed | swapped | live).items())
+        return [Segment(path, self.topic, self.partition, base) for (base, _), path in paths]
 
     def _names(self) -> tuple[list[str], PendingPartition | None]:
         """The names in the directory, and the segments among them that are not committed yet."""
@@ -119,12 +127,17 @@ class PartitionLog:
             if self._checkpoints.commits() is before:
                 return names, before.pending_of(self.topic, self.partition)
 
-    def listed(self) -> PartitionLog:
+    def listed(self, *, skip_damage: bool = False) -> PartitionLog:
         """The same partition with a fixed list of its current segments, for code that needs the list more than once.
 
         A writer may delete segments meanwhile: use it in ``settled``, or with ``unless_deleted`` around each segment.
+
+        Parameters
+        ----------
+        skip_damage : bool
+            Damaged compressed segments end at their damage.
         """
-        return _Listed(self)
+        return _Listed(self, skip_damage)
 
     @property
     def log_start_offset(self) -> int:
@@ -217,7 +230,7 @@ def _end_of(log: PartitionLog) -> int:
 class _Listed(PartitionLog):
     """A partition with a fixed list of segments and a fixed log start offset."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, skip_damage: bool) -> None:
         super().__init__(
             log.path,
             log.topic,
@@ -226,7 +239,7 @@ class _Listed(PartitionLog):
             segment_paths=log._segment_paths,
             checkpoints=log._checkpoints,
         )
-        self._segments = log.segments
+        self._segments = [replace(one, sound_part=True) for one in log.segments] if skip_damage else log.segments
         self._start: int | None = None
 
     @property
@@ -239,8 +252,8 @@ class _Listed(PartitionLog):
             self._start = super().log_start_offset
         return self._start
 
-    def listed(self) -> PartitionLog:
-        return self
+    def listed(self, *, skip_damage: bool = False) -> PartitionLog:
+        return _Listed(self, skip_damage) if skip_damage else self
 
 
 class LogDirs(Mapping[TopicPartition, PartitionLog]):

@@ -25,6 +25,7 @@ from kts.segment.names import (
     parse_directory_name,
     parse_file_name,
     partition_of_file,
+    without_compression,
 )
 from kts.segment.rereading import warn
 from kts.times import Time
@@ -216,8 +217,6 @@ def _partitions_in(paths: Sequence[str]) -> tuple[list[PartitionLog], bool]:
             name = parse_file_name(os.path.basename(one))
             if name is not None and name.suffix != ".log":
                 raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
-            if one.endswith((".log.gz", ".log.zst")):
-                raise ValueError(f"path: compressed files are not read yet; decompress {one} first (gunzip, zstd -d)")
             topic, partition = partition_of_file(one)
             lone.setdefault((os.path.dirname(files.absolute(one)), topic, partition), []).append(one)
             continue
@@ -294,7 +293,7 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     broker's start. Elsewhere it must have a file that only partitions have. A path that is itself called topic-N may
     also be empty.
     """
-    names = (parse_file_name(entry.name) for entry in files.walk_directory(path))
+    names = (parse_file_name(without_compression(entry.name)) for entry in files.walk_directory(path))
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
     own = parse_directory_name(os.path.basename(files.absolute(path)))
     if is_partition and own is None:

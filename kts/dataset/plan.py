@@ -10,9 +10,10 @@ import numpy as np
 
 from kts.arguments import INT64_MAX, choice, integer
 from kts.dataset.options import ISOLATIONS
-from kts.errors import CorruptRecordError
+from kts.errors import CorruptRecordError, DamageWarning
 from kts.model import EARLIEST, LATEST
 from kts.segment import files, search, transactions
+from kts.segment.names import compression_of_log
 from kts.segment.partition import Partition
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment
@@ -41,6 +42,8 @@ class SegmentRange:
         1 if the segment has no sound ``.txnindex``, so that a read_committed reader must look for abort markers.
     following : int
         The next segment's base offset, if there is one.
+    sound_part : int
+        1 if a damaged compressed segment ends at its damage.
     """
 
     topic: str
@@ -55,6 +58,12 @@ class SegmentRange:
     closed: int = 0
     by_markers: int = 0
     following: int = NO_END
+    sound_part: int = 0
+
+    @property
+    def segment(self) -> Segment:
+        """The segment."""
+        return Segment(self.path, self.topic, self.partition, self.base_offset, sound_part=self.sound_part == 1)
 
 
 def resolve_range(
@@ -89,6 +98,7 @@ def resolve_range(
     tuple of int
         A start of 2^63-1 means that no record matches; an end of 2^63-1 is the log's end at the time of reading.
     """
+    log = log.listed(skip_damage=skip_damage)
     start = log.log_start_offset
     if starting_timestamp is not None:
         found = search.offset_for_timestamp(log, starting_timestamp, skip_damage=skip_damage, verify_crc=verify_crc)
@@ -150,7 +160,7 @@ def plan_all(
     choice("isolation", isolation, ISOLATIONS)
     if range_bytes is not None:
         integer("range_bytes", range_bytes, 1)
-    log = log.listed()
+    log = log.listed(skip_damage=on_error == "skip")
     segments, log_start = log.segments, log.log_start_offset
     bases = [segment.base_offset for segment in segments]
     committed = isolation == "read_committed"
@@ -184,7 +194,11 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
         whole = SegmentRange(
             segment.topic, segment.partition, segment.path, segment.base_offset, 0, segment.size_bytes,
             start, stop, closed=int(closed), following=bases[number + 1] if closed else NO_END,
+            sound_part=int(segment.sound_part),
         )  # fmt: skip
+        if segment.sound_part and (damage := files.damage_of(segment.path)) is not None:
+            warn(f"{segment.path}: left out from position {damage.position} on: {damage.message}", segment.path,
+                 DamageWarning)  # fmt: skip
         found += [part for part in _cut(segment, whole, range_bytes) if part.start_position < part.end_position]
         if whole.closed and whole.end_position == 0 and lost_end(whole) is not None:
             found.append(whole)  # its reader reports the loss
@@ -201,7 +215,8 @@ def _cut(segment: Segment, whole: SegmentRange, range_bytes: int | None) -> list
         else min(indexes.end(whole.end_offset), whole.end_position)
     )
     cuts = [start]
-    if range_bytes is not None and end - start > range_bytes:
+    is_split = range_bytes is not None and compression_of_log(segment.path) is None
+    if is_split and range_bytes is not None and end - start > range_bytes:
         parts = -(-(end - start) // range_bytes)
         cuts += indexes.cuts(start + (end - start) * np.arange(1, parts) // parts, start, end)
     cuts.append(end)
@@ -236,4 +251,4 @@ def lost_end(part: SegmentRange) -> CorruptRecordError | None:
     """The error if the indexes of a closed segment show that its end is missing; otherwise None."""
     if part.closed != 1 or part.following == NO_END:
         return None
-    return Lookups(Segment(part.path, part.topic, part.partition, part.base_offset)).lost_end(part.following)
+    return Lookups(part.segment).lost_end(part.following)

@@ -18,7 +18,7 @@ from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entr
 from kts.segment.entries import at
 from kts.segment.files import Readable
 from kts.segment.rereading import Reread, warn
-from kts.segment.segment import Segment, rebase
+from kts.segment.segment import rebase
 
 MOST_WAITING = 64  # small batches that wait to be joined
 TimeRange = tuple[int | None, int | None]
@@ -84,7 +84,7 @@ class RangeReader:
         self.reread = Reread(self.part.path)
         self.last_offset = -1
         self.reached = self.part.base_offset
-        self.segment = Segment(self.part.path, self.part.topic, self.part.partition, self.part.base_offset)
+        self.segment = self.part.segment
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """As ``read_range``, but small batches are not joined."""
@@ -394,7 +394,7 @@ def read_headers(part: SegmentRange, file: Readable | None = None) -> Iterator[p
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    segment = Segment(part.path, part.topic, part.partition, part.base_offset)
+    segment = part.segment
     end = part.base_offset
     for batch in segment.batches(part.start_position, part.end_position, file=file):
         end = batch.column("lastOffset")[-1].as_py() + 1 if len(batch) else end

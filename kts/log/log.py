@@ -202,6 +202,7 @@ class Log:
         if not (boolean("create", create) or files.exists(self.path)):
             raise FileNotFoundError(f"path: no directory {self.path}")
         files.make_directory(self.path)
+        files.require_plain_logs(self.path, "writing")
         known = checkpoints.read_topic_id(self.path)
         if None not in (known, topic_id) and known != topic_id:
             raise InvalidRequestError(f"topic_id: expected {known}, as partition.metadata has it, found {topic_id}")

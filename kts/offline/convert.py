@@ -194,7 +194,7 @@ def _convert_segment(
     # Look up by name first: a writer may delete the segment meanwhile.
     modified_ms, txn_index = segment.modified_ms, segment.txn_index_path
     aborted = None if to.magic < 2 or txn_index is None else files.read_bytes(txn_index)
-    with files.File(segment.path) as source, files.WritableFile(f"{stem}.log", new=True) as made:
+    with segment.open() as source, files.WritableFile(f"{stem}.log", new=True) as made:
         size = source.size()
         slices = Slices(source, 0, size)
         for part in slices:
@@ -281,7 +281,7 @@ def _records(part: Batches, made: bytes) -> int:
     return int(counts.sum(dtype=np.int64))
 
 
-def _check_tail(slices: Slices, source: files.File, segment: Segment, is_last: bool, next_offset: int) -> None:
+def _check_tail(slices: Slices, source: files.Readable, segment: Segment, is_last: bool, next_offset: int) -> None:
     """Raise unless the bytes after the last whole entry are what a crash leaves: part of an entry, or zeros."""
     if slices.position >= slices.end:
         return

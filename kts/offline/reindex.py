@@ -15,7 +15,7 @@ from kts.offline.verify import verify_partition
 from kts.segment import files
 from kts.segment.entries import Batches, shallow_entries
 from kts.segment.index_checksums import IndexChecksums, Sealed
-from kts.segment.names import parse_file_name
+from kts.segment.names import parse_file_name, without_compression
 from kts.segment.producers import Producer, Producers
 from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import settled, unless_deleted
@@ -94,7 +94,7 @@ def generation_of(log: PartitionLog) -> str:
 
 def _generation_of(segments: list[Segment]) -> str:
     for segment in segments:
-        with files.open_file(segment.path) as file:
+        with segment.open() as file:
             first = next(shallow_entries(file, 0, file.size(), path=segment.path), None)
         if first is not None:
             return "3.9" if first.magic == 2 else "0.10.2"
@@ -154,9 +154,9 @@ def _segment(
         if progress is not None:
             progress(len(records))
 
-    with files.open_file(segment.path) as file:
+    with segment.open() as file:
         found = rebuild(file, file.size(), segment.base_offset, config, segment.path, follow)
-    stem, _, transition = segment.path.rpartition(".log")
+    stem, _, transition = without_compression(segment.path).rpartition(".log")
     made = {".index": found.offset_index, ".timeindex": found.time_index, ".txnindex": b"".join(aborted)}
     indexes, suspects = [], []
     for kind, data in made.items():
@@ -237,6 +237,8 @@ def locked(log: PartitionLog) -> Iterator[None]:
         A broker or another program holds it.
     """
     files.require_local(log.path, "writing")
+    for one in {os.path.dirname(os.path.abspath(segment.path)) for segment in log.segments}:
+        files.require_plain_logs(one, "writing")
     if log.lone:
         paths = [segment.path for segment in log.segments]
         with held(os.path.dirname(os.path.abspath(log.path)), *paths):

@@ -183,7 +183,7 @@ def _cut_of(segment: Segment, offset: int, whole: bool) -> tuple[SegmentCut, tup
 
 def _offsets(segment: Segment, position: int, size: int) -> npt.NDArray[np.int64]:
     """The offsets of the records of one batch."""
-    with files.open_file(segment.path) as file:
+    with segment.open() as file:
         read = decode(file.read(position, size), ["offset", "headers"])
     return int64(read, "offset")
 
@@ -224,6 +224,7 @@ def truncate_in_place(
     The log then ends at ``TruncationPlan.next_offset``, after the last record that is left.
     """
     files.require_local(path, "truncation")
+    files.require_plain_logs(path, "truncation")
     parent, name = os.path.split(os.path.abspath(path))
     parsed = parse_directory_name(name)
     if parsed is None or parsed.state:

@@ -188,7 +188,7 @@ class _PartitionCheck:
     def run(self) -> Iterator[Violation]:
         log = self.log
         try:
-            segments = log.segments
+            segments = log.listed(skip_damage=True).segments
         except LogStorageError as error:
             yield Violation(error.path or log.path, None, None, "unreadable", error.message)
             return
@@ -196,6 +196,8 @@ class _PartitionCheck:
         sealed = log.sealed_indexes()
         opened = files.in_order([files.ByteRange(segment.path, 0, None) for segment in segments])
         for number, (segment, file) in enumerate(zip(segments, opened, strict=True)):
+            if (damage := files.damage_of(segment.path)) is not None:
+                yield Violation(segment.path, damage.position, None, "compression", damage.message)
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
             found = self.segment(segment, file, following, sealed.get(segment.base_offset))
             yield from _readable(found, segment.path)
@@ -572,7 +574,7 @@ class _LogCheck:
 
 def _zero_tail(segment: Segment, start: int) -> int:
     """Number of bytes from a position to the end, if all are zero."""
-    with files.open_file(segment.path) as file:
+    with segment.open() as file:
         size, position = file.size(), start
         while position < size:
             data = file.read(position, 2**20)
@@ -806,7 +808,7 @@ def _txn_index(
     have = {(one.producer_id, one.last_offset) for one in listed}
     for one in aborted:
         if (one.producer_id, one.last_offset) not in have:
-            where = path or segment.path.removesuffix(".log") + ".txnindex"
+            where = path or names.without_compression(segment.path).removesuffix(".log") + ".txnindex"
             message = f"the aborted transaction of producer {one.producer_id} from {one.first_offset} is not listed"
             yield Violation(where, None, one.last_offset, "txn-index", message)
 
@@ -826,7 +828,7 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     keys: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
     for entry in files.list_directory(log.path):
-        name = names.parse_file_name(entry.name)
+        name = names.parse_file_name(names.without_compression(entry.name))
         if name is not None and not name.transition:
             keys.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
             paths[name.base_offset, name.tier_id, name.suffix] = entry.path
@@ -840,10 +842,10 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     if not offset_indexes and not time_indexes:
         return
     for segment in segments:
-        name = names.parse_file_name(os.path.basename(segment.path))
+        name = names.parse_file_name(names.without_compression(os.path.basename(segment.path)))
         if name is None or name.transition:
             continue
-        key, stem = (name.base_offset, name.tier_id), segment.path.removesuffix(".log")
+        key, stem = (name.base_offset, name.tier_id), names.without_compression(segment.path).removesuffix(".log")
         if key not in offset_indexes:
             yield Violation(f"{stem}.index", None, key[0], "missing", "the segment has no offset index")
         if key not in time_indexes and (time_indexes or _magic(segment) == 2):
@@ -853,6 +855,6 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
 def _magic(segment: Segment) -> int:
     """The magic of the first entry; -1 if it cannot be read."""
     first = None
-    with suppress(CorruptRecordError), unless_deleted(segment.path), files.open_file(segment.path) as file:
+    with suppress(CorruptRecordError), unless_deleted(segment.path), segment.open() as file:
         first = read_header(file.read(0, HEADER_BYTES))
     return -1 if first is None else first.magic

@@ -68,7 +68,7 @@ def next_sound_entry(
     entries inside it leads there. Otherwise every byte is tried: an entry is sound if its size fits, its magic is
     known, its offset can follow, and its CRC is correct. Costs O(n) for n bytes.
     """
-    with files.open_file(segment.path) as file:
+    with segment.open() as file:
         look = _Look(file, min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
         size = look.size_at(position)
         if size is not None:
@@ -180,7 +180,7 @@ def last_sound_offset(segment: Segment) -> int:
             for i in np.flatnonzero(~damaged)[-2:].tolist():
                 before, last = last, batch.column("lastOffset")[i].as_py()
                 position, size = batch.column("position")[i].as_py(), batch.column("sizeInBytes")[i].as_py()
-        with files.open_file(segment.path) as file:
+        with segment.open() as file:
             offsets = decode(file.read(position, size), ["offset"]).column(0)
     except (CorruptRecordError, LogStorageError):  # or deleted meanwhile
         return before

@@ -2,21 +2,25 @@
 
 A path with a scheme (``s3://bucket/key``) belongs to a ``Store``, which is only read. Every other path is a file of
 this machine. Files are read with pread and written with pwrite, never mapped: a broker may append, truncate or delete
-meanwhile, and a mapped file that shrinks would kill the process. Every system call goes through this module's name
+meanwhile, and a mapped file that shrinks would kill the process. A ``.log.gz`` or ``.log.zst`` is read as the log that
+it holds: the first use decompresses it into a temporary file. Every system call goes through this module's name
 ``os``, so that a test can substitute another file system.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
+import io
 import logging
 import os
 import re
 import stat
 import sys
+import tempfile
 import threading
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -26,7 +30,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from kts.errors import LogStorageError
+from kts.arguments import INT32_MAX
+from kts.compression import expanded
+from kts.errors import CorruptRecordError, LogStorageError
+from kts.segment.names import compression_of_log
 
 Bytes = bytes | bytearray | memoryview
 Item = TypeVar("Item")
@@ -192,6 +199,18 @@ def require_local(path: str, what: str) -> None:
         )
 
 
+def require_plain_logs(directory: str, what: str) -> None:
+    """Refuse a partition directory with compressed logs, for work that writes."""
+    names = names_in(directory) if directory_exists(directory) else []
+    compressed = min((name for name in names if compression_of_log(name) is not None), default=None)
+    if compressed is not None:
+        tool = "gunzip" if compression_of_log(compressed) == "gzip" else "zstd -d --rm"
+        raise LogStorageError(
+            f"{what} needs plain .log files, found a compressed one, which is only read; decompress it first: {tool}",
+            path=os.path.join(directory, compressed),
+        )
+
+
 def absolute(path: str) -> str:
     """The path as other processes may use it: absolute, without a slash at its end."""
     return os.path.abspath(path) if scheme_of(path) is None else path.rstrip("/")
@@ -238,20 +257,26 @@ def _joined(folder: str, name: str) -> str:
     return name if folder == "." else os.path.join(folder, name)
 
 
-def open_file(path: str, *, ahead: tuple[int, int | None] | None = None) -> Readable:
-    """A file for reading at positions.
+def open_file(path: str, *, ahead: tuple[int, int | None] | None = None, sound_part: bool = False) -> Readable:
+    """A file for reading at positions; a compressed log as if it were plain.
 
     Parameters
     ----------
     ahead : (int, int or None), optional
         The bytes that will be read in order: a store fetches them ahead. Nothing changes for a file of this machine.
+    sound_part : bool
+        A damaged compressed log ends at its damage; otherwise its ``size`` raises CorruptRecordError.
     """
+    if compression_of_log(path) is not None:
+        return ExpandedFile(path, sound_part)
     store = _store(path)
     return File(path) if store is None else store.file(path, ahead)
 
 
-def open_reread(path: str) -> Readable:
+def open_reread(path: str, *, sound_part: bool = False) -> Readable:
     """A file for a reader that asks for the same or nearby bytes again: it caches what it read last."""
+    if compression_of_log(path) is not None:
+        return ExpandedFile(path, sound_part)
     store = _store(path)
     return RereadFile(path) if store is None else store.file(path, None)
 
@@ -259,9 +284,10 @@ def open_reread(path: str) -> Readable:
 def in_order(ranges: Sequence[ByteRange]) -> Iterator[Readable | None]:
     """Files that will be read in order, each to the end of its range: a store fetches across their borders.
 
-    None for a file of this machine, which its reader opens itself. A file is closed when the next one is asked for.
+    None for a file of this machine and for a compressed log, which its reader opens itself. A file is closed when the
+    next one is asked for.
     """
-    for store, group in groupby(ranges, lambda one: _store(one.path)):
+    for store, group in groupby(ranges, lambda one: None if compression_of_log(one.path) else _store(one.path)):
         if store is None:
             yield from (None for _ in group)
         else:
@@ -614,6 +640,144 @@ class WritableFile(File):
             again(os.fsync, self._fd)
 
 
+# --- compressed logs ------------------------------------------------------------------------------
+
+LARGEST_LOG_BYTES = INT32_MAX  # Kafka opens no larger one
+_KEPT_EXPANSIONS, _KEPT_EXPANDED_BYTES = 64, 2**32
+_PIECE_BYTES = 2**20
+
+
+class _Expansion(NamedTuple):
+    """A compressed log, decompressed.
+
+    Attributes
+    ----------
+    file : File or None
+        A temporary file without a name; None once others took its place.
+    bytes : int
+        What the log holds; with damage, what comes before it.
+    damage : str or None
+        Why the rest is lost.
+    """
+
+    file: WritableFile | None
+    bytes: int
+    damage: str | None
+
+    def size(self, path: str, sound_part: bool) -> int:
+        if self.damage is not None and not sound_part:
+            raise CorruptRecordError(self.damage, path=path, position=self.bytes)
+        return self.bytes
+
+
+class ExpandedFile(File):
+    """A compressed log as the log that it holds; see ``open_file``.
+
+    Notes
+    -----
+    The first use decompresses it, whole, into a temporary file without a name; the last ones stay for the next use. No
+    number in the file is believed: memory is bounded by the decompressor, and the disk by the largest size of a log.
+    """
+
+    def __init__(self, path: str, sound_part: bool) -> None:
+        self.path = path
+        self._expansion = _expansion(path, with_file=True)
+        self._sound_part = sound_part
+        if self._expansion.file is not None:
+            with storage_errors(path, "sharing the descriptor"):
+                self._fd = _with_descriptor(os.dup, self._expansion.file.fileno())
+
+    def size(self) -> int:
+        return self._expansion.size(self.path, self._sound_part)
+
+
+def damage_of(path: str) -> CorruptRecordError | None:
+    """Why the rest of a compressed log cannot be read; None if it is sound or not compressed."""
+    found = None if compression_of_log(path) is None else _expansion(path)
+    if found is None or found.damage is None:
+        return None
+    return CorruptRecordError(found.damage, path=path, position=found.bytes)
+
+
+class _Source(io.RawIOBase):
+    """A readable from its start on, as the decompressors take it."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file, self._position = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.read_into(memoryview(buffer), self._position)
+        self._position += count
+        return count
+
+
+_Key = tuple[int, str, tuple[int, ...] | None]  # process, path, identity
+_expansions: OrderedDict[_Key, _Expansion] = OrderedDict()
+_expanding: dict[_Key, threading.Lock] = {}
+atexit.register(_expansions.clear)  # later the system's functions are gone
+
+
+def _expansion(path: str, *, with_file: bool = False) -> _Expansion:
+    """What a compressed log holds, decompressed at the first use of this process and whenever it changed."""
+    key = os.getpid(), path, identity(path)
+    with _expanding.setdefault(key, threading.Lock()):
+        found = _expansions.get(key)
+        if found is None or (with_file and found.file is None):
+            found = _expand(path)
+        _expansions[key] = found
+        _expansions.move_to_end(key)
+    _forget_expansions()
+    return found
+
+
+def _forget_expansions() -> None:
+    """Keep only the last files; of the others their size, so that it is known without decompressing them again."""
+    kept = size = 0
+    for key, one in reversed(list(_expansions.items())):
+        if one.file is not None:
+            kept, size = kept + 1, size + one.bytes
+            if kept > 1 and (kept > _KEPT_EXPANSIONS or size > _KEPT_EXPANDED_BYTES):
+                _expansions[key] = one._replace(file=None)
+
+
+def _expand(path: str) -> _Expansion:
+    codec, store, size = compression_of_log(path) or "", _store(path), 0
+    with (
+        File(path) if store is None else store.file(path, (0, None)) as source,
+        io.BufferedReader(_Source(source), _PIECE_BYTES) as stream,
+    ):
+        file = _temporary(path)
+        try:
+            if not stream.peek(1):
+                raise CorruptRecordError(f"expected {codec} data, found an empty file")
+            for piece in expanded(codec, stream):
+                if size + len(piece) > LARGEST_LOG_BYTES:
+                    raise CorruptRecordError(f"the log is larger than {LARGEST_LOG_BYTES} bytes, the most of a segment")
+                file.write(piece, size)
+                size += len(piece)
+        except CorruptRecordError as error:
+            why = f"{error.message}; {size} bytes of the log come before"
+            return _Expansion(file, size, why)
+        except LogStorageError as error:
+            if error.path != file.path:
+                raise
+            message = f"decompressing {path} failed: {error.message}; the variable TMPDIR names another directory"
+            raise LogStorageError(message, path=os.path.dirname(file.path), errno=error.errno) from error
+    return _Expansion(file, size, None)
+
+
+def _temporary(of: str) -> WritableFile:
+    """A new file without a name, which is gone when it is closed."""
+    file = WritableFile.__new__(WritableFile)
+    with storage_errors(of, f"making a temporary file in {tempfile.gettempdir()}"):
+        file._fd, file.path = _with_descriptor(tempfile.mkstemp)
+        again(os.unlink, file.path)
+    return file
+
+
 def read_bytes(path: str) -> bytes:
     """A whole file at its current length."""
     with open_file(path) as file:
@@ -631,8 +795,11 @@ def read_if_there(path: str) -> bytes | None:
 
 
 def read_small(paths: Iterable[str], most: int) -> list[bytes | None]:
-    """Whole files of at most ``most`` bytes; None for larger ones."""
+    """Whole files of at most ``most`` bytes; None for larger ones, and for compressed logs."""
     paths = list(paths)
+    if any(map(compression_of_log, paths)):
+        plain_ones = read_small([path for path in paths if compression_of_log(path) is None], most)[::-1]
+        return [plain_ones.pop() if compression_of_log(path) is None else None for path in paths]
     if paths and _store(paths[0]) is not None:
         return list(side_by_side(lambda path: read_bytes(path) if size_of(path) <= most else None, paths, paths[0]))
     found: list[bytes | None] = []
@@ -708,8 +875,13 @@ def modified_ms(path: str) -> int:
         return int(again(os.stat, path).st_mtime_ns) // 1_000_000
 
 
-def size_of(path: str) -> int:
-    """Length now, in bytes; of a store's file, as the last listing of its directory had it."""
+def size_of(path: str, *, sound_part: bool = False) -> int:
+    """Length now, in bytes; of a store's file, as the last listing of its directory had it.
+
+    The length of a compressed log is that of the log in it; for ``sound_part`` see ``open_file``.
+    """
+    if compression_of_log(path) is not None:
+        return _expansion(path).size(path, sound_part)
     if (store := _store(path)) is not None:
         return _status(store, path).size
     with storage_errors(path, "reading the size"):

@@ -6,6 +6,7 @@ Layout::
       <topic>-<partition>/                 also <topic>-<partition>.<32 hex digits>-delete | -future | -stray
         <20 digits>.log .index .timeindex .txnindex .snapshot     suffixes .deleted .cleaned .swap: not live
         <20 digits>-<id>.log ...                                  a copy in tiered storage
+        <20 digits>.log.gz .log.zst                               compressed by other programs: readers take them
         leader-epoch-checkpoint, partition.metadata
       log-start-offset-checkpoint, replication-offset-checkpoint, ...
 """
@@ -41,6 +42,9 @@ _MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|str
 _TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
 
 
+_COMPRESSED = {".log.gz": "gzip", ".log.zst": "zstd"}
+
+
 class FileName(NamedTuple):
     """The parts of a segment file's name."""
 
@@ -68,9 +72,25 @@ def parse_file_name(name: str) -> FileName | None:
     return FileName(base, suffix, tier_id[1:], transition) if base < 2**63 else None
 
 
+def compression_of_log(path: str) -> str | None:
+    """How a whole log was compressed by other programs, by its name: gzip for ``.log.gz``, zstd for ``.log.zst``."""
+    return next((codec for suffix, codec in _COMPRESSED.items() if path.endswith(suffix)), None)
+
+
+def without_compression(path: str) -> str:
+    """The path that a log has once it is decompressed."""
+    return path if compression_of_log(path) is None else path.rpartition(".")[0]
+
+
+def parse_log_name(name: str) -> FileName | None:
+    """The parts of the name of a log that readers take: ``.log``, also compressed, not on the move; else None."""
+    parsed = parse_file_name(without_compression(name))
+    return parsed if parsed is not None and parsed.suffix == ".log" and not parsed.transition else None
+
+
 def is_partition_file(name: str) -> bool:
     """True for the names that only a partition directory has: its segments' files, and what is kept beside them."""
-    return name in (LEADER_EPOCHS, PARTITION_METADATA) or parse_file_name(name) is not None
+    return name in (LEADER_EPOCHS, PARTITION_METADATA) or parse_file_name(without_compression(name)) is not None
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:

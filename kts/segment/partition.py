@@ -46,5 +46,5 @@ class Partition(Protocol):
     def sealed_indexes(self) -> dict[int, Sealed]:
         """The index checksums that ``kts.Log`` recorded, by base offset."""
 
-    def listed(self) -> Self:
+    def listed(self, *, skip_damage: bool = False) -> Self:
         """The same partition with its current segments."""

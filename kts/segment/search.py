@@ -588,5 +588,5 @@ def _headers(segment: Segment, start: int, log_start: int) -> Iterator[Headers]:
 def _read(segment: Segment, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], row: int) -> Times:
     """Offsets and timestamps of the records of one batch."""
     position = int(positions[row])
-    with files.open_file(segment.path) as file:
+    with segment.open() as file:
         return _records(segment, position, memoryview(file.read(position, int(sizes[row]))))

@@ -20,7 +20,7 @@ from kts.segment import files
 from kts.segment.confirmation import Place, confirmed_place, confirmed_time
 from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
 from kts.segment.index_checksums import Sealed
-from kts.segment.names import parse_file_name, partition_of_file
+from kts.segment.names import parse_file_name, partition_of_file, without_compression
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Segment:
         From the file's name, or from the first batch.
     indexed : bool
         False if the file's name is not Kafka's, so that index files beside it may belong to another log.
+    sound_part : bool
+        A damaged ``.log.gz`` or ``.log.zst`` ends at its damage, instead of raising an error.
     """
 
     path: str
@@ -54,6 +56,7 @@ class Segment:
     partition: int
     base_offset: int
     indexed: bool = True
+    sound_part: bool = False
 
     def __repr__(self) -> str:
         said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_of(self).described("next_offset")])
@@ -62,7 +65,11 @@ class Segment:
     @property
     def size_bytes(self) -> int:
         """Length of the ``.log`` file now."""
-        return files.size_of(self.path)
+        return files.size_of(self.path, sound_part=self.sound_part)
+
+    def open(self, ahead: tuple[int, int | None] | None = None) -> files.Readable:
+        """The ``.log`` file; for ``ahead`` see ``files.open_file``."""
+        return files.open_file(self.path, ahead=ahead, sound_part=self.sound_part)
 
     @property
     def modified_ms(self) -> int:
@@ -89,7 +96,7 @@ class Segment:
         return path if path is not None and files.exists(path) else None
 
     def _path_beside(self, suffix: str) -> str | None:
-        stem, dot, transition = self.path.rpartition(".log")
+        stem, dot, transition = without_compression(self.path).rpartition(".log")
         return f"{stem}{suffix}{transition}" if dot and self.indexed else None
 
     def time_index(self) -> TimeIndex:
@@ -145,7 +152,7 @@ class Segment:
         decoder can report the fault.
         """
         ahead = None if first_bytes is not None else (start_position, end_position)
-        with files.open_file(self.path, ahead=ahead) if file is None else nullcontext(file) as file:
+        with self.open(ahead) if file is None else nullcontext(file) as file:
             size = file.size()
             end = size if end_position is None else min(end_position, size)
             usual = slice_bytes if first_bytes is None else first_bytes
@@ -234,14 +241,14 @@ def described(facts: Callable[[], list[str]]) -> str:
 def segment_of_file(path: str) -> Segment:
     """A lone segment file with any name; topic and partition are guessed from its path."""
     topic, partition = partition_of_file(path)
-    name = parse_file_name(os.path.basename(path))
+    name = parse_file_name(without_compression(os.path.basename(path)))
     if name is not None and name.suffix == ".log":
         return Segment(path, topic, partition, name.base_offset)
     return Segment(path, topic, partition, _first_offset(path), indexed=False)
 
 
 def _first_offset(path: str) -> int:
-    lone = Segment(path, "", 0, 0, indexed=False)
+    lone = Segment(path, "", 0, 0, indexed=False, sound_part=True)
     for _, data in lone.slices(slice_bytes=2**16):
         try:
             entry = read_header(data)
@@ -347,7 +354,7 @@ class Lookups:
     @cached_property
     def file(self) -> files.Readable:
         """The log; it caches the last bytes read, so that the next lookup need not read them again."""
-        return files.open_reread(self.segment.path)
+        return files.open_reread(self.segment.path, sound_part=self.segment.sound_part)
 
     @cached_property
     def size(self) -> int:
@@ -490,7 +497,7 @@ class Lookups:
     def _is_followed_by(self, base_offset: int) -> bool:
         """False if a writer truncated the log meanwhile: it deletes the later segments first."""
         folder = os.path.dirname(self.segment.path) or "."
-        names = (parse_file_name(entry.name) for entry in files.list_directory(folder))
+        names = (parse_file_name(without_compression(entry.name)) for entry in files.list_directory(folder))
         return any(name is not None and name.base_offset == base_offset for name in names)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import files
 from kts.segment.damage import header_scan
 from kts.segment.entries import at, shallow_entries
-from kts.segment.names import parse_file_name
+from kts.segment.names import parse_file_name, parse_log_name, without_compression
 from kts.segment.producers import AbortedBatch
 from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
@@ -197,7 +198,7 @@ def listed_transactions(segment: Segment) -> list[AbortedTransaction] | None:
         listed = read_txn_index(path)
     except CorruptIndexError:
         return None
-    with files.open_file(segment.path) as log:
+    with segment.open() as log:
         sound = are_confirmed(listed, log, log.size(), segment.base_offset, segment.start_position)
     return listed if listed and sound else None
 
@@ -238,14 +239,15 @@ class Markers:
 
 def _following(segment: Segment) -> list[Segment]:
     """The later live segments in a segment's directory."""
-    if not segment.indexed or parse_file_name(os.path.basename(segment.path)) is None:
+    if not segment.indexed or parse_file_name(without_compression(os.path.basename(segment.path))) is None:
         return []
-    found = []
-    for entry in files.list_directory(os.path.dirname(files.absolute(segment.path))):
-        name = parse_file_name(entry.name)
-        if name and name.suffix == ".log" and not name.transition and name.base_offset > segment.base_offset:
-            found.append(Segment(entry.path, segment.topic, segment.partition, name.base_offset))
-    return found
+    found: dict[tuple[int, str], Segment] = {}
+    for entry in files.list_directory(os.path.dirname(files.absolute(segment.path))):  # a plain log before its copies
+        name = parse_log_name(entry.name)
+        if name and name.base_offset > segment.base_offset:
+            later = replace(segment, path=entry.path, base_offset=name.base_offset)
+            found.setdefault((name.base_offset, name.tier_id), later)
+    return [*found.values()]
 
 
 def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
@@ -263,7 +265,7 @@ def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
 
 def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> list[Marker]:
     """The transaction markers in one control batch; empty for other control records."""
-    with files.open_file(segment.path) as file:
+    with segment.open() as file:
         data = file.read(position, size)
     try:
         records = decode(data, ["offset", "key", "headers"])
@@ -278,7 +280,7 @@ def marker_at(segment: Segment, position: int, size: int, producer_id: int) -> l
 
 def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker]:
     """The transaction markers of the control batch at a position."""
-    with files.open_file(segment.path) as file:
+    with segment.open() as file:
         entry = read_header(file.read(position, HEADER_BYTES), start=position)
     return [] if entry is None else marker_at(segment, position, entry.size, producer_id)
 
