@@ -21,6 +21,7 @@ from . import (
     kafka_stream,
     linear,
     memory,
+    scanning,
     spark,
     threads,
     wire_speed,
@@ -53,11 +54,17 @@ def pipeline(report: Report, settings: Settings) -> None:
     kafka_stream.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
 
 
+def both_threads(report: Report, settings: Settings) -> None:
+    """Threads that decode data of their own, then those of one scan."""
+    threads.run(report, settings.bytes, settings.seed, settings.rounds)
+    scanning.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
+
+
 Part = Callable[[Report, Settings], None]
 PARTS: dict[str, Part] = {
     "micro": lambda report, s: results.run(report, s.mib, s.rounds, s.seed, s.only, SCRATCH),
     "java": lambda report, s: kafka_classes.run(report, s.bytes, s.seed, s.rounds),
-    "threads": lambda report, s: threads.run(report, s.bytes, s.seed, s.rounds),
+    "threads": lambda report, s: both_threads(report, s),
     "linear": lambda report, s: linear.run(report, s.bytes, s.seed, s.rounds, 32, s.output.parent / "batch_size.svg"),
     "memory": lambda report, s: memory.run(report, s.bytes, s.seed, 32 * s.bytes),
     "dump": lambda report, s: dump.run(report, 3 * s.bytes, s.seed, s.rounds),

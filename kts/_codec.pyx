@@ -89,6 +89,20 @@ cdef object beyond(int64_t limit):
         f"decompressing would pass the bound of {limit} bytes; raise max_decompressed_bytes if the data is trusted")
 
 
+ctypedef int (*BlockCall)(const char*, char*, int, int) noexcept nogil
+
+cdef BlockCall LZ4_BLOCK = NULL    # the library's own function, which needs no lock; NULL where it cannot be had
+cdef bint LZ4_SOUGHT = False
+
+
+cdef int seek_lz4() except -1:
+    """Find the library's function once, when lz4 data is first met."""
+    global LZ4_BLOCK, LZ4_SOUGHT
+    LZ4_BLOCK = <BlockCall> <intptr_t> compression.lz4_block_address()
+    LZ4_SOUGHT = True
+    return 0
+
+
 cdef class Inflater:
     """Decompresses one payload at a time, never more than a bound, whatever sizes the payload claims.
 
@@ -107,13 +121,23 @@ cdef class Inflater:
     def __dealloc__(self):
         free(self.scratch.p)
 
+    cdef bint begin(self, const CEntry* e) noexcept nogil:
+        """Forget the payload before; false if there is nothing to decompress."""
+        self.out = NULL
+        self.out_size = 0
+        return not (e.magic == 2 and e.count == 0 and e.payload_size == 0)
+
+    cdef int lz4_free(self, const CEntry* e, int64_t limit) except -1 nogil:
+        """As ``run``, for lz4, without the interpreter's lock."""
+        if self.begin(e):
+            self.lz4_frame(e.payload, e.payload_size, limit, e.magic)
+        return 0
+
     cdef int run(self, const CEntry* e, int64_t limit) except -1:
         cdef const uint8_t* p = e.payload
         cdef int64_t n = e.payload_size
         self.owner = None
-        self.out = NULL
-        self.out_size = 0
-        if e.magic == 2 and e.count == 0 and n == 0:
+        if not self.begin(e):
             return 0
         try:
             if e.codec == KTS_GZIP:
@@ -121,6 +145,8 @@ cdef class Inflater:
             elif e.codec == KTS_SNAPPY:
                 self.snappy_stream(p, n, limit)
             elif e.codec == KTS_LZ4:
+                if not LZ4_SOUGHT:
+                    seek_lz4()
                 self.lz4_frame(p, n, limit, e.magic)
             else:
                 self.zstd_frames(p, n, limit)
@@ -140,9 +166,10 @@ cdef class Inflater:
         self.out_size = PyBytes_GET_SIZE(data)
         return 0
 
-    cdef int own(self, int64_t size) except -1:
+    cdef int own(self, int64_t size) except -1 nogil:
         if kts_grow(&self.scratch, size):
-            raise MemoryError()
+            with gil:
+                raise MemoryError()
         self.out = self.scratch.p
         return 0
 
@@ -244,59 +271,78 @@ cdef class Inflater:
             at += size
         return 0
 
-    cdef int lz4_block(self, const uint8_t* p, int64_t n, int64_t most) except -1:
+    cdef int lz4_block(self, const uint8_t* p, int64_t n, int64_t most) except -1 nogil:
         """Append one compressed block of a frame, whose blocks hold ``most`` bytes at most, to the scratch memory."""
         cdef int64_t room = most if most < 255 * n else 255 * n  # a byte makes at most 255
+        cdef int made
         self.own(self.out_size + room)
-        if self.lz4 is None:
-            self.lz4 = compression.lz4_block_decompressor()
-        self.out_size += <int64_t> self.lz4(
-            PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
-            PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, room, PyBUF_WRITE), room)
+        if LZ4_BLOCK != NULL:
+            made = LZ4_BLOCK(<const char*> p, <char*> self.scratch.p + self.out_size, <int> n, <int> room)
+            if made < 0:
+                with gil:
+                    raise damaged("lz4 data is damaged: a block does not decompress")
+            self.out_size += made
+            return 0
+        with gil:
+            if self.lz4 is None:
+                self.lz4 = compression.lz4_block_decompressor()
+            self.out_size += <int64_t> self.lz4(
+                PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
+                PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, room, PyBUF_WRITE), room)
         return 0
 
-    cdef int lz4_frame(self, const uint8_t* p, int64_t n, int64_t limit, int magic) except -1:
+    cdef int lz4_frame(self, const uint8_t* p, int64_t n, int64_t limit, int magic) except -1 nogil:
         """One frame, as Kafka's Lz4BlockInputStream reads it: what follows the end mark is not looked at."""
         cdef int64_t at = 6, most, size, sums, blocks
         cdef uint8_t flags, checksum
         cdef uint32_t word, found
         if n < 7 or kts_le32(p) != 0x184D2204:
-            raise damaged("lz4 frame has no magic number")
+            with gil:
+                raise damaged("lz4 frame has no magic number")
         flags = p[4]
         if flags >> 6 != 1 or flags & 0x03 or not flags & 0x20 or p[5] & 0x8F or p[5] >> 4 < 4:
-            raise damaged(f"lz4 frame descriptor {flags:02x} {p[5]:02x} is not one that Kafka reads")
+            with gil:
+                raise damaged(f"lz4 frame descriptor {flags:02x} {p[5]:02x} is not one that Kafka reads")
         most = <int64_t> 1 << (8 + 2 * (p[5] >> 4))
         if flags & 0x08:
             at += 8                            # a content size: not believed
         if n <= at:
-            raise damaged("lz4 frame ends inside its descriptor")
+            with gil:
+                raise damaged("lz4 frame ends inside its descriptor")
         checksum = <uint8_t> (xxh32(p + 4, at - 4) >> 8)
         if magic and checksum != p[at]:
-            raise damaged(f"lz4 frame descriptor checksum is {checksum:02x}, expected the stored {p[at]:02x}")
+            with gil:
+                raise damaged(f"lz4 frame descriptor checksum is {checksum:02x}, expected the stored {p[at]:02x}")
         at += 1
         blocks = at
         sums = 4 if flags & 0x10 else 0
         while True:                            # the frame is walked first: what is cut costs no decompression
             if n - at < 4:
-                raise damaged("lz4 frame ends before its end mark")
+                with gil:
+                    raise damaged("lz4 frame ends before its end mark")
             word = kts_le32(p + at)
             size = word & 0x7FFFFFFF
             at += 4
             if size == 0:
                 break
             if size > most:
-                raise damaged(f"lz4 block of {size} bytes exceeds the frame's {most}")
+                with gil:
+                    raise damaged(f"lz4 block of {size} bytes exceeds the frame's {most}")
             if size + sums > n - at:
-                raise damaged(f"lz4 block of {size} bytes exceeds the {n - at} left")
+                with gil:
+                    raise damaged(f"lz4 block of {size} bytes exceeds the {n - at} left")
             if size == 1 and not word >> 31 and p[at] < 16:
-                raise damaged("lz4 block holds no bytes")
+                with gil:
+                    raise damaged("lz4 block holds no bytes")
             at += size + sums
         if flags & 0x04:
             at += 4                            # a content checksum: there, and not verified
             if n < at:
-                raise damaged("lz4 frame ends before its checksum")
+                with gil:
+                    raise damaged("lz4 frame ends before its checksum")
         if n - at >= 4 and kts_le32(p + at) == 0x184D2204:
-            raise damaged("a second lz4 frame follows the first, and Kafka would not read it", "SECOND_FRAME")
+            with gil:
+                raise damaged("a second lz4 frame follows the first, and Kafka would not read it", "SECOND_FRAME")
         self.own(1)
         at = blocks
         while True:
@@ -308,7 +354,8 @@ cdef class Inflater:
             if sums:
                 found = xxh32(p + at, size)
                 if found != kts_le32(p + at + size):
-                    raise damaged(f"lz4 block checksum is {found:08x}, expected the stored {kts_le32(p + at + size):08x}")
+                    with gil:
+                        raise damaged(f"lz4 block checksum is {found:08x}, expected the stored {kts_le32(p + at + size):08x}")
             if word >> 31:
                 self.own(self.out_size + size)
                 memcpy(self.scratch.p + self.out_size, p + at, size)
@@ -316,7 +363,8 @@ cdef class Inflater:
             else:
                 self.lz4_block(p + at, size, most)
             if self.out_size > limit:
-                raise beyond(limit)
+                with gil:
+                    raise beyond(limit)
             at += size + sums
 
     cdef int zstd_frames(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
@@ -610,17 +658,21 @@ cdef class Decoder:
         d.base = NULL
         kts_set_mark(s)
         while True:
-            with nogil:
-                status = kts_decode(d, s, stop, &e, &err)
-            while status == KTS_INFLATE:
-                self.inflate(s, &e)
-                made += self.inflater.out_size
-                if slice_bytes and made >= 8 * slice_bytes:
-                    stop = d.position          # well-compressed entries: a piece is not to become huge
+            try:
                 with nogil:
-                    status = kts_decode_inflated(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
-                    if status == KTS_OK:
-                        status = kts_decode(d, s, stop, &e, &err)
+                    status = kts_decode(d, s, stop, &e, &err)
+                    while status == KTS_INFLATE:
+                        self.inflate(s, &e)
+                        made += self.inflater.out_size
+                        if slice_bytes and made >= 8 * slice_bytes:
+                            stop = d.position  # well-compressed entries: a piece is not to become huge
+                        status = kts_decode_inflated(d, s, &e, self.inflater.out, self.inflater.out_size, &err)
+                        if status == KTS_OK:
+                            status = kts_decode(d, s, stop, &e, &err)
+            except CorruptRecordError as error:
+                error.position = e.position
+                error.offset = e.offset
+                raise
             if status == KTS_FAILED:
                 raise error_of(&err)
             elif status == KTS_END:
@@ -633,16 +685,19 @@ cdef class Decoder:
             else:
                 stop = d.position + slice_bytes if slice_bytes < whole - d.position else whole
 
-    cdef int inflate(self, Slab* s, CEntry* e) except -1:
+    cdef int inflate(self, Slab* s, CEntry* e) except -1 nogil:
+        """Decompress an entry: lz4 without the interpreter's lock, the other codecs by calls that take it."""
+        cdef bint free = e.codec == KTS_LZ4 and not self.d.views and LZ4_BLOCK != NULL and self.inflater is not None
+        if free:
+            return self.inflater.lz4_free(e, self.limit)
+        with gil:
+            return self.inflate_locked(s, e)
+
+    cdef int inflate_locked(self, Slab* s, CEntry* e) except -1:
         cdef bytes owner
         if self.inflater is None:
             self.inflater = Inflater.__new__(Inflater)
-        try:
-            self.inflater.run(e, self.limit)
-        except CorruptRecordError as error:
-            error.position = e.position
-            error.offset = e.offset
-            raise
+        self.inflater.run(e, self.limit)
         if self.d.views:
             if self.inflater.out_size > INT32_MAX:
                 raise ValueError(f"buf: the batch at position {e.position} decompresses to {self.inflater.out_size} bytes, "

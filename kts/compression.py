@@ -74,6 +74,22 @@ def lz4_block_decompressor() -> Callable[[Any, Any, int], int]:
     return cramjam.lz4.decompress_block_into
 
 
+def lz4_block_address() -> int:
+    """The address of liblz4's ``LZ4_decompress_safe`` in the package ``lz4``; 0 where its module does not show it.
+
+    The compiled core calls it for each block without the interpreter's lock, and without an object for it.
+    """
+    import ctypes
+
+    import lz4.block
+
+    try:
+        function = ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe
+    except (AttributeError, OSError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
 def zstd_reader() -> Callable[[Any], Any]:
     """A function (source) that opens a stream over all zstd frames of the source; it reuses one context."""
     import zstandard

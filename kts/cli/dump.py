@@ -78,6 +78,7 @@ Examples:
   kts dump DIR/orders-0 --tail 5 --expand
   kts dump DIR --grep customer.:.C0345 -o found.jsonl.gz
   kts dump DIR --decoder offsets -o commits.parquet
+  kts dump DIR --jobs 4 -o all.parquet
 
 Times: {SPELLINGS}.
 
@@ -137,6 +138,7 @@ like, in every format; files and pipes get the bytes unchanged.
 )
 @click.option("--include-control", is_flag=True, help="Include transaction markers and other control records.")
 @on_error_option
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Decode in up to this many threads. Default 1.")
 @click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS} for a table.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table, or jsonl in a pipe."
@@ -173,6 +175,7 @@ def command(
     isolation: str,
     include_control: bool,
     on_error: str,
+    jobs: int,
     limit: int | None,
     kind: str | None,
     disarm: bool,
@@ -224,6 +227,7 @@ def command(
         "on_error": on_error,
         "columns": chosen.read,
         "decoder": decoder,
+        "threads": jobs,
     }
     check_scan(given)
     logs = open_logs(paths, topics=topics, partitions=partitions, internal=False, decoder=decoder)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES = 4 * 2**20
+MOST_THREADS = 256
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ON_ERROR = ("raise", "skip")
 HIGH_WATERMARK = "high_watermark"
@@ -50,6 +51,7 @@ class ScanOptions:
     max_decompressed_bytes: int
     views: bool
     decoder: str | None = None
+    threads: int = 1
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class ScanOptions:
         views: bool = False,
         unit: str | None = None,
         decoder: str | None = None,
+        threads: int = 1,
     ) -> Self:
         """Check the arguments.
 
@@ -103,6 +106,7 @@ class ScanOptions:
             max_decompressed_bytes=integer("max_decompressed_bytes", max_decompressed_bytes, 0),
             views=boolean("views", views),
             decoder=decoder,
+            threads=integer("threads", threads, 1, MOST_THREADS),
         )
 
     @property

@@ -375,6 +375,7 @@ def scan(
     views: bool = False,
     unit: str | None = None,
     decoder: str | None = None,
+    threads: int = 1,
     storage_options: StorageOptions = None,
 ) -> pa.RecordBatchReader:
     """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.
@@ -422,6 +423,9 @@ def scan(
         ``offsets`` reads the records of ``__consumer_offsets`` as columns, ``transactions`` those of
         ``__transaction_state``; ``topics`` is then that topic. The columns are topic, partition, offset, timestamp, the
         decoder's, key and value.
+    threads : int
+        Decode so many slices at the same time, ahead of the reader. The rows, their order and that of errors stay the
+        same; each thread adds one or two batches to the memory, with the bytes that they were read from.
     storage_options : dict, optional
         As for ``kts.open``.
 
@@ -467,6 +471,7 @@ def scan(
         views=views,
         unit=unit,
         decoder=decoder,
+        threads=threads,
     )
     paths = paths_of(path, storage_options)
     single = isinstance(path, (str, os.PathLike)) and len(paths) == 1

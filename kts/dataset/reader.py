@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kts.codec.columns import ALL_COLUMNS, decode
 from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, decode_records
+from kts.dataset.ahead import Ahead, Slice
 from kts.dataset.options import ScanOptions
 from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
@@ -55,6 +57,22 @@ def read_range(
 
 
 @dataclass
+class Pace:
+    """How much is read at a time, for batches of about the requested size: compressed data grows.
+
+    The ranges of a scan share one, so that it is found once.
+    """
+
+    read_bytes: int = 0  # before anything was decoded
+
+    def fit(self, data_bytes: int, rows_bytes: int, batch_bytes: int) -> None:
+        """Change it if so many bytes gave rows of another size."""
+        fitting = min(batch_bytes, max(2**16, data_bytes * batch_bytes // max(rows_bytes, 1)))
+        now = self.read_bytes or batch_bytes
+        self.read_bytes = now if now // 2 <= fitting <= now * 2 else fitting
+
+
+@dataclass(eq=False)
 class RangeReader:
     """The state of reading one segment range; see ``read_range``."""
 
@@ -62,6 +80,8 @@ class RangeReader:
     options: ScanOptions
     strict_range: TimeRange = (None, None)
     file: Readable | None = None
+    pace: Pace = field(default_factory=Pace)
+    ahead: Ahead[RangeReader] | None = None
 
     def __post_init__(self) -> None:
         wanted = {name for name in self.options.columns if name in ALL_COLUMNS} | {"offset"}
@@ -92,15 +112,14 @@ class RangeReader:
 
     def decoded(self) -> Iterator[pa.RecordBatch]:
         """The wanted rows and columns, slice by slice."""
-        position, end = self.part.start_position, self.part.end_position
+        position, end, first_bytes = self.whole()
         expected = self.part.base_offset
-        read_bytes, first_bytes = self.options.batch_bytes, None
         while position < end:
             progress = False
-            for start, data in self.segment.slices(position, end, read_bytes, first_bytes, self.file):
+            for start, data, decoded in self.pieces(position, end, first_bytes):
                 progress, first_bytes = True, None
                 try:
-                    rows = self.decode(start, data)
+                    rows = decoded()
                     position = start + len(data)
                 except CorruptRecordError as error:
                     # The rows before the damage come first.
@@ -131,18 +150,46 @@ class RangeReader:
                 if self.is_past(rows):
                     yield from self.finished(rows)
                     return
-                size = max(rows.nbytes // (2 if self.options.views else 1), 1)  # keys and values share the viewed bytes
+                size = rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
+                self.pace.fit(len(data), size, self.options.batch_bytes)
                 yield from self.finished(rows)
-                # Compressed data grows: read less of it at a time, to get batches of the requested size.
-                fitting = min(self.options.batch_bytes, max(2**16, len(data) * self.options.batch_bytes // size))
-                if not read_bytes // 2 <= fitting <= read_bytes * 2:
-                    read_bytes = fitting
-                    break
             if not progress and self.reread.differs():
                 position, expected = self.restart(expected)
             elif not progress:
                 position = self.tail(position, end)
         self.look_at_end(expected)
+
+    @property
+    def fetched(self) -> bool:
+        """True if a store gives the bytes."""
+        return self.file is not None
+
+    @property
+    def paced(self) -> bool:
+        """True if a slice of the scan was decoded."""
+        return self.pace.read_bytes > 0
+
+    def whole(self) -> tuple[int, int, int | None]:
+        """The range's start, its end, and None for a first slice of the usual size."""
+        return self.part.start_position, self.part.end_position, None
+
+    def slices(self, position: int, end: int, first_bytes: int | None) -> Generator[tuple[int, memoryview]]:
+        """Slices of the segment as long as the pace says, also when it changes meanwhile."""
+        changed = True
+        while changed:
+            changed, size = False, self.pace.read_bytes or self.options.batch_bytes
+            for start, data in self.segment.slices(position, end, size, first_bytes, self.file):
+                yield start, data
+                if self.pace.read_bytes not in (0, size):
+                    position, first_bytes, changed = start + len(data), None, True
+                    break
+
+    def pieces(self, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
+        """The slices with their rows, decoded when asked for or ahead of that."""
+        if self.ahead is not None:
+            return self.ahead.slices(self, position, end, first_bytes)
+        slices = self.slices(position, end, first_bytes)
+        return (Slice(start, data, partial(self.decode, start, data)) for start, data in slices)
 
     def restart(self, expected: int) -> tuple[int, int]:
         """Restart after a writer truncated the segment, for records not yet returned; new position and offset."""

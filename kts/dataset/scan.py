@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kts.codec.columns import batch_schema
+from kts.dataset.ahead import Ahead
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
-from kts.dataset.reader import RangeReader, joined
+from kts.dataset.reader import Pace, RangeReader, joined
 from kts.segment.damage import last_sound_offset
 from kts.segment.partition import Partition
 from kts.segment.rereading import settled, unless_deleted, warn
@@ -30,25 +31,38 @@ def records(logs: Sequence[Partition], options: ScanOptions, *, end_offset: int 
 
 
 def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -> Iterator[pa.RecordBatch]:
+    ahead = Ahead[RangeReader](options.threads) if options.threads > 1 else None
+    readers = _readers(logs, options, end_offset, ahead)
+    last_offset, before = -1, None
+    for reader in readers if ahead is None else ahead.in_turn(readers):
+        part = reader.part
+        if before is None or (before.topic, before.partition) != (part.topic, part.partition):
+            last_offset, before = -1, None
+        if part.start_position == 0 and before is not None and last_offset >= part.base_offset:
+            last_offset = min(last_offset, last_sound_offset(before))
+        if part.start_position == 0 and last_offset >= part.base_offset:
+            warn(
+                f"{part.path}: the segment starts at offset {part.base_offset}, but the one before it ends with"
+                f" {last_offset}; what it repeats is left out",
+                part.path,
+            )
+        if part.start_offset <= last_offset:
+            reader.part = replace(part, start_offset=last_offset + 1)
+        with unless_deleted(part.path):
+            yield from reader.batches()
+        last_offset, before = max(last_offset, reader.last_offset), reader.segment
+
+
+def _readers(
+    logs: Sequence[Partition], options: ScanOptions, end_offset: int, ahead: Ahead[RangeReader] | None
+) -> Iterator[RangeReader]:
+    """The readers of all segment ranges, each planned when it is asked for."""
     strict = (options.starting_timestamp, options.ending_timestamp) if options.strict_time_range else (None, None)
+    pace = Pace()
     for log in logs:
-        last_offset, before = -1, Segment(log.path, log.topic, log.partition, 0)
         parts = settled(partial(_planned, log, options, end_offset))
         for part, file in zip(parts, opened(parts), strict=True):
-            if part.start_position == 0 and last_offset >= part.base_offset:
-                last_offset = min(last_offset, last_sound_offset(before))
-            if part.start_position == 0 and last_offset >= part.base_offset:
-                warn(
-                    f"{part.path}: the segment starts at offset {part.base_offset}, but the one before it ends with"
-                    f" {last_offset}; what it repeats is left out",
-                    part.path,
-                )
-            if part.start_offset <= last_offset:
-                part = replace(part, start_offset=last_offset + 1)
-            reader = RangeReader(part, options, strict, file)
-            with unless_deleted(part.path):
-                yield from reader.batches()
-            last_offset, before = max(last_offset, reader.last_offset), reader.segment
+            yield RangeReader(part, options, strict, file, pace, ahead)
 
 
 def _planned(log: Partition, options: ScanOptions, end_offset: int) -> list[SegmentRange]:

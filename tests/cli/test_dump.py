@@ -382,3 +382,10 @@ def test_expanded_records_are_whole() -> None:
     assert shown.count("-[ RECORD ") == 2
     value = ORDERS.expected("orders-0")[0].value
     assert value is not None and f"value     | {value.decode()}\n" in shown
+
+
+def test_jobs_change_nothing_but_the_time() -> None:
+    one = run("dump", ORDERS.log_dir, "--format", "jsonl")
+    assert run("dump", ORDERS.log_dir, "--format", "jsonl", "--jobs", 3).stdout == one.stdout
+    assert one.stdout.count("\n") == len(EVERYTHING)
+    assert "--jobs" in run("dump", ORDERS.log_dir, "--jobs", 0, code=2).stderr

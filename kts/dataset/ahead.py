@@ -1,0 +1,236 @@
+"""Threads that decode the slices of segment ranges ahead of their reader, in order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Slice(NamedTuple):
+    """Bytes of whole batches, and a call that gives their rows or raises."""
+
+    start: int
+    data: memoryview
+    rows: Callable[[], pa.RecordBatch]
+
+
+class Sliced(Protocol):
+    """A range that is read in slices; ``RangeReader`` is one."""
+
+    @property
+    def fetched(self) -> bool:
+        """True if its bytes come from a store, which wants ranges to be read one after the other."""
+
+    @property
+    def paced(self) -> bool:
+        """True if it is known how much slices grow when they are decoded."""
+
+    def whole(self) -> tuple[int, int, int | None]:
+        """The arguments of ``slices`` for all of it."""
+
+    def slices(self, position: int, end: int, first_bytes: int | None) -> Generator[tuple[int, memoryview]]:
+        """Its slices from a position on."""
+
+    def decode(self, start: int, data: memoryview) -> pa.RecordBatch:
+        """The rows of a slice; called by several threads."""
+
+
+Range = TypeVar("Range", bound=Sliced)
+
+
+class _Slot:
+    """A slice that a thread decodes."""
+
+    def __init__(self, start: int, data: memoryview) -> None:
+        self.start, self.data = start, data
+        self.found: pa.RecordBatch | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.found is not None or self.error is not None
+
+    def rows(self) -> pa.RecordBatch:
+        """The rows, which are no longer kept here."""
+        found, error, self.found, self.error = self.found, self.error, None, None
+        if error is not None:
+            raise error
+        return cast("pa.RecordBatch", found)
+
+
+class _Source:
+    """The slices of a range from a position on, and those that were read ahead."""
+
+    def __init__(self, reader: Sliced, asked: tuple[int, int, int | None]) -> None:
+        self.reader, self.asked = reader, asked
+        self.slices = reader.slices(*asked)
+        self.slots = deque[_Slot]()
+        self.ended = False
+        self.error: BaseException | None = None  # of the read after the last slot
+
+
+class Ahead(Generic[Range]):
+    """Decodes slices of ranges in threads, while their reader takes them in order.
+
+    Parameters
+    ----------
+    threads : int
+        How many slices are decoded at the same time.
+
+    Notes
+    -----
+    At most ``threads + 1`` slices are held that the reader has not taken. One is read at a time, in order; the
+    decoding runs side by side. A thread ends when there is nothing more to do: a reader that stops early leaves none.
+    Ranges on disks are begun before their turn, so that small segments keep the threads busy too.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._state = threading.Condition()
+        # Taken before the state's lock; again by a thread whose garbage collection ends the reader.
+        self._reading = threading.RLock()
+        self._sources = deque[_Source]()  # the first is the one that is read
+        self._running = 0
+        self._held = 0
+        self._coming: Iterator[Range] = iter(())
+        self._begun = deque[Range]()
+        self._error: Exception | None = None  # after the ranges that were begun
+
+    def in_turn(self, ranges: Iterator[Range]) -> Iterator[Range]:
+        """The ranges in order; following ones are begun while one is read."""
+        self._coming = ranges
+        try:
+            while self._begun or self._begin():
+                yield self._begun.popleft()
+            if self._error is not None:
+                raise self._error
+        finally:
+            for source in tuple(self._sources):
+                self._drop(source)
+
+    def slices(self, reader: Sliced, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
+        """As the reader's own ``slices``, each with its rows."""
+        source = self._source(reader, (position, end, first_bytes))
+        try:
+            while (slot := self._take(source)) is not None:
+                yield Slice(slot.start, slot.data, slot.rows)
+        finally:
+            self._drop(source)
+
+    def _source(self, reader: Sliced, asked: tuple[int, int, int | None]) -> _Source:
+        """The range's source: the one that was begun, unless it is read from another place."""
+        known = next((one for one in self._sources if one.reader is reader), None)
+        if known is not None and known.asked == asked:
+            return known
+        if known is not None:
+            self._drop(known)
+        source = _Source(reader, asked)
+        with self._state:
+            self._sources.appendleft(source)
+        return source
+
+    def _begin(self) -> bool:
+        """Take the next range, if there is one."""
+        if self._error is not None:
+            return False
+        try:
+            reader = next(self._coming, None)
+        except Exception as error:  # it comes after the rows before it
+            self._error = error
+            return False
+        if reader is None:
+            return False
+        self._begun.append(reader)
+        return True
+
+    def _look_ahead(self) -> None:
+        """Begin following ranges while there is room; all on the thread of the reader."""
+        while self._held <= self._threads and len(self._sources) <= self._threads + 1:
+            newest = self._begun[-1] if self._begun else self._sources[-1].reader
+            if newest.fetched or not self._begin():
+                return
+            reader = self._begun[-1]
+            if not reader.fetched:
+                with self._state:
+                    self._sources.append(_Source(reader, reader.whole()))
+
+    def _take(self, source: _Source) -> _Slot | None:
+        """The next slice of the range, decoded; None at its end."""
+        while True:
+            self._look_ahead()
+            with self._state:
+                self._start()
+                if source.slots and source.slots[0].done:
+                    self._held -= 1
+                    self._start()
+                    return source.slots.popleft()
+                if not source.slots and source.ended:
+                    if source.error is not None:
+                        raise source.error
+                    return None
+                self._state.wait()
+
+    def _drop(self, source: _Source) -> None:
+        with self._reading, self._state:
+            if source not in self._sources:
+                return
+            self._sources.remove(source)
+            self._held -= len(source.slots)
+            source.slots.clear()
+            source.ended = True
+        with suppress(ValueError):  # this thread is reading from it
+            source.slices.close()
+
+    def _next(self) -> _Source | None:
+        """The range whose next slice may be read now."""
+        if self._held > self._threads:
+            return None
+        source = next((one for one in self._sources if not one.ended), None)
+        # How much a slice grows is unknown before the first one is decoded.
+        return None if source is None or (self._held and not source.reader.paced) else source
+
+    def _start(self) -> None:
+        """Start threads for the room there is."""
+        while self._running < self._threads and self._next() is not None:
+            self._running += 1
+            threading.Thread(target=self._work, name="kts-scan", daemon=True).start()
+
+    def _work(self) -> None:
+        """Read and decode slices until there is no room or nothing left."""
+        while (found := self._read()) is not None:
+            source, slot = found
+            try:
+                slot.found = source.reader.decode(slot.start, slot.data)
+            except BaseException as error:  # raised where the reader takes the slice
+                slot.error = error
+            with self._state:
+                self._state.notify_all()
+            del source, slot, found
+
+    def _read(self) -> tuple[_Source, _Slot] | None:
+        with self._reading:
+            while True:
+                with self._state:
+                    source = self._next()
+                    if source is None:
+                        self._running -= 1
+                        return None
+                piece, error = None, None
+                try:
+                    piece = next(source.slices, None)
+                except BaseException as raised:
+                    error = raised
+                with self._state:
+                    if piece is not None:
+                        slot = _Slot(*piece)
+                        source.slots.append(slot)
+                        self._held += 1
+                        return source, slot
+                    source.ended, source.error = True, error
+                    self._state.notify_all()

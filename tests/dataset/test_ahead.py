@@ -1,0 +1,189 @@
+"""kts.scan with threads: the rows, errors and warnings of one thread, little memory, and no thread left behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.golden import golden_partitions
+from support.sets.partitions import flip, log_of, offsets
+
+import kts
+from kts.dataset import scan as scanning
+from kts.dataset.reader import RangeReader
+from kts.errors import CorruptRecordError, LogStorageError
+
+PARTITIONS = golden_partitions()
+
+
+def outcome(path: Any, **options: Any) -> tuple[pa.Table, str | None, list[str]]:
+    """The rows, what was raised after them, and the warnings."""
+    batches, error = list[pa.RecordBatch](), None
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            reader = kts.scan(path, **options)
+            for batch in reader:
+                batches.append(batch)
+        except kts.KtsError as found:
+            error = f"{type(found).__name__}: {found}"
+    return pa.Table.from_batches(batches, reader.schema), error, sorted(str(one.message) for one in told)
+
+
+def ours() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "kts-scan"]
+
+
+def settle() -> None:
+    """Wait until no thread of a scan runs."""
+    deadline = time.monotonic() + 20
+    while ours():
+        assert time.monotonic() < deadline, ours()
+        time.sleep(0.005)
+
+
+def test_threads_give_what_one_gives() -> None:
+    scenarios = {scenario.log_dir for scenario, _ in PARTITIONS}
+    compared = 0
+    for directory in sorted(scenarios):
+        for options in ({"batch_bytes": 700}, {"isolation": "read_committed", "views": True}):
+            alone = outcome(directory, **options)
+            assert outcome(directory, threads=3, **options) == alone
+            compared += alone[0].num_rows
+    assert compared > 1000
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_rows_before_damage_come_first(on_error: str, codec: str, tmp_path: Path) -> None:
+    path = log_of(tmp_path, list(range(60)), per_segment=20, compression=codec)
+    flip(path / f"{20:020}.log", 300)
+    options: dict[str, Any] = {"batch_bytes": 200, "on_error": on_error, "columns": ["offset"]}
+    alone, many = outcome(path, **options), outcome(path, threads=4, **options)
+    assert many == alone
+    lost = 60 - alone[0].num_rows
+    assert (lost >= 36 and alone[1]) if on_error == "raise" else (lost == 1 and alone[2])
+
+
+def test_decoding_runs_side_by_side_also_across_small_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = log_of(tmp_path, list(range(9)), per_segment=1)
+    together = threading.Barrier(3)
+    decode, first = RangeReader.decode, threading.Event()
+
+    def meeting(self: RangeReader, start: int, data: memoryview) -> pa.RecordBatch:
+        if first.is_set():
+            together.wait(20)  # three threads are in here, or it breaks
+        first.set()
+        return decode(self, start, data)
+
+    monkeypatch.setattr(RangeReader, "decode", meeting)
+    # The first slice is decoded alone; six are left, two rounds of three.
+    assert offsets(path, threads=3, ending_offsets=7) == list(range(7))
+
+
+def test_a_reader_that_waits_holds_few_slices_and_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = log_of(tmp_path, list(range(300)), per_segment=100)
+    decode, decoded = RangeReader.decode, list[int]()
+    monkeypatch.setattr(RangeReader, "decode", lambda *a: (decoded.append(a[1]), decode(*a))[1])
+    reader = kts.scan(path, threads=2, batch_bytes=80)
+    for taken in range(1, 40):
+        reader.read_next_batch()
+        settle()
+        assert len(decoded) <= taken + 1 + 3, "at most threads + 1 slices ahead, and one that is joined"
+    reader.close()
+    del reader
+    gc.collect()
+    before = len(decoded)
+    settle()
+    time.sleep(0.05)
+    assert len(decoded) == before and not ours()
+
+
+def test_the_memory_of_one_slice_is_known_before_others_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    rows = {"timestamp": list(range(2000)), "value": [bytes(1000)] * 2000}
+    (directory / f"{0:020}.log").write_bytes(kts.encode(rows, compression="zstd", batch_bytes=1 << 20))
+    sizes = list[int]()
+    decode = RangeReader.decode
+
+    def measured(self: RangeReader, start: int, data: memoryview) -> pa.RecordBatch:
+        found = decode(self, start, data)
+        sizes.append(found.nbytes)
+        return found
+
+    monkeypatch.setattr(RangeReader, "decode", measured)
+    assert sum(batch.num_rows for batch in kts.scan(directory, threads=8, batch_bytes=1 << 20)) == 2000
+    assert sizes[0] >= 2_000_000 or max(sizes[1:], default=0) <= 4 << 20
+
+
+def test_a_partition_that_cannot_be_planned_fails_after_the_rows_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        log_of(tmp_path, [1, 2, 3], name=f"t-{number}")
+    planned = scanning._planned
+
+    def failing(log: Any, *rest: Any) -> Any:
+        if log.partition == 2:
+            raise LogStorageError("gone", path=log.path)
+        return planned(log, *rest)
+
+    monkeypatch.setattr(scanning, "_planned", failing)
+    table, error, _ = outcome(tmp_path, threads=3, columns=["partition", "offset"])
+    found = [(row["partition"], row["offset"]) for row in table.to_pylist()]
+    assert found == [(number, offset) for number in range(2) for offset in range(3)]
+    assert error is not None and error.startswith("LogStorageError: gone")
+
+
+def test_a_segment_deleted_before_its_turn_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    path = log_of(tmp_path, list(range(300)), per_segment=20)
+    reader = kts.scan(path, threads=2, batch_bytes=80, columns=["offset"])
+    found = reader.read_next_batch()["offset"].to_pylist()
+    (path / f"{200:020}.log").unlink()
+    with pytest.warns(kts.KtsWarning, match="was deleted while it was read"):
+        for batch in reader:
+            found += batch["offset"].to_pylist()
+    assert found == [offset for offset in range(300) if not 200 <= offset < 220]
+
+
+def test_errors_and_memory_errors_of_threads_come_out_at_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = log_of(tmp_path, list(range(40)), per_segment=20)
+    decode = RangeReader.decode
+
+    def without_memory(self: RangeReader, start: int, data: memoryview) -> pa.RecordBatch:
+        if self.part.base_offset == 20:
+            raise MemoryError("no room")
+        return decode(self, start, data)
+
+    monkeypatch.setattr(RangeReader, "decode", without_memory)
+    found = list[int]()
+    with pytest.raises(MemoryError, match="no room"):
+        for batch in kts.scan(path, threads=2, columns=["offset"]):
+            found += batch["offset"].to_pylist()
+    assert found == list(range(20))
+    settle()
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1000, "2", True])
+def test_a_wrong_number_of_threads_is_named(threads: Any, tmp_path: Path) -> None:
+    with pytest.raises((ValueError, TypeError), match="threads"):
+        kts.scan(log_of(tmp_path, [1]), threads=threads)
+
+
+def test_damage_in_the_last_batch_leaves_no_thread(tmp_path: Path) -> None:
+    path = log_of(tmp_path, list(range(20)), per_segment=20)
+    flip(path / f"{0:020}.log", -20)
+    with pytest.raises(CorruptRecordError):
+        kts.scan(path, threads=2, batch_bytes=80).read_all()
+    settle()
