@@ -10,12 +10,12 @@ import numpy as np
 
 from kts.arguments import INT64_MAX, choice, integer
 from kts.dataset.options import ISOLATIONS
-from kts.errors import CorruptRecordError, DamageWarning
+from kts.errors import CorruptRecordError, DamageWarning, LogStorageError
 from kts.model import EARLIEST, LATEST
 from kts.segment import files, search, transactions
 from kts.segment.names import compression_of_log
 from kts.segment.partition import Partition
-from kts.segment.rereading import warn
+from kts.segment.rereading import is_gone, warn
 from kts.segment.segment import Lookups, Segment
 
 NO_END = INT64_MAX
@@ -200,7 +200,7 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
             warn(f"{segment.path}: left out from position {damage.position} on: {damage.message}", segment.path,
                  DamageWarning)  # fmt: skip
         found += [part for part in _cut(segment, whole, range_bytes) if part.start_position < part.end_position]
-        if whole.closed and whole.end_position == 0 and lost_end(whole) is not None:
+        if whole.closed and whole.end_position == 0 and Lookups(segment).lost_end(whole.following) is not None:
             found.append(whole)  # its reader reports the loss
     return found
 
@@ -248,7 +248,15 @@ def opened(parts: Sequence[SegmentRange]) -> Iterator[files.Readable | None]:
 
 
 def lost_end(part: SegmentRange) -> CorruptRecordError | None:
-    """The error if the indexes of a closed segment show that its end is missing; otherwise None."""
+    """The error if the indexes of a closed segment show that its end is missing; otherwise None.
+
+    None also for a segment that was deleted: a reader that has it open reads all of it.
+    """
     if part.closed != 1 or part.following == NO_END:
         return None
-    return Lookups(part.segment).lost_end(part.following)
+    try:
+        return Lookups(part.segment).lost_end(part.following)
+    except LogStorageError as error:
+        if is_gone(error):
+            return None
+        raise

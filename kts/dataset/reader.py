@@ -18,7 +18,7 @@ from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
 from kts.segment import transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at
-from kts.segment.files import Readable
+from kts.segment.files import File, Readable
 from kts.segment.rereading import Reread, warn
 from kts.segment.segment import rebase
 
@@ -101,7 +101,7 @@ class RangeReader:
         self.budget = SearchBudget()
         self.open_producers: set[int] = set()
         self.markers: transactions.Markers | None = None
-        self.reread = Reread(self.part.path)
+        self.reread = Reread(self.part.path, self.file if isinstance(self.file, File) else None)
         self.last_offset = -1
         self.reached = self.part.base_offset
         self.segment = self.part.segment

@@ -6,7 +6,7 @@ import errno
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from kts.errors import CorruptRecordError, KtsWarning, LogStorageError
@@ -18,10 +18,18 @@ ATTEMPTS = 100  # after that, changes count as damage
 
 
 class Reread:
-    """The bytes last read from a file, to compare with its current bytes."""
+    """The bytes last read from a file, to compare with its current bytes.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    Parameters
+    ----------
+    path : str
+        The file.
+    held : File, optional
+        The same file, open, for a reader that goes on when it is deleted.
+    """
+
+    def __init__(self, path: str, held: files.File | None = None) -> None:
+        self.path, self.held = path, held
         self.again = 0
         self.forget()
 
@@ -38,7 +46,7 @@ class Reread:
         """True if the file no longer has the last bytes read, or those given: it was truncated meanwhile."""
         if self.again >= ATTEMPTS:
             return False
-        with files.open_file(self.path) as file:
+        with nullcontext(self.held) if self.held is not None else files.open_file(self.path) as file:
             same = file.read(self.position, len(self.data)) == self.data
             return not (same and (not data or file.read(start, len(data)) == data))
 
@@ -49,6 +57,11 @@ def warn(message: str, path: str | None, kind: type[KtsWarning] = KtsWarning) ->
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("kts", "contextlib"):
         frame, level = frame.f_back, level + 1
     warnings.warn(kind(message, path), stacklevel=level)
+
+
+def is_gone(error: LogStorageError) -> bool:
+    """True if an error says that a file is missing, and it is."""
+    return error.errno == errno.ENOENT and error.path is not None and not files.exists(error.path)
 
 
 @contextmanager
@@ -82,7 +95,7 @@ def settled(read: Callable[[], Result]) -> Result:
                 raise
             before = vars(error)
         except LogStorageError as error:
-            if error.errno != errno.ENOENT or error.path is None or files.exists(error.path) or vars(error) == before:
+            if not is_gone(error) or vars(error) == before:
                 raise
             before = vars(error)
     return read()

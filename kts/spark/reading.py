@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import warnings
@@ -44,10 +45,11 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
 
 
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
-    for planned, file in zip(task.ranges, opened(task.ranges), strict=True):
-        part = _readable(planned, options)
-        if part is None:
+    for planned, given in zip(task.ranges, opened(task.ranges), strict=True):
+        found = _readable(planned, given, options)
+        if found is None:
             continue
+        part, file = found
         batches = (
             read_headers(part, file)
             if options.granularity == "batch"
@@ -59,6 +61,8 @@ def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Opt
                     yield _to_spark(rows, target, part, options)
         except LogStorageError as error:
             raise _seen_from_here(error) from error
+        finally:
+            file.close()
 
 
 def _records(
@@ -108,31 +112,44 @@ def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) ->
     return str(name)
 
 
-def _readable(part: SegmentRange, options: Options) -> SegmentRange | None:
-    """The range, if its file can be read; None if the file is missing and ``failOnDataLoss=false`` allows that."""
+def _readable(
+    part: SegmentRange, given: files.Readable | None, options: Options
+) -> tuple[SegmentRange, files.Readable] | None:
+    """The range and its file, open, so that it can be read whoever deletes it from now on.
+
+    None if the file is missing and ``failOnDataLoss=false`` allows that.
+    """
     host = socket.gethostname()
-    folder = os.path.dirname(part.path)
-    if not files.exists(folder):
-        raise LogStorageError(
-            f"the executor on {host} does not see {folder}, which the driver saw while planning: put the log directory "
-            "where every executor sees it under the same path, such as a shared mount",
-            path=part.path,
-        )
-    if files.exists(part.path) and files.size_of(part.path) >= part.end_position:
-        error = None if options.fail_on_data_loss else lost_end(part)
-        if error is None:
-            return part
-        warnings.warn(KtsWarning(str(error), part.path), stacklevel=2)
-        return replace(part, following=NO_END)
+    file, size = given, -1
+    try:
+        file = file or part.segment.open()
+        size = file.size() if given is None else part.segment.size_bytes
+    except LogStorageError as error:
+        if error.errno != errno.ENOENT:
+            raise _seen_from_here(error) from error
+        folder = os.path.dirname(part.path)
+        if not files.exists(folder):
+            raise LogStorageError(
+                f"the executor on {host} does not see {folder}, which the driver saw while planning: put the log "
+                "directory where every executor sees it under the same path, such as a shared mount",
+                path=part.path,
+            ) from error
+    if file is not None and size >= part.end_position:
+        lost = None if options.fail_on_data_loss else lost_end(part)
+        if lost is None:
+            return part, file
+        warnings.warn(KtsWarning(str(lost), part.path), stacklevel=2)
+        return replace(part, following=NO_END), file
     name = TopicPartition(part.topic, part.partition)
-    lost = (
-        f"offsets {part.start_offset} to {part.end_offset} (not included) of {name} went missing between planning "
-        f"and reading, as the executor on {host} sees it: the segment was deleted or cut"
+    first, end = max(part.start_offset, part.base_offset), min(part.end_offset, part.following)
+    what = (
+        f"offsets {first} to {end} (not included) of {name} went missing between planning and reading, as the executor "
+        f"on {host} sees it: the segment was deleted or cut"
     )
     if options.fail_on_data_loss:
-        raise LogStorageError(f"{lost}; load() or start again, or set failOnDataLoss to false", path=part.path)
-    warnings.warn(KtsWarning(f"{lost}: {part.path}", part.path), stacklevel=2)
-    return replace(part, following=NO_END) if files.exists(part.path) else None
+        raise LogStorageError(f"{what}; load() or start again, or set failOnDataLoss to false", path=part.path)
+    warnings.warn(KtsWarning(f"{what}: {part.path}", part.path), stacklevel=2)
+    return None if file is None or size < 0 else (replace(part, following=NO_END), file)
 
 
 def _seen_from_here(error: LogStorageError) -> KtsError:

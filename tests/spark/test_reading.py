@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -29,12 +30,39 @@ def test_segments_that_went_missing_are_data_loss(tmp_path: Path) -> None:
     (task,) = plan_tasks(strict)
     first, second = sorted((tmp_path / "orders-0").glob("*.log"))[:2]
     first.rename(first.with_name(first.name + ".deleted"))
-    with pytest.raises(LogStorageError, match=r"offsets .* of orders-0 went missing .* set failOnDataLoss to false"):
+    lost = rf"offsets {int(first.stem)} to {int(second.stem)} \(not included\) of orders-0 went missing"
+    with pytest.raises(LogStorageError, match=f"{lost} .* set failOnDataLoss to false"):
         list(read_task(task, strict, schema))
-    with pytest.warns(UserWarning, match="went missing"):
+    with pytest.warns(UserWarning, match=lost):
         left = [offset for b in read_task(task, lenient, schema) for offset in b.column("offset").to_pylist()]
     expected = [row.offset for row in orders.expected("orders-0")]
     assert left == [offset for offset in expected if offset >= int(second.stem)]
+
+
+@pytest.mark.parametrize("start", [0, 5000])
+def test_a_segment_that_is_deleted_while_it_is_read_is_read_to_its_end(
+    tmp_path: Path, rng: random.Random, start: int
+) -> None:
+    """The task holds the file: between its look at it and its last byte no record can vanish."""
+    require_spark()
+    from pyspark.sql.types import BinaryType, LongType, StructType
+
+    folder = tmp_path / "t-0"
+    with kts.Log(folder, {"segment.bytes": 2_000_000}) as log:
+        while len(log.segments) < 2:  # records that a reader finds to be larger than their bytes, and reads in two goes
+            log.append_rows({"value": [rng.randbytes(100) * 10 for _ in range(100)]}, compression="zstd")
+        end = log.segments[1].base_offset
+        asked = {"startingOffsets": f'{{"t": {{"0": {start}}}}}', "endingOffsets": f'{{"t": {{"0": {end}}}}}'}
+        options = parse_options({"path": str(tmp_path), "maxBatchBytes": "500k"} | asked)
+        (task,) = plan_tasks(options)
+        batches = read_task(task, options, StructType().add("offset", LongType()).add("value", BinaryType()))
+        offsets = next(batches).column("offset").to_pylist()
+        assert offsets[-1] < end - 1
+        for file in folder.glob(f"{0:020d}.*"):
+            file.unlink()
+        for batch in batches:
+            offsets += batch.column("offset").to_pylist()
+    assert offsets == [*range(start, end)]
 
 
 @pytest.mark.parametrize("granularity", ["record", "batch"])
