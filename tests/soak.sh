@@ -21,10 +21,10 @@ rounds() {
             { cat "$round"; return 1; }
         echo "round $number: KTS_SEED=$seed, $(tail -n 1 "$round")"
     done
-    # Spark's streams: driver and workers killed 50 times, and the memory over 3,600 micro-batches. Some are slower than
-    # a round's limit for one test.
+    # Spark's streams: driver and workers killed 50 times for each sink, and the memory over 3,600 micro-batches. Some are
+    # slower than a round's limit for one test.
     # shellcheck disable=SC2086
-    KTS_SEED=$seed KTS_KILLS="${KTS_KILLS:-50}" KTS_TRIGGERS="${KTS_TRIGGERS:-3600}" "$BIN/python" -m pytest -q -rP -n 0 --timeout 0 \
+    KTS_SEED=$seed KTS_LENGTH=full KTS_KILLS="${KTS_KILLS:-50}" KTS_TRIGGERS="${KTS_TRIGGERS:-3600}" "$BIN/python" -m pytest -q -rP -n 0 --timeout 0 \
         tests/spark/test_stream_kills.py tests/spark/test_stream_memory.py >"$round" 2>&1 || { cat "$round"; return 1; }
     grep -E "kills,|Sample|passed" "$round" | sed 's/^/streams: /'
     echo "no round failed"

@@ -1,8 +1,9 @@
-"""Each record once: a streaming query into Parquet whose driver and workers are killed while the log grows, rolls and
-is retained."""
+"""Each record once: a streaming query into Parquet and into Iceberg whose driver and workers are killed while the log
+grows, rolls and is retained."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -16,10 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.feather
+import pytest
 from support.golden import scaled
 from support.kafka.jvm import spark_environ
 from support.processes.dying import DIES_TOO
 from support.processes.tree import below
+from support.spark.iceberg import iceberg_environ, iceberg_settings
 from support.waiting import wait_until
 
 import kts
@@ -89,14 +92,16 @@ def workers(driver: int) -> list[int]:
 class Job:
     """The Spark application, started again whenever it is killed."""
 
-    def __init__(self, logs: Path, work: Path) -> None:
+    def __init__(self, logs: Path, work: Path, sink: str) -> None:
         self.work = work
         script = Path(__file__).with_name("stream_job.py")
-        self.command = [*DIES_TOO, sys.executable, str(script), str(logs), str(work)]
+        settings = iceberg_settings(work) if sink == "iceberg" else {}
+        self.command = [*DIES_TOO, sys.executable, str(script), str(logs), str(work), json.dumps(settings)]
         self.said, self.told = work / "said", work / "told"
         (work / "sitecustomize.py").write_text(TELLS.format(told=str(self.told)), encoding="utf-8")
-        paths = [str(work), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.environ = os.environ | spark_environ() | {"PYTHONPATH": os.pathsep.join(paths)}
+        environ = os.environ | (iceberg_environ() if sink == "iceberg" else spark_environ())
+        paths = [str(work), *filter(None, [environ.get("PYTHONPATH")])]
+        self.environ = environ | {"PYTHONPATH": os.pathsep.join(paths)}
         self.told.touch()
 
     def start(self) -> None:
@@ -140,12 +145,16 @@ def running(job: Job) -> Iterator[None]:
             job.kill_driver()
 
 
-def test_each_record_arrives_once_though_drivers_and_workers_are_killed(tmp_path: Path, rng: random.Random) -> None:
+# Iceberg's Spark is a second environment, which `make test` does not fetch.
+@pytest.mark.parametrize("sink", ["parquet", "iceberg"][: scaled(1, 2)])
+def test_each_record_arrives_once_though_drivers_and_workers_are_killed(
+    tmp_path: Path, rng: random.Random, sink: str
+) -> None:
     # Half a minute of Spark: what exactly once means can only be seen from outside, after real kills.
     kills = int(os.environ.get("KTS_KILLS") or scaled(3, 10))
     logs, work = tmp_path / "logs", tmp_path / "work"
     work.mkdir()
-    writer, job = Writer(logs, rng), Job(logs, work)
+    writer, job = Writer(logs, rng), Job(logs, work, sink)
     writer.start()
     ends: list[int] = []
     try:
@@ -188,4 +197,5 @@ def test_each_record_arrives_once_though_drivers_and_workers_are_killed(tmp_path
     assert len(ends) == 3 and arrived <= {
         (partition, offset) for partition, end in enumerate(ends) for offset in range(end)
     }
-    print(f"{kills} kills, {job.committed() + 1} micro-batches, {len(rows)} records, {len(missing)} retained and told")
+    batches = job.committed() + 1
+    print(f"{sink}: {kills} kills, {batches} micro-batches, {len(rows)} records, {len(missing)} retained and told")
