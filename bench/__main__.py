@@ -17,6 +17,7 @@ from . import (
     dump,
     growth,
     kafka_classes,
+    kafka_sink,
     kafka_source,
     kafka_stream,
     linear,
@@ -49,9 +50,10 @@ class Settings:
 
 
 def pipeline(report: Report, settings: Settings) -> None:
-    """Buckets, then Spark's streams."""
+    """Buckets, then Spark's streams and writes."""
     buckets.run(report, 8 * settings.bytes, settings.rounds, SCRATCH / "bucket")
     kafka_stream.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
+    kafka_sink.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
 
 
 def both_threads(report: Report, settings: Settings) -> None:

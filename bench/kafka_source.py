@@ -46,9 +46,9 @@ def environment() -> Path:
     return python
 
 
-def produce(broker: Broker, records: int, seed: int) -> None:
-    """Fill the topic through Kafka's own producer."""
-    arguments = [broker.address, TOPIC, str(PARTITIONS), str(records), str(seed)]
+def produce(broker: Broker, records: int, seed: int, topic: str = TOPIC) -> None:
+    """Make a topic and fill it through Kafka's own producer."""
+    arguments = [broker.address, topic, str(PARTITIONS), str(records), str(seed)]
     done = subprocess.run(
         kafka_java(str(HERE / "Produce.java"), *arguments, heap="512m"), capture_output=True, text=True, check=False
     )
