@@ -55,8 +55,9 @@ class StagedLog(NamedTuple):
     Attributes
     ----------
     path : str
-        The log aside; its offsets begin at 0.
+        The log aside; its offsets begin at 0. Empty if there are no records.
     records : int
+        0 for a partition of a new topic that got no rows: it is created all the same, as by a broker.
     first_ms, last_ms : int or None
         The least and the greatest timestamp, if the rows were sorted by it.
     """
@@ -154,6 +155,7 @@ class StagedWriter:
         self._rows: dict[str, Any] = {"compression": compression, "unit": unit, "batch_bytes": batch_bytes}
         self._sort, self._clock = sort, clock
         self._logs: dict[TopicPartition, Log] = {}
+        self._new: set[str] = set()  # topics of which rows are spread over the default number of partitions
         self._ranges: dict[TopicPartition, tuple[int, int]] = {}
         self._waiting: dict[TopicPartition, list[pa.Table]] = {}
         self._waiting_bytes = 0
@@ -192,9 +194,11 @@ class StagedWriter:
             for log in self._logs.values():
                 log.close()
         self._held.leave()
-        return [
+        found = [
             StagedLog(log.path, *key, log.log_end_offset, *self._ranges.get(key, ())) for key, log in self._logs.items()
         ]
+        all_of_new = [TopicPartition(name, one) for name in sorted(self._new) for one in range(self._default_count)]
+        return found + [StagedLog("", *key, 0) for key in all_of_new if key not in self._logs]
 
     def abandon(self) -> None:
         """Remove everything; nothing fails here."""
@@ -251,6 +255,8 @@ class StagedWriter:
             if not chosen.any():
                 continue
             count = self._counts.get(name, self._default_count)
+            if name not in self._counts:
+                self._new.add(name)
             if count is None:
                 raise InvalidRequestError(
                     f"topic {name}: expected partitions from 0 on without a gap in the log directory, so that a key's "
@@ -379,6 +385,9 @@ def commit(
             one = _prepare(directory, key, logs, config, number)
             number += len(one.files)
             pending.append(one)
+        for key in sorted({TopicPartition(one.topic, one.partition) for one in staged} - groups.keys()):
+            if not files.exists(os.path.join(directory, str(key))):
+                pending.append(PendingPartition(*key, 0, True, -1, [], []))
         if pending:
             files.remove(os.path.join(directory, CLEAN_SHUTDOWN), missing_ok=True)
         files.sync_directory(directory)

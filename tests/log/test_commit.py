@@ -31,19 +31,22 @@ Seen = dict[str, list[bytes]]  # the values of each partition
 
 
 def rows(topic: str, values: list[bytes]) -> pa.Table:
+    """Of two partitions the keys go to the first."""
     times = [T + n for n in range(len(values))]
-    return pa.table({"topic": [topic] * len(values), "value": values, "timestamp": pa.array(times, pa.int64())})
+    keys = [b"k"] * len(values)
+    columns = {"topic": [topic] * len(values), "key": keys, "value": values, "timestamp": pa.array(times, pa.int64())}
+    return pa.table(columns)
 
 
 def stage(
     directory: str, settings: dict[str, Any], number: int, topics: tuple[str, ...] = ("a", "b")
 ) -> list[staging.StagedLog]:
-    """Two tasks, each with rows of both topics."""
+    """Two tasks, each with rows of both topics; `a` has one partition, a new topic two."""
     root = staging.staging_root(directory, f"{number:032x}")
     files.make_directory(root)
     staged = []
     for task in range(2):
-        with staging.StagedWriter(root, settings, {}, clock=lambda: T) as writer:
+        with staging.StagedWriter(root, settings, {"a": 1}, default_count=2, clock=lambda: T) as writer:
             for topic in topics:
                 writer.append(rows(topic, [b"%d/%d/%d" % (number, task, n) for n in range(12)]))
             staged += writer.finish()
@@ -102,7 +105,7 @@ def test_after_any_crash_of_a_write_all_of_it_is_there_or_nothing(settings: dict
             write(home, settings, 1)
         assert system.unrecorded() == [] and system.open_files() == []
         after = seen(home)
-        assert [len(values) for values in after.values()] == [44, 24]
+        assert [len(values) for values in after.values()] == [44, 24, 0]
         counts = {"before": 0, "after": 0}
         disk, moments = (
             system.disk(),
@@ -124,6 +127,7 @@ def test_after_any_crash_of_a_write_all_of_it_is_there_or_nothing(settings: dict
                 assert [len(values) for values in seen(where).values()] == [
                     20 + 24 * (1 + (last == "after")),
                     24 * (1 + (last == "after")),
+                    0,
                 ]
                 assert [name for name in os.listdir(where) if name.startswith("kts-commit-0")] == []
                 shutil.rmtree(where)
@@ -246,4 +250,4 @@ def test_the_next_open_completes_a_commit(tmp_path: Path) -> None:
     with kts.Log(tmp_path / "a-0", SMALL) as log:
         assert log.log_end_offset == 44
     assert not read_commits(home).pending
-    assert [len(values) for values in seen(home).values()] == [44, 24]
+    assert [len(values) for values in seen(home).values()] == [44, 24, 0]

@@ -72,6 +72,26 @@ def test_each_row_goes_to_its_partition_or_that_of_its_key_or_with_others_withou
     assert {topic: len(partitions) for topic, partitions in without.items()} == {"two": 1, "new": 1}
 
 
+def test_a_new_topic_has_all_its_partitions_though_some_get_no_rows(tmp_path: Path) -> None:
+    """Else the next write could not tell which partition a key belongs to."""
+    settings = {"segment.bytes": 2000}
+    key = next(b"%d" % n for n in range(99) if (murmur2(b"%d" % n) & 0x7FFFFFFF) % 4 == 2)
+    rows = {"topic": ["new"], "key": [key], "value": [b"0"]}
+    done = commit(tmp_path, task(tmp_path, rows, default_count=4), settings)
+    assert [tuple(one) for one in done] == [("new", 2, 0, 1), ("new", 0, 0, 0), ("new", 1, 0, 0), ("new", 3, 0, 0)]
+    counts = staging.partition_counts(str(tmp_path))
+    assert counts == {"new": 4}
+    keys = [b"k%d" % n for n in range(50)]
+    commit(tmp_path, task(tmp_path, {"topic": ["new"] * 50, "key": keys, "value": keys}, counts=counts), settings)
+    assert [str(one) for one in verify(tmp_path, deep=True)] == []
+    for partition in range(4):
+        wanted = [one for one in keys if (murmur2(one) & 0x7FFFFFFF) % 4 == partition]
+        assert values(tmp_path, "new", partition) == ([b"0"] if partition == 2 else []) + wanted
+    given = {"topic": ["given"], "partition": pa.array([3], pa.int32()), "value": [b"0"]}
+    commit(tmp_path, task(tmp_path, given, default_count=9))
+    assert staging.partition_counts(str(tmp_path))["given"] is None  # the rows said which partitions there are
+
+
 @pytest.mark.parametrize("settings", [{}, V1, V0], ids=["2", "1", "0"])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_offsets_go_on_where_the_partition_ends(
