@@ -129,15 +129,12 @@ def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Viola
 def in_turn(
     logs: Sequence[PartitionLog], how: tuple[bool, bool, bool], advance: Callable[[int], None]
 ) -> Iterator[Violation]:
-    """Check partitions one after the other; segment files given as paths are checked one by one."""
-    from kts.dataset.partition import PartitionLog
-    from kts.offline.verify import verify_partition
+    """Check partitions one after the other."""
+    from kts.offline.verify import apart, verify_partition
 
     deep, *times = how
     for log in logs:
-        paths = [segment.path for segment in log.segments] if log.lone else []
-        alone = [PartitionLog(path, log.topic, log.partition, segment_paths=[path]) for path in paths]
-        for one in alone or [log]:
+        for one in apart(log):
             yield from verify_partition(one, deep, advance, *times)
 
 

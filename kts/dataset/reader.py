@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,15 @@ class Pace:
         self.read_bytes = now if now // 2 <= fitting <= now * 2 else fitting
 
 
+class Skip(NamedTuple):
+    """What ``on_error="skip"`` left out: bytes, a record that its decoder refused, or the lost end of a segment."""
+
+    position: int | None
+    size_bytes: int | None
+    offset: int | None
+    reason: str
+
+
 @dataclass(eq=False)
 class RangeReader:
     """The state of reading one segment range; see ``read_range``."""
@@ -98,6 +107,7 @@ class RangeReader:
         self.constants: dict[str, pa.Array] = {}
         self.warned = False
         self.left_out = False
+        self.skips = list[Skip]()
         self.budget = SearchBudget()
         self.open_producers: set[int] = set()
         self.markers: transactions.Markers | None = None
@@ -299,6 +309,7 @@ class RangeReader:
             return
         if not self.options.skip_damage:
             raise error
+        self.skips.append(Skip(error.position, None, error.offset, error.message))
         warn(str(error), error.path, DamageWarning)
 
     def tail(self, position: int, end: int) -> int:
@@ -325,6 +336,7 @@ class RangeReader:
         end = min(end, self.segment.size_bytes)
         behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
         stop = end if behind is None else behind
+        self.skips.append(Skip(position, stop - position, None, why))
         message = f"{stop - position} bytes at position {position} are damaged and left out: {why}"
         warn(f"{self.part.path}: {message}", self.part.path, DamageWarning)
         return self.part.end_position if behind is None else behind
@@ -399,6 +411,9 @@ class RangeReader:
         sound = np.ones(rows.num_rows, bool)
         if self.options.skip_damage:
             sound[[each.row for each in refused]] = False
+            for each in refused:
+                place, number = (rows.column(name)[each.row].as_py() for name in ("position", "offset"))
+                self.skips.append(Skip(place, None, number, each.reason))
             more = f", and {len(refused) - 1} more after it" if len(refused) > 1 else ""
             warn(f"{self.part.path}: {message} and is left out{more}: {reason}", self.part.path, DamageWarning)
         else:

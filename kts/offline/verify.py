@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -131,6 +131,14 @@ def verify_partition(
 ) -> Iterator[Violation]:
     """Yield every fault in an open partition; see ``verify``."""
     return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time).run())
+
+
+def apart(log: PartitionLog) -> Sequence[PartitionLog]:
+    """The partition; or each of its segments, where these are files given by name: they are checked one by one."""
+    if not log.lone:
+        return [log]
+    paths = [segment.path for segment in log.segments]
+    return [PartitionLog(path, log.topic, log.partition, segment_paths=[path]) for path in paths]
 
 
 def verify_checkpoints(directory: str) -> Iterator[Violation]:

@@ -11,13 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN, suggestion
 from kts.coordinator_records.columns import DECODERS
-from kts.dataset.options import BATCH_BYTES, ISOLATIONS
+from kts.dataset.options import BATCH_BYTES, ISOLATIONS, ON_ERROR
 from kts.model import EARLIEST, LATEST
 from kts.segment import files
 from kts.times import UNITS, NotATimeError, milliseconds, parse_length, parse_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
+GRANULARITIES = ("record", "batch", "segment", "finding", "damage")  # what a row is about
 OVERFLOW_POLICIES = ("error", "null", "clamp")  # for a timestamp beyond Spark's range
 MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
 _UNIT_OPTION = "timeUnit={}"  # as an error names it
@@ -48,6 +49,8 @@ KNOWN = (
     "isolation",
     "includeControl",
     "granularity",
+    "deep",
+    "onError",
     "decoder",
     "timestampOverflow",
     "logStartOffset",
@@ -104,6 +107,8 @@ class Options:
     isolation: str
     include_control: bool
     granularity: str
+    deep: bool
+    on_error: str
     decoder: str | None
     timestamp_overflow: str
     log_start_offset: int | PartitionValues | None
@@ -113,6 +118,11 @@ class Options:
     max_offsets: int | None = None  # of a micro-batch
     min_offsets: int | None = None
     max_delay_ms: int = _DELAY_MS
+
+    @property
+    def skips(self) -> bool:
+        """True if damage is skipped: with a warning, or as rows of its own."""
+        return self.on_error == "skip" or self.granularity == "damage"
 
 
 def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
@@ -151,7 +161,9 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         verify_crc=read.boolean("verifyCrc", True),
         isolation=read.choice("isolation", ISOLATIONS),
         include_control=read.boolean("includeControl", False),
-        granularity=read.choice("granularity", ("record", "batch")),
+        granularity=read.choice("granularity", GRANULARITIES),
+        deep=read.boolean("deep", False),
+        on_error=read.choice("onError", ON_ERROR),
         decoder=None if read.text("decoder") is None else read.choice("decoder", tuple(DECODERS)),
         timestamp_overflow=read.choice("timestampOverflow", OVERFLOW_POLICIES),
         log_start_offset=_log_start_offset(read),
@@ -162,7 +174,7 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         min_offsets=read.positive("minOffsetsPerTrigger"),
         max_delay_ms=read.length("maxTriggerDelay", _DELAY_MS),
     )
-    _refuse_contradictions(options)
+    _refuse_contradictions(options, query)
     return options
 
 
@@ -300,23 +312,36 @@ def _log_start_offset(read: Values) -> int | PartitionValues | None:
     return number
 
 
-def _refuse_contradictions(options: Options) -> None:
+def _refuse_contradictions(options: Options, query: str) -> None:
     if options.max_offsets is not None and (options.min_offsets or 0) > options.max_offsets:
         raise ValueError(
             f"options minOffsetsPerTrigger and maxOffsetsPerTrigger: {options.min_offsets} is above "
             f"{options.max_offsets}; give a minimum that a micro-batch can reach"
         )
-    if options.granularity == "batch":
+    kind = options.granularity
+    if query == STREAM and kind not in ("record", "batch"):
+        raise ValueError(f"option granularity={kind} is for batch queries (spark.read), and this is a {query} query")
+    if options.deep and kind != "finding":
+        raise ValueError("option deep is about findings: leave it out, or set granularity to finding")
+    if kind != "record":
         record_only = {
             "includeHeaders": options.include_headers,
-            "strictTimeRange": options.strict_time_range,
-            "isolation=read_committed": options.isolation == "read_committed",
-            "decoder": options.decoder is not None,
+            "strictTimeRange": options.strict_time_range and kind != "damage",
+            "isolation=read_committed": options.isolation == "read_committed" and kind != "damage",
+            "decoder": options.decoder is not None and kind != "damage",
             "maxOffsetsPerTrigger": options.max_offsets is not None,
+            "onError=skip": options.on_error == "skip" and kind != "segment",
+            "minPartitions": options.min_partitions is not None and kind in ("segment", "finding"),
+            "maxRecordsPerPartition": options.max_records is not None and kind in ("segment", "finding"),
         }
         for name, asked in record_only.items():
             if asked:
                 raise ValueError(f"option {name} is about records: leave it out, or set granularity to record")
+    for bound in (options.start, options.end) if kind == "finding" else ():
+        if bound.kind not in ("earliest", "latest"):
+            raise ValueError(
+                f"option {bound.option} is about records, and granularity=finding checks whole partitions: leave it out"
+            )
     timed = {options.start.kind, options.end.kind} & {"timestamp", "timestamps"}
     if options.strict_time_range and not timed:
         raise ValueError(

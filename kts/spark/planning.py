@@ -13,11 +13,13 @@ from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.segment import files
-from kts.segment.rereading import settled
+from kts.segment.rereading import settled, warn
+from kts.segment.transactions import last_stable_offset, log_end_offset
 from kts.spark.options import Bound, Options
 
 TASK_BYTES = 64 << 20
 FILE_BYTES = 256 << 10  # the cost of opening a file, as the bytes that are read in the same time
+WHOLE_BYTES = 1 << 30  # a read of so many bytes without a range gets a hint
 SHARED_FROM = 200  # a task may read one partition for each 200 in the read
 
 
@@ -27,6 +29,8 @@ class Task:
 
     ranges: tuple[SegmentRange, ...]
     strict_range: tuple[int | None, int | None] = (None, None)
+    logs: tuple[PartitionLog, ...] = ()  # instead of ranges, where whole partitions are checked
+    folders: tuple[str, ...] = ()  # log directories whose own files are checked
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,29 @@ def plan_tasks(options: Options) -> list[Task]:
     logs = select_logs(options)
     check_named(options.start, logs)
     check_named(options.end, logs)
+    if options.granularity == "finding":
+        return [Task((), folders=tuple(_folders(options, logs))), *whole_tasks(logs)]
 
     def planned() -> list[Task]:
         ranges = [resolve(log.listed(), options) for log in logs]
+        if options.granularity == "segment":
+            return _segment_tasks(ranges, to_end=options.end.kind == "latest")
         return tasks_of(ranges, options)
 
     return settled(planned)
+
+
+def warn_of_whole_read(tasks: Sequence[Task], options: Options) -> None:
+    """Warn if much is read without any range: a filter of the query on times or partitions does not come here."""
+    size = sum(part.end_position - part.start_position for task in tasks for part in task.ranges)
+    ranged = options.assign is not None or {options.start.kind, options.end.kind} != {"earliest", "latest"}
+    if options.granularity == "record" and not ranged and size >= WHOLE_BYTES:
+        warn(
+            f"this read of {', '.join(options.paths)} takes all {size >> 20} MiB of the log, because Spark passes no"
+            " filters to kts: instead of where() on timestamp or partition, use kts.spark.read(spark, path, start=,"
+            " end=, partitions=), or the options startingTimestamp, endingTimestamp and assign",
+            options.paths[0],
+        )
 
 
 def select_logs(options: Options, *, only_known: bool = False) -> list[PartitionLog]:
@@ -85,10 +106,58 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
         kept = [log for log in there if log.partition in assigned.get(log.topic, ())]
         assigned = {log.topic: tuple(each.partition for each in kept if each.topic == log.topic) for log in kept}
     try:
-        return select(opened, paths, topics=topics, partitions=assigned, decoder=options.decoder)
+        internal = options.granularity == "finding"
+        return select(opened, paths, topics=topics, partitions=assigned, internal=internal, decoder=options.decoder)
     except UnknownTopicOrPartitionError as error:
         option = "subscribe" if options.assign is None else "assign"
         raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error
+
+
+def _folders(options: Options, logs: list[PartitionLog]) -> Iterator[str]:
+    """The log directories among the paths."""
+    partitions = {log.path for log in logs}
+    for path in dict.fromkeys(files.absolute(path) for path in _existing(options)):
+        if files.directory_exists(path) and path not in partitions:
+            yield path
+
+
+def whole_tasks(logs: Sequence[PartitionLog]) -> list[Task]:
+    """Tasks of whole partitions: neighbours share one up to its size, counted as for ranges."""
+    return [Task((), logs=tuple(group)) for group in grouped(logs)]
+
+
+def _segment_tasks(ranges: Sequence[OffsetRange], *, to_end: bool) -> list[Task]:
+    """Tasks of whole segments that overlap ranges of offsets, empty ones too; cut as tasks of ranges are."""
+    tasks, group, cost = list[Task](), list[SegmentRange](), 0
+    for one in ranges:
+        segments = one.log.segments
+        ends = [segment.base_offset for segment in segments[1:]] + [NO_END] * bool(segments)
+        for segment, end in zip(segments, ends, strict=True):
+            if end <= one.start_offset or (segment.base_offset >= one.end_offset and not to_end):
+                continue
+            whose, size = (segment.topic, segment.partition, segment.path, segment.base_offset), segment.size_bytes
+            if group and cost + size + FILE_BYTES > TASK_BYTES + FILE_BYTES:
+                tasks.append(Task(tuple(group)))
+                group, cost = [], 0
+            group.append(SegmentRange(*whose, 0, size, segment.base_offset, end))
+            cost += size + FILE_BYTES
+    return [*tasks, Task(tuple(group))] if group else tasks
+
+
+def grouped(logs: Sequence[PartitionLog]) -> Iterator[list[PartitionLog]]:
+    """Neighbouring partitions that one task takes, by their bytes and number of files."""
+    group: list[PartitionLog] = []
+    cost = 0
+    for log in logs:
+        sizes = settled(lambda log=log: [segment.size_bytes for segment in log.segments])  # type: ignore[misc]
+        own = sum(sizes) + FILE_BYTES * (1 + len(sizes))
+        if group and cost + own > TASK_BYTES + FILE_BYTES:
+            yield group
+            group, cost = [], 0
+        group.append(log)
+        cost += own
+    if group:
+        yield group
 
 
 def _existing(options: Options) -> list[str]:
@@ -132,8 +201,9 @@ def check_named(bound: Bound, logs: list[PartitionLog]) -> None:
 def resolve(log: PartitionLog, options: Options) -> OffsetRange:
     """The offsets that the options mean in a partition; errors as for ``plan_tasks``."""
     name = TopicPartition(log.topic, log.partition)
-    first = log.log_start_offset
-    last = log.last_stable_offset if options.isolation == "read_committed" else log.log_end_offset
+    first, skip = log.log_start_offset, options.skips
+    end_of = last_stable_offset if options.isolation == "read_committed" else log_end_offset
+    last = end_of(log, skip_damage=skip)
     bounds = options.start, options.end
     start_ms, end_ms = (time_of(bound, name) for bound in bounds)
     offsets = [bound.values[name.topic][name.partition] if bound.kind == "offsets" else None for bound in bounds]
@@ -151,6 +221,7 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
         starting_offset=offsets[0],
         ending_offset=offsets[1],
         strict_time_range=options.strict_time_range,
+        skip_damage=skip,
     )
     if start == NO_END and start_ms is not None and not options.latest_when_unmatched:
         raise OffsetOutOfRangeError(
@@ -210,7 +281,8 @@ def _tasks(ranges: Sequence[OffsetRange], options: Options) -> Iterator[Task]:
     cost = members = 0
     for number, one in enumerate(ranges):
         parts = _ranges(one, _parts(one, total, options))
-        for planned in plan_all(one.log, parts, range_bytes=TASK_BYTES, isolation=options.isolation):
+        on_error = "skip" if options.skips else "raise"
+        for planned in plan_all(one.log, parts, range_bytes=TASK_BYTES, isolation=options.isolation, on_error=on_error):
             for part in planned:
                 part_cost = part.end_position - part.start_position + FILE_BYTES
                 if group and cost + part_cost > TASK_BYTES + FILE_BYTES:

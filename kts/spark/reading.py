@@ -19,6 +19,7 @@ from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageEr
 from kts.model import TopicPartition
 from kts.remote.buckets import use_options
 from kts.segment import files
+from kts.spark.reports import damage_rows, findings, segment_row
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
 
 if TYPE_CHECKING:
@@ -45,16 +46,14 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
 
 
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
+    if options.granularity == "finding":
+        yield to_spark(findings(task.logs, task.folders, options.deep), target, options.timestamp_overflow)
     for planned, given in zip(task.ranges, opened(task.ranges), strict=True):
         found = _readable(planned, given, options)
         if found is None:
             continue
         part, file = found
-        batches = (
-            read_headers(part, file)
-            if options.granularity == "batch"
-            else _records(part, names, task.strict_range, options, file)
-        )
+        batches = _rows(part, names, task.strict_range, options, file)
         try:
             for batch in batches:
                 for rows in split(batch, options.batch_bytes):
@@ -63,6 +62,23 @@ def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Opt
             raise _seen_from_here(error) from error
         finally:
             file.close()
+
+
+def _rows(
+    part: SegmentRange,
+    names: tuple[str, ...],
+    strict_range: tuple[int | None, int | None],
+    options: Options,
+    file: files.Readable | None,
+) -> Iterator[pa.RecordBatch]:
+    if options.granularity == "batch":
+        yield from read_headers(part, file)
+    elif options.granularity == "segment":
+        yield segment_row(part, file, skip_damage=options.skips)
+    elif options.granularity == "damage":
+        yield damage_rows(part, file, strict_range, options)
+    else:
+        yield from _records(part, names, strict_range, options, file)
 
 
 def _records(
@@ -80,7 +96,7 @@ def _records(
         strict_range=strict_range,
         isolation=options.isolation,
         include_control=options.include_control,
-        on_error="raise",
+        on_error=options.on_error,
         verify_crc=options.verify_crc,
         batch_bytes=options.batch_bytes,
         max_decompressed_bytes=options.max_decompressed_bytes,
@@ -101,6 +117,8 @@ def _to_spark(batch: pa.RecordBatch, target: pa.Schema, part: SegmentRange, opti
 def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) -> str:
     """The record with that timestamp. Reads the range again, because the user's columns may not include the offset."""
     name = TopicPartition(part.topic, part.partition)
+    if options.granularity == "segment":
+        return f"segment {part.base_offset} of {name}"
     if options.granularity == "batch":
         columns, batches = ("lastOffset", "batch that ends at offset"), read_headers(part)
     else:

@@ -69,9 +69,54 @@ BATCH_TYPES = {
     "control": "boolean",
     "crcOk": "boolean",
 }
+SEGMENT_TYPES = {
+    "topic": "string",
+    "partition": "int",
+    "segment": "bigint",
+    "path": "string",
+    "sizeInBytes": "bigint",
+    "offsetIndexSizeInBytes": "bigint",
+    "timeIndexSizeInBytes": "bigint",
+    "modified": "timestamp",
+    "batches": "bigint",
+    "records": "bigint",
+    "firstOffset": "bigint",
+    "lastOffset": "bigint",
+    "firstTimestamp": "timestamp",
+    "maxTimestamp": "timestamp",
+    "magics": "array<tinyint>",
+    "codecs": "array<string>",
+    "damage": "string",
+}
+FINDING_TYPES = {
+    "topic": "string",
+    "partition": "int",
+    "path": "string",
+    "position": "bigint",
+    "offset": "bigint",
+    "kind": "string",
+    "message": "string",
+}
+DAMAGE_TYPES = {
+    "topic": "string",
+    "partition": "int",
+    "segment": "bigint",
+    "path": "string",
+    "position": "bigint",
+    "sizeInBytes": "bigint",
+    "offset": "bigint",
+    "reason": "string",
+}
+_OTHER_TYPES = {"batch": BATCH_TYPES, "segment": SEGMENT_TYPES, "finding": FINDING_TYPES, "damage": DAMAGE_TYPES}
 _NULLABLE_IN_RECORDS = {"key", "value", "headers", "baseOffset", "lastOffsetDelta", "baseTimestamp", "maxTimestamp"}
 _NULLABLE_IN_RECORDS |= {*DECODED_COLUMNS}
-_NULLABLE_IN_BATCHES = {"baseOffset", "count"}
+_NULLABLE = {
+    "record": _NULLABLE_IN_RECORDS,
+    "batch": {"baseOffset", "count"},
+    "segment": {*SEGMENT_TYPES} - {"topic", "partition", "segment", "path", "sizeInBytes", "modified", "batches"},
+    "finding": {"topic", "partition", "position", "offset"},
+    "damage": {"position", "sizeInBytes", "offset"},
+}
 
 
 def ddl(names: tuple[str, ...], types: dict[str, str]) -> str:
@@ -94,8 +139,8 @@ def spark_type(type_: pa.DataType) -> str:
 
 def types_of(options: Options) -> dict[str, str]:
     """The columns that a read can have, with their Spark types."""
-    if options.granularity == "batch":
-        return BATCH_TYPES
+    if options.granularity != "record":
+        return _OTHER_TYPES[options.granularity]
     own = () if options.decoder is None else DECODERS[options.decoder].columns
     return RECORD_TYPES | {name: spark_type(column_types()[name]) for name in own}
 
@@ -104,6 +149,8 @@ def default_columns(options: Options) -> tuple[str, ...]:
     """The columns of a read if the user gives no schema."""
     if options.granularity == "batch":
         return ("topic", "partition", "segment", *BATCH_COLUMNS)
+    if options.granularity != "record":
+        return tuple(types_of(options))
     if options.decoder is not None:
         return (*stream_columns(None, options.decoder), *(("headers",) if options.include_headers else ()))
     return SCAN_COLUMNS if options.include_headers else SCAN_COLUMNS[:-1]
@@ -122,9 +169,8 @@ def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
     ValueError
         A column that does not exist, is named twice, has another type, or may be null and is declared NOT NULL.
     """
-    batches = options.granularity == "batch"
     types = types_of(options)
-    nullable = set(_NULLABLE_IN_BATCHES if batches else _NULLABLE_IN_RECORDS)
+    nullable = set(_NULLABLE[options.granularity])
     if options.timestamp_overflow == "null":
         nullable |= {name for name, kind in types.items() if kind == "timestamp"}
     names: list[str] = []

@@ -76,9 +76,12 @@ class KtsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; runs on the driver, once for each DataFrame."""
-        from kts.spark.planning import plan_tasks
+        from kts.spark.planning import plan_tasks, warn_of_whole_read
 
-        return [KtsPartition(task) for task in plan_tasks(parse_options(self.given))]
+        options = parse_options(self.given)
+        tasks = plan_tasks(options)
+        warn_of_whole_read(tasks, options)
+        return [KtsPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one task; runs on an executor."""

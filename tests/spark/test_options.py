@@ -52,6 +52,8 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "startingOffsetsByTimestampStrategy": "latest",
         "isolation": "read_committed",
         "granularity": "record",
+        "deep": "false",
+        "onError": "raise",
         "timestampOverflow": "null",
         "timeUnit": "s",
         "decoder": "offsets",
@@ -174,7 +176,7 @@ def test_log_start_offset_is_a_number_or_one_for_each_partition() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("granularity", "segment", "record or batch"),
+        ("granularity", "file", "record or batch or segment or finding or damage"),
         ("decoder", "groups", "offsets or transactions"),
         ("isolation", "serializable", "read_uncommitted or read_committed"),
         ("timestampOverflow", "wrap", "error or null or clamp"),

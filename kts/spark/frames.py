@@ -1,0 +1,163 @@
+"""DataFrames of ``format("kts")`` whose ranges are arguments: what ``where`` on times and partitions cannot do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from kts.spark.options import parse_options
+from kts.spark.planning import select_logs
+from kts.spark.schema import ddl, types_of
+from kts.times import Time, milliseconds, show_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+def read(
+    spark: SparkSession,
+    path: Paths,
+    *,
+    start: Time | None = None,
+    end: Time | None = None,
+    topics: Sequence[str] | str | None = None,
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    columns: Sequence[str] | None = None,
+    strict: bool = True,
+    **options: Any,
+) -> DataFrame:
+    """The records of log directories between two times, as a new DataFrame.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    path : path or list of paths
+        As for ``load``.
+    start, end : int (ms), aware datetime or ISO 8601 text, optional
+        The records with start <= timestamp < end.
+    topics : list of str, optional
+        None is every topic, except Kafka's internal ones.
+    partitions : list of int or {topic: list of int}, optional
+        None is every partition.
+    columns : list of str, optional
+        The columns to decode; None is those of ``format("kts")``.
+    strict : bool
+        True is what ``where`` on ``timestamp`` gives, late records included; it reads from the start to the log's end.
+        False ends before the first record at or after ``end``, as Spark's Kafka source does, and reads only that range.
+    options
+        More of the data source's options by name, as ``includeHeaders=True``.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Planned when it is used. ``explain()`` names the path, the range and the columns.
+
+    Notes
+    -----
+    Spark (4.1 to 4.3 at least) keeps a filter that it pushed to a Python source with the DataFrame, and uses it for
+    the next query too. Each call of this function is a read of its own.
+    """
+    asked = {name: _text(value) for name, value in options.items()}
+    starts = None if start is None else milliseconds("start", start, None)
+    ends = None if end is None else milliseconds("end", end, None)
+    if starts is not None:
+        asked["startingTimestamp"] = str(starts)
+        asked.setdefault("startingOffsetsByTimestampStrategy", "latest")
+    if ends is not None:
+        asked["endingTimestamp"] = str(ends)
+    between = None
+    if starts is not None or ends is not None:
+        asked.setdefault("timeUnit", "ms")
+        asked.setdefault("strictTimeRange", _text(strict))
+        between = f"{_shown(starts, 'start')} <= timestamp < {_shown(ends, 'end')}"
+    paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path]
+    asked |= _chosen(paths, topics, partitions, asked)
+    parsed = parse_options({"paths": json.dumps(paths), **asked})
+    what = "" if parsed.granularity == "record" else f", granularity {parsed.granularity}"
+    where = [", ".join(paths) + what]
+    where += [f"{name} {asked[name]}" for name in ("subscribe", "assign") if name in asked]
+    where += [] if between is None else [between]
+    reader = spark.read.format(_registered(spark, f"kts {'; '.join(where)}")).options(**asked)
+    if columns is not None:
+        types = types_of(parsed)
+        unknown = [name for name in columns if name not in types]
+        if unknown:
+            raise ValueError(f"columns: {unknown[0]!r} is unknown; known are {', '.join(types)}")
+        reader = reader.schema(ddl(tuple(columns), types))
+    return reader.load(paths if len(paths) > 1 else paths[0])
+
+
+def damage(spark: SparkSession, path: Paths, **asked: Any) -> DataFrame:
+    """What a read with ``onError=skip`` leaves out: one row for each stretch of bytes.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    path : path or list of paths
+        As for ``load``.
+    asked
+        Of ``kts.spark.read``, but ``columns``; give those of the read.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        topic, partition, segment, path, position, sizeInBytes, offset, reason. ``sizeInBytes`` is null where the end of
+        a segment is lost; ``offset`` is set where a decoder refused a record.
+    """
+    asked.pop("onError", None)
+    return read(spark, path, granularity="damage", **asked)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
+
+
+def _shown(ms: int | None, default: str) -> str:
+    return default if ms is None else show_time(ms)
+
+
+def _chosen(
+    paths: list[str],
+    topics: Sequence[str] | str | None,
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None,
+    asked: dict[str, str],
+) -> dict[str, str]:
+    """The option for topics and partitions."""
+    names = [topics] if isinstance(topics, str) else topics
+    if partitions is None:
+        return {} if names is None else {"subscribe": ",".join(names)}
+    if isinstance(partitions, Mapping):
+        if names is not None and {*names} != {*partitions}:
+            raise ValueError(f"partitions: expected those of {', '.join(names)}, found {', '.join(partitions)}")
+        return {"assign": json.dumps({topic: [*numbers] for topic, numbers in partitions.items()})}
+    if names is None:
+        only: dict[str, str] = {name: asked[name] for name in ("storageOptions", "logStartOffset") if name in asked}
+        logs = select_logs(parse_options({"paths": json.dumps(paths), **only}))
+        names = sorted({log.topic for log in logs if log.partition in partitions})
+        there = {(log.topic, log.partition) for log in logs}
+        return {"assign": json.dumps({name: [one for one in partitions if (name, one) in there] for name in names})}
+    return {"assign": json.dumps({name: [*partitions] for name in names})}
+
+
+def _registered(spark: SparkSession, name: str) -> str:
+    """The data source under a name that says what is read: plans show nothing else of a Python source."""
+    from pyspark_kts import DefaultSource
+
+    class Named(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            plain = DefaultSource.__new__(DefaultSource)
+            plain.__dict__.update(self.__dict__)
+            return plain.__reduce__()
+
+    spark.dataSource.register(Named)
+    return name

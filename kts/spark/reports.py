@@ -1,0 +1,150 @@
+"""Rows about segments, findings and damage instead of records, made on an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kts.compression import CODEC_NAMES
+from kts.dataset.options import ScanOptions
+from kts.dataset.partition import PartitionLog
+from kts.dataset.plan import SegmentRange
+from kts.dataset.reader import RangeReader
+from kts.errors import CorruptRecordError
+from kts.model import NO_TIMESTAMP
+from kts.offline.verify import apart, verify_checkpoints, verify_partition
+from kts.segment import files
+from kts.segment.segment import Segment
+from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
+
+if TYPE_CHECKING:
+    from kts.spark.options import Options
+
+_ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("ms", "UTC"),
+    "array<tinyint>": pa.list_(pa.int8()),
+    "array<string>": pa.list_(pa.string()),
+}
+
+
+def _rows(rows: list[dict[str, Any]], types: dict[str, str]) -> pa.RecordBatch:
+    schema = pa.schema([(name, _ARROW[kind]) for name, kind in types.items()])
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage: bool) -> pa.RecordBatch:
+    """One row about the whole segment of a range, from the headers of its batches.
+
+    Parameters
+    ----------
+    skip_damage : bool
+        Count what lies before damage, and say so in the column ``damage``; otherwise raise.
+    """
+    segment = Segment(part.path, part.topic, part.partition, part.base_offset)
+    found, reason = _Sums(), None
+    try:
+        for headers in segment.batches(0, None, file=file):
+            found.add(headers)
+    except CorruptRecordError as error:
+        if not skip_damage:
+            raise
+        reason = error.message
+    row = {
+        "topic": part.topic,
+        "partition": part.partition,
+        "segment": part.base_offset,
+        "path": part.path,
+        "sizeInBytes": segment.size_bytes,
+        "offsetIndexSizeInBytes": _size(segment.offset_index_path),
+        "timeIndexSizeInBytes": _size(segment.time_index_path),
+        "modified": files.modified_ms(part.path),
+        "batches": found.batches,
+        "records": found.records,
+        "firstOffset": found.first_offset,
+        "lastOffset": found.last_offset,
+        "firstTimestamp": found.first_ms,
+        "maxTimestamp": found.max_ms,
+        "magics": sorted(found.magics),
+        "codecs": [CODEC_NAMES[codec] for codec in sorted(found.codecs)],
+        "damage": reason,
+    }
+    return _rows([row], SEGMENT_TYPES)
+
+
+class _Sums:
+    """What the headers of a segment add up to; None where no header tells."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.records: int | None = 0
+        self.first_offset: int | None = None
+        self.last_offset: int | None = None
+        self.first_ms: int | None = None
+        self.max_ms: int | None = None
+        self.magics: set[int] = set()
+        self.codecs: set[int] = set()
+
+    def add(self, headers: pa.RecordBatch) -> None:
+        """Add a header scan. The header of a compressed wrapper has neither its first offset nor its count."""
+        if not headers.num_rows:
+            return
+        unknown, counted = headers["count"].null_count, pc.sum(headers["count"]).as_py() or 0
+        self.records = None if unknown or self.records is None else self.records + counted
+        if not self.batches:
+            self.first_offset = headers["baseOffset"][0].as_py()
+        self.batches += headers.num_rows
+        self.last_offset = headers["lastOffset"][-1].as_py()
+        self.magics |= {*headers["magic"].unique().to_pylist()}
+        self.codecs |= {*headers["codec"].unique().to_pylist()}
+        times = headers["maxTimestamp"].cast(pa.int64())
+        timed = times.filter(pc.not_equal(times, NO_TIMESTAMP))
+        if len(timed):
+            greatest = pc.max(timed).as_py()
+            self.max_ms = greatest if self.max_ms is None else max(self.max_ms, greatest)
+        if self.first_ms is None:
+            first = pc.coalesce(headers["baseTimestamp"].cast(pa.int64()), times)
+            first = first.filter(pc.not_equal(first, NO_TIMESTAMP))
+            self.first_ms = first[0].as_py() if len(first) else None
+
+
+def _size(path: str | None) -> int | None:
+    return None if path is None else files.size_of(path)
+
+
+def findings(logs: Iterable[PartitionLog], folders: Iterable[str], deep: bool) -> pa.RecordBatch:
+    """What ``kts verify`` finds in partitions, and in the checkpoint files of log directories."""
+    rows = list[dict[str, Any]]()
+    for folder in folders:
+        rows += [{"topic": None, "partition": None, **vars(one)} for one in verify_checkpoints(folder)]
+    for log in logs:
+        for part in apart(log):
+            named = {"topic": log.topic, "partition": log.partition}
+            rows += [named | vars(one) for one in verify_partition(part, deep)]
+    return _rows(rows, FINDING_TYPES)
+
+
+def damage_rows(
+    part: SegmentRange, file: files.Readable | None, strict_range: tuple[int | None, int | None], options: Options
+) -> pa.RecordBatch:
+    """What a read of the range with ``onError=skip`` leaves out."""
+    asked = ScanOptions.of(
+        decoder=options.decoder,
+        isolation=options.isolation,
+        on_error="skip",
+        verify_crc=options.verify_crc,
+        batch_bytes=options.batch_bytes,
+        max_decompressed_bytes=options.max_decompressed_bytes,
+    )
+    reader = RangeReader(part, asked, strict_range, file)
+    for _ in reader.batches():
+        pass
+    whose = {"topic": part.topic, "partition": part.partition, "segment": part.base_offset, "path": part.path}
+    names = ("position", "sizeInBytes", "offset", "reason")
+    rows = [whose | dict(zip(names, skip, strict=True)) for skip in reader.skips]
+    return _rows(rows, DAMAGE_TYPES)

@@ -1,0 +1,166 @@
+"""kts.spark.read and damage: exact ranges, one read for each DataFrame, and plans that say what is read."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.golden import golden
+from support.kafka.jvm import require_spark
+from support.sets.partitions import flip
+
+import kts
+from kts.errors import DamageWarning
+from kts.spark import planning
+from kts.spark.options import parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ORDERS = golden("demo", "orders")
+ROWS = [(name, row) for name in ORDERS.partitions for row in ORDERS.expected(name)]
+TIMES = sorted(row.timestamp for _, row in ROWS)
+START, END = TIMES[len(TIMES) // 3], TIMES[len(TIMES) // 2]
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_a_range_is_what_where_on_timestamp_gives_and_the_plan_names_it(spark: SparkSession) -> None:
+    from kts.spark import read
+
+    path = ORDERS.log_dir
+    frame = read(spark, path, start=START, end=datetime.fromtimestamp(END / 1000, UTC), columns=["partition", "offset"])
+    found = sorted((f"orders-{row.partition}", row.offset) for row in frame.collect())
+    assert found == sorted((name, row.offset) for name, row in ROWS if START <= row.timestamp < END)
+    start, end = (f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z" for ms in (START, END))
+    assert f"kts {path}; {start} <= timestamp < {end}[partition#" in plan_of(frame)
+    assert "offset#" in plan_of(frame) and "key#" not in plan_of(frame)
+    some = read(spark, path, partitions=[0, 2, 7], columns=["partition"])
+    counts = Counter(name for name, _ in ROWS)
+    assert {f"orders-{n}": count for n, count in some.groupBy("partition").count().collect()} == {
+        name: count for name, count in counts.items() if name != "orders-1"
+    }
+    assert 'assign {"orders": [0, 2]}' in plan_of(some)
+    assert frame.count() == len(found), "a second read leaves the first as it is"
+
+
+def test_sql_options_give_the_same_range(spark: SparkSession) -> None:
+    options = f"path '{ORDERS.log_dir}', startingTimestamp '{START}', endingTimestamp '{END}', strictTimeRange 'true'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW ranged USING kts OPTIONS ({options})")
+    wanted = sum(START <= row.timestamp < END for _, row in ROWS)
+    assert spark.sql("SELECT count(*) FROM ranged").collect()[0][0] == wanted
+    assert spark.sql("SELECT count(*) FROM ranged WHERE partition = 0").collect()[0][0] < wanted
+    assert spark.sql("SELECT count(*) FROM ranged").collect()[0][0] == wanted
+
+
+def test_wrong_arguments_are_named(spark: SparkSession) -> None:
+    from kts.spark import read
+
+    with pytest.raises(ValueError, match="columns: 'ofset' is unknown; known are"):
+        read(spark, ORDERS.log_dir, columns=["ofset"])
+    with pytest.raises(ValueError, match="start: .* looks like"):
+        read(spark, ORDERS.log_dir, start=START // 1000)
+    with pytest.raises(ValueError, match="partitions: expected those of orders, found clicks"):
+        read(spark, ORDERS.log_dir, topics="orders", partitions={"clicks": [0]})
+    with pytest.raises(ValueError, match="option onErorr is unknown"):
+        read(spark, ORDERS.log_dir, onErorr="skip")
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.mark.slow
+def test_spark_still_keeps_pushed_filters_with_the_dataframe(spark: SparkSession, pushdown: None) -> None:
+    """Why kts has no ``pushFilters``: if this fails, Spark mended it, and kts can prune on filters (4 s of Spark)."""
+    pytest.importorskip("pyspark.sql.datasource").LessThan  # noqa: B018  # from 4.1 on
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSource, DataSourceReader, LessThan
+
+    class Reader(DataSourceReader):
+        limit = 100
+
+        def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
+            for one in filters:
+                if isinstance(one, LessThan) and one.attribute == ("offset",):
+                    self.limit = min(self.limit, one.value)
+                else:
+                    yield one
+
+        def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+            yield pa.RecordBatch.from_arrays([pa.array(range(self.limit), pa.int64())], names=["offset"])
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "pushed"
+
+        def schema(self) -> str:
+            return "offset bigint"
+
+        def reader(self, schema: Any) -> Any:
+            return Reader()
+
+    spark.dataSource.register(Source)
+    frame = spark.read.format("pushed").load()
+    assert frame.where("offset < 5").count() == 5
+    assert frame.count() == 5, "100 is right: Spark mended it"
+    assert spark.read.format("pushed").load().count() == 100
+
+
+def damaged(tmp_path: Path) -> Path:
+    path = tmp_path / "logs"
+    for name in ("orders-0", "orders-1"):
+        shutil.copytree(ORDERS.partition_dir(name), path / name)
+    first = sorted((path / "orders-0").glob("*.log"))[0]
+    flip(first, first.stat().st_size // 2)
+    return path
+
+
+def test_what_is_skipped_is_a_frame(spark: SparkSession, load: Any, tmp_path: Path) -> None:
+    from kts.spark import damage
+
+    path = damaged(tmp_path)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        local = kts.scan(path, on_error="skip").read_all()
+    messages = [str(one.message) for one in told if issubclass(one.category, DamageWarning)]
+    assert messages
+    assert load(path, onError="skip").count() == local.num_rows < sum(name != "orders-2" for name, _ in ROWS)
+    with pytest.raises(Exception, match="CorruptRecordError"):
+        load(path).count()
+    lost = damage(spark, path).collect()
+    assert [(row.topic, row.partition, row.segment) for row in lost] == [("orders", 0, 0)] * len(messages)
+    said = [
+        f"{r.path}: {r.sizeInBytes} bytes at position {r.position} are damaged and left out: {r.reason}" for r in lost
+    ]
+    assert said == messages
+    assert damage(spark, path, partitions=[1]).count() == 0
+
+
+def test_a_large_read_without_a_range_is_told_how_to_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_spark()
+    monkeypatch.setattr(planning, "WHOLE_BYTES", 1000)
+    given = {"path": str(ORDERS.log_dir)}
+
+    def hints(**more: str) -> int:
+        options = parse_options(given | more)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            planning.warn_of_whole_read(planning.plan_tasks(options), options)
+        return sum("kts.spark.read(spark, path, start=" in str(one.message) for one in told)
+
+    assert hints() == 1
+    assert hints(startingTimestamp=str(START)) == hints(granularity="batch") == hints(assign='{"orders": [0]}') == 0
