@@ -33,13 +33,9 @@ else:
 
         def schema(self) -> str:
             """Spark's schema string of what is read when the user gives no schema."""
-            from kts.spark.options import EITHER, parse_options
-            from kts.spark.planning import select_logs
-            from kts.spark.schema import default_schema
+            from kts.spark.source import schema_of
 
-            options = parse_options(self.options, EITHER)
-            select_logs(options)  # a mistyped path or topic fails in load()
-            return default_schema(options)
+            return schema_of(self.options)
 
         def reader(self, schema: StructType) -> DataSourceReader:
             """A reader of the columns that ``schema`` names."""

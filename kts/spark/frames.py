@@ -14,6 +14,7 @@ from kts.times import Time, milliseconds, show_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -147,17 +148,22 @@ def _chosen(
 
 def _registered(spark: SparkSession, name: str) -> str:
     """The data source under a name that says what is read: plans show nothing else of a Python source."""
-    from pyspark_kts import DefaultSource
+    from pyspark.sql.datasource import DataSource, DataSourceReader
 
-    class Named(DefaultSource):
+    class Named(DataSource):
         @classmethod
         def name(cls) -> str:
             return name
 
-        def __reduce__(self) -> tuple[Any, ...]:
-            plain = DefaultSource.__new__(DefaultSource)
-            plain.__dict__.update(self.__dict__)
-            return plain.__reduce__()
+        def schema(self) -> str:
+            from kts.spark.source import schema_of
+
+            return schema_of(self.options)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            from kts.spark.source import KtsReader
+
+            return KtsReader(dict(self.options), schema)
 
     spark.dataSource.register(Named)
     return name

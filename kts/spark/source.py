@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from kts.spark.options import STREAM, parse_options
-from kts.spark.schema import check_schema
+from kts.spark.options import EITHER, STREAM, parse_options
+from kts.spark.schema import check_schema, default_schema
 from kts.spark.shipping import ship
 
 try:
@@ -30,7 +30,7 @@ else:
     HAS_LIMITS = True
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -38,6 +38,15 @@ if TYPE_CHECKING:
     from kts.spark.options import Options
     from kts.spark.planning import Task
     from kts.spark.streaming import Json, Stream
+
+
+def schema_of(given: Mapping[str, str]) -> str:
+    """Spark's schema string of what is read when the user gives no schema."""
+    from kts.spark.planning import select_logs
+
+    options = parse_options(given, EITHER)
+    select_logs(options)  # a mistyped path or topic fails in load()
+    return default_schema(options)
 
 
 class KtsPartition(InputPartition):
