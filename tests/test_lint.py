@@ -175,6 +175,8 @@ FORMATS = {
     "kts/offline/reindex.py": "transaction index",
     "kts/protocol/reading.py": "Kafka's types on the wire",
     "kts/protocol/writing.py": "Kafka's types on the wire",
+    "kts/remote/keys.py": "RSA's blocks",
+    "kts/remote/manifests.py": "sizes of chunks",
     "kts/segment/index.py": "offset index, time index",
     "kts/segment/locks.py": "struct flock",
     "kts/segment/producers.py": "value of a control record",

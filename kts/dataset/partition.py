@@ -12,6 +12,7 @@ from kts.dataset import scan as scanning
 from kts.dataset.options import ScanOptions, takes
 from kts.errors import InvalidRequestError, LogClosedError
 from kts.model import TimestampOffset, TopicPartition
+from kts.remote.tiers import TieredPartition
 from kts.segment import files, search, transactions
 from kts.segment.checkpoints import Checkpoints, read_leader_epochs, read_topic_id
 from kts.segment.commits import PendingPartition
@@ -20,6 +21,7 @@ from kts.segment.names import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
+    REMOTE,
     parse_file_name,
     without_compression,
 )
@@ -49,6 +51,7 @@ class PartitionLog:
         log_start_offset: int | None = None,
         segment_paths: Sequence[str] | None = None,
         checkpoints: Checkpoints | None = None,
+        remote: TieredPartition | None = None,
     ) -> None:
         self.path = path
         self.topic = topic
@@ -56,6 +59,7 @@ class PartitionLog:
         self._log_start_offset = log_start_offset
         self._segment_paths = None if segment_paths is None else tuple(segment_paths)
         self._checkpoints = checkpoints or Checkpoints(os.path.dirname(files.absolute(path)))
+        self._remote = remote
         self._closed = False
 
     def __repr__(self) -> str:
@@ -89,11 +93,17 @@ class PartitionLog:
         return self._segment_paths is not None
 
     @property
+    def remote_alone(self) -> bool:
+        """True if it is in tiered storage alone, without a log directory."""
+        return self._remote is not None and self.path.startswith(REMOTE)
+
+    @property
     def segments(self) -> list[Segment]:
         """The current live segments, by base offset.
 
         A ``.log.swap`` counts if its ``.log`` is gone: a broker finishes the swap at its next start. Files that end in
         ``.deleted`` or ``.cleaned`` do not count. A ``.log.gz`` or ``.log.zst`` counts if its ``.log`` is not there.
+        With tiered storage, its segments come first, up to the local ones.
         """
         if self._closed:
             raise LogClosedError("expected an open log, found a closed one", path=self.path)
@@ -101,6 +111,12 @@ class PartitionLog:
             lone = [segment_of_file(path) for path in self._segment_paths]
             found = [replace(segment, topic=self.topic, partition=self.partition) for segment in lone]
             return sorted(found, key=lambda segment: (segment.base_offset, segment.path))
+        local = [] if self.remote_alone else self._local_segments()
+        if self._remote is None:
+            return local
+        return self._remote.segments(local, self._stated_start(), self._stated_epochs())
+
+    def _local_segments(self) -> list[Segment]:
         live: dict[tuple[int, str], str] = {}
         swapped: dict[tuple[int, str], str] = {}
         compressed: dict[tuple[int, str], str] = {}
@@ -144,10 +160,15 @@ class PartitionLog:
         """The first offset that readers see: from ``kts.open``, the broker's checkpoint, or the first base offset."""
         segments = self.segments
         first = segments[0].base_offset if segments else 0
-        if self._log_start_offset is not None:
-            return max(first, self._log_start_offset)
-        known = None if self.lone else self._checkpoints.offset(LOG_START_OFFSETS, self.topic, self.partition)
+        first = first if self._remote is None else max(first, self._remote.first_offset)
+        known = self._stated_start()
         return first if known is None else max(first, known)
+
+    def _stated_start(self) -> int | None:
+        """The log start offset that the caller or the broker's checkpoint states."""
+        if self._log_start_offset is not None or self.lone:
+            return self._log_start_offset
+        return self._checkpoints.offset(LOG_START_OFFSETS, self.topic, self.partition)
 
     @property
     def log_end_offset(self) -> int:
@@ -172,18 +193,23 @@ class PartitionLog:
 
     @property
     def leader_epochs(self) -> list[tuple[int, int]]:
-        """(epoch, start offset) from the ``leader-epoch-checkpoint``; empty if there is none."""
+        """(epoch, start offset) from ``leader-epoch-checkpoint``, or else tiered storage; empty if there is none."""
+        found = self._stated_epochs()
+        return found if found or self._remote is None else self._remote.lineage()
+
+    def _stated_epochs(self) -> list[tuple[int, int]]:
         path = os.path.join(self.path, LEADER_EPOCHS)
-        return [] if self.lone else read_leader_epochs(path) or []
+        return [] if self.lone or self.remote_alone else read_leader_epochs(path) or []
 
     @property
     def topic_id(self) -> str | None:
-        """The topic's id from ``partition.metadata``, or None."""
-        return None if self.lone else read_topic_id(self.path)
+        """The topic's id from ``partition.metadata``, or else tiered storage; or None."""
+        found = None if self.lone or self.remote_alone else read_topic_id(self.path)
+        return found if found is not None or self._remote is None else self._remote.topic_id
 
     def sealed_indexes(self) -> dict[int, Sealed]:
         """The index checksums that ``kts.Log`` recorded when it closed the segments, by base offset."""
-        return {} if self.lone else self._checkpoints.sealed_indexes(self.topic, self.partition)
+        return {} if self.lone or self.remote_alone else self._checkpoints.sealed_indexes(self.topic, self.partition)
 
     def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool = False) -> TimestampOffset | None:
         """The first record with a timestamp of at least ``t_ms``, with its own timestamp; None if there is none.
@@ -238,6 +264,7 @@ class _Listed(PartitionLog):
             log_start_offset=log._log_start_offset,
             segment_paths=log._segment_paths,
             checkpoints=log._checkpoints,
+            remote=log._remote,
         )
         self._segments = [replace(one, sound_part=True) for one in log.segments] if skip_damage else log.segments
         self._start: int | None = None

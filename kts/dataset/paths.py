@@ -15,6 +15,8 @@ from kts.dataset.options import BATCH_BYTES, Offsets, PartitionOffsets, ScanOpti
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
 from kts.remote.buckets import StorageOptions, use_options
+from kts.remote.metadata import PartitionId
+from kts.remote.tiers import RemoteOptions, Tier, TieredPartition
 from kts.segment import files
 from kts.segment.checkpoints import Checkpoints
 from kts.segment.names import (
@@ -40,14 +42,29 @@ MOST_HINTED = 3
 
 @overload
 def open(  # type: ignore[overload-overlap]
-    path: Path, *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+    path: Path,
+    *,
+    log_start_offset: LogStartOffsets = None,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
 ) -> PartitionLog | LogDirs: ...
 @overload
 def open(
-    path: Sequence[Path], *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+    path: Sequence[Path] | None,
+    *,
+    log_start_offset: LogStartOffsets = None,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
 ) -> LogDirs: ...
 def open(
-    path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+    path: Path | Sequence[Path] | None,
+    *,
+    log_start_offset: LogStartOffsets = None,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
 ) -> PartitionLog | LogDirs:
     """Open a partition directory or segment file as a ``PartitionLog``, log directories as ``LogDirs``; read-only.
 
@@ -56,13 +73,21 @@ def open(
     path : path or list of paths
         A partition directory, a segment file with any name, a log directory, or a list of them (always ``LogDirs``).
         Also an address in a bucket (``s3://``, ``gs://``, ``abfss://``), ``hdfs://`` or ``file://``, and a pattern with
-        ``*``, ``?`` or ``[...]`` (a list of what it matches).
+        ``*``, ``?`` or ``[...]`` (a list of what it matches). None is what ``remote`` holds, without a log directory.
     log_start_offset : int or mapping, optional
         The log start offset, if you know a later one than the files show: an int for one partition, otherwise
         {topic: {partition: offset}} or {(topic, partition): offset}.
     storage_options : dict, optional
         How to reach the bucket: arguments of its class in ``pyarrow.fs``, such as ``region`` or ``endpoint_override``.
         They hold for this bucket in this process. None is the usual environment, or what was given before.
+    remote : path, optional
+        The tiered storage (KIP-405) of these partitions: a path or address, with the prefix of the keys as it is. Its
+        segments and those of the directory are read as one log.
+    remote_options : dict, optional
+        ``layout``: "local" (Kafka's LocalTieredStorage), "aiven" (Aiven's plugin) or "auto". ``private_keys``: by the
+        id of the key pair, PEM or the path of a PEM file. ``metadata``: a log directory with
+        ``__remote_log_metadata-N``; without it the one beside the partitions, and where there is none, the store
+        alone tells which segments there are.
 
     Raises
     ------
@@ -82,18 +107,73 @@ def open(
     >>> kts.open(["tests/data/golden/demo/orders", "tests/data/golden/demo/clicks"])["orders", 0].log_end_offset
     3042
     """
+    if path is None:
+        logs = _partitions_of(remote, remote_options, storage_options)
+        _give_start_offsets(logs, log_start_offset)
+        return LogDirs(logs)
     paths = paths_of(path, storage_options)
     single = isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path))
     logs, is_log_directory = _partitions_in(paths)
+    logs = _with_remote(logs, paths, remote, remote_options, storage_options)
     _give_start_offsets(logs, log_start_offset)
     return LogDirs(logs) if is_log_directory or not single else logs[0]
+
+
+def tier_of(
+    remote: Path, remote_options: RemoteOptions, storage_options: StorageOptions, directories: Sequence[str] = ()
+) -> Tier:
+    """Tiered storage as a user names it; errors as for ``kts.open``."""
+    name = _name(remote)
+    use_options(name, storage_options)
+    return Tier(name, remote_options, directories)
+
+
+def _partitions_of(
+    remote: Path | None, remote_options: RemoteOptions, storage_options: StorageOptions
+) -> list[PartitionLog]:
+    """The partitions that tiered storage holds."""
+    if remote is None:
+        raise TypeError("path: expected a path, found None; without one, remote names the tiered storage to read")
+    tier = tier_of(remote, remote_options, storage_options)
+    return [PartitionLog(one.directory, one.of.topic, one.of.partition, remote=one) for one in tier.partitions()]
+
+
+def _with_remote(
+    logs: list[PartitionLog],
+    paths: Sequence[str],
+    remote: Path | None,
+    remote_options: RemoteOptions,
+    storage_options: StorageOptions,
+) -> list[PartitionLog]:
+    """The partitions of directories, each with its segments in tiered storage."""
+    if remote is None:
+        if remote_options is not None:
+            raise ValueError("remote_options: expected remote as well, which names the tiered storage")
+        return logs
+    for log in logs:
+        if log.lone:
+            raise ValueError(f"remote: expected a partition or log directory, found the segment file {log.path}")
+    beside = [os.path.dirname(files.absolute(log.path)) for log in logs]
+    tier = tier_of(remote, remote_options, storage_options, [*paths, *beside])
+
+    def joined(log: PartitionLog) -> PartitionLog:
+        of = PartitionId(log.topic, log.topic_id or "", log.partition)
+        tiered = None if log.topic in INTERNAL_TOPICS else TieredPartition(tier, of)
+        return PartitionLog(log.path, log.topic, log.partition, checkpoints=log._checkpoints, remote=tiered)
+
+    return [joined(log) for log in logs]
 
 
 open_path = open  # its name inside of kts
 
 
 def open_partition(
-    path: Path, *, log_start_offset: int | None = None, storage_options: StorageOptions = None
+    path: Path,
+    *,
+    log_start_offset: int | None = None,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
 ) -> PartitionLog:
     """Open a partition directory or a segment file, read-only.
 
@@ -103,7 +183,7 @@ def open_partition(
         A partition directory, or a segment file with any name.
     log_start_offset : int, optional
         The log start offset, if you know a later one than the files show.
-    storage_options : dict, optional
+    storage_options, remote, remote_options
         As for ``kts.open``.
 
     Raises
@@ -132,12 +212,18 @@ def open_partition(
             f"path: expected a partition directory or a segment file, found the log directory {os.fspath(path)}, "
             f"{holds}; open it with kts.open_log_dirs"
         )
+    logs = _with_remote(logs, paths, remote, remote_options, storage_options)
     _give_start_offsets(logs, log_start_offset)
     return logs[0]
 
 
 def open_log_dirs(
-    path: Path | Sequence[Path], *, log_start_offset: LogStartOffsets = None, storage_options: StorageOptions = None
+    path: Path | Sequence[Path] | None,
+    *,
+    log_start_offset: LogStartOffsets = None,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
 ) -> LogDirs:
     """Open one or several log directories as a mapping from (topic, partition) to ``PartitionLog``, read-only.
 
@@ -145,7 +231,7 @@ def open_log_dirs(
     ----------
     path : path or list of paths
         Log directories; a partition directory or a segment file among them is one more partition.
-    log_start_offset, storage_options
+    log_start_offset, storage_options, remote, remote_options
         As for ``kts.open``.
 
     Raises
@@ -164,7 +250,11 @@ def open_log_dirs(
     orders-1 0 2952
     orders-2 0 3006
     """
-    logs, _ = _partitions_in(paths_of(path, storage_options))
+    if path is None:
+        logs = _partitions_of(remote, remote_options, storage_options)
+    else:
+        paths = paths_of(path, storage_options)
+        logs = _with_remote(_partitions_in(paths)[0], paths, remote, remote_options, storage_options)
     _give_start_offsets(logs, log_start_offset)
     return LogDirs(logs)
 
@@ -355,7 +445,7 @@ def _give_start_offsets(logs: list[PartitionLog], given: LogStartOffsets) -> Non
 
 
 def scan(
-    path: Path | Sequence[Path],
+    path: Path | Sequence[Path] | None,
     *,
     topics: Sequence[str] | str | None = None,
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
@@ -377,6 +467,8 @@ def scan(
     decoder: str | None = None,
     threads: int = 1,
     storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
 ) -> pa.RecordBatchReader:
     """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.
 
@@ -473,9 +565,16 @@ def scan(
         decoder=decoder,
         threads=threads,
     )
-    paths = paths_of(path, storage_options)
-    single = isinstance(path, (str, os.PathLike)) and len(paths) == 1
-    opened = open_path(paths[0] if single else paths, log_start_offset=log_start_offset)
+    given = None if path is None else paths_of(path, storage_options)
+    single = isinstance(path, (str, os.PathLike)) and given is not None and len(given) == 1
+    opened = open_path(
+        given[0] if single and given else given,
+        log_start_offset=log_start_offset,
+        storage_options=storage_options,
+        remote=remote,
+        remote_options=remote_options,
+    )
+    paths = [os.fspath(remote or "")] if given is None else given
     logs = select(opened, paths, topics=topics, partitions=partitions, decoder=decoder)
     known = {(log.topic, log.partition) for log in logs}
     for name, given in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):

@@ -112,6 +112,7 @@ class RangeReader:
         self.open_producers: set[int] = set()
         self.markers: transactions.Markers | None = None
         self.reread = Reread(self.part.path, self.file if isinstance(self.file, File) else None)
+        self.unread: CorruptRecordError | None = None
         self.last_offset = -1
         self.reached = self.part.base_offset
         self.segment = self.part.segment
@@ -126,7 +127,7 @@ class RangeReader:
         expected = self.part.base_offset
         while position < end:
             progress = False
-            for start, data, decoded in self.pieces(position, end, first_bytes):
+            for start, data, decoded in self.readable(self.pieces(position, end, first_bytes)):
                 progress, first_bytes = True, None
                 try:
                     rows = decoded()
@@ -163,7 +164,10 @@ class RangeReader:
                 size = rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
                 self.pace.fit(len(data), size, self.options.batch_bytes)
                 yield from self.finished(rows)
-            if not progress and self.reread.differs():
+            if self.unread is not None:
+                position = self.skipped(position, end, self.unread.message)
+                first_bytes = AFTER_DAMAGE_BYTES
+            elif not progress and self.reread.differs():
                 position, expected = self.restart(expected)
             elif not progress:
                 position = self.tail(position, end)
@@ -200,6 +204,16 @@ class RangeReader:
             return self.ahead.slices(self, position, end, first_bytes)
         slices = self.slices(position, end, first_bytes)
         return (Slice(start, data, partial(self.decode, start, data)) for start, data in slices)
+
+    def readable(self, pieces: Iterator[Slice]) -> Iterator[Slice]:
+        """The slices up to bytes of tiered storage that cannot be read: these raise, or are noted to be skipped."""
+        self.unread = None
+        try:
+            yield from pieces
+        except CorruptRecordError as error:
+            if not self.options.skip_damage:
+                raise
+            self.unread = error
 
     def restart(self, expected: int) -> tuple[int, int]:
         """Restart after a writer truncated the segment, for records not yet returned; new position and offset."""

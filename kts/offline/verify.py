@@ -22,6 +22,7 @@ from kts.codec.layout import HEADER_BYTES, may_hide, read_header
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
+from kts.remote import tiers
 from kts.segment import checkpoints, files, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at, greatest_timestamp
@@ -170,8 +171,8 @@ def _readable(findings: Iterator[Violation], path: str = "") -> Iterator[Violati
     """The violations; a file that cannot be read is the last one."""
     try:
         yield from findings
-    except LogStorageError as error:
-        yield Violation(error.path or path, None, None, "unreadable", error.message)
+    except (LogStorageError, CorruptRecordError) as error:
+        yield Violation(error.path or path, error.position, None, "unreadable", error.message)
 
 
 # --- a partition ----------------------------------------------------------------------------------
@@ -197,8 +198,8 @@ class _PartitionCheck:
         log = self.log
         try:
             segments = log.listed(skip_damage=True).segments
-        except LogStorageError as error:
-            yield Violation(error.path or log.path, None, None, "unreadable", error.message)
+        except (LogStorageError, CorruptRecordError) as error:
+            yield Violation(error.path or log.path, error.position, None, "unreadable", error.message)
             return
         yield from _readable(self.leader_epochs(), log.path)
         sealed = log.sealed_indexes()
@@ -224,6 +225,9 @@ class _PartitionCheck:
         self, segment: Segment, file: files.Readable | None, following: int | None, sealed: Sealed | None
     ) -> Iterator[Violation]:
         with unless_deleted(segment.path):
+            if segment.remote:
+                for fault in tiers.faults(segment.path):
+                    yield Violation(fault.path, None, None, fault.kind, fault.message)
             yield from self.log_and_indexes(segment, file, following)
             yield from _sealed(segment, sealed)
 
@@ -232,11 +236,13 @@ class _PartitionCheck:
     ) -> Iterator[Violation]:
         log = _LogCheck(segment, following, self.deep, self.allow_negative, self.minus_one, file)
         txn_path = segment.txn_index_path
+        is_cut = segment.remote and tiers.is_cut(segment.path)  # its indexes are of the whole segment
         indexes: list[_IndexCheck] = []
-        if (path := segment.offset_index_path) is not None:
-            indexes.append(_OffsetIndexCheck(log, path))
-        if (path := segment.time_index_path) is not None:
-            indexes.append(_TimeIndexCheck(log, path))
+        with suppress(CorruptIndexError):  # an object of tiered storage: its faults have it
+            if not is_cut and (path := segment.offset_index_path) is not None:
+                indexes.append(_OffsetIndexCheck(log, path))
+            if not is_cut and (path := segment.time_index_path) is not None:
+                indexes.append(_TimeIndexCheck(log, path))
         aborted: list[transactions.AbortedTransaction] = []
         markers: set[tuple[int, int]] = set()  # (producer id, offset) of abort markers
         for found in log.walk(self.progress):
@@ -257,7 +263,8 @@ class _PartitionCheck:
         zero_tail_allowed = following is None and not stopped and all(index.preallocated for index in indexes)
         for index in indexes:
             yield from index.end(zero_tail_allowed)
-        yield from _txn_index(segment, txn_path, aborted, markers, log.damaged)
+        if not is_cut:
+            yield from _txn_index(segment, txn_path, aborted, markers, log.damaged)
         if 0 <= self.last_offset < segment.base_offset - 1 and not log.damaged:
             self.seams.append((segment.path, self.last_offset + 1, segment.base_offset))
         # Wrapper messages do not show their gaps.
@@ -267,9 +274,9 @@ class _PartitionCheck:
     def leader_epochs(self) -> Iterator[Violation]:
         """Read the leader epochs; they are compared with batches only if they are in order."""
         path = os.path.join(self.log.path, names.LEADER_EPOCHS)
-        if self.log.lone or not files.exists(path) or files.size_of(path) == 0:
+        if self.log.lone or (not self.log.remote_alone and (not files.exists(path) or files.size_of(path) == 0)):
             return
-        epochs = checkpoints.read_leader_epochs(path)
+        epochs = self.log.leader_epochs if self.log.remote_alone else checkpoints.read_leader_epochs(path)
         if epochs is None:
             message = "expected `0`, a count, and lines `<epoch> <offset>`"
             yield Violation(path, None, None, "leader-epoch", message)
@@ -835,7 +842,7 @@ def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator
 def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
     keys: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
-    for entry in files.list_directory(log.path):
+    for entry in [] if log.remote_alone else files.list_directory(log.path):
         name = names.parse_file_name(names.without_compression(entry.name))
         if name is not None and not name.transition:
             keys.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
@@ -851,7 +858,7 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
         return
     for segment in segments:
         name = names.parse_file_name(names.without_compression(os.path.basename(segment.path)))
-        if name is None or name.transition:
+        if name is None or name.transition or segment.remote:
             continue
         key, stem = (name.base_offset, name.tier_id), names.without_compression(segment.path).removesuffix(".log")
         if key not in offset_indexes:

@@ -92,7 +92,12 @@ def _offsets_of(data: bytes) -> Mapping[tuple[str, int], int] | None:
 def read_leader_epochs(path: str) -> list[tuple[int, int]] | None:
     """(epoch, start offset) of a leader-epoch-checkpoint; None if missing or malformed."""
     data = files.read_if_there(path)
-    body = None if data is None else _body_of(data, _EPOCHS)
+    return None if data is None else leader_epochs_of(data)
+
+
+def leader_epochs_of(data: bytes) -> list[tuple[int, int]] | None:
+    """(epoch, start offset) in the bytes of a leader-epoch-checkpoint; None if malformed."""
+    body = _body_of(data, _EPOCHS)
     if body is None:
         return None
     numbers = [int(field) for field in body.split()]

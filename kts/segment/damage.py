@@ -69,7 +69,7 @@ def next_sound_entry(
     known, its offset can follow, and its CRC is correct. Costs O(n) for n bytes.
     """
     with segment.open() as file:
-        look = _Look(file, min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
+        look = _Look(_Holes(file), min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
         size = look.size_at(position)
         if size is not None:
             follower = position + size
@@ -79,10 +79,31 @@ def next_sound_entry(
         return next(look.sound_entries(position + 1, look.end), None)
 
 
+class _Holes:
+    """A file in which bytes that cannot be read are zeros: no sound entry has them in it."""
+
+    def __init__(self, file: files.Readable) -> None:
+        self.file = file
+
+    def read(self, position: int, count: int) -> bytes:
+        parts, end = list[bytes](), position + count
+        while position < end:
+            try:
+                parts.append(self.file.read(position, end - position))
+                break
+            except CorruptRecordError as error:
+                hole = max(error.position or 0, position)
+                if hole > position:
+                    parts.append(self.file.read(position, hole - position))
+                position = min(max(getattr(error, "end", end), hole + 1), end)
+                parts.append(bytes(position - hole))
+        return b"".join(parts)
+
+
 class _Look:
     """A file, and the test for sound entries in it."""
 
-    def __init__(self, file: files.Readable, end: int, expected_offset: int, budget: SearchBudget) -> None:
+    def __init__(self, file: _Holes, end: int, expected_offset: int, budget: SearchBudget) -> None:
         self.file = file
         self.end = end
         self.expected_offset = expected_offset

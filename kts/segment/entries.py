@@ -188,7 +188,11 @@ class Slices:
     def __iter__(self) -> Iterator[Batches]:
         while self.position < self.end and self.reason is None:
             want = min(len(self._memory), self.end - self.position)
-            count = self.file.read_into(self._memory[:want], self.position)
+            try:
+                count = self.file.read_into(self._memory[:want], self.position)
+            except CorruptRecordError as error:  # bytes of tiered storage
+                self.reason = error.message
+                return
             data = self._memory[:count]
             try:
                 found = scan_batches(data)

@@ -32,6 +32,8 @@ LOG_DIRECTORY_FILES = frozenset(  # a broker writes these beside the partitions
     {META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINTS, CLEANER_OFFSETS, LOG_START_OFFSETS, HIGH_WATERMARKS}
 )
 
+REMOTE = "tier+"  # addresses of segments in tiered storage begin so
+
 _FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<id>-[A-Za-z0-9_-]+)?"
     r"(?P<suffix>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,12 +15,13 @@ from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX
 from kts.codec.columns import decode, scan_batches, valid_bytes
 from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, Entries, Entry, read_header
-from kts.errors import CorruptRecordError
+from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import files
 from kts.segment.confirmation import Place, confirmed_place, confirmed_time
 from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
 from kts.segment.index_checksums import Sealed
-from kts.segment.names import parse_file_name, partition_of_file, without_compression
+from kts.segment.names import REMOTE, parse_file_name, partition_of_file, without_compression
+from kts.segment.rereading import warn
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Segment:
         False if the file's name is not Kafka's, so that index files beside it may belong to another log.
     sound_part : bool
         A damaged ``.log.gz`` or ``.log.zst`` ends at its damage, instead of raising an error.
+    known_max_ms : int, optional
+        No timestamp of the segment is greater, by what a broker noted when it copied the segment to tiered storage.
     """
 
     path: str
@@ -57,10 +60,16 @@ class Segment:
     base_offset: int
     indexed: bool = True
     sound_part: bool = False
+    known_max_ms: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_of(self).described("next_offset")])
         return f"Segment({self.path!r}, base_offset={self.base_offset}, {said})"
+
+    @property
+    def remote(self) -> bool:
+        """True if it is read from tiered storage."""
+        return self.path.startswith(REMOTE)
 
     @property
     def size_bytes(self) -> int:
@@ -117,7 +126,11 @@ class Segment:
     def _index_bytes(self, suffix: str, entry_bytes: int) -> bytes:
         # Even an open index has only whole entries: any other length is damage.
         path = self._path_beside(suffix)
-        return b"" if path is None else files.read_index(path, entry_bytes)
+        try:
+            return b"" if path is None else files.read_index(path, entry_bytes)
+        except CorruptIndexError as error:
+            warn(f"{path}: the index is not used, the log is read instead: {error.message}", path)
+            return b""
 
     def start_position(self, offset: int) -> int:
         """Where to start reading for an offset: the last confirmed border with only lower offsets before it."""
@@ -156,10 +169,16 @@ class Segment:
             size = file.size()
             end = size if end_position is None else min(end_position, size)
             usual = slice_bytes if first_bytes is None else first_bytes
-            position, want = start_position, usual
+            position, want, needed = start_position, usual, 0
             while position < end:
                 asked = min(want, end - position)
-                data = file.read(position, asked)
+                try:
+                    data = file.read(position, asked)
+                except CorruptRecordError as error:  # bytes of tiered storage that cannot be read: first those before
+                    asked = (error.position or 0) - position
+                    if asked <= 0 or asked < needed:
+                        raise
+                    data = file.read(position, asked)
                 if len(data) < asked:
                     end = position + len(data)  # a broker cut the file meanwhile
                 if not data:
@@ -174,6 +193,7 @@ class Segment:
                     want = needed
                     continue
                 want = usual = min(slice_bytes, 2 * usual)
+                needed = 0
                 yield position, memoryview(data)[:whole]
                 position += whole
 
@@ -374,7 +394,10 @@ class Lookups:
     def confirmed(self, number: int) -> Place | None:
         """The place that an offset-index entry points to; None unless the log confirms it."""
         before = self.places.entry(number - 1)[1] if number else 0
-        return confirmed_place(self.file, self.size, *self.places.entry(number), before)
+        try:
+            return confirmed_place(self.file, self.size, *self.places.entry(number), before)
+        except CorruptRecordError:  # that part of the log cannot be read: its reader tells it
+            return None
 
     def place(self, offset: int) -> int:
         """The last confirmed border with only lower offsets before it; 0 if there is none."""
@@ -536,11 +559,14 @@ def closed_times(segments: Sequence[Segment], sealed: Sealing) -> Iterator[Close
 
 
 def _group(group: Sequence[Segment], followings: Sequence[int], sealed: Sealing) -> Iterator[Closed]:
-    logs = files.read_small([segment.path for segment in group], SMALL_BYTES)
+    local = iter(files.read_small([segment.path for segment in group if not segment.remote], SMALL_BYTES))
+    logs = [None if segment.remote else next(local) for segment in group]
     small = _small_times([data or b"" for data in logs])
 
     def closed(number: int) -> Closed:
         segment, following, data, known = group[number], followings[number], logs[number], small[number]
+        if segment.known_max_ms is not None:
+            return Closed(segment.known_max_ms, 0)
         if known is not None:
             greatest, last = known
             return Closed(greatest, 0, None if last + 1 == following else Lookups(segment).lost_end(following))

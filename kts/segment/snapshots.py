@@ -56,7 +56,11 @@ def read_snapshot_entries(path: str) -> list[tuple[int, int, int, int, int, int,
     CorruptIndexError
         Version, CRC or size is wrong.
     """
-    data = files.read_bytes(path)
+    return snapshot_entries_of(files.read_bytes(path), path)
+
+
+def snapshot_entries_of(data: bytes, path: str) -> list[tuple[int, int, int, int, int, int, int, int]]:
+    """The entries in the bytes of a producer snapshot; raises as ``read_snapshot_entries``."""
     if len(data) < _HEAD.size:
         raise CorruptIndexError(f"expected at least {_HEAD.size} bytes, found {len(data)}", path=path, position=0)
     version, stored, count = _HEAD.unpack_from(data)

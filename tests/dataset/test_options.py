@@ -7,7 +7,7 @@ import inspect
 import kts
 from kts.dataset.options import ScanOptions
 
-OF_A_PATH = {"path", "topics", "partitions", "log_start_offset", "storage_options"}
+OF_A_PATH = {"path", "topics", "partitions", "log_start_offset", "storage_options", "remote", "remote_options"}
 
 
 def test_every_scan_takes_the_same_arguments_with_the_same_defaults() -> None:

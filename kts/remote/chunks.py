@@ -1,0 +1,279 @@
+"""The log of a segment in tiered storage as a file to read: chunks are fetched and decoded when a read needs them."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, Self
+
+from kts.errors import CorruptRecordError, LogStorageError
+from kts.remote.manifests import ChunkIndex
+from kts.segment import files
+
+KEPT_BYTES = 2**26  # of decoded chunks, in this process
+
+Opening = Callable[[tuple[int, int | None] | None], files.Readable]  # what is read ahead -> the object
+
+
+class _Kept:
+    """The chunks that were decoded last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._chunks: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable) -> bytes | None:
+        with self._lock:
+            if (found := self._chunks.get(key)) is not None:
+                self._chunks.move_to_end(key)
+            return found
+
+    def keep(self, key: Hashable, data: bytes) -> None:
+        with self._lock:
+            self._bytes += len(data) - len(self._chunks.get(key, b""))
+            self._chunks[key] = data
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= len(self._chunks.popitem(last=False)[1])
+
+
+_kept = _Kept()
+
+
+class Coding(NamedTuple):
+    """How the bytes of a log are stored.
+
+    Attributes
+    ----------
+    chunks : ChunkIndex or None
+        None if the object is the log itself.
+    decode : callable or None
+        Stored bytes and the size of the chunk to the chunk; raises ValueError. None if the chunks are as they were.
+    """
+
+    chunks: ChunkIndex | None = None
+    decode: Callable[[bytes, int], bytes] | None = None
+
+
+class RemoteLog:
+    """A ``.log`` in tiered storage, as it was on the broker; a ``Readable``.
+
+    Parameters
+    ----------
+    path : str
+        For errors.
+    object_path : str
+        The object.
+    size : int
+        Bytes that the log has.
+    opening : callable
+        Opens the object.
+    version : hashable
+        Differs once the object is replaced; None keeps no chunk for the next file.
+
+    Notes
+    -----
+    A part that is missing or damaged raises CorruptRecordError: from its ``position`` to its ``end`` the log cannot be
+    read.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        object_path: str,
+        size: int,
+        coding: Coding,
+        opening: Opening,
+        version: Hashable = None,
+        ahead: tuple[int, int | None] | None = None,
+    ) -> None:
+        self.path = path
+        self._object_path = object_path
+        self._size = size
+        self._coding = coding
+        self._opening = opening
+        self._version = version
+        self._ahead = None if ahead is None else self._stored(ahead[0], size if ahead[1] is None else ahead[1])
+        self._object: files.Readable | None = None
+        self._last: tuple[int, bytes] = -1, b""
+        self._missing: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the object; a second call does nothing."""
+        found, self._object = self._object, None
+        if found is not None:
+            found.close()
+        self._last = -1, b""
+
+    def use(self, opened: files.Readable | None) -> None:
+        """Read the object through a file that is already open; None changes nothing."""
+        self._object = opened
+
+    def stored(self, wanted: files.ByteRange) -> files.ByteRange:
+        """The bytes of the object that a range of the log needs."""
+        end = self._size if wanted.end is None else min(wanted.end, self._size)
+        return files.ByteRange(self._object_path, *self._stored(wanted.start, end))
+
+    def size(self) -> int:
+        """Length of the log, in bytes."""
+        return self._size
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill the buffer from a position; fewer bytes only at the end of the log."""
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to ``count`` bytes from a position; fewer only at the end of the log.
+
+        Raises
+        ------
+        CorruptRecordError
+            Some of these bytes cannot be read; ``position`` is that of the first.
+        """
+        end = min(position + count, self._size)
+        if position >= end:
+            return b""
+        chunks, decode = self._coding
+        if chunks is None or decode is None:
+            return self._fetched(position, end, position)
+        first, last = position // chunks.chunk_bytes, (end - 1) // chunks.chunk_bytes
+        data = b"".join(self._chunks(chunks, decode, first, last))
+        start = position - first * chunks.chunk_bytes
+        return data if start == 0 and len(data) == end - position else data[start : start + end - position]
+
+    def _stored(self, start: int, end: int) -> tuple[int, int]:
+        """The bytes of the object that a range of the log needs."""
+        chunks = self._coding.chunks
+        if chunks is None or self._coding.decode is None or start >= end:
+            return start, end
+        first, last = start // chunks.chunk_bytes, (min(end, chunks.size) - 1) // chunks.chunk_bytes
+        return chunks.stored_range(first)[0], chunks.stored_range(last)[1]
+
+    def _chunks(self, chunks: ChunkIndex, decode: Callable[[bytes, int], bytes], first: int, last: int) -> list[bytes]:
+        """Decoded chunks; those that lie side by side and are not known are fetched together."""
+        known = {number: data for number in range(first, last + 1) if (data := self._known(number)) is not None}
+        found: list[bytes] = []
+        number = first
+        while number <= last:
+            if number in known:
+                found.append(known[number])
+                number += 1
+                continue
+            stop = next((one for one in range(number, last + 1) if one in known), last + 1)
+            start = chunks.stored_range(number)[0]
+            stored = memoryview(
+                self._fetched(start, chunks.stored_range(stop - 1)[1], number * chunks.chunk_bytes, chunks)
+            )
+            for one in range(number, stop):
+                begin, end = chunks.stored_range(one)
+                found.append(self._decoded(decode, one, bytes(stored[begin - start : end - start]), chunks))
+            number = stop
+        self._last = last, found[-1]
+        return found
+
+    def _known(self, number: int) -> bytes | None:
+        if number == self._last[0]:
+            return self._last[1]
+        return None if self._version is None else _kept.get((self._object_path, self._version, number))
+
+    def _decoded(self, decode: Callable[[bytes, int], bytes], number: int, stored: bytes, chunks: ChunkIndex) -> bytes:
+        try:
+            data = decode(stored, chunks.bytes_of(number))
+        except ValueError as error:
+            begin, end = chunks.stored_range(number)
+            message = f"chunk {number} of {self._object_path} (bytes {begin} to {end}) is damaged: {error}"
+            start = number * chunks.chunk_bytes
+            raise CorruptRecordError(
+                message, path=self.path, position=start, end=start + chunks.bytes_of(number)
+            ) from error
+        if self._version is not None:
+            _kept.keep((self._object_path, self._version, number), data)
+        return data
+
+    def _fetched(self, start: int, end: int, position: int, chunks: ChunkIndex | None = None) -> bytes:
+        """Bytes of the object; ``position`` is where they begin in the log."""
+        if self._missing is not None:
+            raise CorruptRecordError(self._missing, path=self.path, position=position, end=self._size)
+        try:
+            if self._object is None:
+                self._object = self._opening(self._ahead)
+            data = self._object.read(start, end - start)
+        except LogStorageError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            self._missing = (
+                f"the object {self._object_path} is missing; a segment in Iceberg's format has none and is not read"
+            )
+            raise CorruptRecordError(self._missing, path=self.path, position=position, end=self._size) from error
+        if len(data) < end - start:
+            reached = start + len(data)
+            if chunks is not None:  # to the start of the first chunk that is not whole
+                number = position // chunks.chunk_bytes
+                while chunks.stored_range(number)[1] <= reached:
+                    number += 1
+                position = number * chunks.chunk_bytes
+            else:
+                position += len(data)
+            message = f"expected {end} bytes at least in {self._object_path}, found {reached}: its end is missing"
+            raise CorruptRecordError(message, path=self.path, position=position, end=self._size)
+        return data
+
+
+class BytesFile:
+    """Bytes in memory as a file to read; a ``Readable``."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self._data = data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def size(self) -> int:
+        """Their number."""
+        return len(self._data)
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to ``count`` bytes from a position."""
+        return self._data[position : position + count]
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill the buffer from a position."""
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class Unreadable(BytesFile):
+    """A file of which nothing can be read, with the reason."""
+
+    def __init__(self, path: str, size: int, problem: str) -> None:
+        super().__init__(path, b"")
+        self._size = size
+        self._problem = problem
+
+    def size(self) -> int:
+        """Bytes that it should have."""
+        return self._size
+
+    def read(self, position: int, count: int) -> bytes:
+        """Raise CorruptRecordError."""
+        if position >= self._size or count <= 0:
+            return b""
+        raise CorruptRecordError(self._problem, path=self.path, position=position, end=self._size)

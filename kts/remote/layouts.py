@@ -1,0 +1,173 @@
+"""Where the objects of a segment lie in tiered storage, in the two layouts.
+
+Layout::
+
+    local    <folder>/<topic>-<partition>-<topic id>/<base offset, 20 digits>-<segment id><suffix>
+    aiven    <prefix><topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id><suffix>
+
+``local`` is LocalTieredStorage of Kafka: byte copies of the files. ``aiven`` is Aiven's plugin: a log in chunks, one
+object with all indexes, and a manifest. Ids have 22 characters and may contain dashes, as topics may.
+
+Source: RemoteLogSegmentFileset, RemoteTopicPartitionDirectory (Kafka), ObjectKeyFactory (Aiven).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kts.errors import LogStorageError
+from kts.remote.metadata import Copy, PartitionId
+from kts.segment import files
+from kts.segment.names import parse_directory_name
+
+AUTO, LOCAL, AIVEN = "auto", "local", "aiven"
+LAYOUTS = (AUTO, LOCAL, AIVEN)
+FOLDER = "kafka-tiered-storage"  # what LocalTieredStorage makes in its directory
+MANIFEST, INDEXES, EPOCHS = ".rsm-manifest", ".indexes", ".leader_epoch_checkpoint"
+WHOLE = {AIVEN: (".log", INDEXES, MANIFEST), LOCAL: (".log", ".index", ".timeindex", EPOCHS, ".snapshot")}
+
+_TOPIC = re.compile(r"(?P<name>.+)-(?P<id>[A-Za-z0-9_-]{22})")
+_OBJECT = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
+
+
+def _is_bucket(path: str) -> bool:
+    return "/" not in path.partition("://")[2] and files.scheme_of(path) is not None
+
+
+class Place(NamedTuple):
+    """The objects of one partition of a topic id."""
+
+    of: PartitionId
+    layout: str
+    directory: str
+
+
+class Objects(NamedTuple):
+    """The objects of one segment id: the suffixes that are there."""
+
+    base_offset: int
+    segment_id: str
+    stem: str
+    suffixes: frozenset[str]
+
+    def lacks(self, layout: str) -> list[str]:
+        """The suffixes of a whole copy that are not there."""
+        return [suffix for suffix in WHOLE[layout] if suffix not in self.suffixes]
+
+
+class Root(NamedTuple):
+    """The start of all keys: a folder, and how names in it begin."""
+
+    folder: str
+    stem: str
+
+    @classmethod
+    def of(cls, remote: str) -> Root:
+        """The root that a user names: a directory, or a prefix as it is.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such folder.
+        """
+        remote = remote if files.scheme_of(remote) is not None else os.path.abspath(remote) + "/" * remote.endswith("/")
+        folder, _, stem = remote.rpartition("/")
+        if _is_bucket(remote) or (stem and files.directory_exists(remote)):
+            folder, stem = remote, ""
+        if not stem and files.directory_exists(inner := f"{folder}/{FOLDER}"):
+            folder = inner
+        if not files.directory_exists(folder or "/"):
+            raise FileNotFoundError(errno.ENOENT, "no tiered storage lies there", remote)
+        return cls(folder, stem)
+
+    def key(self, name: str) -> str:
+        """The path of an object or directory."""
+        return f"{self.folder}/{self.stem}{name}"
+
+
+def directory_of(root: Root, of: PartitionId, layout: str) -> str:
+    """The directory of a partition's objects."""
+    if layout == LOCAL:
+        return root.key(f"{of.topic}-{of.partition}-{of.topic_id}")
+    return root.key(f"{of.topic}-{of.topic_id}/{of.partition}")
+
+
+def stem_of(root: Root, copy: Copy, layout: str) -> str:
+    """The path of a copy's objects without their suffixes.
+
+    Notes
+    -----
+    A plugin's own note goes first. Its prefix counts from the root of the store, of which the prefix that is given here
+    may be the end, or lie anywhere below.
+    """
+    name = f"{copy.start_offset:020d}-{copy.segment_id}"
+    if layout == LOCAL or (copy.object_prefix is None and copy.object_key is None):
+        return f"{directory_of(root, copy.of, layout)}/{name}"
+    key = copy.object_key or f"{copy.of.topic}-{copy.of.topic_id}/{copy.of.partition}/{name}"
+    if copy.object_prefix is None or root.key("").endswith(f"/{copy.object_prefix}"):
+        return root.key(key)
+    folder = root.folder
+    while True:
+        found = f"{folder}/{copy.object_prefix}{key}"
+        if files.directory_exists(os.path.dirname(found)):
+            return found
+        above = os.path.dirname(folder)
+        if above == folder or _is_bucket(folder):
+            return root.key(key)
+        folder = above
+
+
+def places(root: Root, layout: str) -> Iterator[Place]:
+    """The partitions in a store, from listings of its directories."""
+    named = []
+    for entry in files.list_directory(root.folder):
+        found = _TOPIC.fullmatch(entry.name[len(root.stem) :]) if entry.name.startswith(root.stem) else None
+        if found is not None and files.is_directory(entry):
+            named.append((entry.path, found["name"], found["id"]))
+
+    def inside(one: tuple[str, str, str]) -> list[Place]:
+        path, name, topic_id = one
+        own = parse_directory_name(name)
+        local = None if own is None else Place(PartitionId(own.topic, topic_id, own.partition), LOCAL, path)
+        if layout == LOCAL:
+            return [] if local is None else [local]
+        entries = files.list_directory(path)
+        numbers = [entry for entry in entries if re.fullmatch("[0-9]{1,10}", entry.name) and files.is_directory(entry)]
+        if layout == AUTO and local is not None and not numbers:
+            return [local]
+        return [Place(PartitionId(name, topic_id, int(one.name)), AIVEN, one.path) for one in numbers]
+
+    for group in files.side_by_side(inside, named, root.folder):
+        yield from group
+
+
+def place_of(root: Root, of: PartitionId, layout: str) -> Place | None:
+    """Where the objects of a partition are; None if there are none."""
+    for one in (AIVEN, LOCAL) if layout == AUTO else (layout,):
+        directory = directory_of(root, of, one)
+        if files.directory_exists(directory):
+            return Place(of, one, directory)
+    return None
+
+
+def objects_in(directory: str) -> list[Objects]:
+    """The objects in a partition's directory, by base offset."""
+    found: dict[tuple[int, str], set[str]] = {}
+    try:
+        entries = files.list_directory(directory)
+    except LogStorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return []
+    for entry in entries:
+        name = _OBJECT.fullmatch(entry.name)
+        if name is not None:
+            found.setdefault((int(name["base"]), name["id"]), set()).add(name["suffix"])
+    return [
+        Objects(base, segment_id, f"{directory}/{base:020d}-{segment_id}", frozenset(suffixes))
+        for (base, segment_id), suffixes in sorted(found.items())
+    ]

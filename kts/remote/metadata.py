@@ -1,0 +1,360 @@
+"""The topic ``__remote_log_metadata``: which copies of segments are in tiered storage, and in which state (KIP-405).
+
+A record has no key. Its value is three unsigned varints (frame version 1, API key, version) and a flexible message: a
+copy (API key 0) or a change of its state (1). Messages 2 and 3 say nothing about copies.
+
+Source: RemoteLogMetadataSerde, RemoteLogSegmentState, the messages of Kafka's module storage.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from kts.codec.columns import decode
+from kts.errors import CorruptRecordError, InvalidRequestError
+from kts.model import uuid_text
+from kts.protocol.fields import fields_of
+from kts.protocol.reading import Cursor, Read, read_uvarint, struct_reader
+from kts.segment import files
+from kts.segment.entries import at
+from kts.segment.names import parse_directory_name, parse_file_name
+from kts.segment.segment import Segment
+
+TOPIC = "__remote_log_metadata"
+COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
+STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
+FRAME_VERSION = 1
+NEWEST_VERSION = 1
+MAX_ELEMENTS = 1_000_000  # leader epochs and tagged fields of one record
+REMOTE_SIZE, OBJECT_PREFIX, OBJECT_KEY = range(3)  # tags of Aiven's custom metadata
+
+_BEFORE = {  # the states that a state may follow
+    COPY_STARTED: (COPY_STARTED,),
+    COPY_FINISHED: (COPY_STARTED, COPY_FINISHED),
+    DELETE_STARTED: (COPY_STARTED, COPY_FINISHED, DELETE_STARTED),
+    DELETE_FINISHED: (DELETE_STARTED, DELETE_FINISHED),
+}
+_COPY = """
+    of                          {}      0+
+        partition               {}      0+
+            topic               string  0+
+            topic_id            uuid    0+
+            number              int32   0+
+        segment_id              uuid    0+
+    start_offset                int64   0+
+    end_offset                  int64   0+
+    broker_id                   int32   0+
+    max_timestamp               int64   0+
+    event_timestamp             int64   0+
+    leader_epochs               []      0+
+        epoch                   int32   0+
+        offset                  int64   0+
+    size                        int32   0+
+    custom_metadata             bytes   0+  null 0+
+    state                       int8    0+
+"""
+_UPDATE = """
+    of                          {}      0+
+        partition               {}      0+
+            topic               string  0+
+            topic_id            uuid    0+
+            number              int32   0+
+        segment_id              uuid    0+
+    broker_id                   int32   0+
+    event_timestamp             int64   0+
+    custom_metadata             bytes   0+  null 0+
+    state                       int8    0+
+"""
+_TABLES = {0: _COPY, 1: _UPDATE}
+
+
+@cache
+def _reader(api_key: int, version: int) -> Read:
+    return struct_reader(fields_of(_TABLES[api_key], NEWEST_VERSION), version, True)[0]
+
+
+class PartitionId(NamedTuple):
+    """A partition of one topic id: a topic that was deleted and created again has another one."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} of topic id {self.topic_id}"
+
+
+class Copy(NamedTuple):
+    """A copy of a segment in tiered storage.
+
+    Attributes
+    ----------
+    segment_id : str
+        Names its objects; a segment that is copied again gets another one.
+    start_offset, end_offset : int
+        The offsets that the segment has, both included.
+    leader_epochs : tuple of (epoch, offset)
+        The epochs with records in the segment, each with its first offset there.
+    size_bytes : int
+        Of the original ``.log``.
+    max_timestamp_ms : int or None
+        The greatest timestamp of its batches; None if it is not known.
+    object_prefix, object_key : str or None
+        Where the objects are, if the plugin noted it.
+    problem : str
+        Why nothing but its place is known; empty if all is.
+    """
+
+    of: PartitionId
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    leader_epochs: tuple[tuple[int, int], ...]
+    size_bytes: int
+    max_timestamp_ms: int | None
+    event_ms: int
+    state: int
+    object_prefix: str | None = None
+    object_key: str | None = None
+    problem: str = ""
+
+    def epoch_ends(self) -> Iterator[tuple[int, int, int]]:
+        """Each epoch with its first and last offset in the segment."""
+        starts = [*self.leader_epochs, (-1, self.end_offset + 1)]
+        for (epoch, first), (_, following) in zip(starts, starts[1:], strict=False):
+            yield epoch, first, following - 1
+
+
+class Update(NamedTuple):
+    """A change of a copy's state."""
+
+    of: PartitionId
+    segment_id: str
+    event_ms: int
+    state: int
+    custom_metadata: bytes | None
+
+
+def read_event(value: bytes | None) -> Copy | Update | None:
+    """The event of a record; None for a message that is not about a copy.
+
+    Raises
+    ------
+    InvalidRequestError
+        The bytes are not such a message.
+    """
+    if value is None:
+        raise InvalidRequestError("expected a message, found null")
+    cursor = Cursor(memoryview(value), MAX_ELEMENTS)
+    frame, api_key, version = (read_uvarint(cursor) for _ in range(3))
+    if frame != FRAME_VERSION:
+        raise InvalidRequestError(f"expected frame version {FRAME_VERSION}, found {frame}", position=0)
+    if api_key not in _TABLES:
+        return None
+    if version > NEWEST_VERSION:
+        raise InvalidRequestError(f"expected a version up to {NEWEST_VERSION}, found {version}", position=2)
+    try:
+        found: dict[str, Any] = _reader(api_key, version)(cursor)
+    except InvalidRequestError as error:
+        where = ".".join(reversed(cursor.trail)).replace(".[", "[")
+        raise InvalidRequestError(f"{where}: {error.message}", position=error.position) from error
+    if cursor.position != cursor.end:
+        raise InvalidRequestError(f"expected the end, found {cursor.end - cursor.position} more bytes")
+    partition = found["of"]["partition"]
+    of = PartitionId(partition["topic"], uuid_text(partition["topic_id"]), partition["number"])
+    segment_id = uuid_text(found["of"]["segment_id"])
+    if found["state"] not in _BEFORE:
+        raise InvalidRequestError(f"state: expected 0 to 3, found {found['state']}")
+    if api_key:
+        return Update(of, segment_id, found["event_timestamp"], found["state"], found["custom_metadata"])
+    copy = Copy(
+        of,
+        segment_id,
+        found["start_offset"],
+        found["end_offset"],
+        tuple((one["epoch"], one["offset"]) for one in found["leader_epochs"]),
+        found["size"],
+        found["max_timestamp"] if found["max_timestamp"] >= 0 else None,
+        found["event_timestamp"],
+        found["state"],
+    )
+    check_copy(copy)
+    return with_custom_metadata(copy, found["custom_metadata"])
+
+
+def check_copy(copy: Copy) -> None:
+    """Raise InvalidRequestError if the numbers of a copy contradict each other."""
+    starts = [first for _, first in copy.leader_epochs]
+    numbers = [epoch for epoch, _ in copy.leader_epochs]
+    if not 0 <= copy.start_offset <= copy.end_offset:
+        raise InvalidRequestError(f"expected offsets in order, found {copy.start_offset} to {copy.end_offset}")
+    if copy.of.partition < 0 or copy.size_bytes < 0:
+        raise InvalidRequestError(f"expected 0 or more, found partition {copy.of.partition}, size {copy.size_bytes}")
+    rising = all(a < b for a, b in zip(starts, starts[1:], strict=False))
+    if not starts or not rising or sorted(set(numbers)) != numbers:
+        raise InvalidRequestError(f"leader_epochs: expected rising epochs and offsets, found {copy.leader_epochs}")
+    if starts[0] < copy.start_offset or starts[-1] > copy.end_offset:
+        raise InvalidRequestError(
+            f"leader_epochs: expected offsets from {copy.start_offset} to {copy.end_offset}, found {copy.leader_epochs}"
+        )
+
+
+def with_custom_metadata(copy: Copy, data: bytes | None) -> Copy:
+    """A copy with what the plugin noted; bytes that are not of Aiven's form say nothing.
+
+    Source: SegmentCustomMetadataSerde, SegmentCustomMetadataField.
+    """
+    if not data:
+        return copy
+    noted: dict[int, str] = {}
+    try:
+        cursor = Cursor(memoryview(data), MAX_ELEMENTS)
+        count = read_uvarint(cursor)
+        cursor.charge(count, 2, "fields")
+        for _ in range(count):
+            tag, size = read_uvarint(cursor), read_uvarint(cursor)
+            cursor.need(size, "a field")
+            end = cursor.position + size
+            if tag in (OBJECT_PREFIX, OBJECT_KEY):
+                length = read_uvarint(cursor) - 1
+                if length < 0 or cursor.position + length != end:
+                    cursor.fail("a string", f"{size} bytes")
+                noted[tag] = str(cursor.buffer[cursor.position : end], "utf-8")
+            cursor.position = end
+    except (InvalidRequestError, UnicodeDecodeError):
+        return copy
+    return copy._replace(object_prefix=noted.get(OBJECT_PREFIX), object_key=noted.get(OBJECT_KEY))
+
+
+class History:
+    """The copies of one partition, as the events tell them in order.
+
+    Attributes
+    ----------
+    copies : dict
+        All copies by segment id, each in its last state.
+    """
+
+    def __init__(self, of: PartitionId) -> None:
+        self.of = of
+        self.copies: dict[str, Copy] = {}
+        self._on_change: list[Copy] = []
+
+    @property
+    def changes(self) -> list[Copy]:
+        """Each copy when it was finished, and when its deletion began, in this order."""
+        return self._on_change
+
+    def add(self, event: Copy | Update) -> None:
+        """The next event. As in Kafka, one that its copy's state does not allow is dropped.
+
+        Source: RemoteLogMetadataCache.
+        """
+        known = self.copies.get(event.segment_id)
+        if isinstance(event, Copy):
+            if known is not None and known.state != COPY_STARTED:
+                return
+            now = event
+        elif known is None or known.state not in _BEFORE[event.state]:
+            return
+        else:
+            now = with_custom_metadata(
+                known._replace(state=event.state, event_ms=event.event_ms), event.custom_metadata
+            )
+        self.copies[event.segment_id] = now
+        if now.state in (COPY_FINISHED, DELETE_STARTED) and (known is None or known.state != now.state):
+            self._on_change.append(now)
+
+    def in_state(self, *states: int) -> list[Copy]:
+        """The copies whose last state is one of these, by offset."""
+        found = (copy for copy in self.copies.values() if copy.state in states)
+        return sorted(found, key=lambda copy: (copy.start_offset, copy.event_ms))
+
+
+Histories = dict[PartitionId, History]
+
+
+class MetadataTopic:
+    """The metadata partitions of log directories; each call sees them as they are now.
+
+    Parameters
+    ----------
+    directories : list of str
+        Log directories. Those without a metadata partition count for nothing.
+    """
+
+    def __init__(self, directories: Iterable[str]) -> None:
+        self.directories = tuple(dict.fromkeys(files.absolute(directory) for directory in directories))
+        self._read: dict[str, tuple[Any, Histories]] = {}  # by metadata partition: its files, and what they say
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_read": {}}
+
+    def partitions(self) -> list[str]:
+        """The directories of the metadata partitions."""
+        found = []
+        for directory in self.directories:
+            for entry in files.list_directory(directory) if files.directory_exists(directory) else ():
+                name = parse_directory_name(entry.name)
+                if name is not None and name.topic == TOPIC and not name.state:
+                    found.append(entry.path)
+        return found
+
+    def histories(self) -> Histories:
+        """What the metadata partitions say of each partition.
+
+        Raises
+        ------
+        CorruptRecordError
+            A metadata partition is damaged.
+        """
+        together: Histories = {}
+        for path in self.partitions():
+            logs = _logs_in(path)
+            state = [(log.path, files.identity(log.path)) for log in logs]
+            known = self._read.get(path)
+            if known is None or known[0] != state:
+                known = self._read[path] = state, _read_partition(logs)
+            together |= known[1]  # all events of a partition are in one metadata partition
+        return together
+
+
+def _logs_in(path: str) -> list[Segment]:
+    found = []
+    for entry in files.list_directory(path):
+        name = parse_file_name(entry.name)
+        if name is not None and name.suffix == ".log" and not name.transition:
+            partition = parse_directory_name(os.path.basename(path))
+            found.append(Segment(entry.path, TOPIC, partition.partition if partition else 0, name.base_offset))
+    return found
+
+
+def _read_partition(logs: list[Segment]) -> Histories:
+    found: Histories = {}
+    for log in logs:
+        for position, data in log.slices():
+            try:
+                rows = decode(data, ["offset", "position", "value", "control"])
+            except CorruptRecordError as error:
+                raise at(error, log.path, position) from error.__cause__
+            columns = (rows.column(name).to_pylist() for name in ("offset", "position", "value", "control"))
+            for offset, place, value, control in zip(*columns, strict=True):
+                if control:
+                    continue
+                event = _event(log, position + place, offset, value, read_event)
+                if event is not None:
+                    found.setdefault(event.of, History(event.of)).add(event)
+    return found
+
+
+def _event(
+    log: Segment, position: int, offset: int, value: bytes | None, read: Callable[[bytes | None], Copy | Update | None]
+) -> Copy | Update | None:
+    try:
+        return read(value)
+    except InvalidRequestError as error:
+        message = f"offset {offset} is not a record of {TOPIC}: {error.message}"
+        raise CorruptRecordError(message, path=log.path, position=position, offset=offset) from error

@@ -1,0 +1,913 @@
+"""Segments in tiered storage as files: a ``Store`` whose addresses begin with ``tier+``.
+
+Address::
+
+    tier+<address of the objects, as s3://bucket/prefix...>/<base offset>-<segment id>[-<end>].log
+    tier+file:///path/...                                     objects on this machine
+    .../<first offset>-lost-<end>.log                         offsets that no live copy has: reading it raises
+
+The file is the log as it was on the broker, decrypted and decompressed as it is read; with ``-<end>`` only the part
+before that offset. Beside it are its ``.index``, ``.timeindex`` and ``.txnindex``, and the producer snapshot after it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from kts.arguments import INT64_MAX, choice
+from kts.errors import CorruptIndexError, CorruptRecordError, InvalidRequestError, LogStorageError
+from kts.remote import buckets
+from kts.remote.chunks import BytesFile, Coding, RemoteLog, Unreadable
+from kts.remote.keys import Key, data_key, opener
+from kts.remote.layouts import (
+    AIVEN,
+    AUTO,
+    EPOCHS,
+    INDEXES,
+    LAYOUTS,
+    LOCAL,
+    MANIFEST,
+    Objects,
+    Place,
+    Root,
+    objects_in,
+    place_of,
+    places,
+    stem_of,
+)
+from kts.remote.lineage import Epochs, Lineage, Part, best_end, parts_of
+from kts.remote.manifests import MOST_BYTES, Manifest, decompressed, read_manifest
+from kts.remote.metadata import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    TOPIC,
+    Copy,
+    History,
+    MetadataTopic,
+    PartitionId,
+    check_copy,
+)
+from kts.segment import files
+from kts.segment.checkpoints import leader_epochs_of
+from kts.segment.damage import header_scan
+from kts.segment.files import ByteRange, Item, Result, Status
+from kts.segment.names import REMOTE
+from kts.segment.rereading import warn
+from kts.segment.segment import Segment, int64
+from kts.segment.snapshots import snapshot_entries_of
+
+HERE = "file://"
+KNOWN_S = 60.0  # how long what a store holds is taken for known
+KEPT_MANIFESTS, KEPT_CUTS = 2**12, 2**12
+GROUP = 64  # manifests that are read before the first of their logs
+NAMED = 3  # objects that a warning names
+
+RemoteOptions = Mapping[str, Any] | None
+
+_NAME = re.compile(r"(?P<base>[0-9]{20})-(?P<id>lost|[A-Za-z0-9_-]{22})(-(?P<end>[0-9]{1,19}))?(?P<suffix>\.[a-z_]+)")
+
+
+# --- what a user names ----------------------------------------------------------------------------
+
+
+class Tier:
+    """A store of tiered segments, as a user names it.
+
+    Parameters
+    ----------
+    remote : str
+        Address or path of the store, with the prefix of the keys as it is.
+    options : dict, optional
+        ``layout``, ``private_keys`` and ``metadata``; see ``kts.open``.
+    directories : list of str
+        Log directories in which the metadata topic is looked for, if ``metadata`` does not name one.
+    """
+
+    def __init__(self, remote: str, options: RemoteOptions = None, directories: Sequence[str] = ()) -> None:
+        given = _checked(options)
+        self.remote = files.plain(remote)
+        self.layout: str = given.get("layout", AUTO)
+        self.keys: dict[str, Key] = given.get("private_keys") or {}
+        named = given.get("metadata")
+        self.metadata = MetadataTopic(directories if named is None else [named])
+        if named is not None and not self.metadata.partitions():
+            raise FileNotFoundError(errno.ENOENT, f"remote_options: metadata: there is no {TOPIC}-N in it", named)
+        self.root = Root.of(self.remote)
+        _tiers[self.remote] = self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _tiers[self.remote] = self
+
+    def partitions(self) -> list[TieredPartition]:
+        """The partitions that the store holds, each of the topic id that is live."""
+        if self.metadata.partitions():
+            live = [one for one in self.metadata.histories().values() if one.in_state(COPY_FINISHED)]
+            found = {one.of: max(copy.event_ms for copy in one.in_state(COPY_FINISHED)) for one in live}
+            return [TieredPartition(self, of) for of in _newest(found)]
+        by_id = {place.of: place for place in places(self.root, self.layout)}
+        held = {of: objects_in(place.directory) for of, place in by_id.items()}
+        ids = {of: 0 for of, objects in held.items() if objects}
+        several = {of[::2] for of in ids if sum(other[::2] == of[::2] for other in ids) > 1}
+        for of in ids:
+            if of[::2] in several:
+                ids[of] = max(copy.event_ms for copy in _from_store(self, by_id[of]).copies.values())
+        return [TieredPartition(self, of, by_id[of]) for of in _newest(ids)]
+
+
+def _checked(options: RemoteOptions) -> dict[str, Any]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise TypeError(f"remote_options: expected a dictionary, found {type(options).__name__}")
+    given = dict(options)
+    if unknown := sorted(map(str, set(given) - {"layout", "private_keys", "metadata"})):
+        raise ValueError(f"remote_options: expected layout, private_keys and metadata, found {', '.join(unknown)}")
+    if given.get("layout") is None:
+        given["layout"] = AUTO
+    choice("layout", given["layout"], LAYOUTS)
+    keys = given.get("private_keys") or {}
+    if not isinstance(keys, Mapping):
+        raise TypeError(f"private_keys: expected a dictionary of key ids, found {type(keys).__name__}")
+    for key_id, key in keys.items():
+        if not isinstance(key_id, str) or not isinstance(key, (str, bytes, os.PathLike)):
+            raise TypeError(f"private_keys: expected paths or PEM by key id, found {key_id!r}: {type(key).__name__}")
+    given["private_keys"] = {one: key if isinstance(key, bytes) else os.fspath(key) for one, key in keys.items()}
+    named = given.get("metadata")
+    if named is not None:
+        if not isinstance(named, (str, os.PathLike)):
+            raise TypeError(f"metadata: expected the path of a log directory, found {type(named).__name__}")
+        given["metadata"] = files.plain(os.fspath(named))
+    return given
+
+
+def _newest(found: Mapping[PartitionId, int]) -> list[PartitionId]:
+    """Of each topic and partition the topic id with the last event."""
+    chosen: dict[tuple[str, int], PartitionId] = {}
+    for of, event_ms in sorted(found.items()):
+        known = chosen.get((of.topic, of.partition))
+        if known is None or found[known] <= event_ms:
+            chosen[of.topic, of.partition] = of
+    return list(chosen.values())
+
+
+_tiers: dict[str, Tier] = {}  # of this process, by what a user named
+_views: WeakValueDictionary[str, TieredPartition] = WeakValueDictionary()  # by directory
+_reopen: list[Callable[[], object]] = []
+
+
+def reopen_with(opening: Callable[[], object]) -> None:
+    """Opens the partitions of another process here, once one of their directories must be listed."""
+    _reopen[:] = [opening]
+
+
+# --- a partition ----------------------------------------------------------------------------------
+
+
+class _Source(NamedTuple):
+    """The copies of a partition, and from where they are known."""
+
+    history: History
+    by_metadata: bool
+    problems: tuple[Copy, ...] = ()  # of which only the place is known
+    unfinished: tuple[str, ...] = ()  # stems of objects that are not whole copies
+
+
+class TieredPartition:
+    """The copies of one partition in tiered storage.
+
+    Parameters
+    ----------
+    tier : Tier
+    of : PartitionId
+        An empty topic id is the one that the store has.
+    """
+
+    def __init__(self, tier: Tier, of: PartitionId, place: Place | None = None) -> None:
+        self.tier = tier
+        self.of = of
+        self._place = place
+        self._store_source: tuple[float, _Source] | None = None
+        self._made: tuple[Any, list[Segment]] | None = None
+        self._told: set[str] = set()
+        self.first_offset = 0  # of the segments that were listed last
+        self._copies: dict[str, Copy] = {}  # by stem
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_made": None}
+
+    @property
+    def topic_id(self) -> str | None:
+        """The id of the topic."""
+        return self.of.topic_id or None
+
+    @cached_property
+    def directory(self) -> str:
+        """The address of the partition."""
+        place = self._find_place()
+        found = self.tier.root.key(f"{self.of.topic}-{self.of.topic_id}/{self.of.partition}")
+        if place is not None:
+            found = place.directory
+        elif copies := self.source().history.in_state(COPY_FINISHED):
+            found = os.path.dirname(self.stem(copies[0]))
+        _views[address(found)] = self
+        return address(found)
+
+    def _find_place(self) -> Place | None:
+        if self._place is None and self.of.topic_id:
+            self._place = place_of(self.tier.root, self.of, self.tier.layout)
+        elif self._place is None:
+            for place in places(self.tier.root, self.tier.layout):
+                if place.of[::2] == self.of[::2]:
+                    self._place, self.of = place, place.of
+        return self._place
+
+    @cached_property
+    def layout(self) -> str:
+        """The layout of this partition's objects."""
+        if self.tier.layout != AUTO:
+            return self.tier.layout
+        place = self._find_place()
+        return AIVEN if place is None else place.layout
+
+    def stem(self, copy: Copy) -> str:
+        """The path of a copy's objects without their suffixes."""
+        return stem_of(self.tier.root, copy, self.layout)
+
+    def source(self) -> _Source:
+        """What is known of the copies now: from the metadata topic, or else from the objects."""
+        if self.tier.metadata.partitions():
+            histories = self.tier.metadata.histories()
+            if not self.of.topic_id:
+                self._choose_id(histories)
+            if (known := histories.get(self.of)) is not None:
+                return _Source(known, True)
+            place = self._find_place()
+            if place is None or not objects_in(place.directory):
+                return _Source(History(self.of), True)
+            self.tell(
+                f"{self.of.topic}-{self.of.partition}: {TOPIC} says nothing of topic id {self.of.topic_id}, but"
+                f" {place.directory} has segments: they are read as the store alone tells them"
+            )
+        now = time.monotonic()
+        if self._store_source is None or now - self._store_source[0] > KNOWN_S:
+            place = self._find_place()
+            made = _Source(History(self.of), False) if place is None else _source_of_store(self.tier, place)
+            self._store_source = now, made
+        return self._store_source[1]
+
+    def _choose_id(self, histories: Mapping[PartitionId, History]) -> None:
+        mine = {of: one for of, one in histories.items() if of[::2] == self.of[::2]}
+        ends = {of: max(copy.event_ms for copy in one.copies.values()) for of, one in mine.items() if one.copies}
+        for of in _newest(ends):
+            self.of = of
+
+    def lineage(self, source: _Source | None = None) -> list[tuple[int, int]]:
+        """The leader epochs as the store has them: those of the copy that goes farthest in the newest epoch."""
+        source = source or self.source()
+        best = best_end(source.history.in_state(COPY_FINISHED))
+        if best is None:
+            return []
+        stored = self.stored(best)
+        try:
+            found = leader_epochs_of(stored.part(EPOCHS))
+            if found:
+                return found
+            problem = "it is no checkpoint of leader epochs"
+        except CorruptIndexError as error:
+            problem = error.message
+        self.tell(f"{stored.stem}: the leader epochs cannot be read, those of the segments are used: {problem}")
+        starts: dict[int, int] = {}
+        for copy in source.history.in_state(COPY_FINISHED):
+            for epoch, first in copy.leader_epochs:
+                starts[epoch] = min(starts.get(epoch, first), first)
+        lineage: list[tuple[int, int]] = []
+        for epoch, first in sorted(starts.items(), reverse=True):
+            if not lineage or first < lineage[-1][1]:
+                lineage.append((epoch, first))
+        return lineage[::-1]
+
+    def stored(self, copy: Copy) -> StoredSegment:
+        """The objects of a copy."""
+        return StoredSegment(self.stem(copy), self.layout, self.tier.keys, copy)
+
+    def segments(self, local: Sequence[Segment], start: int | None, lineage: Lineage) -> list[Segment]:
+        """The segments of the log: copies up to where the local ones begin, then those.
+
+        Parameters
+        ----------
+        local : list of Segment
+            The segments of the log directory, if there is one.
+        start : int, optional
+            The log start offset, as the log directory knows it.
+        lineage : list of (epoch, start offset)
+            The leader epochs, as the log directory knows them.
+        """
+        source = self.source()
+        state = id(source.history), len(source.history.changes), start, tuple(lineage), [one.path for one in local]
+        if self._made is not None and self._made[0] == state:
+            return self._made[1]
+        stop = local[0].base_offset if local else INT64_MAX
+        parts = self.parts(source, start, stop, lineage)
+        made = [self._segment(part) for part in parts]
+        if start is not None and start < stop < INT64_MAX and not made and start + 1 < stop:
+            self.tell(
+                f"{self.of.topic}-{self.of.partition}: the log starts at offset {start}, the local segments at {stop},"
+                " and the store has none before them"
+            )
+        found = [*made, *local]
+        self._made = state, found
+        for path in {os.path.dirname(segment.path) for segment in made} | {self.directory}:
+            _views[path] = self
+        return found
+
+    def parts(self, source: _Source, start: int | None, stop: int, lineage: Lineage) -> list[Part]:
+        """The copies that the log consists of, in order."""
+        history = source.history
+        self.first_offset = 0
+        if not history.copies and not source.problems:
+            return []
+        lineage = lineage or self.lineage(source)
+        changes = [*history.changes, *(self._assumed(one, history, lineage) for one in source.problems)]
+        epochs = Epochs(changes)
+        first = max(start or 0, 0)
+        if not source.by_metadata:
+            self._tell_orphans(source, epochs, lineage)
+        pieces = epochs.pieces(lineage, first, stop)
+        self.first_offset = pieces[0].start if pieces else 0
+        return parts_of(pieces, stop)
+
+    @staticmethod
+    def _assumed(problem: Copy, history: History, lineage: Lineage) -> Copy:
+        """A copy of which only the first offset is known: as if it ended where the next one begins."""
+        following = [copy.start_offset for copy in history.in_state(COPY_FINISHED)]
+        end = min((one for one in following if one > problem.start_offset), default=problem.start_offset + 1) - 1
+        before = [pair for pair in lineage if pair[1] <= problem.start_offset] or [(0, 0)]
+        inside = [pair for pair in lineage if problem.start_offset < pair[1] <= end]
+        return problem._replace(end_offset=end, leader_epochs=((before[-1][0], problem.start_offset), *inside))
+
+    def _tell_orphans(self, source: _Source, epochs: Epochs, lineage: Lineage) -> None:
+        used = {one.copy.segment_id for one in epochs.pieces(lineage, 0) if one.copy is not None}
+        finished = source.history.in_state(COPY_FINISHED)
+        orphans = [*source.unfinished, *(self.stem(copy) for copy in finished if copy.segment_id not in used)]
+        if orphans:
+            shown = ", ".join(orphans[:NAMED]) + ", ..." * (len(orphans) > NAMED)
+            self.tell(
+                f"{self.of.topic}-{self.of.partition}: without {TOPIC} the store does not say which segments are live;"
+                f" {len(orphans)} may be orphans or of a lost branch and are not read: {shown}"
+            )
+
+    def _segment(self, part: Part) -> Segment:
+        topic, partition = self.of.topic, self.of.partition
+        if part.copy is None:
+            path = f"{self.directory}/{part.base_offset:020d}-lost-{part.end}.log"
+            return Segment(path, topic, partition, part.base_offset)
+        stem = self.stem(part.copy)
+        self._copies[stem] = part.copy
+        path = f"{address(stem)}{'' if part.end is None else f'-{part.end}'}.log"
+        known = part.copy.max_timestamp_ms if part.end is None else None
+        return Segment(path, topic, partition, part.base_offset, known_max_ms=known)
+
+    def copy_of(self, stem: str) -> Copy | None:
+        """The copy with these objects, if the log has it."""
+        return self._copies.get(stem)
+
+    def listed(self) -> list[Segment]:
+        """The segments, as they were last asked for."""
+        return self.segments([], None, []) if self._made is None else self._made[1]
+
+    def without_manifest(self, first: int, end: int) -> list[str]:
+        """Stems of objects that are not whole copies and begin at these offsets."""
+        source = self.source()
+        names = [(stem, _parsed(f"{stem}.log")) for stem in source.unfinished]
+        return [stem for stem, name in names if name is not None and first <= name.base_offset < end]
+
+    def tell(self, message: str) -> None:
+        """Warn once."""
+        if message not in self._told:
+            self._told.add(message)
+            warn(message, self.tier.remote)
+
+
+def _from_store(tier: Tier, place: Place) -> History:
+    return _source_of_store(tier, place).history
+
+
+def _source_of_store(tier: Tier, place: Place) -> _Source:
+    """The copies of a partition as its objects alone tell them."""
+    objects = objects_in(place.directory)
+    whole = [one for one in objects if _is_whole(one, place.layout)]
+    unfinished = tuple(one.stem for one in objects if not _is_whole(one, place.layout))
+    found = list(files.side_by_side(partial(_copy_of, tier, place), whole, place.directory))
+    history = History(place.of)
+    known = [copy for copy in found if not copy.problem]
+    for copy in sorted(known, key=lambda one: (one.leader_epochs[-1][0], one.event_ms, one.end_offset)):
+        history.add(copy._replace(state=COPY_STARTED))
+        history.copies[copy.segment_id] = copy
+        history.changes.append(copy)
+    return _Source(history, False, tuple(copy for copy in found if copy.problem), unfinished)
+
+
+def _is_whole(one: Objects, layout: str) -> bool:
+    # A plugin writes the manifest, and Kafka's own storage the epochs and the snapshot, after all the rest.
+    last = (MANIFEST,) if layout == AIVEN else (".log", EPOCHS)
+    return all(suffix in one.suffixes for suffix in last)
+
+
+def _copy_of(tier: Tier, place: Place, one: Objects) -> Copy:
+    stored = StoredSegment(one.stem, place.layout, tier.keys, None)
+    nothing = Copy(place.of, one.segment_id, one.base_offset, one.base_offset, (), 1, None, 0, COPY_FINISHED)
+    try:
+        told = stored.manifest().copy if place.layout == AIVEN else None
+        if told is not None:
+            if told[:3] != (place.of, one.segment_id, one.base_offset):
+                raise CorruptRecordError(f"the manifest {stored.stem}{MANIFEST} is of another segment: {told[:3]}")
+            return told
+        return _measured(stored, nothing)
+    except (CorruptRecordError, CorruptIndexError, InvalidRequestError) as error:
+        return nothing._replace(problem=error.message)
+
+
+def _measured(stored: StoredSegment, known: Copy) -> Copy:
+    """A copy whose end and epochs are found in its log and its epochs' index."""
+    segment = Segment(f"{address(stored.stem)}.log", known.of.topic, known.of.partition, known.start_offset)
+    last = segment.base_offset - 1
+    for batch, _ in header_scan(segment, segment.tail_position(), segment.base_offset, True):
+        if batch.num_rows:
+            last = max(last, int(int64(batch, "lastOffset").max()))
+    epochs = leader_epochs_of(stored.part(EPOCHS))
+    if epochs is None:
+        raise CorruptIndexError(f"{stored.stem}{EPOCHS} is no checkpoint of leader epochs")
+    inside = epochs_inside(epochs, segment.base_offset, last)
+    copy = known._replace(end_offset=last, leader_epochs=inside, size_bytes=files.size_of(segment.path))
+    check_copy(copy)
+    return copy
+
+
+def epochs_inside(lineage: Lineage, start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """The epochs of a lineage with offsets from start to end, both included, each with the first of these."""
+    found = []
+    for number, (epoch, first) in enumerate(lineage):
+        following = lineage[number + 1][1] if number + 1 < len(lineage) else INT64_MAX
+        if max(first, start) < following and max(first, start) <= end:
+            found.append((epoch, max(first, start)))
+    return tuple(found)
+
+
+# --- the objects of a segment ---------------------------------------------------------------------
+
+_manifests: OrderedDict[str, tuple[Hashable, float, Manifest]] = OrderedDict()
+_cuts: OrderedDict[tuple[str, int, int], int] = OrderedDict()
+
+
+class StoredSegment:
+    """The objects of one copy, read as the files that they were.
+
+    Parameters
+    ----------
+    stem : str
+        Their path without suffixes.
+    copy : Copy or None
+        What the metadata topic or the manifest says of it.
+    """
+
+    def __init__(self, stem: str, layout: str, keys: Mapping[str, Key], copy: Copy | None) -> None:
+        self.stem = stem
+        self.layout = layout
+        self.keys = keys
+        self.copy = copy
+
+    def manifest(self) -> Manifest:
+        """The manifest.
+
+        Raises
+        ------
+        CorruptRecordError
+            It is missing or damaged.
+        """
+        return self._manifest()[0]
+
+    def _manifest(self) -> tuple[Manifest, Hashable]:
+        """The manifest, and a value that changes when it is read again."""
+        path = self.stem + MANIFEST
+        version, now = files.identity(path) if files.scheme_of(path) is None else None, time.monotonic()
+        known = _manifests.get(path)
+        if known is not None and known[0] == version and (version is not None or now - known[1] < KNOWN_S):
+            return known[2], known[1]
+        try:
+            with files.open_file(path) as file:
+                if file.size() > MOST_BYTES:
+                    message = f"expected a manifest of at most {MOST_BYTES} bytes, found {file.size()} in {path}"
+                    raise CorruptRecordError(message, path=path)
+                found = read_manifest(file.read(0, file.size()), path)
+        except LogStorageError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            message = f"the manifest {path} is missing; a segment in Iceberg's format has none and is not read"
+            raise CorruptRecordError(message, path=path) from error
+        _manifests[path] = version, now, found
+        while len(_manifests) > KEPT_MANIFESTS:
+            _manifests.popitem(last=False)
+        return found, now
+
+    def size(self) -> int:
+        """Bytes of the log."""
+        stated = None if self.copy is None or self.copy.problem else self.copy.size_bytes
+        if self.layout == LOCAL:
+            return files.size_of(f"{self.stem}.log") if stated is None else stated
+        manifest = self.manifest()
+        found = manifest.chunks.size
+        if manifest.copy is not None and not self.stem.endswith(f"-{manifest.copy.segment_id}"):
+            message = f"the manifest {self.stem}{MANIFEST} is damaged: it is of segment {manifest.copy.segment_id}"
+            raise CorruptRecordError(message, path=self.stem + MANIFEST)
+        if stated not in (None, found):
+            message = f"the manifest {self.stem}{MANIFEST} is damaged: expected a log of {stated} bytes, found {found}"
+            raise CorruptRecordError(message, path=self.stem + MANIFEST)
+        return found
+
+    def _decode(self, manifest: Manifest) -> Callable[[bytes, int], bytes] | None:
+        """How a chunk is made of stored bytes; None if it is them."""
+        open_chunk = self._opener(manifest)
+        if not manifest.compressed:
+            if open_chunk is None:
+                return None
+
+            def of_length(data: bytes, size: int) -> bytes:
+                found = open_chunk(data)
+                if len(found) != size:
+                    raise ValueError(f"expected {size} bytes, found {len(found)}")
+                return found
+
+            return of_length
+        return lambda data, size: decompressed(data if open_chunk is None else open_chunk(data), size, size)
+
+    def _opener(self, manifest: Manifest) -> Callable[[bytes], bytes] | None:
+        if manifest.encryption is None:
+            return None
+        key_id, wrapped, aad = manifest.encryption
+        try:
+            return opener(data_key(key_id, wrapped, self.keys), aad)
+        except LogStorageError as error:
+            raise LogStorageError(error.message, path=self.stem + MANIFEST, errno=error.errno) from error
+        except ValueError as error:
+            message = f"the manifest {self.stem}{MANIFEST} or the key is wrong: {error}"
+            raise CorruptRecordError(message, path=self.stem + MANIFEST) from error
+
+    def log(self, path: str, size: int, ahead: tuple[int, int | None] | None) -> RemoteLog:
+        """The log as a file of a size; raises as ``manifest`` does."""
+        coding, version = self.coding()
+        name = f"{self.stem}.log"
+        return RemoteLog(path, name, size, coding, lambda ahead: files.open_file(name, ahead=ahead), version, ahead)
+
+    def coding(self) -> tuple[Coding, Hashable]:
+        """How the log is stored, and the version of its chunks."""
+        if self.layout == LOCAL:
+            return Coding(), None
+        manifest, read_at = self._manifest()
+        decode = self._decode(manifest)
+        name = f"{self.stem}.log"
+        here = files.identity(name) if decode is not None and files.scheme_of(name) is None else None
+        return Coding(manifest.chunks, decode), (read_at, here, *sorted(self.keys.items())) if decode else None
+
+    def part(self, suffix: str) -> bytes:
+        """An index, by the suffix that its file had.
+
+        Raises
+        ------
+        CorruptIndexError
+            It is missing or damaged.
+        """
+        path = self.stem + (suffix if self.layout == LOCAL else INDEXES)
+        try:
+            if self.layout == LOCAL:
+                return files.read_bytes(path)
+            manifest = self.manifest()
+            start, size = manifest.indexes[suffix]
+            if not size:
+                return b""
+            with files.open_file(path) as file:
+                data = file.read(start, size)
+            if len(data) < size:
+                message = f"expected {start + size} bytes at least, found {start + len(data)}"
+                raise CorruptIndexError(message, path=path, position=start)
+            open_part = self._opener(manifest)
+            return data if open_part is None else open_part(data)
+        except LogStorageError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            raise CorruptIndexError(f"the object {path} is missing", path=path) from error
+        except CorruptRecordError as error:
+            raise CorruptIndexError(error.message, path=path) from error
+        except KeyError as error:
+            raise CorruptIndexError(f"the segment has no {suffix}", path=path) from error
+        except ValueError as error:
+            raise CorruptIndexError(f"the index {suffix} in {path} is damaged: {error}", path=path) from error
+
+    def part_size(self, suffix: str) -> int | None:
+        """Bytes that an index has at least; None if the segment has none."""
+        if self.layout == LOCAL:
+            found = files.size_of(self.stem + suffix) if files.exists(self.stem + suffix) else None
+            return 0 if found is None and suffix in (".index", ".timeindex") else found
+        try:
+            place = self.manifest().indexes.get(suffix)
+        except CorruptRecordError:
+            return 0
+        return None if place is None else place[1]
+
+    def modified_ms(self) -> int:
+        """When it was copied."""
+        if self.copy is not None and self.copy.event_ms:
+            return self.copy.event_ms
+        try:
+            told = self.manifest().copy if self.layout == AIVEN else None
+        except CorruptRecordError:
+            told = None
+        return files.modified_ms(f"{self.stem}.log") if told is None else told.event_ms
+
+
+# --- the store ------------------------------------------------------------------------------------
+
+
+def address(path: str) -> str:
+    """The address of objects at a path."""
+    return f"{REMOTE}{path}" if files.scheme_of(path) is not None else f"{REMOTE}{HERE}{path}"
+
+
+def objects_of(path: str) -> str:
+    """The path of the objects at an address."""
+    return path.removeprefix(REMOTE).removeprefix(HERE)
+
+
+class _Name(NamedTuple):
+    """An address, taken apart."""
+
+    base_offset: int
+    segment_id: str
+    end: int | None
+    suffix: str
+    stem: str
+
+    @property
+    def lost(self) -> bool:
+        return self.segment_id == "lost"
+
+
+def _parsed(path: str) -> _Name | None:
+    found = _NAME.fullmatch(os.path.basename(path))
+    if found is None:
+        return None
+    base, segment_id, end = int(found["base"]), found["id"], found["end"]
+    stem = f"{os.path.dirname(objects_of(path))}/{base:020d}-{segment_id}"
+    return _Name(base, segment_id, None if end is None else int(end), found["suffix"], stem)
+
+
+class _TierStore:
+    """The ``Store`` of addresses that begin with ``tier+``."""
+
+    def file(self, path: str, ahead: tuple[int, int | None] | None) -> files.Readable:
+        """The log or an index of a segment."""
+        name = _parsed(path)
+        if name is None:
+            raise _no_file(path)
+        if name.lost:
+            return self._lost(path, name.base_offset, name.end or 0)
+        if name.suffix == ".snapshot":
+            return BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
+        stored = self._stored(name)
+        if name.suffix != ".log":
+            if stored.part_size(name.suffix) is None:
+                raise _no_file(path)
+            return BytesFile(path, stored.part(name.suffix))
+        try:
+            stored.size()
+            return stored.log(path, self._size(path, name, stored), ahead)
+        except CorruptRecordError as error:
+            return Unreadable(path, self._size(path, name, stored), error.message)
+
+    @staticmethod
+    def _lost(path: str, first: int, end: int) -> Unreadable:
+        view = _views.get(os.path.dirname(path))
+        problem = f"no live copy in tiered storage has the offsets {first} to {end - 1}"
+        if view is not None and (left := view.without_manifest(first, end)):
+            problem += f"; of {', '.join(left[:NAMED])} objects are missing, or the copy was never finished"
+        return Unreadable(path, 1, problem)
+
+    def files(self, ranges: Sequence[ByteRange]) -> Iterator[files.Readable]:
+        """Files that are read one after another: their objects are fetched across borders."""
+        for start in range(0, len(ranges), GROUP):
+            group = ranges[start : start + GROUP]
+            opened = list(self.side_by_side(lambda one: self.file(one.path, None), group))
+            stored = [file.stored(one) for file, one in zip(opened, group, strict=True) if isinstance(file, RemoteLog)]
+            objects = files.in_order(stored)
+            for file in opened:
+                if isinstance(file, RemoteLog):
+                    file.use(next(objects))
+                with file:
+                    yield file
+
+    def entries(self, path: str) -> Sequence[buckets.Found]:
+        """The segments of the log that has a directory, the local ones among them."""
+        view = _views.get(path.rstrip("/"))
+        if view is None and _reopen:
+            opened = _reopen[0]()
+            view = _views.get(path.rstrip("/"))
+            del opened
+        if view is None:
+            return []
+        found = []
+        last: Segment | None = None
+        for segment in view.listed():
+            name = os.path.basename(segment.path)
+            found.append(buckets.Found(name, segment.path, Status(0, 0)))
+            last = segment if segment.remote else None
+        copy = None if last is None else view.copy_of(self._stem(last.path))
+        if copy is not None:
+            name = f"{copy.end_offset + 1:020d}-{copy.segment_id}.snapshot"
+            found.append(buckets.Found(name, f"{os.path.dirname(last.path if last else path)}/{name}", Status(0, 0)))
+        return sorted(found)
+
+    @staticmethod
+    def _stem(path: str) -> str:
+        name = _parsed(path)
+        return "" if name is None else name.stem
+
+    def status(self, path: str) -> Status | None:
+        """Size and time."""
+        name = _parsed(path)
+        if name is None:
+            directory = path.rstrip("/")
+            if directory in _views or files.directory_exists(objects_of(directory)):
+                return Status(0, 0, is_directory=True)
+            return None
+        if name.lost:
+            return Status(1, 0) if name.suffix == ".log" else None
+        if name.suffix == ".snapshot":
+            return Status(0, 0)
+        stored = self._stored(name)
+        if name.suffix == ".log":
+            return Status(self._size(path, name, stored), stored.modified_ms() * 1_000_000)
+        size = stored.part_size(name.suffix)
+        return None if size is None else Status(size, 0)
+
+    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """The results of work, in order; many wait at once if the objects are in a bucket."""
+        first = items[0] if items else None
+        path = first.path if isinstance(first, ByteRange) else None
+        if path is None:
+            path = next((tier.remote for tier in _tiers.values() if files.scheme_of(tier.remote) is not None), "")
+        return files.side_by_side(work, items, objects_of(path))
+
+    def _view_of(self, stem: str) -> TieredPartition | None:
+        return _views.get(address(os.path.dirname(stem)))
+
+    def _stored(self, name: _Name) -> StoredSegment:
+        view = self._view_of(name.stem)
+        if view is not None:
+            return StoredSegment(name.stem, view.layout, view.tier.keys, view.copy_of(name.stem))
+        layout = AIVEN if os.path.basename(os.path.dirname(name.stem)).isdigit() else LOCAL
+        return StoredSegment(name.stem, layout, _keys_of(name.stem), None)
+
+    def _stored_snapshot(self, path: str, name: _Name) -> StoredSegment:
+        """The segment that a snapshot was taken after: its name has the offset after the segment."""
+        view = _views.get(os.path.dirname(path))
+        for segment in [] if view is None else view.listed():
+            found = _parsed(segment.path)
+            if found is not None and found.segment_id == name.segment_id:
+                return self._stored(found)
+        raise _no_file(path)
+
+    def _size(self, path: str, name: _Name, stored: StoredSegment) -> int:
+        """Bytes of a log up to its end; a log that cannot be read has those that it should have."""
+        try:
+            size = stored.size()
+        except CorruptRecordError:
+            return max(1 if stored.copy is None else stored.copy.size_bytes, 1)
+        return size if name.end is None else self._cut(path, name, size)
+
+    @staticmethod
+    def _cut(path: str, name: _Name, size: int) -> int:
+        """Where the first batch at or after an offset begins."""
+        key = name.stem, name.end or 0, size
+        if (known := _cuts.get(key)) is not None:
+            return known
+        whole = Segment(
+            f"{os.path.dirname(path)}/{name.base_offset:020d}-{name.segment_id}.log", "", 0, name.base_offset
+        )
+        found = size
+        for batch, damaged in header_scan(whole, whole.start_position(name.end or 0), name.base_offset, True, 2**16):
+            beyond = ~damaged & (int64(batch, "baseOffset") >= (name.end or 0))
+            if beyond.any():
+                found = int(int64(batch, "position")[int(np.argmax(beyond))])
+                break
+        _cuts[key] = found
+        while len(_cuts) > KEPT_CUTS:
+            _cuts.popitem(last=False)
+        return found
+
+
+class Fault(NamedTuple):
+    """What is wrong with an object."""
+
+    path: str
+    kind: str
+    message: str
+
+
+def is_cut(path: str) -> bool:
+    """Whether an address is of a part of a segment."""
+    name = _parsed(path)
+    return name is not None and name.end is not None
+
+
+def faults(path: str) -> Iterator[Fault]:
+    """What is wrong with the objects of a segment, apart from the bytes of its log.
+
+    Raises
+    ------
+    LogStorageError
+        An object cannot be read, or its key is not given.
+    """
+    name = _parsed(path)
+    if name is None or name.lost:
+        return
+    stored = _STORE._stored(name)
+    log, told = f"{stored.stem}.log", stored.copy
+    expected = None if told is None else told.size_bytes
+    suffixes = [".index", ".timeindex", ".snapshot", EPOCHS]
+    if stored.layout == AIVEN:
+        try:
+            manifest = stored.manifest()
+            stored.size()
+            stored.coding()
+        except CorruptRecordError as error:
+            yield Fault(stored.stem + MANIFEST, "manifest", error.message)
+            return
+        expected = manifest.chunks.stored_bytes
+        yield from _contradictions(stored, name, manifest)
+        suffixes = list(manifest.indexes)
+        stored_end = max(start + size for start, size in manifest.indexes.values())
+        yield from _of_size(stored.stem + INDEXES, stored_end, "index-file")
+    if expected is not None:
+        yield from _of_size(log, expected, "batch")
+    for suffix in suffixes:
+        place = stored.stem + (suffix if stored.layout == LOCAL else INDEXES)
+        try:
+            data = stored.part(suffix)
+            if suffix == ".snapshot":
+                snapshot_entries_of(data, place)
+        except CorruptIndexError as error:
+            yield Fault(place, "snapshot" if suffix == ".snapshot" else "index-file", error.message)
+            continue
+        if suffix == EPOCHS and (epochs := leader_epochs_of(data)) is None:
+            yield Fault(place, "leader-epoch", "expected `0`, a count, and lines `<epoch> <offset>`")
+        elif suffix == EPOCHS and told is not None and told.leader_epochs:
+            inside = epochs_inside(epochs or [], told.start_offset, told.end_offset)
+            if inside != told.leader_epochs:
+                message = f"expected the epochs {told.leader_epochs} in the segment, found {inside}"
+                yield Fault(place, "leader-epoch", message)
+
+
+def _contradictions(stored: StoredSegment, name: _Name, manifest: Manifest) -> Iterator[Fault]:
+    """What a manifest says otherwise than the metadata topic, or its own name."""
+    said = manifest.copy
+    if said is None:
+        return
+    told = stored.copy or said._replace(segment_id=name.segment_id, start_offset=name.base_offset)
+    for field in ("of", "segment_id", "start_offset", "end_offset", "leader_epochs", "max_timestamp_ms"):
+        if getattr(said, field) != getattr(told, field):
+            message = f"{field}: expected {getattr(told, field)}, found {getattr(said, field)}"
+            yield Fault(stored.stem + MANIFEST, "manifest", message)
+
+
+def _of_size(path: str, expected: int, kind: str) -> Iterator[Fault]:
+    found = files.size_of(path) if files.exists(path) else None
+    if found is None:
+        yield Fault(path, "missing", "the object is missing")
+    elif found != expected:
+        yield Fault(path, kind, f"expected an object of {expected} bytes, found {found}")
+
+
+def _keys_of(stem: str) -> Mapping[str, Key]:
+    """The private keys for objects at a path that no open partition has."""
+    near = [tier for tier in _tiers.values() if stem.startswith((tier.root.key(""), tier.root.folder + "/"))]
+    if near:
+        return max(near, key=lambda tier: len(tier.remote)).keys
+    return {key_id: key for tier in _tiers.values() for key_id, key in tier.keys.items()}
+
+
+def _no_file(path: str) -> LogStorageError:
+    return LogStorageError("there is no such file", path=path, errno=errno.ENOENT)
+
+
+_STORE = _TierStore()
+files.serve_schemes([f"{REMOTE}{one}" for one in ("file", *buckets.SERVICES, *buckets.SAME)], lambda path: _STORE)

@@ -1,0 +1,98 @@
+"""Data keys: wrapped by OAEP with SHA3-512, here by Java's own keys and by code of this test."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from support.tiered import session
+
+from kts.errors import LogStorageError
+from kts.remote.keys import data_key, opener
+from kts.remote.manifests import read_manifest
+
+PAIR = rsa.generate_private_key(65537, 2048)
+PEM = PAIR.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def mgf1(seed: bytes, count: int) -> bytes:
+    found = b""
+    for number in range(count // 64 + 1):
+        found += hashlib.sha3_512(seed + number.to_bytes(4, "big")).digest()
+    return found[:count]
+
+
+def wrapped(message: bytes, label: bytes = b"", first: int = 0, mark: int = 1) -> bytes:
+    """RFC 8017, 7.1.1, with the public key."""
+    numbers = PAIR.public_key().public_numbers()
+    inner = hashlib.sha3_512(label).digest()
+    inner += bytes(256 - len(message) - 2 * 64 - 2) + bytes([mark]) + message
+    seed = os.urandom(64)
+    masked = bytes(a ^ b for a, b in zip(inner, mgf1(seed, len(inner)), strict=True))
+    masked_seed = bytes(a ^ b for a, b in zip(seed, mgf1(masked, 64), strict=True))
+    block = int.from_bytes(bytes([first]) + masked_seed + masked, "big")
+    return pow(block, numbers.e, numbers.n).to_bytes(256, "big")
+
+
+def test_a_wrapped_key_is_unwrapped() -> None:
+    for number in range(4):
+        key = bytes([number]) * 32
+        assert data_key("k", wrapped(key), {"k": PEM}) == key
+    assert data_key("k", wrapped(bytes(32)), {"k": PEM.decode()}) == bytes(32)
+
+
+@pytest.mark.parametrize(
+    "made", [{"label": b"x"}, {"first": 1}, {"mark": 2}, {"message": bytes(31)}, {"message": bytes(33)}]
+)
+def test_another_padding_or_length_is_refused(made: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="the private key k does not open the data key"):
+        data_key("k", wrapped(**({"message": bytes(range(32))} | made)), {"k": PEM})  # type: ignore[arg-type]
+
+
+def test_bytes_that_are_no_wrapped_key_are_refused() -> None:
+    with pytest.raises(ValueError, match="wrapped in 256 bytes by key k, found 3 bytes"):
+        data_key("k", b"abc", {"k": PEM})
+    with pytest.raises(ValueError, match="found 256 bytes"):
+        data_key("k", b"\xff" * 256, {"k": PEM})
+
+
+def test_a_key_that_is_missing_or_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LogStorageError, match="expected the private key k2 among private_keys, found k1"):
+        data_key("k2", b"", {"k1": PEM})
+    with pytest.raises(LogStorageError, match="expected PEM or the path of a PEM file, which cannot be read"):
+        data_key("k", wrapped(bytes(32)), {"k": str(tmp_path / "none.pem")})
+    with pytest.raises(LogStorageError, match="expected an RSA key in PEM without a password"):
+        data_key("k", wrapped(bytes(32)), {"k": b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"})
+
+
+def test_the_keys_of_the_plugin_open_its_segments() -> None:
+    one = session("aiven-zstd-encrypted")
+    used = set()
+    for path in sorted(one.store.rglob("*.rsm-manifest")):
+        manifest = read_manifest(path.read_bytes(), str(path))
+        assert manifest.encryption is not None
+        key = data_key(manifest.encryption.key_id, manifest.encryption.wrapped, one.keys)
+        assert len(key) == 32
+        assert json.loads(path.read_text())["encryption"]["dataKey"].startswith(f"{manifest.encryption.key_id}:")
+        used.add(manifest.encryption.key_id)
+    assert used == {"k1", "k2"}
+
+
+def test_changed_bytes_do_not_decrypt() -> None:
+    key, aad = os.urandom(32), os.urandom(32)
+    data = os.urandom(12)
+    data += AESGCM(key).encrypt(data, b"hello", aad)
+    assert opener(key, aad)(data) == b"hello"
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        with pytest.raises(ValueError, match="they were changed"):
+            opener(key, aad)(bytes(changed))
+    with pytest.raises(ValueError, match="expected at least 28 encrypted bytes, found 27"):
+        opener(key, aad)(data[:27])

@@ -1,0 +1,138 @@
+"""Records of ``__remote_log_metadata``: the bytes of real brokers, and what is not such a record."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.tiered import session
+
+import kts
+from kts.errors import CorruptRecordError, InvalidRequestError
+from kts.remote.metadata import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    Copy,
+    History,
+    MetadataTopic,
+    PartitionId,
+    Update,
+    read_event,
+)
+
+OF = PartitionId("ct", "wn2IAAAAAAAAAAAAAAAAAA", 0)
+
+
+def copy(start: int, end: int, name: str = "a", state: int = COPY_STARTED, epochs: object = None) -> Copy:
+    return Copy(OF, name, start, end, ((0, start),) if epochs is None else epochs, 1000, 5, 1, state)
+
+
+def states(name: str, topic: str) -> list[list[int]]:
+    histories = MetadataTopic([str(session(name).data)]).histories()
+    found = [[one.state for one in history.copies.values()] for of, history in histories.items() if of.topic == topic]
+    return sorted(sorted(one) for one in found)
+
+
+def test_states_are_those_that_the_brokers_left() -> None:
+    assert states("local", "failed") == [[COPY_STARTED] * 2 + [COPY_FINISHED] * 3]
+    assert states("local-4", "failed") == [[COPY_FINISHED] * 3 + [DELETE_FINISHED] * 2]
+    assert states("local", "unfinished") == [[COPY_STARTED] + [COPY_FINISHED] * 5]
+    assert states("local", "reborn") == [[COPY_FINISHED] * 3, [DELETE_FINISHED] * 3]
+
+
+def test_fields_are_those_of_the_manifest() -> None:
+    from kts.remote.manifests import read_manifest
+
+    one = session("aiven-prefix")
+    histories = MetadataTopic([str(one.data)]).histories()
+    copies = {each.segment_id: each for history in histories.values() for each in history.copies.values()}
+    manifests = sorted(one.store.rglob("*.rsm-manifest"))
+    assert manifests
+    for path in manifests:
+        told = read_manifest(path.read_bytes(), str(path)).copy
+        assert told is not None
+        known = copies[told.segment_id]
+        assert known.object_prefix == "cold/cluster-a/"
+        assert str(path).endswith(f"{known.object_prefix}{known.object_key}.rsm-manifest")
+        same = known._replace(object_prefix=None, object_key=None, event_ms=told.event_ms)
+        assert same == told
+
+
+@pytest.mark.parametrize(
+    "value, words",
+    [
+        (None, "expected a message, found null"),
+        (b"", "expected another byte of a varint"),
+        (b"\2\0\0", "expected frame version 1, found 2"),
+        (b"\1\0\7", "expected a version up to 1, found 7"),
+        (b"\1\0\0\x64abc", "of.partition.topic: expected"),
+    ],
+)
+def test_bytes_that_are_no_event_are_refused(value: bytes | None, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
+        read_event(value)
+
+
+def values() -> list[bytes]:
+    found = []
+    for path in sorted(session("aiven-prefix").data.glob("__remote_log_metadata-*")):
+        found += kts.open_partition(path).scan(columns=["value"]).read_all()["value"].to_pylist()
+    return found
+
+
+def test_every_cut_of_a_real_event_is_refused_and_messages_about_nothing_are_passed_over() -> None:
+    value = values()[0]
+    assert isinstance(read_event(value), Copy)
+    for end in range(len(value)):
+        with pytest.raises(InvalidRequestError):
+            read_event(value[:end])
+    with pytest.raises(InvalidRequestError, match="expected the end, found 1 more"):
+        read_event(value + b"\0")
+    assert read_event(b"\1\2\0whatever") is None
+
+
+def test_changed_bytes_of_a_real_event_are_read_or_refused() -> None:
+    for value in values()[:2]:
+        for at in range(len(value)):
+            for bit in (0, 3, 7):
+                changed = bytearray(value)
+                changed[at] ^= 1 << bit
+                try:
+                    read_event(bytes(changed))
+                except InvalidRequestError:
+                    continue
+
+
+def test_events_that_a_state_does_not_allow_are_dropped() -> None:
+    history = History(OF)
+    history.add(Update(OF, "x", 2, COPY_FINISHED, None))
+    history.add(copy(0, 9))
+    history.add(Update(OF, "a", 2, DELETE_FINISHED, None))
+    assert [one.state for one in history.copies.values()] == [COPY_STARTED]
+    history.add(Update(OF, "a", 3, COPY_FINISHED, None))
+    history.add(Update(OF, "a", 4, COPY_FINISHED, None))
+    history.add(copy(0, 9))
+    history.add(Update(OF, "a", 5, DELETE_STARTED, None))
+    history.add(Update(OF, "a", 6, COPY_FINISHED, None))
+    assert [one.state for one in history.changes] == [COPY_FINISHED, DELETE_STARTED]
+    assert [one.state for one in history.in_state(DELETE_STARTED)] == [DELETE_STARTED]
+
+
+def test_a_damaged_metadata_partition_is_an_error_with_its_place(tmp_path: Path) -> None:
+    one = session("aiven-s3")
+    for source in one.data.glob("__remote_log_metadata-*"):
+        shutil.copytree(source, tmp_path / source.name)
+    log = next(path for path in sorted(tmp_path.rglob("*.log")) if path.stat().st_size)
+    topic = MetadataTopic([str(tmp_path)])
+    assert topic.histories()
+    changed = bytearray(log.read_bytes())
+    changed[80] ^= 1
+    log.write_bytes(changed)
+    os.utime(log, ns=(1, 1))
+    with pytest.raises(CorruptRecordError, match="CRC") as raised:
+        topic.histories()
+    assert raised.value.path == str(log)

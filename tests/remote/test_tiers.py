@@ -1,0 +1,250 @@
+"""The store of tiered segments: files as they were, and every kind of damage as a clear error or a report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import tiered
+from support.tiered import Session, names, offsets, records, session
+
+import kts
+from kts.errors import CorruptRecordError, DamageWarning, KtsError, KtsWarning, LogStorageError
+from kts.offline.verify import verify_partition
+from kts.segment import files
+
+
+@pytest.mark.parametrize("name", names())
+def test_files_are_those_that_the_broker_had(name: str) -> None:
+    """By the broker's own sums: logs and indexes of every segment, decrypted and decompressed, bit for bit."""
+    one = session(name)
+    checked = 0
+    for (topic, number), log in one.open().items():
+        facts = one.facts(f"{topic}-{number}") if f"{topic}-{number}" in one.partitions else {}
+        for segment in log.segments:
+            path = Path(segment.path.removesuffix(".log"))
+            if not segment.remote or path.name.count("-") and path.name[43:]:  # cut at its end
+                continue
+            for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+                key = f"{segment.base_offset:020d}{suffix}"
+                known = facts["rolledBefore"].get(key)
+                there = files.exists(segment.path.removesuffix(".log") + suffix)
+                if known is None or key in facts.get("rebuilt", []) or topic in ("handover", "diverged"):
+                    continue
+                assert there, key
+                data = files.read_bytes(segment.path.removesuffix(".log") + suffix)
+                found = [len(data), hashlib.sha256(data).hexdigest()]
+                assert found == known or key in json.dumps(facts.get("rebuilt", {})), (topic, number, key)
+                checked += 1
+    assert checked or name == "local-leaders"
+
+
+def test_the_snapshot_of_the_last_segment_has_the_offset_after_it() -> None:
+    log = session("aiven-zstd-encrypted").store_alone(metadata=session("aiven-zstd-encrypted").data)["txn", 0]
+    snapshots = [one.path for one in files.list_directory(log.path) if one.name.endswith(".snapshot")]
+    assert [Path(one).name[:20] for one in snapshots] == [f"{log.log_end_offset:020d}"]
+    assert files.read_bytes(snapshots[0])[:2] == b"\0\1"
+
+
+def test_files_that_are_not_there_are_missing() -> None:
+    log = session("aiven-plain").log("ct-0")
+    path = log.segments[0].path
+    for wrong in (path.replace(".log", ".txnindex"), f"{path}.x", path[:-30] + "x", "tier+file:///a/b/c.log"):
+        assert not files.exists(wrong)
+        with pytest.raises(LogStorageError, match="no such file"):
+            files.read_bytes(wrong)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+SUFFIXES = [".log", ".indexes", ".rsm-manifest"]
+KINDS: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda data: None,
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) * 2 // 3],
+    "early": lambda data: data[:17] + bytes([data[17] ^ 1]) + data[18:],  # in a CRC, a tag, a name
+    "middle": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :],
+    "last": lambda data: data[:-1] + bytes([data[-1] ^ 0x40]),
+}
+
+
+def object_of(one: Session, partition: str, suffix: str, number: int = 2) -> Path:
+    """An object of a segment in tiered storage."""
+    segment = [each for each in one.log(partition).segments if each.remote][number]
+    return Path(segment.path.removeprefix("tier+file://").removesuffix(".log") + suffix)
+
+
+def damaged(
+    one: Session, folder: Path, partition: str, suffix: str, kind: str, number: int = 2
+) -> tuple[Session, Path]:
+    """A copy of a session with one object of a partition changed."""
+    copy = one.copy(folder)
+    path = object_of(copy, partition, suffix, number)
+    changed = KINDS[kind](path.read_bytes())
+    path.unlink() if changed is None else path.write_bytes(changed)
+    return copy, path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name, partition", [
+    ("aiven-plain", "ct-0"), ("aiven-zstd", "ct-0"), ("aiven-encrypted", "txn-0"), ("aiven-zstd-encrypted", "txn-0"),
+])  # fmt: skip
+def test_a_damaged_object_is_an_error_or_is_left_out_and_reported(
+    tmp_path: Path, name: str, partition: str, suffix: str
+) -> None:
+    """Each object missing, cut or changed, read strictly and with skip, verified, with the metadata and without."""
+    one = session(name).copy(tmp_path)
+    path = object_of(one, partition, suffix)
+    data = path.read_bytes()
+    for kind, change in KINDS.items():
+        changed = change(data)
+        path.unlink() if changed is None else path.write_bytes(changed)
+        judge(one, partition, path, kind, one.open())
+        judge(one, partition, path, kind, one.store_alone())
+        path.write_bytes(data)
+
+
+def judge(one: Session, partition: str, path: Path, kind: str, logs: kts.LogDirs) -> None:
+    topic, _, index = partition.rpartition("-")
+    log, where = logs[topic, int(index)], (partition, path.name, kind)
+    error: KtsError | None = None
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", KtsWarning)
+        expected = [row for row in one.expected(partition) if row.offset < log.log_end_offset]
+        try:
+            found = records(log)
+        except CorruptRecordError as raised:
+            error, found = raised, []
+        skipped = records(log, on_error="skip")
+        violations = list(verify_partition(log))
+    reported = [str(each.message) for each in told if issubclass(each.category, KtsWarning)]
+    if error is None:
+        assert found == expected == skipped, where
+    else:
+        assert path.name[:43] in str(error), (where, str(error))
+        left = {row.offset for row in skipped}
+        assert [row for row in expected if row.offset in left] == skipped != expected, where
+        assert any("are damaged and left out" in line for line in reported), (where, reported)
+    # A changed byte of an index that no rule forbids, as in an offset of a producer, is nothing that anybody can see.
+    assert violations or (path.suffix == ".indexes" and kind in ("middle", "last")), where
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".leader_epoch_checkpoint"])
+def test_damage_in_kafkas_own_layout(tmp_path: Path, suffix: str) -> None:
+    for number, kind in enumerate(("missing", "cut", "middle")):
+        log = session("local").log("txn-0")
+        with_one = [at for at, each in enumerate(log.segments) if each.remote and each.txn_index_path is not None]
+        one, path = damaged(session("local"), tmp_path / str(number), "txn-0", suffix, kind, with_one[0])
+        log = one.log("txn-0")
+        facts = one.facts("txn-0")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", KtsWarning)
+                assert records(log) == one.expected("txn-0")
+                assert offsets(log, isolation="read_committed") == facts["readCommittedOffsets"]
+            assert suffix != ".log"
+        except CorruptRecordError as error:
+            assert suffix == ".log" and path.name in str(error)
+            with pytest.warns(DamageWarning, match="damaged and left out"):
+                left = records(log, on_error="skip")
+            assert left == [row for row in one.expected("txn-0") if row.offset in {each.offset for each in left}]
+
+
+def test_a_damaged_chunk_costs_its_batches_alone(tmp_path: Path) -> None:
+    one, path = damaged(session("aiven-zstd-encrypted"), tmp_path, "txn-0", ".log", "middle")
+    log = one.log("txn-0")
+    with pytest.warns(
+        DamageWarning, match="are damaged and left out: chunk .* is damaged: .*they were changed"
+    ) as told:
+        left = {row.offset for row in records(log, on_error="skip")}
+    lost = [row.offset for row in one.expected("txn-0") if row.offset not in left]
+    assert 0 < len(lost) < 25 and lost == list(range(lost[0], lost[-1] + 1))
+    assert path.name in str(told[0].message)
+
+
+def test_records_are_right_where_the_indexes_are_lost_and_the_loss_is_told(tmp_path: Path) -> None:
+    one, path = damaged(session("aiven-zstd"), tmp_path, "txn-0", ".indexes", "missing")
+    log = one.log("txn-0")
+    with pytest.warns(KtsWarning, match="the index is not used, the log is read instead: the object .* is missing"):
+        assert offsets(log, starting_offsets=log.segments[2].base_offset + 5)[0] == log.segments[2].base_offset + 5
+    assert offsets(log, isolation="read_committed") == one.facts("txn-0")["readCommittedOffsets"]
+    for query in one.times("txn-0")["queries"]:
+        found = log.offset_for_timestamp(query["query"])
+        assert (None if found is None else found.offset) == (query["answer"] or {}).get("offset")
+
+
+def test_a_missing_or_wrong_key_is_told() -> None:
+    one = session("aiven-zstd-encrypted")
+    log = kts.open_partition(one.data / "txn-0", remote=one.remote)
+    for on_error in ("raise", "skip"):  # no damage, so nothing is skipped
+        with pytest.raises(LogStorageError, match="expected the private key k1 among private_keys") as raised:
+            records(log, on_error=on_error)
+        assert str(raised.value.path).endswith(".rsm-manifest")
+    swapped = {"k1": one.keys["k2"], "k2": one.keys["k1"]}
+    log = kts.open_partition(one.data / "txn-0", remote=one.remote, remote_options={"private_keys": swapped})
+    with pytest.raises(CorruptRecordError, match="the private key k1 does not open the data key"):
+        records(log)
+
+
+def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:
+    one = session("aiven-plain").copy(tmp_path)
+    log = one.log("ct-0")
+    gone = log.segments[1]
+    for path in Path(gone.path.removeprefix("tier+file://")).parent.glob(Path(gone.path).name.replace(".log", ".*")):
+        path.unlink()
+    alone = one.store_alone()["ct", 0]
+    first, end = gone.base_offset, log.segments[2].base_offset
+    with pytest.raises(
+        CorruptRecordError, match=f"no live copy in tiered storage has the offsets {first} to {end - 1}"
+    ):
+        records(alone)
+    with pytest.warns(DamageWarning, match=f"no live copy in tiered storage has the offsets {first} to {end - 1}"):
+        left = offsets(alone, on_error="skip")
+    assert left == [n for n in range(alone.log_end_offset) if not first <= n < end]
+    assert any("no live copy" in each.message for each in verify_partition(alone))
+
+
+def test_a_manifest_that_contradicts_the_metadata_is_refused(tmp_path: Path) -> None:
+    one, path = damaged(session("aiven-prefix"), tmp_path, "ct-0", ".rsm-manifest", "early", 0)
+    other = session("aiven-prefix").log("ct-0").segments[1].path.removeprefix("tier+file://")
+    path.write_bytes(Path(other.replace(".log", ".rsm-manifest")).read_bytes())
+    with pytest.raises(CorruptRecordError, match="is damaged: it is of segment"):
+        records(one.log("ct-0"))
+
+
+def test_a_range_reads_only_what_it_needs(tmp_path: Path) -> None:
+    from kts.remote import chunks
+
+    log = session("aiven-zstd").copy(tmp_path).log("ct-0")  # of which no chunk is kept
+    read: list[str] = []
+    fetched = chunks.RemoteLog._fetched
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            chunks.RemoteLog, "_fetched", lambda self, *a: read.append(self._object_path) or fetched(self, *a)
+        )
+        first = log.segments[1].base_offset
+        assert offsets(log, starting_offsets=first + 1, ending_offsets=first + 3) == [first + 1, first + 2]
+    assert {Path(path).name[:20] for path in read} == {f"{first:020d}"}
+
+
+def test_a_live_directory_is_seen_as_it_is_now(tmp_path: Path) -> None:
+    one = session("local").copy(tmp_path)
+    log = one.log("ct-0")
+    before = [segment.path for segment in log.segments]
+    local = [segment for segment in log.segments if not segment.remote]
+    Path(local[0].path).unlink()  # as a broker does: it is in tiered storage
+    now = [segment.path for segment in log.segments]
+    assert len(now) == len(before) and now != before
+    assert records(log) == one.expected("ct-0")
+
+
+def test_an_address_of_a_segment_is_read_by_itself() -> None:
+    one = session("aiven-zstd")
+    segment = one.log("ct-0").segments[0]
+    found = tiered.rows(kts.scan(segment.path, columns=tiered.RECORD_COLUMNS).read_all())
+    assert found == one.expected("ct-0")[: len(found)] and found
