@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, paths_argument
+from .inputs import filter_options, json_option, open_logs, tiered_paths_argument
 from .output import CODEC_NAMES, TYPE_NAMES, expand_option, note, print_table, sink
 from .times import show_time, zone_option
 
@@ -27,7 +27,7 @@ Offsets and counts that the header of a compressed v0 or v1 wrapper message does
 
 
 @click.command("batches", short_help="Batch headers: offsets, times, codecs, sizes, CRCs.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option(
     "--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS:,} without --json."

@@ -15,7 +15,7 @@ import click
 
 from kts.errors import KtsError
 
-from .inputs import ENCODINGS, filter_options, json_option, on_error_option, open_logs, paths_argument
+from .inputs import ENCODINGS, filter_options, json_option, on_error_option, open_logs, tiered_paths_argument
 from .output import (
     NAMES,
     NotTextError,
@@ -99,7 +99,7 @@ like, in every format; files and pipes get the bytes unchanged.
 
 
 @click.command("dump", short_help="Records as a table, JSON lines, CSV, Parquet or Arrow.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option("--from", "start", metavar="TIME", help="Start at the first record with this time or later.")
 @click.option("--to", "end", metavar="TIME", help="End before the first record with this time or later.")

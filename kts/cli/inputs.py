@@ -30,7 +30,7 @@ SIZE_UNITS = {"": 1, "b": 1}
 for _power, _prefix in enumerate("kmgt", start=1):
     SIZE_UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
 SIZE_WORDS = "k, KiB, M, MiB, G, GiB, T and TiB count in 1024; kB, MB, GB and TB in 1000"
-RECURSIVE, STORAGE_OPTIONS = "kts.recursive", "kts.storage_options"  # in a context's meta
+RECURSIVE, STORAGE_OPTIONS, REMOTE = "kts.recursive", "kts.storage_options", "kts.remote"  # in a context's meta
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
@@ -54,12 +54,83 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
 
 def paths_argument(function: Any) -> Any:
     """One or more paths, ``--recursive``, which replaces each by the log directories in it, and how to reach them."""
+    return _paths(storage_options_option(function), gone_down)
+
+
+def tiered_paths_argument(function: Any) -> Any:
+    """As ``paths_argument``, for commands that also read tiered storage, which may be all that they read."""
+
+    def given(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value and not ctx.resilient_parsing and "remote" not in ctx.meta.get(REMOTE, {}):
+            raise click.MissingParameter(ctx=ctx, param=param)
+        return gone_down(ctx, param, value)
+
+    return _paths(storage_options_option(remote_options(function)), given, required=False)
+
+
+def _paths(function: Any, callback: Callable[..., tuple[str, ...]], required: bool = True) -> Any:
     recursive = click.option(
         "-r", "--recursive", is_flag=True, is_eager=True, expose_value=False, callback=remember_recursive,
         help="Also read the log directories inside of PATH, at any depth.",
     )  # fmt: skip
-    paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(), callback=gone_down)
-    return paths(recursive(storage_options_option(function)))
+    paths = click.argument(
+        "paths", metavar="PATH...", nargs=-1, required=required, type=click.Path(), callback=callback
+    )
+    return paths(recursive(function))
+
+
+def remote_options(function: Any) -> Any:
+    """The options about tiered storage, which ``open_logs`` takes."""
+    from kts.remote.layouts import LAYOUTS
+
+    def option(*names: str, **how: Any) -> Any:
+        return click.option(*names, is_eager=True, expose_value=False, callback=remember_remote, **how)
+
+    metadata = option(
+        "--remote-metadata", metavar="DIR", type=click.Path(),
+        help="A log directory with __remote_log_metadata-N. Default: beside the partitions.",
+    )  # fmt: skip
+    layout = option("--remote-layout", type=click.Choice(LAYOUTS), help="Whose layout the store has. Default auto.")
+    key = option(
+        "--remote-key", metavar="ID=FILE", multiple=True,
+        help="The private key (PEM) of a key pair, for encrypted segments; repeatable.",
+    )  # fmt: skip
+    remote = option(
+        "--remote", metavar="URI",
+        help="The tiered storage of PATH, with the prefix of its keys, as one log with it; or it alone, without PATH.",
+    )  # fmt: skip
+    return remote(key(layout(metadata(function))))
+
+
+def remember_remote(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep the options about tiered storage for ``open_logs``."""
+    if not value:
+        return
+    given = ctx.meta.setdefault(REMOTE, {})
+    if param.name != "remote_key":
+        given[param.name] = value
+        return
+    given[param.name] = {}
+    for text in value:
+        key_id, equals, path = text.partition("=")
+        if not equals or not key_id or not path:
+            raise click.BadParameter(f"expected ID=FILE, found {text!r}")
+        given[param.name][key_id] = path
+
+
+def remote_of_context() -> dict[str, Any]:
+    """The arguments ``remote`` and ``remote_options`` of ``kts.open``, as the command line has them."""
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.meta.get(REMOTE, {})
+    if not given:
+        return {}
+    if "remote" not in given:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given))
+        raise click.UsageError(f"{named}: give --remote URI as well, which names the tiered storage")
+    names = {"remote_key": "private_keys", "remote_layout": "layout", "remote_metadata": "metadata"}
+    options = {name: given[option] for option, name in names.items() if option in given}
+    storage = None if context is None else context.meta.get(STORAGE_OPTIONS)
+    return {"remote": given["remote"], "remote_options": options, "storage_options": storage}
 
 
 def storage_options_option(function: Any) -> Any:
@@ -187,11 +258,14 @@ def open_logs(
     import kts
     from kts.dataset.paths import select
 
-    paths = existing_paths(paths)
+    paths, remote = existing_paths(paths) if paths else [], remote_of_context()
     try:
-        opened = kts.open(paths if len(paths) > 1 else paths[0])
+        opened: Any = kts.open(paths[0] if len(paths) == 1 else paths or None, **remote)
     except (ValueError, InvalidRequestError) as error:  # a file that is no segment, the same partition twice
         raise click.UsageError(str(error)) from error
+    except FileNotFoundError as error:  # of the tiered storage
+        raise click.UsageError(f"{error.filename}: {error.strerror}") from error
+    paths = paths or [remote["remote"]]
     chosen: dict[str, Any] = {"topics": topics or None, "partitions": partitions or None}
     logs = select(opened, paths, **chosen, internal=internal, decoder=decoder)
     if not logs:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, paths_argument, rows_of
+from .inputs import filter_options, json_option, open_logs, rows_of, tiered_paths_argument
 from .output import counted, expand_option, print_json, print_table, remark, show_bytes
 from .times import show_time, zone_option
 
@@ -26,7 +26,7 @@ offset, one after the last offset; a running broker's high watermark may be lowe
 
 
 @click.command("ls", short_help="Topics, partitions, segments: offsets, times, sizes.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option("--segments", "per_segment", is_flag=True, help="One row per segment instead of one per partition.")
 @zone_option

@@ -11,7 +11,15 @@ import click
 
 from kts.config import INDEX_PROPOSALS
 
-from .inputs import config_of, config_option, filter_options, json_option, open_logs, parse_settings, paths_argument
+from .inputs import (
+    config_of,
+    config_option,
+    filter_options,
+    json_option,
+    open_logs,
+    parse_settings,
+    tiered_paths_argument,
+)
 from .output import counted, expand_option, print_json, print_table
 from .times import SPELLINGS, resolve, show_time, time_options, zone_option
 
@@ -40,7 +48,7 @@ Times: {SPELLINGS}.
 
 
 @click.command("offset-for", short_help="The first offset at or after a time, and why.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option("--time", "when", metavar="TIME", required=True, help="The time to look for.")
 @time_options

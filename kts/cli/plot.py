@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from .inputs import filter_options, json_option, log_bytes, open_logs, paths_argument
+from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
 from .output import counted, print_json, progress, refuse_input, refuse_terminal, remark, show_bytes, sink
 from .times import parse_time
 
@@ -30,7 +30,7 @@ Times far outside the rest are arrows at the edge. The drawing libraries are an 
 
 
 @click.command("plot", short_help="A picture of the timestamps: PNG, SVG, PDF or HTML.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option(
     "-o",

@@ -19,8 +19,8 @@ from .inputs import (
     json_option,
     open_logs,
     parse_settings,
-    paths_argument,
     rows_of,
+    tiered_paths_argument,
 )
 from .output import counted, expand_option, note, print_json, print_table, show_bytes
 from .times import resolve, show_length, show_time, zone_option
@@ -61,7 +61,7 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 @click.command("retention", short_help="What retention would delete, when, and why not.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option("--now", metavar="TIME", help="The broker's clock. Default: now.")
 @click.option("--unit", type=click.Choice(list(UNITS)), help="The unit of an integer given as --now. Default ms.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import filter_options, json_option, log_bytes, open_logs, paths_argument
+from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
 from .output import expand_option, note, print_json, print_table, progress, room_beside, show_bytes
 from .times import length_callback, show_length, show_time
 
@@ -51,7 +51,7 @@ class Row:
 
 
 @click.command("stats", short_help="Records and bytes per hour, from headers alone.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option("--by", metavar="LENGTH", default="1h", callback=length_callback, help="15m, 1h, 1d, ... Default 1h.")
 @click.option(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from . import study_tables
-from .inputs import json_option, log_bytes, open_logs, storage_options_option
+from .inputs import REMOTE, json_option, log_bytes, open_logs, remote_options, storage_options_option
 from .output import FINDINGS, FINE, expand_option, note, print_json, print_line, print_table, progress, sink
 from .plot import INSTALL, import_library
 from .times import length_callback, show_length
@@ -67,6 +67,7 @@ def settings_options(function: Any) -> Any:
 @click.command("study", short_help="The KIPs' tables of preference, measured.", epilog=EPILOG)
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path())
 @storage_options_option
+@remote_options
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Of a PATH only this topic; repeatable.")
 @settings_options
 @click.option("-o", "--out", "output", metavar="FILE", type=click.Path(), help="Also write an HTML page with plots.")
@@ -87,7 +88,7 @@ def command(
         settings = Settings(**given)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
-    if paths:
+    if paths or REMOTE in click.get_current_context().meta:
         if output is not None:
             raise click.UsageError("-o draws the patterns, not a PATH; kts plot PATH draws that")
         return study_directory(paths, topics, settings, as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, paths_argument
+from .inputs import filter_options, json_option, open_logs, tiered_paths_argument
 from .output import FINDINGS, counted, note, print_json, print_line, progress, show_bytes
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ violation, and a summary at the end.
 
 
 @click.command("verify", short_help="Check CRCs, offsets and indexes: OK, or every violation.", epilog=EPILOG)
-@paths_argument
+@tiered_paths_argument
 @filter_options
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Use up to this many processes. Default 1.")

@@ -72,7 +72,7 @@ class Root(NamedTuple):
         Raises
         ------
         FileNotFoundError
-            There is no such folder.
+            There is no such folder, or nothing in it begins with the prefix.
         """
         remote = remote if files.scheme_of(remote) is not None else os.path.abspath(remote) + "/" * remote.endswith("/")
         folder, _, stem = remote.rpartition("/")
@@ -82,6 +82,8 @@ class Root(NamedTuple):
             folder = inner
         if not files.directory_exists(folder or "/"):
             raise FileNotFoundError(errno.ENOENT, "no tiered storage lies there", remote)
+        if stem and not any(name.startswith(stem) for name in files.names_in(folder or "/")):
+            raise FileNotFoundError(errno.ENOENT, "no tiered storage lies there, and nothing begins so", remote)
         return cls(folder, stem)
 
     def key(self, name: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]] | None
 
 
 def read(
@@ -37,7 +37,7 @@ def read(
     ----------
     spark : SparkSession
     path : path or list of paths
-        As for ``load``.
+        As for ``load``; None reads the option ``remote`` alone.
     start, end : int (ms), aware datetime or ISO 8601 text, optional
         The records with start <= timestamp < end.
     topics : list of str, optional
@@ -75,11 +75,11 @@ def read(
         asked.setdefault("timeUnit", "ms")
         asked.setdefault("strictTimeRange", _text(strict))
         between = f"{_shown(starts, 'start')} <= timestamp < {_shown(ends, 'end')}"
-    paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path]
+    paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path or ()]
     asked |= _chosen(paths, topics, partitions, asked)
     parsed = parse_options({"paths": json.dumps(paths), **asked})
     what = "" if parsed.granularity == "record" else f", granularity {parsed.granularity}"
-    where = [", ".join(paths) + what]
+    where = [parsed.shown + what]
     where += [f"{name} {asked[name]}" for name in ("subscribe", "assign") if name in asked]
     where += [] if between is None else [between]
     reader = spark.read.format(_registered(spark, f"kts {'; '.join(where)}")).options(**asked)
@@ -89,7 +89,7 @@ def read(
         if unknown:
             raise ValueError(f"columns: {unknown[0]!r} is unknown; known are {', '.join(types)}")
         reader = reader.schema(ddl(tuple(columns), types))
-    return reader.load(paths if len(paths) > 1 else paths[0])
+    return reader.load(paths[0] if len(paths) == 1 else paths or None)
 
 
 def damage(spark: SparkSession, path: Paths, **asked: Any) -> DataFrame:
@@ -138,7 +138,11 @@ def _chosen(
             raise ValueError(f"partitions: expected those of {', '.join(names)}, found {', '.join(partitions)}")
         return {"assign": json.dumps({topic: [*numbers] for topic, numbers in partitions.items()})}
     if names is None:
-        only: dict[str, str] = {name: asked[name] for name in ("storageOptions", "logStartOffset") if name in asked}
+        only: dict[str, str] = {
+            name: asked[name]
+            for name in ("storageOptions", "logStartOffset", "remote", "remoteOptions")
+            if name in asked
+        }
         logs = select_logs(parse_options({"paths": json.dumps(paths), **only}))
         names = sorted({log.topic for log in logs if log.partition in partitions})
         there = {(log.topic, log.partition) for log in logs}

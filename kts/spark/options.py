@@ -55,6 +55,8 @@ KNOWN = (
     "timestampOverflow",
     "logStartOffset",
     "storageOptions",
+    "remote",
+    "remoteOptions",
     "maxBatchBytes",
     "maxDecompressedBytes",
     "maxOffsetsPerTrigger",
@@ -115,9 +117,16 @@ class Options:
     storage_options: dict[str, Any] | None
     batch_bytes: int
     max_decompressed_bytes: int
+    remote: str | None = None
+    remote_options: dict[str, Any] | None = None
     max_offsets: int | None = None  # of a micro-batch
     min_offsets: int | None = None
     max_delay_ms: int = _DELAY_MS
+
+    @property
+    def shown(self) -> str:
+        """What is read, for messages."""
+        return ", ".join([*self.paths, *([] if self.remote is None else [self.remote])])
 
     @property
     def skips(self) -> bool:
@@ -170,6 +179,8 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         storage_options=read.json_object("storageOptions", 'JSON such as {"region": "eu-west-1"}'),
         batch_bytes=read.size("maxBatchBytes", BATCH_BYTES, MAX_BATCH_BYTES),
         max_decompressed_bytes=read.size("maxDecompressedBytes", DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX),
+        remote=None if (remote := read.text("remote")) is None else local_path(remote, "remote"),
+        remote_options=read.json_object("remoteOptions", 'JSON such as {"private_keys": {"k1": "/etc/kts/k1.pem"}}'),
         max_offsets=read.positive("maxOffsetsPerTrigger"),
         min_offsets=read.positive("minOffsetsPerTrigger"),
         max_delay_ms=read.length("maxTriggerDelay", _DELAY_MS),
@@ -218,7 +229,7 @@ def _paths(raw: Mapping[str, str]) -> tuple[str, ...]:
         found += listed
     if raw.get("path", "").strip():
         found.append(raw["path"])
-    if not found:
+    if not found and not raw.get("remote", "").strip():
         raise ValueError(
             "option path is missing: name a log directory, a partition directory or segment files, as in "
             '.load("/var/lib/kafka/data")'
@@ -226,13 +237,13 @@ def _paths(raw: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(local_path(path) for path in found))
 
 
-def local_path(path: str) -> str:
+def local_path(path: str, option: str = "path") -> str:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
     if scheme is None or files.is_served(path):
         return path
     if scheme[1].lower() != "file":
         raise ValueError(
-            f"option path: kts reads {', '.join(files.served())} and files that each executor sees in its own file"
+            f"option {option}: kts reads {', '.join(files.served())} and files that each executor sees in its own file"
             f" system, found {path!r}: mount or copy the {scheme[1]} data first and give that path"
         )
     return unquote(urlsplit(path).path)
@@ -318,6 +329,8 @@ def _refuse_contradictions(options: Options, query: str) -> None:
             f"options minOffsetsPerTrigger and maxOffsetsPerTrigger: {options.min_offsets} is above "
             f"{options.max_offsets}; give a minimum that a micro-batch can reach"
         )
+    if options.remote is None and options.remote_options is not None:
+        raise ValueError("option remoteOptions: set remote as well, which names the tiered storage")
     kind = options.granularity
     if query == STREAM and kind not in ("record", "batch"):
         raise ValueError(f"option granularity={kind} is for batch queries (spark.read), and this is a {query} query")

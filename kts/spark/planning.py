@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import one_level_down, open_path, paths_of, select
+from kts.dataset.paths import one_level_down, open_path, paths_of, select, tier_of
 from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
+from kts.remote.buckets import use_options
+from kts.remote.tiers import reopen_with
 from kts.segment import files
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import last_stable_offset, log_end_offset
@@ -78,10 +80,10 @@ def warn_of_whole_read(tasks: Sequence[Task], options: Options) -> None:
     ranged = options.assign is not None or {options.start.kind, options.end.kind} != {"earliest", "latest"}
     if options.granularity == "record" and not ranged and size >= WHOLE_BYTES:
         warn(
-            f"this read of {', '.join(options.paths)} takes all {size >> 20} MiB of the log, because Spark passes no"
+            f"this read of {options.shown} takes all {size >> 20} MiB of the log, because Spark passes no"
             " filters to kts: instead of where() on timestamp or partition, use kts.spark.read(spark, path, start=,"
             " end=, partitions=), or the options startingTimestamp, endingTimestamp and assign",
-            options.paths[0],
+            options.paths[0] if options.paths else options.remote,
         )
 
 
@@ -107,10 +109,29 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
         assigned = {log.topic: tuple(each.partition for each in kept if each.topic == log.topic) for log in kept}
     try:
         internal = options.granularity == "finding"
-        return select(opened, paths, topics=topics, partitions=assigned, internal=internal, decoder=options.decoder)
+        shown = paths or [options.remote or ""]
+        return select(opened, shown, topics=topics, partitions=assigned, internal=internal, decoder=options.decoder)
     except UnknownTopicOrPartitionError as error:
         option = "subscribe" if options.assign is None else "assign"
         raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error
+
+
+def reach(options: Options) -> None:
+    """Let this process, an executor's, reach the buckets and the tiered storage of a read."""
+    for path in options.paths:
+        use_options(path, options.storage_options)
+    if options.remote is not None:
+        # The metadata topic, which only the driver must see, is read if a directory must be listed.
+        known = {name: value for name, value in (options.remote_options or {}).items() if name != "metadata"}
+        tier_of(options.remote, known, options.storage_options)
+        reopen_with(lambda: _listed(_open(_existing(options), options)))
+
+
+def _listed(opened: PartitionLog | LogDirs) -> list[PartitionLog]:
+    logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
+    for log in logs:
+        log.segments  # noqa: B018 - makes their directories known
+    return logs
 
 
 def _folders(options: Options, logs: list[PartitionLog]) -> Iterator[str]:
@@ -161,6 +182,8 @@ def grouped(logs: Sequence[PartitionLog]) -> Iterator[list[PartitionLog]]:
 
 
 def _existing(options: Options) -> list[str]:
+    if not options.paths:
+        return []
     try:
         return paths_of(options.paths, options.storage_options)
     except FileNotFoundError as error:
@@ -173,12 +196,18 @@ def _existing(options: Options) -> list[str]:
 def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
     start = options.log_start_offset
     try:
-        opened = open_path(paths if len(paths) > 1 else paths[0], log_start_offset=start)
+        opened = open_path(
+            paths[0] if len(paths) == 1 else paths or None,
+            log_start_offset=start,
+            storage_options=options.storage_options,
+            remote=options.remote,
+            remote_options=options.remote_options,
+        )
     except (ValueError, UnknownTopicOrPartitionError) as error:
         raise ValueError(f"option logStartOffset: {error}") if start is not None else error from error
     if isinstance(opened, LogDirs) and not opened:
         raise UnknownTopicOrPartitionError(
-            f"option path: {', '.join(paths)} holds no partition directories (such as orders-0){one_level_down(paths)}"
+            f"option path: {options.shown} holds no partition directories (such as orders-0){one_level_down(paths)}"
         )
     return opened
 

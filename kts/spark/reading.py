@@ -17,8 +17,8 @@ from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
 from kts.dataset.reader import joined, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
-from kts.remote.buckets import use_options
 from kts.segment import files
+from kts.spark.planning import reach
 from kts.spark.reports import damage_rows, findings, segment_row
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
 
@@ -40,8 +40,7 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
         A timestamp does not fit Spark's type and ``timestampOverflow`` is ``error``.
     """
     names = check_schema(schema, options)
-    for path in options.paths:
-        use_options(path, options.storage_options)
+    reach(options)
     yield from joined(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
 
 

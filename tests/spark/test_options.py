@@ -59,15 +59,29 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "decoder": "offsets",
         "maxTriggerDelay": "7m",
         "storageOptions": '{"region": "eu-west-1"}',
+        "remote": "/tiered",
+        "remoteOptions": '{"layout": "aiven"}',
     }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
     if name == "strictTimeRange":
         assert parse(stricttimerange="TRUE", startingtimestamp="1").strict_time_range
         return
-    changed = {"/logs": {"path": "/logs"}}
+    changed = {"/logs": {"path": "/logs"} | ({"remote": "/tiered"} if name == "remoteOptions" else {})}
     both = [
         parse_options({**changed["/logs"], spelled: value}, EITHER) for spelled in (name, name.lower(), name.upper())
     ]
     assert both[0] == both[1] == both[2]
+
+
+def test_tiered_storage_alone_needs_no_path() -> None:
+    options = parse_options({"remote": "file:///tiered/pre-", "remoteOptions": '{"private_keys": {"k1": "/k1.pem"}}'})
+    assert (options.paths, options.remote, options.shown) == ((), "/tiered/pre-", "/tiered/pre-")
+    assert options.remote_options == {"private_keys": {"k1": "/k1.pem"}}
+    with pytest.raises(ValueError, match="option remoteOptions: set remote as well"):
+        parse_options({"path": "/logs", "remoteOptions": '{"layout": "local"}'})
+    with pytest.raises(ValueError, match="option remoteOptions: expected JSON such as"):
+        parse_options({"path": "/logs", "remote": "/tiered", "remoteOptions": "aiven"})
+    with pytest.raises(ValueError, match="option remote: kts reads .* found 'wasb://x/y'"):
+        parse_options({"path": "/logs", "remote": "wasb://x/y"})
 
 
 def test_the_more_general_time_wins_over_the_more_special_and_offsets() -> None:

@@ -1,0 +1,46 @@
+"""Spark reads a log directory and its tiered storage: planned on the driver, decrypted and decoded by executors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from support.tiered import session
+
+import kts.spark
+
+
+def options(name: str) -> dict[str, str]:
+    one = session(name)
+    return {"remote": one.remote, "remoteOptions": json.dumps({"private_keys": one.keys})}
+
+
+@pytest.mark.parametrize("name, partition", [("aiven-zstd-encrypted", "txn-0"), ("local-leaders", "diverged-0")])
+def test_executors_give_the_rows_that_java_consumers_saw(load: Any, name: str, partition: str) -> None:
+    one = session(name)
+    found = load(one.data / partition, maxRecordsPerPartition=60, **options(name)).orderBy("offset").toArrow()
+    expected = one.expected(partition)
+    assert found["offset"].to_pylist() == [row.offset for row in expected]
+    assert found["value"].to_pylist() == [row.value for row in expected]
+    if partition == "txn-0":
+        committed = load(one.data / partition, isolation="read_committed", **options(name)).toArrow()
+        assert sorted(committed["offset"].to_pylist()) == one.facts(partition)["readCommittedOffsets"]
+
+
+def test_the_store_alone_and_whole_partitions(spark: SparkSession, load: Any) -> None:
+    one = session("aiven-zstd-encrypted")
+    alone = kts.spark.read(spark, None, topics=["restart"], columns=["offset"], **options("aiven-zstd-encrypted"))
+    found = sorted(row.offset for row in alone.collect())
+    assert found == [row.offset for row in one.expected("restart-0")][: len(found)] and len(found) > 300
+    findings = load(one.data, granularity="finding", **options("aiven-zstd-encrypted")).collect()
+    assert findings == []
+
+
+def test_wrong_options_are_named(load: Any) -> None:
+    one = session("aiven-zstd-encrypted")
+    with pytest.raises(Exception, match="remote_options: expected layout, private_keys and metadata, found keys"):
+        load(one.data, remote=one.remote, remoteOptions='{"keys": {}}').count()
+    with pytest.raises(Exception, match="expected the private key k1 among private_keys"):
+        load(one.data / "txn-0", remote=one.remote).toArrow()
