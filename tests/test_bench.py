@@ -58,6 +58,7 @@ TABLES = {
     "threads": {
         "Two threads against one": [f"v2 {codec} 100 B" for codec in CODECS for _ in ("16", "64", "256 KiB")],
         "Decompressors alone": None,
+        "kts.scan of two partitions in two threads": None,
     },
     "linear": {
         "Linear in the size": None,
