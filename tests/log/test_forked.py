@@ -7,6 +7,7 @@ import inspect
 import os
 import select
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -203,22 +204,22 @@ def test_a_child_makes_logs_of_its_own_while_a_thread_of_the_parent_opens_one(tm
         assert in_child(another) == (ANSWERED, "")
 
 
+ENDING = """
+import atexit, os, sys
+from kts.testing import KtsBroker
+
+with KtsBroker() as broker:
+    if (child := os.fork()) == 0:
+        broker.close() if sys.argv[1] == "close" else atexit._run_exitfuncs()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.path.exists(broker.directory)
+    assert broker.produce("orders", b"v").offset == 0
+assert not os.path.exists(broker.directory)
+"""
+
+
 @pytest.mark.parametrize("ends", ["exit", "close"])
 def test_a_child_that_ends_leaves_the_brokers_directory(ends: str) -> None:
-    """Half a second: a process that ends as Python does, with what is registered for that."""
-    with KtsBroker() as broker:
-        child = os.fork()
-        if child == 0:
-            try:
-                if ends == "close":
-                    broker.close()
-                else:
-                    import atexit
-
-                    atexit._run_exitfuncs()
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        assert os.path.exists(broker.directory)
-        assert broker.produce("orders", b"v").offset == 0
-    assert not os.path.exists(broker.directory)
+    """Half a second: in a process of its own, as a copy of pytest that ends takes its fixtures' directories along."""
+    subprocess.run([sys.executable, "-c", ENDING, ends], check=True, timeout=PATIENCE_S)
