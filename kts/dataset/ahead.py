@@ -51,10 +51,7 @@ class _Slot:
         self.start, self.data = start, data
         self.found: pa.RecordBatch | None = None
         self.error: BaseException | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.found is not None or self.error is not None
+        self.decoded = threading.Event()
 
     def rows(self) -> pa.RecordBatch:
         """The rows, which are no longer kept here."""
@@ -85,9 +82,10 @@ class Ahead(Generic[Range]):
 
     Notes
     -----
-    At most ``threads + 1`` slices are held that the reader has not taken. One is read at a time, in order; the
-    decoding runs side by side. A thread ends when there is nothing more to do: a reader that stops early leaves none.
-    Ranges on disks are begun before their turn, so that small segments keep the threads busy too.
+    At most ``threads + 1`` slices are held that the reader has not taken, and one more where it resumes behind damage
+    while following ranges hold so many. One is read at a time, in order; the decoding runs side by side. A thread ends
+    when there is nothing more to do: a reader that stops early leaves none. Ranges on disks are begun before their
+    turn, so that small segments keep the threads busy too.
     """
 
     def __init__(self, threads: int) -> None:
@@ -166,15 +164,20 @@ class Ahead(Generic[Range]):
             self._look_ahead()
             with self._state:
                 self._start()
-                if source.slots and source.slots[0].done:
-                    self._held -= 1
-                    self._start()
-                    return source.slots.popleft()
-                if not source.slots and source.ended:
+                if source.slots:
+                    slot = source.slots[0]
+                    break
+                if source.ended:
                     if source.error is not None:
                         raise source.error
                     return None
                 self._state.wait()
+        slot.decoded.wait()
+        with self._state:
+            source.slots.popleft()
+            self._held -= 1
+            self._start()
+        return slot
 
     def _drop(self, source: _Source) -> None:
         with self._reading, self._state:
@@ -189,6 +192,10 @@ class Ahead(Generic[Range]):
 
     def _next(self) -> _Source | None:
         """The range whose next slice may be read now."""
+        first = self._sources[0] if self._sources else None
+        if first is not None and not first.slots and not first.ended:
+            # The reader waits for it. It does not wait for room: those behind it may hold all of that.
+            return first
         if self._held > self._threads:
             return None
         source = next((one for one in self._sources if not one.ended), None)
@@ -209,8 +216,7 @@ class Ahead(Generic[Range]):
                 slot.found = source.reader.decode(slot.start, slot.data)
             except BaseException as error:  # raised where the reader takes the slice
                 slot.error = error
-            with self._state:
-                self._state.notify_all()
+            slot.decoded.set()  # without the state's lock: garbage collection here may end the reader
             del source, slot, found
 
     def _read(self) -> tuple[_Source, _Slot] | None:
@@ -231,6 +237,7 @@ class Ahead(Generic[Range]):
                         slot = _Slot(*piece)
                         source.slots.append(slot)
                         self._held += 1
+                        self._state.notify_all()
                         return source, slot
                     source.ended, source.error = True, error
                     self._state.notify_all()

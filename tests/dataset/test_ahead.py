@@ -16,6 +16,7 @@ from support.sets.partitions import flip, log_of, offsets
 
 import kts
 from kts.dataset import scan as scanning
+from kts.dataset.ahead import Ahead
 from kts.dataset.reader import RangeReader
 from kts.errors import CorruptRecordError, LogStorageError
 
@@ -69,6 +70,27 @@ def test_rows_before_damage_come_first(on_error: str, codec: str, tmp_path: Path
     assert many == alone
     lost = 60 - alone[0].num_rows
     assert (lost >= 36 and alone[1]) if on_error == "raise" else (lost == 1 and alone[2])
+
+
+@pytest.mark.timeout(60)  # it once waited for ever
+@pytest.mark.parametrize("damaged", [0, 20])
+def test_a_reader_that_resumes_behind_damage_does_not_wait_for_room(
+    damaged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = log_of(tmp_path, list(range(80)), per_segment=20)
+    flip(path / f"{damaged:020}.log", 80)
+    drop = Ahead._drop
+
+    def filled(self: Ahead[RangeReader], source: Any) -> None:
+        drop(self, source)
+        with self._state:
+            self._start()
+        settle()  # the threads have filled all room with slices of the following segments
+
+    monkeypatch.setattr(Ahead, "_drop", filled)
+    options: dict[str, Any] = {"batch_bytes": 80, "on_error": "skip", "columns": ["offset"]}
+    many = outcome(path, threads=3, **options)
+    assert many == outcome(path, **options) and many[0].num_rows == 79
 
 
 def test_decoding_runs_side_by_side_also_across_small_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
