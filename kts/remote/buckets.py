@@ -204,7 +204,7 @@ class Bucket:
                 raise
         return False
 
-    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
         """The results of work that waits for this bucket, in order."""
         return objects.side_by_side(self._tools()[2].submit, work, items, REQUESTS)
 

@@ -706,7 +706,7 @@ class _TierStore:
         """Files that are read one after another: their objects are fetched across borders."""
         for start in range(0, len(ranges), GROUP):
             group = ranges[start : start + GROUP]
-            opened = list(self.side_by_side(lambda one: self.file(one.path, None), group))
+            opened = list(self.side_by_side(lambda one: self.file(one.path, None), group, group[0].path))
             stored = [file.stored(one) for file, one in zip(opened, group, strict=True) if isinstance(file, RemoteLog)]
             objects = files.in_order(stored)
             for file in opened:
@@ -759,12 +759,8 @@ class _TierStore:
         size = stored.part_size(name.suffix)
         return None if size is None else Status(size, 0)
 
-    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
         """The results of work, in order; many wait at once if the objects are in a bucket."""
-        first = items[0] if items else None
-        path = first.path if isinstance(first, ByteRange) else None
-        if path is None:
-            path = next((tier.remote for tier in _tiers.values() if files.scheme_of(tier.remote) is not None), "")
         return files.side_by_side(work, items, objects_of(path))
 
     def _view_of(self, stem: str) -> TieredPartition | None:

@@ -146,8 +146,8 @@ class Store(Protocol):
     def status(self, path: str) -> Status | None:
         """Size and time of a file, perhaps as the last listing of its directory had them; None if there is none."""
 
-    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """The results of work that waits for this store, in order."""
+    def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
+        """The results of work that waits for this store, in order; ``path`` is that of one of the files."""
 
 
 _stores: dict[str, Callable[[str], Store]] = {}  # by scheme: what gives the store of a path
@@ -297,7 +297,7 @@ def in_order(ranges: Sequence[ByteRange]) -> Iterator[Readable | None]:
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
     """The results of work on several files beside a path, in order; many wait at once if the path is a store's."""
     store = _store(path) if len(items) > 1 else None
-    return map(work, items) if store is None else store.side_by_side(work, items)
+    return map(work, items) if store is None else store.side_by_side(work, items, path)
 
 
 def _close(fd: int) -> None:
