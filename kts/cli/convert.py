@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +12,22 @@ import click
 from kts.arguments import INT32_MAX
 from kts.compression import CODEC_NAMES
 
-from .inputs import Size, filter_options, index_options, json_option, log_bytes, open_logs, storage_options_option
-from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes, target_directory
+from .inputs import (
+    Size,
+    filter_options,
+    index_options,
+    json_option,
+    log_bytes,
+    on_each,
+    open_logs,
+    spark_option,
+    storage_options_option,
+)
+from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
-    from kts.offline.convert import Converted
+    from kts.offline.convert import Converted, Format
     from kts.offline.migration import Conversion, TopicPlan
 
 EPILOG = """\b
@@ -23,6 +35,7 @@ Examples:
   kts convert DIR --to-magic 2 --out converted
   kts convert DIR/orders-0 --to-magic 2 --compression zstd --out packed --json
   kts convert DIR --plan
+  kts convert DIR --to-magic 2 --out converted --spark yarn
   kts convert DIR --to-magic 2 --has-timestamp --out marked
 
 \b
@@ -83,6 +96,7 @@ those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a F
 @click.option("--minus-one-is-a-time", is_flag=True, help="With --has-timestamp: -1 is such a time, 1 ms before 1970.")
 @click.option("--plan", is_flag=True, help="Show what each step of KIP-32's migration would convert; write nothing.")
 @index_options
+@spark_option
 @expand_option
 @json_option
 def command(
@@ -101,11 +115,12 @@ def command(
     minus_one_is_a_time: bool,
     index_interval_bytes: int,
     segment_index_bytes: int,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Convert a partition directory, a segment file, or all partitions of a log directory."""
-    from kts.offline.convert import Format, aside, convert_partition, copy_beside
-    from kts.segment.files import make_directory, plain, real
+    from kts.offline.convert import Format, aside, copy_beside
+    from kts.segment.files import plain, real
 
     if plan:
         if to_magic or out:
@@ -137,11 +152,9 @@ def command(
     refuse_inside(out, src)
     report = Report(as_json, to.magic)
     try:
-        with aside(out) as directory, progress("converted", log_bytes(logs)) as advance:
-            for log in logs:
-                target = target_directory(directory, log)
-                make_directory(target)
-                for segment in convert_partition(log, target, to, advance):
+        with aside(out) as directory, progress("converted", log_bytes(logs), quiet=master is not None) as advance:
+            for _, segments in on_each(logs, partial(converted, directory, to), advance, master):
+                for segment in segments:
                     report.add(segment)
             is_log_dir = not logs[0].lone and real(logs[0].path) != real(plain(src))
             if is_log_dir and not topics and not partitions:
@@ -150,6 +163,13 @@ def command(
         raise click.BadParameter(f"{error}; name another", param_hint="--out") from error
     report.end(len(logs))
     return 0
+
+
+def converted(directory: str, to: Format, log: PartitionLog, advance: Callable[[int], None]) -> Iterator[Converted]:
+    """Convert a partition into a log directory."""
+    from kts.offline.convert import convert_within
+
+    return convert_within(log, directory, to, advance)
 
 
 def check_codec(magic: int, compression: str | None, level: int | None) -> None:

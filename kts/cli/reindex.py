@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kts.config import GENERATIONS
 
-from .inputs import advice_on_locks, filter_options, index_options, json_option, log_bytes, open_logs, paths_argument
+from .inputs import (
+    advice_on_locks,
+    filter_options,
+    index_options,
+    json_option,
+    log_bytes,
+    on_each,
+    open_logs,
+    paths_argument,
+    spark_option,
+)
 from .output import FINDINGS, counted, expand_option, note, print_json, print_table, progress, target_directory
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
     from kts.offline.reindex import IndexFinding, SegmentFinding
+    from kts.segment.rebuild import IndexConfig
 
 EPILOG = """\b
 Examples:
   kts reindex DIR --out new
   kts reindex DIR/orders-0 --dry-run --json
+  kts reindex DIR --out new --spark spark://HOST:7077
 
 Without --out and --in-place nothing is written; the exit code is 1 if an index is missing, empty or contradicts its
 log. An index that is sound but differs from a rebuilt one stays unless --all is given: a broker writes an entry for a
@@ -53,6 +66,7 @@ STATES = {
 )
 @click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
 @click.option("--minus-one-is-a-time", is_flag=True, help="The same, and -1 is 1969-12-31T23:59:59.999Z.")
+@spark_option
 @expand_option
 @json_option
 def command(
@@ -68,36 +82,84 @@ def command(
     generation: str | None,
     allow_negative_timestamps: bool,
     minus_one_is_a_time: bool,
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Rebuild the indexes of all segments from their logs, also of segments that never had a time index."""
-    from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
     from kts.segment.rebuild import IndexConfig
 
     if dry_run + in_place + (out is not None) > 1:
         raise click.UsageError("--dry-run, --out and --in-place exclude each other")
     if everything and not in_place:
         raise click.UsageError("--all needs --in-place")
+    if master is not None and in_place:
+        raise click.UsageError("--in-place holds locks of this machine; with --spark, write to --out")
     logs = open_logs(paths, topics=topics, partitions=partitions)
     refuse_inputs(out, logs)
+    config = IndexConfig(
+        index_interval_bytes,
+        segment_index_bytes,
+        allow_negative=allow_negative_timestamps or minus_one_is_a_time,
+        minus_one_is_a_time=minus_one_is_a_time,
+    )
     report = Report(as_json)
-    with progress("rebuilt", log_bytes(logs)) as advance:
-        for log in logs:
-            config = IndexConfig(
-                index_interval_bytes,
-                segment_index_bytes,
-                generation or generation_of(log),
-                allow_negative=allow_negative_timestamps or minus_one_is_a_time,
-                minus_one_is_a_time=minus_one_is_a_time,
-            )
-            with advice_on_locks(), locked(log) if in_place else locked_target(out, log):
-                replaced: list[str] = []
-                for segment in reindex(log, config, advance):
-                    written = write(log, segment, out, in_place, everything)
-                    replaced += [one.path for one in written] if in_place else []
-                    report.add(segment, written)
-                forget_checksums(log, replaced)
+    work = partial(rebuilt, config, generation, out, in_place, everything)
+    if master is not None and any(has_log(out, log) for log in logs):
+        message = f"{out} has logs of its own, which only this machine can lock; with --spark, name another directory"
+        raise click.BadParameter(message, param_hint="--out")
+    with progress("rebuilt", log_bytes(logs), quiet=master is not None) as advance:
+        for _, segments in on_each(logs, work, advance, master):
+            for segment in segments:
+                report.add(segment)
     return report.end(bool(out) or in_place)
+
+
+class Rebuilt(NamedTuple):
+    """What the report says of a segment."""
+
+    path: str
+    valid_bytes: int
+    size_bytes: int
+    reason: str | None
+    indexes: list[dict[str, Any]]  # as for --json
+
+
+def rebuilt(
+    config: IndexConfig,
+    generation: str | None,
+    out: str | None,
+    in_place: bool,
+    everything: bool,
+    log: PartitionLog,
+    advance: Callable[[int], None],
+) -> Iterator[Rebuilt]:
+    """Rebuild the indexes of a partition, and write what the options say."""
+    from kts.log.directory import held
+    from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
+
+    config = config._replace(generation=generation or generation_of(log))
+    lock: AbstractContextManager[None] = nullcontext()
+    if in_place:
+        lock = locked(log)
+    elif out is not None and has_log(out, log):
+        lock = held(target_directory(out, log))
+    with advice_on_locks(), lock:
+        replaced: list[str] = []
+        for segment in reindex(log, config, advance):
+            written = write(log, segment, out, in_place, everything)
+            replaced += [one.path for one in written] if in_place else []
+            facts = [
+                {
+                    "path": one.path,
+                    "state": one.state,
+                    "entries": one.entries,
+                    "rebuiltEntries": one.rebuilt_entries,
+                    "written": one in written,
+                }
+                for one in segment.indexes
+            ]
+            yield Rebuilt(segment.path, segment.valid_bytes, segment.size_bytes, segment.reason, facts)
+        forget_checksums(log, replaced)
 
 
 def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
@@ -112,13 +174,10 @@ def refuse_inputs(out: str | None, logs: Sequence[PartitionLog]) -> None:
             raise click.BadParameter(message, param_hint="--out")
 
 
-def locked_target(out: str | None, log: PartitionLog) -> AbstractContextManager[None]:
-    """Lock ``--out`` if it is a partition with a log of its own."""
-    from kts.log.directory import held
-
+def has_log(out: str | None, log: PartitionLog) -> bool:
+    """True if a partition's target in ``--out`` has a log of its own."""
     target = None if out is None else target_directory(out, log)
-    has_log = target is not None and os.path.isdir(target) and any(name.endswith(".log") for name in os.listdir(target))
-    return held(target) if target is not None and has_log else nullcontext()
+    return target is not None and os.path.isdir(target) and any(name.endswith(".log") for name in os.listdir(target))
 
 
 def write(
@@ -154,22 +213,21 @@ class Report:
         self.segments = 0
         self.damaged = 0
 
-    def add(self, segment: SegmentFinding, written: Sequence[IndexFinding]) -> None:
+    def add(self, segment: Rebuilt) -> None:
         """Add one segment."""
         self.segments += 1
-        self.written += len(written)
         if segment.reason is not None:
             self.damaged += 1
             sound = f"sound up to position {segment.valid_bytes} of {segment.size_bytes}"
             note(f"{segment.path}: {sound}: {segment.reason}; its indexes are those of that part")
-        for one in segment.indexes:
-            self.counts[one.state] += 1
+        for facts in segment.indexes:
+            self.counts[facts["state"]] += 1
+            self.written += facts["written"]
             if self.as_json:
-                facts = {"path": one.path, "state": one.state, "entries": one.entries}
-                self.facts.append(facts | {"rebuiltEntries": one.rebuilt_entries, "written": one in written})
-            elif one.state != "equal":
-                entries = "-" if one.entries is None else f"{one.entries:,}"
-                self.rows.append([one.path, entries, f"{one.rebuilt_entries:,}", STATES[one.state]])
+                self.facts.append(facts)
+            elif facts["state"] != "equal":
+                entries = "-" if facts["entries"] is None else f"{facts['entries']:,}"
+                self.rows.append([facts["path"], entries, f"{facts['rebuiltEntries']:,}", STATES[facts["state"]]])
 
     def end(self, writes: bool) -> int:
         """Print everything with a summary; returns the exit code."""

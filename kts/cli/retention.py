@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kts.config import GENERATIONS
+from kts.errors import KtsError
 from kts.times import UNITS, parse_length
 
 from .inputs import (
@@ -17,12 +19,13 @@ from .inputs import (
     config_option,
     filter_options,
     json_option,
+    on_each,
     open_logs,
     parse_settings,
-    rows_of,
+    spark_option,
     tiered_paths_argument,
 )
-from .output import counted, expand_option, note, print_json, print_table, show_bytes
+from .output import FINE, UNREADABLE, counted, expand_option, note, print_json, print_table, say, show_bytes
 from .times import resolve, show_length, show_time, zone_option
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ Examples:
   kts retention DIR/orders-0 --retention-ms -1 --retention-bytes 1000000
   kts retention DIR --topic orders --log-start-offset 500 --partition 0 --json
   kts retention DIR/orders-0 --config segment.ms=3600000
+  kts retention DIR --spark yarn --json
 
 Nothing is deleted. A segment is deleted when its largest timestamp (its file's modification time if no record has one)
 is more than retention.ms ago and all segments before it are deleted too: one timestamp from the future keeps all later
@@ -84,6 +88,7 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str | None) -
 )
 @config_option
 @zone_option
+@spark_option
 @expand_option
 @json_option
 def command(
@@ -98,11 +103,12 @@ def command(
     cleanup_policy: str | None,
     generation: str,
     settings: tuple[str, ...],
+    master: str | None,
     as_json: bool,
 ) -> int:
     """Show for each segment whether retention would delete it now, or when, and what keeps it."""
     from kts.config import LogConfig
-    from kts.log.policies import RetentionPolicy, roll_warning
+    from kts.log.policies import roll_warning
 
     now_ms = resolve(now, "--now", unit, None)
     if now_ms is None:
@@ -122,12 +128,14 @@ def command(
         if warning is not None:
             note(warning)
 
-    def read(log: PartitionLog) -> list[dict[str, Any]]:
-        config = configs[home_of(log), log.topic]
-        policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
-        return partition_rows(log, policy, config, now_ms, log_start_offset)
-
-    rows, code = rows_of(logs, read)
+    rows, code = list[dict[str, Any]](), FINE
+    work = partial(rows_or_error, configs, generation, now_ms, log_start_offset)
+    for log, found in on_each(logs, work, lambda amount: None, master):
+        for one in found:
+            if isinstance(one, KtsError):
+                code = say(f"{log.topic}-{log.partition} is left out: {one}", UNREADABLE)
+            else:
+                rows += one
     if as_json:
         for row in rows:
             print_json(row)
@@ -171,6 +179,26 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], generation: st
             except ValueError as error:
                 raise click.UsageError(f"topic {topic} of {topic_file.path(home)}: {error}") from error
     return found
+
+
+def rows_or_error(
+    configs: dict[tuple[str, str], LogConfig],
+    generation: str,
+    now_ms: int,
+    log_start_offset: int | None,
+    log: PartitionLog,
+    advance: Callable[[int], None],
+) -> Iterator[list[dict[str, Any]] | KtsError]:
+    """The rows of a partition; or the error of a damaged one, which is left out."""
+    from kts.log.policies import RetentionPolicy
+    from kts.segment.rereading import settled
+
+    config = configs[home_of(log), log.topic]
+    policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
+    try:
+        yield settled(lambda: partition_rows(log, policy, config, now_ms, log_start_offset))
+    except KtsError as error:
+        yield error
 
 
 def partition_rows(

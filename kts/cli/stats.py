@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
+from .inputs import filter_options, json_option, log_bytes, on_each, open_logs, spark_option, tiered_paths_argument
 from .output import expand_option, note, print_json, print_table, progress, room_beside, show_bytes
 from .times import length_callback, show_length, show_time
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
+    from kts.offline.timestamps import Timestamps
 
 BAR_CHARACTERS, LEAST_BAR_CHARACTERS = 40, 10
 GROUPS = ("all", "topic", "partition")
@@ -27,6 +30,7 @@ Examples:
   kts stats DIR --by 1d --per topic
   kts stats DIR --by 15m --json
   kts stats DIR --timestamps
+  kts stats DIR --by 1d --spark yarn
 
 Nothing is decompressed. A batch counts at its greatest timestamp, with all its records and bytes. The header of a
 compressed v0 or v1 wrapper message does not say how many messages are inside: they are counted by offsets, which is
@@ -49,6 +53,12 @@ class Row:
     batches: int = 0
     guessed: int = 0  # the part of ``count`` that is estimated from offsets
 
+    def add(self, other: Row) -> None:
+        """Add the sums of other batches."""
+        self.count, self.size_bytes, self.batches, self.guessed = map(
+            sum, zip(astuple(self), astuple(other), strict=True)
+        )
+
 
 @click.command("stats", short_help="Records and bytes per hour, from headers alone.", epilog=EPILOG)
 @tiered_paths_argument
@@ -61,6 +71,7 @@ class Row:
     help="Count all together, per topic or per partition.",
 )
 @click.option("--timestamps", is_flag=True, help="Count timestamps of -1, before 1970, and ListOffsets' numbers.")
+@spark_option
 @expand_option
 @json_option
 def command(
@@ -70,6 +81,7 @@ def command(
     by: int,
     per: str,
     timestamps: bool,
+    master: str | None,
     as_json: bool,
 ) -> None:
     """Count records and bytes per hour, or any other length of time, with a bar per row.
@@ -78,15 +90,14 @@ def command(
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if timestamps:
-        print_timestamps(logs, per, as_json)
+        print_timestamps(logs, per, master, as_json)
         return
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
-    with progress("headers", log_bytes(logs)) as advance:
-        for log in logs:
+    with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
+        for log, counts in on_each(logs, partial(counted, by), advance, master):
             rows = groups.setdefault((log.topic, log.partition)[: GROUPS.index(per)], {})
-            for headers, before in with_offset_before(log):
-                add(rows, headers, before, by)
-                advance(sum(headers["sizeInBytes"].to_pylist()))
+            for start, row in chain.from_iterable(one.items() for one in counts):
+                rows.setdefault(start, Row()).add(row)
     if as_json:
         for group, rows in groups.items():
             for start, row in in_order(rows):
@@ -96,15 +107,16 @@ def command(
         print_group("-".join(map(str, group)), rows, by)
 
 
-def print_timestamps(logs: Sequence[PartitionLog], per: str, as_json: bool) -> None:
+def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None, as_json: bool) -> None:
     """Print the counts of ambiguous timestamps, per group."""
-    from kts.offline.timestamps import SPECIAL, Timestamps, count_timestamps
+    from kts.offline.timestamps import SPECIAL, Timestamps
 
     groups: dict[tuple[str | int, ...], Timestamps] = {}
-    with progress("records", log_bytes(logs)) as advance:
-        for log in logs:
+    with progress("records", log_bytes(logs), quiet=master is not None) as advance:
+        for log, counts_of_log in on_each(logs, counted_timestamps, advance, master):
             group = (log.topic, log.partition)[: GROUPS.index(per)]
-            groups.setdefault(group, Timestamps()).add(count_timestamps(log, advance))
+            for one in counts_of_log:
+                groups.setdefault(group, Timestamps()).add(one)
     for group, found in groups.items():
         if as_json:
             names = (*GROUPS[1:], "offset")
@@ -147,6 +159,22 @@ def first_of(first: dict[int, tuple[str, int, int]], number: int) -> str:
     return "{}-{}, offset {}".format(*first[number]) if number in first else ""
 
 
+def counted_timestamps(log: PartitionLog, advance: Callable[[int], None]) -> Iterator[Timestamps]:
+    """The ambiguous timestamps of a partition."""
+    from kts.offline.timestamps import count_timestamps
+
+    yield count_timestamps(log, advance)
+
+
+def counted(by_ms: int, log: PartitionLog, advance: Callable[[int], None]) -> Iterator[dict[int | None, Row]]:
+    """The rows of a partition."""
+    rows: dict[int | None, Row] = {}
+    for headers, before in with_offset_before(log):
+        add(rows, headers, before, by_ms)
+        advance(sum(headers["sizeInBytes"].to_pylist()))
+    yield rows
+
+
 def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
     """Header scans of a partition, each with the last offset before it in its segment."""
     from kts.dataset.scan import segment_batches
@@ -178,8 +206,7 @@ def add(rows: dict[int | None, Row], headers: Any, before: int, by_ms: int) -> N
             for amounts in (counts, sizes, np.ones_like(sizes), counts * unknown)
         ]
         for start, *found in zip(starts.tolist(), *sums, strict=True):
-            row = rows.setdefault(None if timeless[part[0]] else start * by_ms, Row())
-            row.count, row.size_bytes, row.batches, row.guessed = map(sum, zip(astuple(row), found, strict=True))
+            rows.setdefault(None if timeless[part[0]] else start * by_ms, Row()).add(Row(*found))
 
 
 def in_order(rows: dict[int | None, Row]) -> list[tuple[int | None, Row]]:

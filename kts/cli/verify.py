@@ -5,14 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, tiered_paths_argument
+from .inputs import filter_options, json_option, on_each, open_logs, spark_option, tiered_paths_argument
 from .output import FINDINGS, counted, note, print_json, print_line, progress, show_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ Examples:
   kts verify DIR
   kts verify DIR/orders-0 --deep
   kts verify DIR --jobs 4 --json
+  kts verify DIR --spark spark://HOST:7077
 
 Prints OK, or every violation with its file, position and offset; then the exit code is 1. With --json: one object per
 violation, and a summary at the end.
@@ -40,6 +42,7 @@ violation, and a summary at the end.
 @filter_options
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Use up to this many processes. Default 1.")
+@spark_option
 @click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
 @click.option("--minus-one-is-a-time", is_flag=True, help="The same, and -1 is 1969-12-31T23:59:59.999Z.")
 @json_option
@@ -49,19 +52,24 @@ def command(
     partitions: tuple[int, ...],
     deep: bool,
     jobs: int,
+    master: str | None,
     allow_negative_timestamps: bool,
     minus_one_is_a_time: bool,
     as_json: bool,
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
+    if master is not None and jobs > 1:
+        raise click.UsageError("--jobs is for this machine and --spark for a cluster; leave out one")
     logs = open_logs(paths, topics=topics, partitions=partitions)
     amounts = [amount_of(log) for log in logs]
     size, segments, count = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts), 0
-    with progress("checked", size) as advance:
+    with progress("checked", size, quiet=master is not None) as advance:
         how = deep, allow_negative_timestamps, minus_one_is_a_time
         pieces = pieces_of(logs, amounts, deep)
         workers = min(jobs, len(pieces), int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS))
-        found = in_turn(logs, how, advance) if workers < 2 else at_once(pieces, how, workers, advance)
+        found: Iterable[Violation] = at_once(pieces, how, workers, advance)
+        if workers < 2:
+            found = chain.from_iterable(one for _, one in on_each(logs, partial(check_one, how), advance, master))
         for violation in chain(beside(paths, logs), found):
             count += 1
             print_violation(violation, as_json)
@@ -126,16 +134,13 @@ def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Viola
             yield from verify_checkpoints(path)
 
 
-def in_turn(
-    logs: Sequence[PartitionLog], how: tuple[bool, bool, bool], advance: Callable[[int], None]
-) -> Iterator[Violation]:
-    """Check partitions one after the other."""
+def check_one(how: tuple[bool, bool, bool], log: PartitionLog, advance: Callable[[int], None]) -> Iterator[Violation]:
+    """Check one partition."""
     from kts.offline.verify import apart, verify_partition
 
     deep, *times = how
-    for log in logs:
-        for one in apart(log):
-            yield from verify_partition(one, deep, advance, *times)
+    for one in apart(log):
+        yield from verify_partition(one, deep, advance, *times)
 
 
 def at_once(
@@ -173,7 +178,7 @@ def deaf_to_interrupts() -> Iterator[None]:
 def check(task: tuple[Sequence[PartitionLog], tuple[bool, bool, bool]]) -> list[Violation]:
     """Check one piece in a worker process."""
     logs, how = task
-    return list(in_turn(logs, how, lambda amount: None))
+    return [found for log in logs for found in check_one(how, log, lambda amount: None)]
 
 
 def print_violation(violation: Violation, as_json: bool) -> None:

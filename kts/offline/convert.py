@@ -6,6 +6,7 @@ Offsets, base offsets, gaps and file times stay, so that consumers, checkpoints 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from kts.segment.snapshots import snapshot_bytes
 
 # Files of a log directory that also apply to the converted partitions. The .lock belongs to a process.
 BESIDE = (names.META_PROPERTIES, "bootstrap.checkpoint", names.CLEAN_SHUTDOWN, *CHECKPOINTS)
+PART = ".part"  # ends the name of a directory that is not complete
 LARGEST_LOG = INT32_MAX  # bytes: positions in an index have 31 bits
 LAST_READ_BYTES = 2**20
 
@@ -114,13 +116,16 @@ def aside(target: str) -> Iterator[str]:
     target = os.path.realpath(target)
     if files.exists(target) and (not os.path.isdir(target) or files.list_directory(target)):
         raise FileExistsError(f"{target} exists and is not empty")
-    directory = f"{target}.{os.getpid()}.part"
+    directory = f"{target}.{os.getpid()}{PART}"
     lock = os.path.join(os.path.dirname(target), LOCK)
     with FileLock(lock, target) if files.exists(lock) else nullcontext():
         _remove_tree(directory)
         files.make_directory(directory)
         try:
             yield directory
+            for entry in files.list_directory(directory):  # of attempts that ended with their machine
+                if entry.name.endswith(PART):
+                    _remove_tree(entry.path)
             files.sync_directory(directory)
             files.rename(directory, target)
             files.sync_directory(os.path.dirname(target))
@@ -173,6 +178,26 @@ def convert_partition(
             for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
                 _write(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
     files.sync_directory(directory)
+
+
+def convert_within(
+    log: PartitionLog, directory: str, to: Format, progress: Progress | None = None
+) -> Iterator[Converted]:
+    """Convert a partition as ``convert_partition`` does into a log directory, where it appears when it is complete.
+
+    Several attempts may run at once: each has a directory of its own, and the first that ends is the one that appears.
+    """
+    name = os.path.basename(files.absolute(log.path))
+    made = os.path.join(directory, f"{name}.{secrets.token_hex(4)}{PART}")
+    files.make_directory(made)
+    try:
+        yield from convert_partition(log, made, to, progress)
+        moves = {made: name} if not log.lone else {one.path: one.name for one in files.list_directory(made)}
+        for source, target in moves.items():
+            if not files.exists(os.path.join(directory, target)):
+                files.rename(source, os.path.join(directory, target))
+    finally:
+        _remove_tree(made)
 
 
 def copy_beside(log_dir: str, directory: str) -> None:

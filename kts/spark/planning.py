@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import one_level_down, open_path, paths_of, select, tier_of
 from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
-from kts.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.remote.buckets import use_options
 from kts.remote.tiers import reopen_with
@@ -125,6 +125,15 @@ def reach(options: Options) -> None:
         known = {name: value for name, value in (options.remote_options or {}).items() if name != "metadata"}
         tier_of(options.remote, known, options.storage_options)
         reopen_with(lambda: _listed(_open(_existing(options), options)))
+
+
+def unseen(folder: str) -> LogStorageError:
+    """The error of an executor that lacks a path of the driver."""
+    return LogStorageError(
+        f"the executor on {socket.gethostname()} does not see {folder}, which the driver saw while planning: put the"
+        " log directory where every executor sees it under the same path, such as a shared mount",
+        path=folder,
+    )
 
 
 def _listed(opened: PartitionLog | LogDirs) -> list[PartitionLog]:

@@ -18,7 +18,7 @@ from kts.dataset.reader import joined, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
 from kts.segment import files
-from kts.spark.planning import reach
+from kts.spark.planning import reach, unseen
 from kts.spark.reports import damage_rows, findings, segment_row
 from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
 
@@ -146,11 +146,7 @@ def _readable(
             raise _seen_from_here(error) from error
         folder = os.path.dirname(part.path)
         if not files.exists(folder):
-            raise LogStorageError(
-                f"the executor on {host} does not see {folder}, which the driver saw while planning: put the log "
-                "directory where every executor sees it under the same path, such as a shared mount",
-                path=part.path,
-            ) from error
+            raise unseen(folder) from error
     if file is not None and size >= part.end_position:
         lost = None if options.fail_on_data_loss else lost_end(part)
         if lost is None:
