@@ -1,9 +1,9 @@
 """A Spark application with one streaming query from a log directory into a table, which starts the query again when it
 fails.
 
-Usage: stream_job.py LOG_DIRECTORY WORK_DIRECTORY SETTINGS. The settings of the session are JSON. With those of a
-catalog `lake` the table is Iceberg's, else it is a Parquet directory. When the file WORK_DIRECTORY/finish exists, it
-reads what is left, and writes the rows that Spark sees in the table to WORK_DIRECTORY/found.arrow.
+Usage: stream_job.py LOG_DIRECTORY WORK_DIRECTORY SINK SETTINGS. The sink is parquet, kts, or iceberg, whose table lies
+in the catalog `lake`; the settings of the session are JSON. When the file WORK_DIRECTORY/finish exists, it reads what is
+left, and writes the rows that Spark sees in the sink to WORK_DIRECTORY/found.arrow.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ EACH = 400  # offsets in a micro-batch
 TABLE = "lake.db.rows"
 
 
-def main(logs: Path, work: Path, settings: dict[str, str]) -> None:
+def main(logs: Path, work: Path, sink: str, settings: dict[str, str]) -> None:
     builder = (
-        SparkSession.builder.master("local[2,4]")  # a task is tried four times, as on a cluster
-        .config("spark.ui.enabled", "false")
+        SparkSession.builder.config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -38,9 +37,8 @@ def main(logs: Path, work: Path, settings: dict[str, str]) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    finish = work / "finish"
-    is_iceberg = "spark.sql.catalog.lake" in settings
-    if is_iceberg:
+    finish, rows = work / "finish", str(work / "rows")
+    if sink == "iceberg":
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
         spark.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} (partition int, offset bigint, value binary) USING iceberg")
 
@@ -50,9 +48,11 @@ def main(logs: Path, work: Path, settings: dict[str, str]) -> None:
             reader = reader.option("maxOffsetsPerTrigger", EACH if "processingTime" in trigger else 100 * EACH)
         write = reader.load(str(logs)).select("partition", "offset", "value").writeStream
         write = write.option("checkpointLocation", str(work / "checkpoint")).trigger(**trigger)
-        if is_iceberg:
+        if sink == "iceberg":
             return write.format("iceberg").toTable(TABLE)
-        return write.format("parquet").start(str(work / "rows"))
+        if sink == "kts":
+            write = write.option("topic", "copies").option("segment.bytes", "50000")
+        return write.format(sink).start(rows)
 
     ended = False
     while not ended:
@@ -65,10 +65,12 @@ def main(logs: Path, work: Path, settings: dict[str, str]) -> None:
         except StreamingQueryException as error:
             print(f"the query failed: {str(error)[-3000:]}", file=sys.stderr, flush=True)
             ended = False
-    rows = spark.table(TABLE) if is_iceberg else spark.read.parquet(str(work / "rows"))
-    pyarrow.feather.write_feather(rows.toArrow(), str(work / "found.arrow"))
+    found = spark.table(TABLE) if sink == "iceberg" else spark.read.format(sink).load(rows)
+    if sink == "kts":  # the offsets are new, the value says the old one
+        found = found.selectExpr("partition", "bigint(split(string(value), '[: ]')[1]) offset", "value")
+    pyarrow.feather.write_feather(found.toArrow(), str(work / "found.arrow"))
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]))

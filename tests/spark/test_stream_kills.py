@@ -1,5 +1,5 @@
-"""Each record once: a streaming query into Parquet and into Iceberg whose driver and workers are killed while the log
-grows, rolls and is retained."""
+"""Each record once: a streaming query into Parquet, Iceberg and kts whose driver, executors and workers are killed while
+the log grows, rolls and is retained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.feather
@@ -26,6 +26,7 @@ from support.spark.iceberg import iceberg_environ, iceberg_settings
 from support.waiting import wait_until
 
 import kts
+from kts.offline.verify import verify
 
 CONFIG = {"segment.bytes": 20_000, "retention.bytes": 1_000_000, "file.delete.delay.ms": 0}
 PAUSE_S = 0.03  # between two appends
@@ -76,15 +77,15 @@ class Writer(threading.Thread):
         return ends
 
 
-def workers(driver: int) -> list[int]:
-    """The Python processes that Spark has started: the one that plans, those that read, and the one that forks them."""
+def started(driver: int, *words: bytes) -> list[int]:
+    """The processes that a driver has started, directly or not, whose command has these words."""
     found = []
     for process in below(driver):
         try:
             command = Path(f"/proc/{process}/cmdline").read_bytes()
         except OSError:  # it has ended
             continue
-        if b"pyspark" in command and b"python" in command.split(b"\0")[0]:
+        if all(word in command for word in words):
             found.append(process)
     return found
 
@@ -92,23 +93,30 @@ def workers(driver: int) -> list[int]:
 class Job:
     """The Spark application, started again whenever it is killed."""
 
-    def __init__(self, logs: Path, work: Path, sink: str) -> None:
+    def __init__(self, logs: Path, work: Path, sink: str, executors: int) -> None:
         self.work = work
         script = Path(__file__).with_name("stream_job.py")
         settings = iceberg_settings(work) if sink == "iceberg" else {}
-        self.command = [*DIES_TOO, sys.executable, str(script), str(logs), str(work), json.dumps(settings)]
+        settings["spark.master"] = f"local-cluster[{executors},{2 // executors},1024]"  # processes of their own
+        self.command = [*DIES_TOO, sys.executable, str(script), str(logs), str(work), sink, json.dumps(settings)]
         self.said, self.told = work / "said", work / "told"
         (work / "sitecustomize.py").write_text(TELLS.format(told=str(self.told)), encoding="utf-8")
         environ = os.environ | (iceberg_environ() if sink == "iceberg" else spark_environ())
         paths = [str(work), *filter(None, [environ.get("PYTHONPATH")])]
-        self.environ = environ | {"PYTHONPATH": os.pathsep.join(paths)}
+        home = work / "home"  # executors write into it
+        home.mkdir()
+        for name in ("bin", "jars"):
+            (home / name).symlink_to(Path(environ["SPARK_HOME"], name))
+        self.environ = environ | {"PYTHONPATH": os.pathsep.join(paths), "SPARK_HOME": str(home)}
         self.told.touch()
+        self.groups: list[int] = []
 
     def start(self) -> None:
         with self.said.open("ab") as said:
             self.process = subprocess.Popen(
                 self.command, env=self.environ, cwd=self.work, stdout=said, stderr=said, start_new_session=True
             )
+        self.groups.append(self.process.pid)
 
     def committed(self) -> int:
         """The last micro-batch of the checkpoint; -1 if there is none."""
@@ -126,13 +134,21 @@ class Job:
         wait_until("the query", there)
 
     def kill_driver(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """The driver alone: its executors have to notice it."""
+        for process in [self.process.pid, *started(self.process.pid, b"SparkSubmit")]:
+            os.kill(process, signal.SIGKILL)
         self.process.wait()
 
-    def kill_a_worker(self, rng: random.Random) -> None:
-        found = workers(self.process.pid)
-        if found:
+    def kill_one(self, rng: random.Random, *words: bytes) -> None:
+        if found := started(self.process.pid, *words):
             os.kill(rng.choice(found), signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kill whatever is left."""
+        for group in self.groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self.process.wait()
 
 
 @contextmanager
@@ -141,20 +157,26 @@ def running(job: Job) -> Iterator[None]:
     try:
         yield
     finally:
-        if job.process.poll() is None:
-            job.kill_driver()
+        job.end()
 
 
-# Iceberg's Spark is a second environment, which `make test` does not fetch.
-@pytest.mark.parametrize("sink", ["parquet", "iceberg"][: scaled(1, 2)])
-def test_each_record_arrives_once_though_drivers_and_workers_are_killed(
+WORKER = b"python", b"pyspark"  # one that plans, reads, or forks those that read
+EXECUTOR = (b"CoarseGrainedExecutorBackend",)
+
+
+SINKS = ["parquet", "iceberg", "kts"]  # Iceberg's Spark is a second environment, which `make test` does not fetch
+
+
+@pytest.mark.parametrize("sink", SINKS[: 3 if "KTS_KILLS" in os.environ else scaled(1, 2)])
+def test_each_record_arrives_once_though_drivers_executors_and_workers_are_killed(
     tmp_path: Path, rng: random.Random, sink: str
 ) -> None:
     # Half a minute of Spark: what exactly once means can only be seen from outside, after real kills.
     kills = int(os.environ.get("KTS_KILLS") or scaled(3, 10))
+    executors = 1 if kills <= 10 else 2
     logs, work = tmp_path / "logs", tmp_path / "work"
     work.mkdir()
-    writer, job = Writer(logs, rng), Job(logs, work, sink)
+    writer, job = Writer(logs, rng), Job(logs, work, sink, executors)
     writer.start()
     ends: list[int] = []
     try:
@@ -164,7 +186,7 @@ def test_each_record_arrives_once_though_drivers_and_workers_are_killed(
                 writer.retains.set()  # what was deleted before the first commit, no query has missed
                 time.sleep(rng.random() / 2)
                 if number % 3 != 1:
-                    job.kill_a_worker(rng)
+                    job.kill_one(rng, *(WORKER if number % 3 else EXECUTOR))
                     continue
                 job.kill_driver()
                 if len(writer.logs) == 2:
@@ -185,6 +207,8 @@ def test_each_record_arrives_once_though_drivers_and_workers_are_killed(
     assert all(value.split() == [b"%d:%d" % (partition, offset)] for partition, offset, value in rows)
     arrived = {(partition, offset) for partition, offset, _ in rows}
     assert len(arrived) == len(rows)
+    if sink == "kts":
+        assert rows == sorted(rows) and list(verify(work / "rows", deep=True)) == []
     lines = job.told.read_text(encoding="utf-8").splitlines()
     told = {
         (int(partition), offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import zstandard
+from support.buckets.s3 import TestBucket
 from support.clients.client_librdkafka import Confluent
 from support.clients.client_places import Place, kts_serve, real_broker
 from support.clients.client_records import Record
@@ -16,6 +19,7 @@ from support.golden import PATIENCE_S, scaled
 from support.processes.dying import DIES_TOO
 from support.waiting import wait_until
 
+import kts
 from kts.dataset.reader import read_range
 from kts.spark.options import STREAM, parse_options
 from kts.spark.streaming import Stream
@@ -32,7 +36,7 @@ pytestmark = pytest.mark.slow
 class Reader:
     """A query without Spark: the records of each micro-batch, by the partition they came from."""
 
-    def __init__(self, path: Path, **options: str) -> None:
+    def __init__(self, path: Path | str, **options: str) -> None:
         given = {"path": str(path), "startingOffsets": "earliest", "subscribe": "t", **options}
         self.options = parse_options(given, STREAM)
         self.stream = Stream(self.options)
@@ -119,3 +123,49 @@ def test_read_committed_waits_for_the_transaction_that_a_live_broker_has_open(li
         committed.reads(1 if value == b"aborted" else 3)
     assert committed.found == {0: [b"beside aborted", b"committed", b"beside committed"]}
     assert all_of_it.found == {0: [b"aborted", b"beside aborted", b"committed", b"beside committed"]}
+
+
+def test_a_stream_of_a_bucket_goes_on_with_what_was_put_there_since(bucket: TestBucket, tmp_path: Path) -> None:
+    """Each micro-batch lists the bucket again: the active segment grew, others came, were compressed, and went."""
+    folder = tmp_path / "data"
+    logs = [kts.Log(folder / f"t-{partition}", {"segment.bytes": 3000}) for partition in range(2)]
+
+    def more(partition: int, count: int) -> None:
+        log = logs[partition]
+        for offset in range(log.log_end_offset, log.log_end_offset + count):
+            log.append_rows({"value": [b"%d:%d" % (partition, offset) + b" " * 90]})
+
+    def put() -> None:
+        bucket.put_folder(folder, "data")
+
+    more(0, 70)
+    logs[0].checkpoint()
+    more(0, 1)  # beyond the high watermark
+    put()
+    reader = Reader(f"{bucket.address}/data")
+    assert reader.read() == 70
+    more(0, 2)
+    logs[0].checkpoint()
+    more(1, 60)
+    logs[1].checkpoint()
+    put()
+    assert reader.read() == 133
+    more(1, 40)
+    logs[1].checkpoint()
+    put()
+    first, second, *_ = sorted(path.name for path in (folder / "t-1").glob("*.log"))
+    for one, suffix, compress in ((first, "gz", gzip.compress), (second, "zst", zstandard.compress)):
+        bucket.put(f"data/t-1/{one}.{suffix}", compress((folder / "t-1" / one).read_bytes()))
+        bucket.delete(f"data/t-1/{one}")
+    reader.reads(173)
+    anew = Reader(f"{bucket.address}/data")
+    anew.reads(173)
+    for one in (reader, anew):
+        found = [value.rstrip() for partition in range(2) for value in one.found[partition]]
+        assert found == [b"0:%d" % offset for offset in range(73)] + [b"1:%d" % offset for offset in range(100)]
+    late = Reader(f"{bucket.address}/data")
+    bucket.delete(f"data/t-1/{first}.gz")
+    with pytest.raises(kts.OffsetOutOfRangeError, match=rf"offsets 0 to {int(second[:20])} .*of t-1 were deleted"):
+        late.read()
+    for log in logs:
+        log.close()

@@ -37,7 +37,7 @@ class TestBucket:
 
     def put(self, key: str, data: bytes) -> str:
         """One object; its address."""
-        with self._files.open_output_stream(f"{self.name}/{key}") as out:
+        with self._files.open_output_stream(f"{self.name}/{key}", compression=None) as out:
             out.write(data)
         return f"{self.address}/{key}"
 
