@@ -63,8 +63,9 @@ KNOWN = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
 )
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONLY = {  # by query
-    STREAM: ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    STREAM: STREAM_ONLY,
     BATCH: ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
 }
 _NETWORK_ONLY = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from kts.spark.options import EITHER, STREAM, parse_options
+from kts.spark.options import EITHER, STREAM, STREAM_ONLY, parse_options
 from kts.spark.schema import check_schema, default_schema
 from kts.spark.shipping import ship
 
@@ -128,9 +128,9 @@ class KtsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The options, checked together with the schema."""
         options = parse_options(self.given, STREAM)
         check_schema(self.schema, options)
-        limited = {"maxOffsetsPerTrigger": options.max_offsets, "minOffsetsPerTrigger": options.min_offsets}
-        for name, value in limited.items():
-            if value is not None and not HAS_LIMITS:
+        given = {name.lower() for name in self.given}
+        for name in STREAM_ONLY:
+            if name.lower() in given and not HAS_LIMITS:
                 raise ValueError(
                     f"option {name} needs pyspark 4.2 or newer, found {pyspark.__version__}, where each micro-batch of "
                     "a Python source reads everything that is there: leave it out"

@@ -2,8 +2,8 @@
 fails.
 
 Usage: stream_job.py LOG_DIRECTORY WORK_DIRECTORY SINK SETTINGS. The sink is parquet, kts, or iceberg, whose table lies
-in the catalog `lake`; the settings of the session are JSON. When the file WORK_DIRECTORY/finish exists, it reads what is
-left, and writes the rows that Spark sees in the sink to WORK_DIRECTORY/found.arrow.
+in the catalog `lake`; the settings of the session are JSON. When the file WORK_DIRECTORY/finish exists, it reads what
+is left, and writes the rows that Spark sees in the sink to WORK_DIRECTORY/found.arrow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each record once: a streaming query into Parquet, Iceberg and kts whose driver, executors and workers are killed while
+"""Each record once: streaming queries into Parquet, Iceberg and kts whose driver, executors and workers are killed while
 the log grows, rolls and is retained."""
 
 from __future__ import annotations

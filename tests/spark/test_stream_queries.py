@@ -160,7 +160,7 @@ def test_an_option_that_needs_a_newer_pyspark_says_so(monkeypatch: pytest.Monkey
     from kts.spark import source
 
     monkeypatch.setattr(source, "HAS_LIMITS", False)
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger"):
-        given = {"path": str(ORDERS.log_dir), name: "7"}
+    for name, value in {"maxOffsetsPerTrigger": "7", "minOffsetsPerTrigger": "7", "maxTriggerDelay": "7s"}.items():
+        given = {"path": str(ORDERS.log_dir), name: value}
         with pytest.raises(ValueError, match=f"option {name} needs pyspark 4.2 or newer, found"):
             source.KtsStreamReader(given, StructType().add("offset", LongType())).initialOffset()
