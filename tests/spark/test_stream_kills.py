@@ -1,5 +1,5 @@
-"""Each record once: streaming queries into Parquet, Iceberg and kts whose driver, executors and workers are killed while
-the log grows, rolls and is retained."""
+"""Each record once: streaming queries into Parquet, Iceberg and kts, whose driver, executors and workers are killed
+while the log grows, rolls and is retained."""
 
 from __future__ import annotations
 
