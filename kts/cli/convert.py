@@ -35,7 +35,6 @@ Examples:
   kts convert DIR --to-magic 2 --out converted
   kts convert DIR/orders-0 --to-magic 2 --compression zstd --out packed --json
   kts convert DIR --plan
-  kts convert DIR --to-magic 2 --out converted --spark yarn
   kts convert DIR --to-magic 2 --has-timestamp --out marked
 
 \b

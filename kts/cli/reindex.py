@@ -34,7 +34,6 @@ EPILOG = """\b
 Examples:
   kts reindex DIR --out new
   kts reindex DIR/orders-0 --dry-run --json
-  kts reindex DIR --out new --spark spark://HOST:7077
 
 Without --out and --in-place nothing is written; the exit code is 1 if an index is missing, empty or contradicts its
 log. An index that is sound but differs from a rebuilt one stays unless --all is given: a broker writes an entry for a
@@ -103,7 +102,8 @@ def command(
         minus_one_is_a_time=minus_one_is_a_time,
     )
     report = Report(as_json)
-    work = partial(rebuilt, config, generation, out, in_place, everything)
+    target = None if out is None else os.path.abspath(out)  # executors have other working directories
+    work = partial(rebuilt, config, generation, target, in_place, everything)
     if master is not None and any(has_log(out, log) for log in logs):
         message = f"{out} has logs of its own, which only this machine can lock; with --spark, name another directory"
         raise click.BadParameter(message, param_hint="--out")

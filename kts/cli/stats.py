@@ -30,7 +30,6 @@ Examples:
   kts stats DIR --by 1d --per topic
   kts stats DIR --by 15m --json
   kts stats DIR --timestamps
-  kts stats DIR --by 1d --spark yarn
 
 Nothing is decompressed. A batch counts at its greatest timestamp, with all its records and bytes. The header of a
 compressed v0 or v1 wrapper message does not say how many messages are inside: they are counted by offsets, which is

@@ -30,7 +30,6 @@ Examples:
   kts verify DIR
   kts verify DIR/orders-0 --deep
   kts verify DIR --jobs 4 --json
-  kts verify DIR --spark spark://HOST:7077
 
 Prints OK, or every violation with its file, position and offset; then the exit code is 1. With --json: one object per
 violation, and a summary at the end.

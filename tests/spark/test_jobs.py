@@ -99,8 +99,12 @@ def same_files(one: Path, other: Path) -> int:
 
 
 @pytest.mark.parametrize("command", [["reindex"], CONVERT], ids=lambda command: command[0])
-def test_what_executors_write_is_what_this_process_writes(command: list[object], logs: Path, tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
+def test_what_executors_write_is_what_this_process_writes(
+    command: list[object], logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the working directory of the driver, which is not that of the executors."""
+    monkeypatch.chdir(tmp_path)
+    here, there = Path("here"), Path("there")
     assert told(*command, logs, "--out", there, "--spark", MASTER) == told(*command, logs, "--out", here)
     assert same_files(here, there) > 20
     assert [path.name for path in there.iterdir() if path.name.endswith(".part")] == []
