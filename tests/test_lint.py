@@ -38,7 +38,7 @@ ROOMS = [
     ["kts.proposals"],
     ["kts.log"],
     ["kts.proposals.options"],
-    ["kts.offline", "kts.study"],
+    ["kts.offline", "kts.study", "kts.tables"],
     ["kts"],  # the table of contents
     ["kts.broker"],
     ["kts.server", "kts.spark"],

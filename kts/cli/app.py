@@ -35,6 +35,7 @@ COMMANDS = {
     "retention": "retention",
     "groups": "groups",
     "study": "study",
+    "sync": "sync",
     "serve": "serve",
     "follow": "follow",
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,16 +22,33 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def records(logs: Sequence[Partition], options: ScanOptions, *, end_offset: int = NO_END) -> pa.RecordBatchReader:
-    """The records of partitions, one after another, by topic and partition; none from ``end_offset`` on."""
+def records(
+    logs: Sequence[Partition],
+    options: ScanOptions,
+    *,
+    end_offset: int = NO_END,
+    deleted: Callable[[str], AbstractContextManager[None]] = unless_deleted,
+) -> pa.RecordBatchReader:
+    """The records of partitions, one after another, by topic and partition; none from ``end_offset`` on.
+
+    Parameters
+    ----------
+    deleted : callable
+        Around the reading of each segment: what happens if it is deleted meanwhile.
+    """
     import pyarrow as pa
 
     ordered = sorted(logs, key=lambda log: (log.topic, log.partition))
-    rows = joined(_records(ordered, options, end_offset), options.batch_bytes)
+    rows = joined(_records(ordered, options, end_offset, deleted), options.batch_bytes)
     return pa.RecordBatchReader.from_batches(options.schema, rows)
 
 
-def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -> Iterator[pa.RecordBatch]:
+def _records(
+    logs: Sequence[Partition],
+    options: ScanOptions,
+    end_offset: int,
+    deleted: Callable[[str], AbstractContextManager[None]],
+) -> Iterator[pa.RecordBatch]:
     ahead = Ahead[RangeReader](options.threads) if options.threads > 1 else None
     readers = _readers(logs, options, end_offset, ahead)
     last_offset, before = -1, None
@@ -48,7 +66,7 @@ def _records(logs: Sequence[Partition], options: ScanOptions, end_offset: int) -
             )
         if part.start_offset <= last_offset:
             reader.part = replace(part, start_offset=last_offset + 1)
-        with unless_deleted(part.path):
+        with deleted(part.path):
             yield from reader.batches()
         last_offset, before = max(last_offset, reader.last_offset), reader.segment
 

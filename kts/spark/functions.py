@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, choice
 from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
+from kts.codec.micros import MAX_MS, TimestampOverflow
 from kts.errors import CorruptRecordError, InvalidTimestampError
 from kts.spark.options import OVERFLOW_POLICIES
-from kts.spark.schema import MAX_MS, RECORD_TYPES, TimestampOverflow, ddl, to_spark
+from kts.spark.schema import RECORD_TYPES, ddl, to_spark
 from kts.spark.shipping import ship
 
 if TYPE_CHECKING:

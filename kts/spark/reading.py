@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kts.codec.micros import MAX_MS, TimestampOverflow
 from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
 from kts.dataset.reader import joined, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
@@ -20,7 +21,7 @@ from kts.model import TopicPartition
 from kts.segment import files
 from kts.spark.planning import reach, unseen
 from kts.spark.reports import damage_rows, findings, segment_row
-from kts.spark.schema import MAX_MS, TimestampOverflow, arrow_schema, check_schema, split, to_spark
+from kts.spark.schema import arrow_schema, check_schema, split, to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from kts.arguments import INT64_MAX, INT64_MIN, suggestion
+from kts.arguments import suggestion
 from kts.codec.columns import BATCH_COLUMNS, SCAN_COLUMNS
+from kts.codec.micros import to_micros
 from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, column_types
 from kts.dataset.options import stream_columns
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kts.spark.options import Options
-
-MICROS_PER_MS = 1000
-MAX_MS = INT64_MAX // MICROS_PER_MS  # largest distance from 1970 in ms that 64-bit microseconds can hold
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 RECORD_TYPES = {
@@ -204,53 +202,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     )
     return to_arrow_schema(schema, **arguments)
-
-
-class TimestampOverflow(ArithmeticError):
-    """A timestamp in milliseconds does not fit 64-bit microseconds."""
-
-    def __init__(self, column: str, row: int, timestamp_ms: int) -> None:
-        super().__init__(column, row, timestamp_ms)
-        self.column = column
-        self.row = row
-        self.timestamp_ms = timestamp_ms
-
-
-def to_micros(column: pa.Array, name: str, policy: str) -> pa.Array:
-    """Milliseconds to microseconds.
-
-    Parameters
-    ----------
-    column : pyarrow.Array
-        timestamp[ms, UTC].
-    name : str
-        Its name, for the error.
-    policy : str
-        For a value that does not fit: ``error``, ``null``, or ``clamp`` to the 64-bit extreme.
-
-    Raises
-    ------
-    TimestampOverflow
-        Policy ``error`` and a value beyond +-``MAX_MS``.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    target = pa.timestamp("us", tz="UTC")
-    try:
-        return column.cast(target)
-    except pa.ArrowInvalid:
-        ms = column.cast(pa.int64())
-    high = pc.greater(ms, MAX_MS)
-    low = pc.less(ms, -MAX_MS)
-    outside = pc.or_(high, low)
-    if policy == "error":
-        row = pc.index(outside, True).as_py()
-        raise TimestampOverflow(name, row, ms[row].as_py())
-    micros = pc.multiply(pc.if_else(outside, pa.scalar(None, pa.int64()), ms), MICROS_PER_MS)
-    if policy == "clamp":
-        micros = pc.if_else(high, INT64_MAX, pc.if_else(low, INT64_MIN, micros))
-    return micros.cast(target)
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema, policy: str) -> pa.RecordBatch:

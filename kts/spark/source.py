@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from kts.dataset.increments import Json
     from kts.spark.options import Options
     from kts.spark.planning import Task
-    from kts.spark.streaming import Json, Stream
+    from kts.spark.streaming import Stream
 
 
 def schema_of(given: Mapping[str, str]) -> str:

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from kts.dataset.increments import Json, Losses, Offsets, Reach, from_json, name_of, reach_of, to_json
 from kts.dataset.partition import PartitionLog
-from kts.errors import OffsetOutOfRangeError
 from kts.model import LATEST, TopicPartition
-from kts.segment.rereading import settled, warn
+from kts.segment.rereading import settled
 from kts.spark.options import Options
 from kts.spark.planning import OffsetRange, Task, check_named, resolve, select_logs, tasks_of, time_of
-
-Json = dict[str, dict[str, int]]  # as in the checkpoint: {"orders": {"0": 23}}
-Offsets = dict[TopicPartition, int]
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far a partition's offsets reach: from ``first`` to ``end``, and up to ``stable`` they stay what they are."""
-
-    first: int
-    stable: int
-    end: int
 
 
 class Stream:
@@ -38,6 +26,7 @@ class Stream:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._losses = Losses(options.fail_on_data_loss, "set failOnDataLoss to false to go on with what is there")
         self._known: Offsets | None = None  # the ends when they were last looked at
         self._target: Offsets | None = None  # of a query that reads what is available now
         self._last_trigger_s: float | None = None
@@ -52,10 +41,10 @@ class Stream:
         """
         logs = select_logs(self.options)
         check_named(self.options.start, logs)
-        return _to_json({_name(log): settled(partial(self._start, log)) for log in logs})
+        return to_json({name_of(log): settled(partial(self._start, log)) for log in logs})
 
     def _start(self, log: PartitionLog) -> int:
-        bound, name = self.options.start, _name(log)
+        bound, name = self.options.start, name_of(log)
         if bound.kind == "latest" or (bound.kind == "offsets" and bound.values[name.topic][name.partition] == LATEST):
             return LATEST
         # Also in front of an open transaction, whose records come when it ends.
@@ -86,15 +75,13 @@ class Stream:
         OffsetOutOfRangeError
             A partition is gone or ends before its start, and ``failOnDataLoss`` is true.
         """
-        starts = (self._known or {}) if start is None else _from_json(start)
+        starts = (self._known or {}) if start is None else from_json(start)
         reaches = dict(self._reaches())
-        for name in sorted(starts.keys() - reaches.keys()):
-            self._lost(f"{name}, which was read up to offset {starts[name]}, is gone")
+        self._losses.check_gone(starts, reaches)
         ends: Offsets = {}
         for name, reach in reaches.items():
             begun = starts.get(name, LATEST)
-            if begun > reach.end:
-                self._lost(f"{name} was read up to offset {begun}, and ends now at offset {reach.end}")
+            self._losses.check_end(name, begun, reach)
             # A checkpoint of the high watermark may be older than what was read.
             ends[name] = max(reach.stable, begun) if begun <= reach.end else reach.stable
         self._known = ends
@@ -111,11 +98,11 @@ class Stream:
         if start is not None and most is not None:
             shares = _shares(sizes, most)
             ends = {name: begins[name] + shares[name] if sizes[name] else end for name, end in ends.items()}
-        return _to_json(ends)
+        return to_json(ends)
 
     def reported(self) -> Json | None:
         """The ends when they were last looked at."""
-        return None if self._known is None else _to_json(self._known)
+        return None if self._known is None else to_json(self._known)
 
     def _waits(self, count: int, least: int, now_s: float) -> bool:
         last = self._last_trigger_s
@@ -132,10 +119,10 @@ class Stream:
         OffsetOutOfRangeError
             Offsets are no longer in the log, and ``failOnDataLoss`` is true.
         """
-        starts, ends = _from_json(start), _from_json(end)
-        logs = {_name(log): log for log in self._logs()}
+        starts, ends = from_json(start), from_json(end)
+        logs = {name_of(log): log for log in self._logs()}
         for name in sorted((starts.keys() | ends.keys()) - logs.keys()):
-            self._lost(f"{name} is gone, with its offsets from {starts.get(name, 0)} on")
+            self._losses.tell(f"{name} is gone, with its offsets from {starts.get(name, 0)} on")
 
         def planned() -> list[Task]:
             found = (self._range(logs[name], starts.get(name, 0), ends[name]) for name in ends if name in logs)
@@ -144,17 +131,16 @@ class Stream:
         return settled(planned)
 
     def _range(self, log: PartitionLog, start: int, end: int) -> OffsetRange:
-        log, name = log.listed(), _name(log)
+        log, name = log.listed(), name_of(log)
         strict = (time_of(self.options.start, name), None) if self.options.strict_time_range else (None, None)
         if not 0 <= start < end:  # -1 is the latest offset
             return OffsetRange(log, end, end, strict)
         first, last = log.log_start_offset, log.log_end_offset
-        if start < first:
-            self._lost(
-                f"offsets {start} to {min(first, end)} (not included) of {name} were deleted before they were read"
-            )
+        self._losses.check_start(name, start, end, first)
         if end > last:
-            self._lost(f"offsets {max(start, last)} to {end} (not included) of {name} are gone; it ends at {last}")
+            self._losses.tell(
+                f"offsets {max(start, last)} to {end} (not included) of {name} are gone; it ends at {last}"
+            )
         return OffsetRange(log, max(start, first), min(end, last), strict)
 
     def _logs(self) -> list[PartitionLog]:
@@ -162,22 +148,7 @@ class Stream:
 
     def _reaches(self) -> Iterator[tuple[TopicPartition, Reach]]:
         for log in self._logs():
-            yield _name(log), settled(partial(self._reach, log))
-
-    def _reach(self, log: PartitionLog) -> Reach:
-        log = log.listed()
-        first, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
-        stable = end if high_watermark is None else min(end, high_watermark)
-        if self.options.isolation == "read_committed":
-            stable = min(stable, log.last_stable_offset)
-        return Reach(first, max(stable, first), end)
-
-    def _lost(self, what: str) -> None:
-        if self.options.fail_on_data_loss:
-            raise OffsetOutOfRangeError(
-                f"{what}: some records may have been missed; set failOnDataLoss to false to go on with what is there"
-            )
-        warn(f"{what}: some records may have been missed", None)
+            yield name_of(log), reach_of(log, self.options.isolation)
 
 
 def _shares(sizes: Offsets, most: int) -> Offsets:
@@ -186,23 +157,3 @@ def _shares(sizes: Offsets, most: int) -> Offsets:
     if total <= most:
         return sizes
     return {name: min(size, max(1, most * size // total)) for name, size in sizes.items()}
-
-
-def _name(log: PartitionLog) -> TopicPartition:
-    return TopicPartition(log.topic, log.partition)
-
-
-def _to_json(offsets: Offsets) -> Json:
-    """Sorted: Spark compares the text."""
-    found: Json = {}
-    for name, offset in sorted(offsets.items()):
-        found.setdefault(name.topic, {})[str(name.partition)] = offset
-    return found
-
-
-def _from_json(offsets: Json) -> Offsets:
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in offsets.items()
-        for partition, offset in partitions.items()
-    }

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from support.golden import Golden, Row, golden, goldens, rows
 
-from kts.spark.schema import MAX_MS
+from kts.codec.micros import MAX_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

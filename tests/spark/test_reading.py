@@ -11,11 +11,11 @@ from support.golden import golden
 from support.kafka.jvm import require_spark
 
 import kts
+from kts.codec.micros import MAX_MS
 from kts.errors import CorruptRecordError, InvalidTimestampError, LogStorageError
 from kts.spark.options import parse_options
 from kts.spark.planning import plan_tasks
 from kts.spark.reading import read_task
-from kts.spark.schema import MAX_MS
 
 
 def test_segments_that_went_missing_are_data_loss(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from support.kafka.jvm import require_spark
 from support.sets.partitions import flip, log_of
 
 import kts
+from kts.codec.micros import MAX_MS
 from kts.errors import CorruptRecordError
 from kts.offline.verify import verify
 from kts.spark.options import parse_options
 from kts.spark.planning import grouped, plan_tasks
 from kts.spark.reading import read_task
-from kts.spark.schema import MAX_MS, types_of
+from kts.spark.schema import types_of
 
 SCENARIOS = {scenario.log_dir: scenario for scenario, _ in golden_partitions()}
 

@@ -12,10 +12,11 @@ import pytest
 from support.golden import golden
 
 import kts
+from kts.dataset.increments import Json
 from kts.dataset.reader import read_range
 from kts.spark.options import STREAM, Options, parse_options
 from kts.spark.planning import Task
-from kts.spark.streaming import Json, Stream
+from kts.spark.streaming import Stream
 
 NOW_MS = 1_700_000_000_000
 Writer = Callable[..., kts.Log]

@@ -1,0 +1,7 @@
+"""A topic as a table: its records in Iceberg or in a Parquet folder, each once, a bit more with each run."""
+
+from __future__ import annotations
+
+from kts.tables.sync import Synced, sync
+
+__all__ = ["Synced", "sync"]

@@ -1,0 +1,177 @@
+"""Iceberg tables through pyiceberg: rows and offsets in one snapshot."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import TYPE_CHECKING
+
+from kts.dataset.increments import Offsets, from_json, to_json
+from kts.errors import InvalidRequestError, KtsError, LogLockedError
+from kts.model import TopicPartition
+from kts.segment import files
+from kts.tables.rows import DAY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+OFFSETS = "kts.offsets"  # of a snapshot: {"orders": {"0": 23}}, the offset of the next record
+# A commit that lost a race must not be added on top of the other one: its records may be the same.
+PROPERTIES = {"commit.retry.num-retries": "0"}
+# pyiceberg reads the bounds of a column as Python's times, which end with the year 9999.
+NO_BOUNDS = {"write.metadata.metrics.column.timestamp": "counts"}
+PYTHONS_TIMES_MS = (-62_135_596_800_000, 253_402_300_799_999)
+ATTEMPTS = 20  # against programs that rewrite or expire what is there
+
+
+def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
+    """The catalog in an SQLite file, as Iceberg's JdbcCatalog keeps it; the file is made if it is missing.
+
+    Parameters
+    ----------
+    name : str
+        The catalog's name, by which Spark knows it too: the tables in the file belong to names.
+    warehouse : str, optional
+        Where new tables lie; None is the folder ``warehouse`` beside the file.
+    """
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"Iceberg tables need {error.name}: pip install 'kafka-timestamps[tables]'", name=error.name
+        ) from error
+    path = files.absolute(path)
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder for the catalog's file", folder)
+    where = warehouse or os.path.join(folder, "warehouse")
+    if files.scheme_of(where) is None:
+        where = f"file://{files.absolute(where)}"
+    return SqlCatalog(name, uri=f"sqlite:///{path}", warehouse=where)
+
+
+class IcebergTable:
+    """A table of a catalog; see ``kts.tables.sync.Target``.
+
+    Parameters
+    ----------
+    identifier : tuple of str
+        Its namespace and its name.
+    schema : pyarrow.Schema
+        Its columns: without such a table it is made.
+
+    Raises
+    ------
+    InvalidRequestError
+        There is one with other columns.
+
+    Notes
+    -----
+    The offsets lie in the newest snapshot that has any: those of programs that rewrite files or delete rows have none.
+    Where all of them were expired, the rows tell, which were added in the order of their offsets.
+    """
+
+    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) -> None:
+        self.name, self.schema = ".".join((catalog.name, *identifier)), schema
+        self._table = _existing(catalog, identifier, schema)
+        self._columns = [field.name for field in self._table.schema().fields]
+        found, expected = _types(self._table.schema().as_arrow()), _types(schema)
+        for column in (*expected, *found):
+            if found.get(column) != expected.get(column):
+                raise InvalidRequestError(
+                    f"{self.name}: expected {_shown(column, expected)}, found {_shown(column, found)}: give the options"
+                    " that the table was made with, or name another table"
+                )
+        self.offsets = self._read_offsets()
+
+    def _read_offsets(self) -> Offsets:
+        snapshot = self._table.current_snapshot()
+        if snapshot is None:
+            return {}
+        while snapshot is not None:
+            told = None if snapshot.summary is None else snapshot.summary.additional_properties.get(OFFSETS)
+            if told is not None:
+                return from_json(json.loads(told))
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        return self._offsets_of_rows()
+
+    def _offsets_of_rows(self) -> Offsets:
+        """One after the greatest offset of each partition."""
+        import pyarrow as pa
+
+        found: Offsets = {}
+        for batch in self._table.scan(selected_fields=("topic", "partition", "offset")).to_arrow_batch_reader():
+            greatest = pa.table(batch).group_by(["topic", "partition"]).aggregate([("offset", "max")])
+            for row in greatest.to_pylist():
+                name = TopicPartition(row["topic"], row["partition"])
+                found[name] = max(found.get(name, 0), row["offset_max"] + 1)
+        return found
+
+    def append(self, rows: pa.Table, offsets: Offsets) -> None:
+        """Add rows and set the offsets in one commit."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        told = {OFFSETS: json.dumps(to_json(offsets), separators=(",", ":"))}
+        needed = PROPERTIES if _within_pythons_times(rows) else PROPERTIES | NO_BOUNDS
+        rows = rows.select(self._columns)
+        for _ in range(ATTEMPTS):
+            properties = self._table.properties
+            missing = {name: value for name, value in needed.items() if properties.get(name) != value}
+            try:
+                if missing:
+                    with self._table.transaction() as change:
+                        change.set_properties(missing)
+                # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
+                self._table.append(rows, snapshot_properties=told)
+            except CommitFailedException as error:
+                self._table.refresh()
+                if self._read_offsets() != self.offsets:
+                    raise LogLockedError(
+                        f"{self.name}: another program has added records meanwhile, and these were not added: run one"
+                        " at a time, and this one again"
+                    ) from error
+            else:
+                self.offsets = dict(offsets)
+                return
+        raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
+
+
+def _existing(catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) -> Table:
+    """The table, made if it is missing: partitioned by day."""
+    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        catalog.create_namespace_if_not_exists(identifier[:-1])
+    try:
+        creation = catalog.create_table_transaction(identifier, schema, properties=PROPERTIES)
+        with creation, creation.update_spec() as partitioning:
+            partitioning.add_identity(DAY)
+    except TableAlreadyExistsError:  # made by another program meanwhile
+        pass
+    return catalog.load_table(identifier)
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    """The types of columns by name, in one spelling."""
+    return {
+        field.name: str(field.type).replace("large_", "").replace("<item:", "<element:").replace(" not null", "")
+        for field in schema
+    }
+
+
+def _shown(column: str, types: dict[str, str]) -> str:
+    return f"the column {column} of type {types[column]}" if column in types else f"no column {column}"
+
+
+def _within_pythons_times(rows: pa.Table) -> bool:
+    import pyarrow.compute as pc
+
+    found = pc.min_max(rows.column("timestampMs")).as_py()
+    low, high = PYTHONS_TIMES_MS
+    return found["min"] is None or (low <= found["min"] and found["max"] <= high)

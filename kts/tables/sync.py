@@ -1,0 +1,317 @@
+"""Adds the new records of logs to a table: each once, whatever is interrupted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kts.arguments import boolean, integer
+from kts.dataset import scan as scanning
+from kts.dataset.increments import Losses, Offsets, Reach, name_of, reach_of
+from kts.dataset.options import ScanOptions
+from kts.dataset.partition import LogDirs, PartitionLog
+from kts.dataset.paths import Path, one_level_down, open_log_dirs, paths_of, select
+from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kts.model import TopicPartition
+from kts.remote.buckets import StorageOptions
+from kts.remote.tiers import RemoteOptions
+from kts.segment.rereading import settled
+from kts.tables.iceberg import IcebergTable, open_catalog
+from kts.tables.rows import DAY, DAY_MS, READ, Plausible, table_rows, table_schema
+from kts.times import Time, milliseconds
+
+COMMIT_BYTES = 256 << 20
+EARLIEST_MS = 946_684_800_000  # 2000-01-01: Kafka is younger, the times of its records may be older
+AHEAD_MS = 366 * DAY_MS
+ADVICE = "set fail_on_data_loss to false (--no-fail-on-data-loss) to go on with what is there"
+
+
+class Target(Protocol):
+    """A table that is appended to, with the offsets up to which it has the records of logs."""
+
+    name: str
+    schema: pa.Schema
+    offsets: Offsets  # of the next record of each partition that was read
+
+    def append(self, rows: pa.Table, offsets: Offsets) -> None:
+        """Add rows and set the offsets, both or, after any crash, none.
+
+        Raises
+        ------
+        LogLockedError
+            Another program has added records since the offsets were read.
+        """
+
+
+@dataclass
+class Added:
+    """What a run added to a table."""
+
+    table: str
+    records: int = 0
+    commits: int = 0
+    without_day: int = 0
+    without_timestamp: int = 0
+    offsets: Offsets = field(default_factory=dict)
+
+    def count(self, rows: pa.Table, offsets: Offsets) -> None:
+        """Count rows that were committed."""
+        self.offsets = offsets
+        self.commits += 1
+        self.records += rows.num_rows
+        self.without_day += rows.column(DAY).null_count
+        self.without_timestamp += rows.column("timestamp").null_count
+
+
+@dataclass
+class Synced:
+    """What a run did.
+
+    Attributes
+    ----------
+    tables : list of Added
+        The table, and the one of what was not decoded.
+    held_back : dict of TopicPartition to int
+        Offsets above the high watermark, or above the last stable offset, which a later run adds.
+    """
+
+    tables: list[Added]
+    held_back: Offsets
+
+
+def sync(
+    path: Path | Sequence[Path] | None,
+    table: str,
+    *,
+    catalog: Path,
+    warehouse: Path | None = None,
+    topics: Sequence[str] | str | None = None,
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    isolation: str = "read_uncommitted",
+    to_end: bool = False,
+    fail_on_data_loss: bool = True,
+    on_error: str = "raise",
+    plausible_from: Time | None = None,
+    plausible_to: Time | None = None,
+    unit: str | None = None,
+    threads: int = 1,
+    commit_bytes: int = COMMIT_BYTES,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
+    progress: Callable[[int], None] | None = None,
+) -> Synced:
+    """Add the records of logs that a table does not have yet.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        As for ``kts.open``.
+    table : str
+        An Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``. It is made if missing.
+    catalog : path
+        The SQLite file of the catalog, for ``pyiceberg`` here and for Iceberg's JdbcCatalog in Spark.
+    warehouse : path, optional
+        Where a new table lies; None is ``warehouse`` beside the file.
+    topics, partitions, isolation, on_error, unit, threads, storage_options, remote, remote_options
+        As for ``kts.scan``.
+    to_end : bool
+        Also what lies above the high watermark: after a broker's end nothing moves it any more.
+    fail_on_data_loss : bool
+        Records that are gone before they were read are an error; else a warning.
+    plausible_from, plausible_to : int (ms), aware datetime or ISO 8601 text, optional
+        The times that get a day, from 2000 until 366 days from now by default; ``day`` is null for others.
+    commit_bytes : int
+        Commit after about so many bytes of records.
+    progress : callable, optional
+        Called with the number of offsets that were read.
+
+    Returns
+    -------
+    Synced
+
+    Raises
+    ------
+    OffsetOutOfRangeError
+        Records are gone before they were read.
+    LogLockedError
+        Another program has added records to the table at the same time; those of this run that were not committed
+        are not there.
+    InvalidRequestError
+        The table has other columns.
+    CorruptRecordError
+        Damage; what was committed before stays.
+
+    Notes
+    -----
+    A snapshot of the table holds rows together with the offset of the next record of each partition, as the property
+    ``kts.offsets``. A run that is interrupted at any point goes on behind the last commit. Retention of the log deletes
+    nothing from the table. A record goes to its own day, however late it comes.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    plausible = Plausible(
+        EARLIEST_MS if plausible_from is None else milliseconds("plausible_from", plausible_from, unit),
+        now_ms + AHEAD_MS if plausible_to is None else milliseconds("plausible_to", plausible_to, unit),
+    )
+    options = ScanOptions.of(columns=READ, isolation=isolation, on_error=on_error, threads=threads)
+    integer("commit_bytes", commit_bytes, 1)
+    losses = Losses(boolean("fail_on_data_loss", fail_on_data_loss), ADVICE)
+    target = _target(table, catalog, warehouse, table_schema())
+    opened = _opened(path, storage_options, remote, remote_options)
+    shown = [os.fspath(remote or "")] if path is None else path
+    logs = select(opened, shown, topics=topics, partitions=partitions)
+    run = _Run(logs, [target], options, plausible, losses, boolean("to_end", to_end), commit_bytes, progress)
+    run.check_gone(opened)
+    return run.finish()
+
+
+def _opened(
+    path: Path | Sequence[Path] | None,
+    storage_options: StorageOptions,
+    remote: Path | None,
+    remote_options: RemoteOptions,
+) -> LogDirs:
+    opened = open_log_dirs(path, storage_options=storage_options, remote=remote, remote_options=remote_options)
+    if not opened:
+        paths = [] if path is None else paths_of(path)
+        raise UnknownTopicOrPartitionError(
+            f"no partition directories (such as orders-0) in {', '.join(paths) or remote}{one_level_down(paths)}"
+        )
+    return opened
+
+
+def _target(table: str, catalog: Path, warehouse: Path | None, schema: pa.Schema) -> Target:
+    name, *identifier = table.split(".")
+    if len(identifier) < 2 or not all((name, *identifier)):
+        raise ValueError(
+            f"table: expected catalog, namespace and name, such as lake.db.orders, found {table!r}; they are the names"
+            " that Spark uses"
+        )
+    where = None if warehouse is None else os.fspath(warehouse)
+    return IcebergTable(open_catalog(name, os.fspath(catalog), where), tuple(identifier), schema)
+
+
+class _Run:
+    """One run: the partitions one after another, and a commit whenever there are enough rows."""
+
+    def __init__(
+        self,
+        logs: Sequence[PartitionLog],
+        targets: Sequence[Target],
+        options: ScanOptions,
+        plausible: Plausible,
+        losses: Losses,
+        to_end: bool,
+        commit_bytes: int,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self.logs, self.options, self.plausible, self.losses = sorted(logs, key=name_of), options, plausible, losses
+        self.to_end, self.commit_bytes, self.progress = to_end, commit_bytes, progress
+        self.sinks = [_Sink(target) for target in targets]
+        self.reached: Offsets = {}  # of the rows that wait, by partition
+        self.held_back: Offsets = {}
+
+    def check_gone(self, there: Iterable[TopicPartition]) -> None:
+        """Partitions of these topics that the tables know, and the paths lack."""
+        topics = {log.topic for log in self.logs}
+        for sink in self.sinks:
+            known = {name: offset for name, offset in sink.target.offsets.items() if name.topic in topics}
+            self.losses.check_gone(known, there)
+
+    def finish(self) -> Synced:
+        try:
+            for log in self.logs:
+                settled(partial(self._read, log))
+        except (CorruptRecordError, OffsetOutOfRangeError):
+            self._commit()  # what was read before
+            raise
+        self._commit()
+        return Synced([sink.added for sink in self.sinks], self.held_back)
+
+    def _read(self, log: PartitionLog) -> None:
+        """The new records of a partition, from where an earlier attempt got to."""
+        skip, name = self.options.skip_damage, name_of(log)
+        log = log.listed(skip_damage=skip)
+        reach = reach_of(log, self.options.isolation, above_high_watermark=self.to_end, skip_damage=skip)
+        end = reach.stable
+        if end < reach.end:
+            self.held_back[name] = reach.end - end
+        if name not in self.reached:
+            for sink in self.sinks:
+                sink.begins[name] = self._begin(sink.target.offsets.get(name), name, reach)
+        elif self.reached[name] < reach.first:  # deleted since the last attempt
+            self.losses.check_start(name, self.reached[name], end, reach.first)
+        begin = max(self.reached.get(name, min(sink.begins[name] for sink in self.sinks)), reach.first)
+        self.reached[name] = begin
+        if begin >= end:
+            return
+        key = (name.topic, name.partition)
+        options = replace(self.options, starting_offsets={key: begin}, ending_offsets={key: end})
+        for batch in scanning.records([log], options, deleted=lambda path: nullcontext()):
+            self._take(name, batch)
+        self._reach(name, end)
+
+    def _begin(self, known: int | None, name: TopicPartition, reach: Reach) -> int:
+        """The offset of the first record that a table lacks."""
+        if known is None:
+            return reach.first
+        self.losses.check_end(name, known, reach)
+        if known > reach.end:
+            return reach.stable
+        self.losses.check_start(name, known, reach.end, reach.first)
+        return max(known, reach.first)
+
+    def _take(self, name: TopicPartition, batch: pa.RecordBatch) -> None:
+        offsets = batch.column("offset")
+        for sink in self.sinks:
+            new = batch
+            if sink.begins[name] > self.reached[name]:
+                new = batch.filter(pc.greater_equal(offsets, sink.begins[name]))
+            sink.take(table_rows(new, self.plausible))
+        self._reach(name, offsets[-1].as_py() + 1)
+        if sum(sink.waiting_bytes for sink in self.sinks) >= self.commit_bytes:
+            self._commit()
+
+    def _reach(self, name: TopicPartition, offset: int) -> None:
+        if self.progress is not None:
+            self.progress(offset - self.reached[name])
+        self.reached[name] = offset
+
+    def _commit(self) -> None:
+        for sink in self.sinks:
+            sink.commit(self.reached)
+
+
+class _Sink:
+    """A table, and the rows that wait for its next commit."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.begins: Offsets = {}  # of this run
+        self.waiting: list[pa.RecordBatch] = []
+        self.waiting_bytes = 0
+        self.added = Added(target.name, offsets=target.offsets)
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Keep rows for the next commit."""
+        self.waiting.append(rows)
+        self.waiting_bytes += rows.nbytes
+
+    def commit(self, reached: Offsets) -> None:
+        """Commit the rows, unless the table has all of these offsets."""
+        offsets = dict(self.target.offsets)
+        offsets |= {name: max(offset, self.begins[name]) for name, offset in reached.items()}
+        if offsets == self.target.offsets:
+            return
+        rows = pa.Table.from_batches(self.waiting, schema=self.target.schema)
+        self.target.append(rows, offsets)
+        self.waiting, self.waiting_bytes = [], 0
+        self.added.count(rows, offsets)

@@ -1,0 +1,54 @@
+"""``kts sync``: what it says, and its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.golden import golden
+from support.processes.cli_runs import lines, run
+
+import kts
+
+ORDERS = golden("demo", "orders").log_dir
+
+
+def test_json_says_what_was_added_to_which_offsets(tmp_path: Path) -> None:
+    given = ["sync", ORDERS, "lake.db.orders", "--catalog", tmp_path / "c.sqlite", "--jobs", 2, "--json"]
+    ends = {"orders": {"0": 3042, "1": 2952, "2": 3006}}
+    said = {"table": "lake.db.orders", "withoutTimestamp": 0, "offsets": ends, "heldBack": {}}
+    assert lines(*given) == [said | {"records": 9000, "commits": 1, "withoutDay": 1}]
+    assert lines(*given) == [said | {"records": 0, "commits": 0, "withoutDay": 0}]
+
+
+def test_what_is_not_stable_is_said(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0") as log:
+        log.append_rows({"value": [b"v"] * 5})
+    (tmp_path / "logs" / "replication-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    given = ["sync", tmp_path / "logs", "lake.db.t", "--catalog", tmp_path / "c.sqlite"]
+    done = run(*given)
+    assert done.stdout.split("\n")[1].split() == ["lake.db.t", "3", "1", "0", "0"]
+    assert "2 offsets of 1 partition: not stable yet" in done.stderr
+    assert run(*given, "--to-end").stdout.split("\n")[1].split() == ["lake.db.t", "2", "1", "0", "0"]
+
+
+def test_lost_records_are_wrong_use_unless_they_may_be_missed(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0") as log:
+        log.append_rows({"value": [b"v"] * 5})
+        given = ["sync", tmp_path / "logs", "lake.db.t", "--catalog", tmp_path / "c.sqlite"]
+        run(*given)
+        log.append_rows({"value": [b"v"] * 5})
+        log.advance_log_start_offset(7)
+    assert "--no-fail-on-data-loss" in run(*given, code=2).stderr
+    done = run(*given, "--no-fail-on-data-loss")
+    assert "offsets 5 to 7 (not included) of t-0 were deleted" in done.stderr
+
+
+def test_wrong_use_is_named(tmp_path: Path) -> None:
+    given = ["sync", ORDERS, "lake.db.orders", "--catalog"]
+    assert "no such folder" in run(*given, tmp_path / "missing" / "c.sqlite", code=2).stderr
+    assert (
+        "expected catalog, namespace and name"
+        in run("sync", ORDERS, "orders", "--catalog", tmp_path / "c.sqlite", code=2).stderr
+    )
+    assert "looks like seconds" in run(*given, tmp_path / "c.sqlite", "--plausible-from", 1_700_000_000, code=2).stderr
+    assert "there is no topic nothing" in run(*given, tmp_path / "c.sqlite", "--topic", "nothing", code=2).stderr

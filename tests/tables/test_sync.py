@@ -1,0 +1,147 @@
+"""A log becomes a table bit by bit, each record once."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.golden import golden
+from support.tables import data_files, query
+from support.tiered import session
+
+import kts
+from kts.errors import CorruptRecordError, KtsWarning, OffsetOutOfRangeError
+from kts.model import TopicPartition
+from kts.tables import Synced, sync
+
+CONFIG = {"segment.bytes": 2000, "file.delete.delay.ms": 0, "retention.bytes": 4000, "retention.ms": -1}
+DAY_MS = 86_400_000
+FIRST_DAY = 1_767_225_600_000  # 2026-01-01
+
+
+def append(log: kts.Log, count: int, ms: int = FIRST_DAY, **columns: list[Any]) -> None:
+    log.append_rows(
+        {"value": [b"v%d" % (log.log_end_offset + i) for i in range(count)], "timestamp": [ms] * count} | columns
+    )
+
+
+def synced(folder: Path, **more: Any) -> Synced:
+    return sync(folder / "logs", "lake.db.rows", catalog=folder / "c.sqlite", **more)
+
+
+def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    return query(data_files(folder / "c.sqlite"), sql)
+
+
+def identities(folder: Path) -> list[tuple[Any, ...]]:
+    return rows(folder, 'SELECT topic, partition, "offset" FROM rows ORDER BY ALL')
+
+
+def test_the_table_has_what_the_broker_wrote(tmp_path: Path) -> None:
+    source = golden("demo", "orders").log_dir
+    done = sync(source, "lake.db.rows", catalog=tmp_path / "c.sqlite", threads=2, commit_bytes=200_000)
+    columns = 'topic, partition, "offset", timestampMs, timestampType, key, value'
+    found = rows(tmp_path, f'SELECT {columns} FROM rows ORDER BY topic, partition, "offset"')
+    expected = kts.scan(source, columns=["topic", "partition", "offset", "timestamp", "timestampType", "key", "value"])
+    table = expected.read_all()
+    table = table.set_column(3, "timestamp", table.column("timestamp").cast("int64"))
+    assert found == [tuple(row.values()) for row in table.to_pylist()]
+    assert done.tables[0].commits > 3 and done.tables[0].records == len(found) == 9000
+    assert rows(tmp_path, "SELECT count(*) FROM rows WHERE day IS NULL") == [(done.tables[0].without_day,)] == [(1,)]
+    assert rows(tmp_path, "SELECT count(*) FROM rows WHERE day <> CAST(timestamp AS DATE)") == [(0,)]
+
+
+def test_each_run_adds_what_is_new_and_late_records_lie_in_their_day(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 3, FIRST_DAY + DAY_MS)
+        assert synced(tmp_path).tables[0].records == 3
+        assert (synced(tmp_path).tables[0].records, synced(tmp_path).tables[0].commits) == (0, 0)
+        append(log, 2, FIRST_DAY)
+        with kts.Log(tmp_path / "logs" / "t-1", CONFIG) as added:
+            append(added, 1)
+        assert synced(tmp_path).tables[0].records == 3
+    assert identities(tmp_path) == [("t", 0, offset) for offset in range(5)] + [("t", 1, 0)]
+    first, second = datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)
+    assert rows(tmp_path, "SELECT day, count(*) FROM rows GROUP BY day ORDER BY day") == [(first, 3), (second, 3)]
+
+
+def test_retention_deletes_nothing_and_what_was_missed_is_told(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 5)
+        synced(tmp_path)
+        for _ in range(40):
+            append(log, 5)
+        log.advance_log_start_offset(100)
+        log.delete_old_segments()
+        first, end = log.log_start_offset, log.log_end_offset
+    assert first > 5
+    missed = rf"offsets 5 to {first} \(not included\) of t-0 were deleted before they were read"
+    with pytest.raises(OffsetOutOfRangeError, match=missed + ".*fail_on_data_loss"):
+        synced(tmp_path)
+    assert len(identities(tmp_path)) == 5
+    with pytest.warns(KtsWarning, match=missed):
+        synced(tmp_path, fail_on_data_loss=False)
+    assert [offset for *_, offset in identities(tmp_path)] == [*range(5), *range(first, end)]
+
+
+def test_a_partition_or_an_end_that_is_gone_is_told(tmp_path: Path) -> None:
+    for number in range(2):
+        with kts.Log(tmp_path / "logs" / f"t-{number}", CONFIG) as log:
+            append(log, 5)
+    synced(tmp_path)
+    (tmp_path / "logs" / "t-1").rename(tmp_path / "logs" / "t-1.0123456789abcdef0123456789abcdef-delete")
+    with pytest.raises(OffsetOutOfRangeError, match="t-1, which was read up to offset 5, is gone"):
+        synced(tmp_path)
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        log.truncate_to(2)
+    with pytest.raises(OffsetOutOfRangeError, match="t-1, .* is gone"):
+        synced(tmp_path, partitions=[0])
+    with pytest.warns(KtsWarning, match="t-0 was read up to offset 5, and ends now at offset 0"):
+        assert synced(tmp_path, fail_on_data_loss=False).tables[0].records == 0
+    assert len(identities(tmp_path)) == 10
+
+
+def test_only_stable_records_are_added(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 5)
+    (tmp_path / "logs" / "replication-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    done = synced(tmp_path)
+    assert done.held_back == {TopicPartition("t", 0): 2} and len(identities(tmp_path)) == 3
+    assert synced(tmp_path, to_end=True).held_back == {} and len(identities(tmp_path)) == 5
+    assert synced(tmp_path).tables[0].records == 0, "a high watermark behind what was read is no loss"
+
+
+def test_damage_ends_a_run_behind_the_records_before_it(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 5)
+        append(log, 5)
+        append(log, 5)
+    (path,) = (tmp_path / "logs" / "t-0").glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"v7")] ^= 1
+    path.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="CRC"):
+            synced(tmp_path)
+        assert [offset for *_, offset in identities(tmp_path)] == [*range(5)]
+    with pytest.warns(kts.DamageWarning):
+        assert synced(tmp_path, on_error="skip").tables[0].records == 5
+    assert [offset for *_, offset in identities(tmp_path)] == [*range(5), *range(10, 15)]
+
+
+def test_tiered_storage_is_a_source_like_any_other(tmp_path: Path) -> None:
+    one = session("aiven-zstd-encrypted")
+    tier = {"remote": one.remote, "remote_options": {"private_keys": dict(one.keys)}, "topics": "restart"}
+    done = sync(None, "lake.db.rows", catalog=tmp_path / "c.sqlite", **tier)
+    assert done.tables[0].records > 300
+    both = sync(one.data, "lake.db.rows", catalog=tmp_path / "c.sqlite", to_end=True, **tier)
+    assert both.tables[0].records > 0
+    assert [offset for *_, offset in identities(tmp_path)] == [row.offset for row in one.expected("restart-0")]
+
+
+@pytest.mark.parametrize("table", ["rows", "lake.rows", "lake..rows", "lake.db."])
+def test_a_table_is_named_as_in_spark(tmp_path: Path, table: str) -> None:
+    with pytest.raises(ValueError, match="table: expected catalog, namespace and name, such as lake.db.orders"):
+        sync(golden("demo", "orders").log_dir, table, catalog=tmp_path / "c.sqlite")
