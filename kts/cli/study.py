@@ -135,12 +135,13 @@ def print_tables(tables: list[study_tables.Table]) -> None:
         print_line(f"\n{table.title}" if number else table.title)
         if table.rows:
             print_table(table.headers, table.rows, right=table.right)
-        for text in table.notes:
+        for text in (*table.notes, *table.reasons):
             print_line(textwrap.fill(text, WIDTH))
 
 
 def print_report(report: dict[str, Any]) -> None:
     """The tables."""
-    print_line("open, kept and apart are 99th percentiles (docs/study.md has each column)")
+    print_line("CT is CreateTime, LAT LogAppendTime. open, kept and apart are 99th percentiles.")
+    print_line("docs/study.md has each column.\n")
     print_tables(study_tables.of_report(report))
     note(study_tables.compared(report["sample"]))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kts.study.verdicts import length as show
+
 from .output import counted, show_bytes
 
 PATTERNS = 4
-UNITS = (("years", 31_557_600_000), ("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 NAMES = {  # of rules
     "LogAppendTime": "LogAppendTime",
     "CreateTime": "CreateTime, Kafka's",
@@ -16,17 +17,30 @@ NAMES = {  # of rules
     "wall-clock": "CreateTime, clock",
 }
 BY = {"earliest-timestamp": "KIP-32's", "CreateTime": "Kafka's", "largest-timestamp": "KIP-33's"}
-VERDICT = ("pattern", "paper", "measured", "agrees", "CreateTime", "LogAppendTime")
+VERDICT = ("pattern", "paper", "measured", "agrees")
+FIGURES = {  # of a cell in the table of options
+    "mirror maker": "CreateTime, LogAppendTime of a message: source -> target",
+    "retention": "kept p99, by pattern",
+    "rolling": "closed early, and open p99 in segment.ms, by pattern",
+    "stream processing": "in the hour of their creation, patterns 1 to 3",
+    "latency measurement": "end to end, lag",
+    "search": "messages before the first created, before the first arrived",
+}
+SHIPPED, CONTINUING = "shipped-search", "continuing-search"
+INDEXES = {SHIPPED: "time index", "bucket-index": "bucket-index", "minute-map": "minute-map"}
+INDEXED = {"LogAppendTime": "LogAppendTime", "CreateTime": "CreateTime", "one in the future": "CreateTime, one future"}
 
 
 class Table(NamedTuple):
-    """A table with its title, and sentences below it."""
+    """A table with its title, and sentences below it. A page has room for more columns instead of the reasons."""
 
     title: str
     headers: tuple[str, ...]
     rows: list[list[str]]
     right: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    more: tuple[tuple[str, ...], ...] = ()  # the page's last columns: a header, then a cell for each row
 
 
 def of_patterns(report: dict[str, Any]) -> list[Table]:
@@ -79,37 +93,107 @@ def of_directory(report: dict[str, Any]) -> list[Table]:
     ]
 
 
+def findings(report: dict[str, Any]) -> Table:
+    """What stands out."""
+    return Table("What stands out", (), [], (), tuple(report["findings"]))
+
+
 def retention(report: dict[str, Any]) -> Table:
     """Which time is preferable for retention."""
-    rows = [
-        [*verdict(cell), *(", ".join(show(one[time]) for one in cell["criteria"]) for time in TIMES)]
-        for cell in report["retention"]
-    ]
-    return Table("Retention: which time is preferable? (apart p99; kept p99 after the own time)", VERDICT, rows)
+    cells = report["retention"]
+    rows = [[*verdict(cell), *(show(one[time]) for one in cell["criteria"] for time in TIMES)] for cell in cells]
+    return Table(
+        "Retention: which time is preferable? (apart p99; kept p99 after the own time)",
+        (*VERDICT, "apart CT", "LAT", "kept CT", "LAT"),
+        rows, (4, 5, 6, 7), (), reasons(cells), (why(cells),),
+    )  # fmt: skip
 
 
-def rolling(report: dict[str, Any]) -> Table:
+def rolling(report: dict[str, Any]) -> list[Table]:
     """Which time is preferable for rolling, by three rules on CreateTime."""
-    rows = [[BY[cell["rule"]], *verdict(cell), *(parts(cell, time) for time in TIMES)] for cell in report["rolling"]]
-    notes = tuple(
-        f"{cell['pattern']}: the paper says {cell['paper']}, measured is {cell['measured']}. {cell['about']}."
-        for cell in report["rolling"]
-        if not cell["agrees"]
-    )
-    title = "Rolling: which time is preferable? (closed early; open p99 in segment.ms)"
-    return Table(title, ("rule", *VERDICT), rows, (), notes)
+    tables = []
+    for rule, name in BY.items():
+        cells = [cell for cell in report["rolling"] if cell["rule"] == rule]
+        rows = []
+        for cell in cells:
+            early, opened = cell["criteria"]
+            rows.append(
+                [*verdict(cell), *(f"{early[time]:.0%}" for time in TIMES), *(f"{opened[time]:.1f}" for time in TIMES)]
+            )
+        tables.append(
+            Table(
+                f"Rolling by {name} rule: which is preferable? (closed early; open p99)",
+                (*VERDICT, "early CT", "LAT", "open CT", "LAT"),
+                rows,
+                (4, 5, 6, 7),
+                (sentence(cells[0]["about"]),),
+                reasons(cells),
+                (why(cells),),
+            )  # fmt: skip
+        )
+    return tables
 
 
-def options(report: dict[str, Any]) -> Table:
-    """The paper's comparison of the options."""
-    rows = [[cell["row"], cell["option"], words(cell["measured"]), answer(cell)] for cell in report["options"]]
-    notes = tuple(
-        f"{cell['row']}, {cell['option']}: the paper says {words(cell['paper'])}, "
-        f"measured is {words(cell['measured'])}."
-        for cell in report["options"]
+def reasons(cells: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Why cells do not agree with the paper."""
+    return tuple(
+        f"{cell['pattern']}: the paper says {cell['paper']}, measured is {cell['measured']}. {sentence(cell['why'])}"
+        for cell in cells
         if not cell["agrees"]
     )
-    return Table("Options: what each does", ("use case", "option", "measured", "agrees"), rows, (), notes)
+
+
+def why(cells: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The page's column of what decided each cell."""
+    return ("decided by", *(sentence(cell["why"]) for cell in cells))
+
+
+def sentence(words: str) -> str:
+    """Words with a capital and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def options(report: dict[str, Any]) -> list[Table]:
+    """The paper's comparison of the options: a table for each use case."""
+    names = {ms: name.upper() for name, ms in report["mirrorMaker"]["true"].items()}
+    tables = []
+    for row, what in FIGURES.items():
+        cells = [cell for cell in report["options"] if cell["row"] == row]
+        rows = [
+            [
+                cell["option"].removeprefix("option "), words(cell["measured"]), answer(cell),
+                figures_of(row, cell["figures"], names),
+            ]
+            for cell in cells
+        ]  # fmt: skip
+        reasons = tuple(
+            f"{cell['option']}: the paper says {words(cell['paper'])}, measured is {words(cell['measured'])}. "
+            f"{sentence(cell['why'])}"
+            for cell in cells
+            if cell["agrees"] is False
+        )
+        notes = ("The paper leaves it to KIP-33; the tables of searches have all figures.",) if row == "search" else ()
+        headers = ("option", "measured", "agrees", "figures")
+        paper = ("paper", *("-" if cell["paper"] is None else words(cell["paper"]) for cell in cells))
+        tables.append(Table(f"Options, {row} ({what})", headers, rows, (), notes, reasons, (paper, why(cells))))
+    return tables
+
+
+def figures_of(row: str, figures: dict[str, Any], names: dict[int, str]) -> str:
+    """The figures of a cell in the table of options."""
+    if row == "mirror maker":
+        sides = (figures[side].values() for side in ("source", "target"))
+        return " -> ".join(", ".join(names.get(ms, "-") for ms in side) for side in sides)
+    if row == "retention":
+        return " / ".join(map(show, figures["keptP99Ms"].values()))
+    if row == "rolling":
+        early = "/".join(f"{100 * part:.0f}" for part in figures["closedEarly"].values())
+        return f"{early} %; {'/'.join(f'{part:.1f}' for part in figures['openP99'].values())}"
+    if row == "stream processing":
+        return " / ".join(f"{part:.0%}" for part in figures["inRightHour"].values())
+    if row == "latency measurement":
+        return ", ".join("-" if figures[key] is None else show(figures[key]) for key in ("endToEndMs", "lagMs"))
+    return ", ".join("some missed" if count is None else f"{count:,}" for count in figures["early"].values())
 
 
 def mirror_maker(report: dict[str, Any]) -> Table:
@@ -129,47 +213,125 @@ def mirror_maker(report: dict[str, Any]) -> Table:
 
 
 def indexes(report: dict[str, Any]) -> list[Table]:
-    """KIP-33's comparison of the indexes."""
-    headers = ("index", "entries", "size", "bytes read", "before", "early", "missed", "segs")
-    tables = []
-    for found in report["indexes"].values():
-        lost = [
-            f"{name} {one['segmentsReadAfterLoss']}"
-            for name, one in found["indexes"].items()
-            if "segmentsReadAfterLoss" in one
-        ]
-        rows = [
-            [name, f"{one['entries']:,}", show_bytes(one["bytes"]), f"{one['bytesRead']:,}", f"{one['before']:,}",
-             f"{one['tooEarly']:,}", f"{one['missed']:,}", f"{one['segmentsRead']:,}"]
-            for name, one in found["indexes"].items()
-        ]  # fmt: skip
-        size = f"{show_bytes(found['logBytes'])} in {counted(found['segments'], 'segment')}"
-        notes = (f"Segments that are read again when the index of one is lost: {', '.join(lost)}.",) if lost else ()
-        tables.append(Table(f"Indexes, {found['what']}: {size}", headers, rows, tuple(range(1, len(headers))), notes))
-    return tables
+    """KIP-33's comparison of the indexes: what a search costs, what building costs, and what spoils them."""
+    found = report["indexes"]
+    return [*(lookups(one) for one in found.values()), building(found), spoiled(found), indexed_times(found)]
 
 
-def search(report: dict[str, Any]) -> Table:
-    """What a search costs in a log of each option."""
-    rows = []
-    for option, found in report["search"].items():
-        row = [option, show_bytes(found["logBytes"]), show_bytes(found["indexBytes"])]
-        for time in ("CreateTime", "LogAppendTime"):
-            one = found[time]
-            row += ["-", "-"] if one is None else [f"{one['right']}/{one['searches']}", f"{one['bytesRead']:,}"]
-        rows.append(row)
-    headers = ("option", "log", "index", "CT", "bytes", "LAT", "bytes")
-    missed = sum(
-        one["missed"] for found in report["search"].values() for one in found.values() if isinstance(one, dict)
+def lookups(found: dict[str, Any]) -> Table:
+    """What a search for the first message created at or after a time reads, and what it answers."""
+    rows = [
+        [name, f"{one['entries']:,}", f"{one['bytesRead']:,}", f"{one['messages']:,}", *judged(one, "created"),
+         f"{one['segmentsRead']:,}"]
+        for name, one in found["indexes"].items()
+    ]  # fmt: skip
+    size = f"{show_bytes(found['logBytes'])} in {counted(found['segments'], 'segment')}"
+    headers = ("index", "entries", "bytes read", "messages", "exact", "early", "missed", "segs")
+    return Table(f"Indexes, {found['what']}: {size}", headers, rows, tuple(range(1, len(headers))))
+
+
+def judged(one: dict[str, Any], question: str) -> list[str]:
+    """How good the answers to a question are."""
+    answers = one[question]
+    return [f"{answers['exact']}/{one['searches']}", f"{answers['early']:,}", f"{answers['missed']:,}"]
+
+
+def building(found: dict[str, Any]) -> Table:
+    """What an index costs to build, to rebuild, and to repair."""
+    data = found["CreateTime"]
+    rows = [
+        [name, show_bytes(one["bytes"]), show_bytes(one["rebuildBytesRead"]), f"{one['rebuildCpuMs']:.1f} ms",
+         f"{one['segmentsReadAfterLoss']:,}", show_bytes(one["bytesReadAfterLoss"])]
+        for name, one in ((name, data["indexes"][search]) for search, name in INDEXES.items())
+    ]  # fmt: skip
+    return Table(
+        "Indexes: what is written while appending, and read to build again",
+        ("index", "written", "rebuild reads", "CPU", "one lost: segs", "reads"),
+        rows,
+        (1, 2, 3, 4, 5),
+        (
+            "One lost: the segments that are read again when the index of the second one is lost. The bucket index "
+            "depends on the segments before, so all later ones are read, too.",
+        ),
     )
-    notes = (f"{counted(missed, 'message')} missed: each answer is at or before the first message of its time.",)
-    return Table("Search, by option", headers, rows, tuple(range(1, len(headers))), notes)
+
+
+def spoiled(found: dict[str, Any]) -> Table:
+    """What one time far in the future does to each index."""
+    before, after = found["CreateTime"]["indexes"], found["one in the future"]["indexes"]
+    rows = []
+    for name, one in before.items():
+        other = after[name]
+        pairs = [(one[key], other[key]) for key in ("entries", "bytesRead")]
+        early = one["created"]["early"], other["created"]["early"]
+        rows.append([name, *(f"{was:,} -> {now:,}" for was, now in (*pairs, early))])
+    moved = after[SHIPPED]["searches"] - after[SHIPPED]["created"]["exact"]
+    notes = (
+        f"{moved} of {after[SHIPPED]['searches']} searches find the message from the future, which lies before theirs, "
+        "by each index: none is missed, and all between are read in vain. Only the bucket index stays without entries: "
+        "the time index loses those of that segment, the minute map none.",
+    )
+    headers = ("index", "entries", "bytes read", "early")
+    title = "Indexes: what one time far in the future does (without -> with it)"
+    return Table(title, headers, rows, (1, 2, 3), notes)
+
+
+def indexed_times(found: dict[str, Any]) -> Table:
+    """A time index on LogAppendTime against one on CreateTime."""
+    rows = []
+    for data, name in INDEXED.items():
+        one = found[data]["indexes"][SHIPPED]
+        rows.append([name, *judged(one, "created"), *judged(one, "arrived")])
+    headers = ("index on", "created", "early", "missed", "arrived", "early", "missed")
+    notes = (
+        "The same searches, asked for the first message created then and for the first that arrived then. A message is "
+        "created before it arrives, so an index on LogAppendTime is early for a creation and misses nothing; one on "
+        "CreateTime is exact for a creation and misses messages that arrived then but were created before.",
+    )
+    title = "Time index on LogAppendTime or on CreateTime (the time index, shipped search)"
+    return Table(title, headers, rows, tuple(range(1, len(headers))), notes)
+
+
+def search(report: dict[str, Any]) -> list[Table]:
+    """What a search costs in a log of each option, by question."""
+    return [searches(report["search"], question) for question in ("created", "arrived")]
+
+
+def searches(found: dict[str, Any], question: str) -> Table:
+    """One question, asked of the same messages in a log of each option, by each time that it keeps."""
+    rows = []
+    for option, one in found.items():
+        for time, short in (("CreateTime", "CT"), ("LogAppendTime", "LAT")):
+            way = one[time]
+            if way is None:
+                continue
+            to_first = way["toFirst"][question]
+            kept = way[question]["missed"] == 0
+            rows.append(
+                [option.removeprefix("option "), short, *judged(way, question), "yes" if kept else "NO",
+                 f"{way['bytesRead']:,}", f"{to_first:,}"]
+            )  # fmt: skip
+    headers = ("option", "by", "exact", "early", "missed", "kept", "bytes read", "to the first")
+    sizes = ", ".join(
+        f"{option}: {show_bytes(one['logBytes'])} and {show_bytes(one['indexBytes'])}" for option, one in found.items()
+    )
+    notes = (
+        "Kept: KIP-32's guarantee, that no message from then on is missed. To the first: the bytes that are read for "
+        "the answer, and from there up to the first message that was wanted. Less than an index interval (4,096 bytes) "
+        "depends on where index entries lie.",
+        f"Sizes of log and index by time: {sizes}.",
+    )
+    words = {"created": "created at or after a time", "arrived": "that arrived at or after a time"}
+    return Table(f"Search by option: the first message {words[question]}", headers, rows, (2, 3, 4, 6, 7), notes)
 
 
 def of_report(report: dict[str, Any]) -> list[Table]:
     """All tables."""
-    tables = [*of_patterns(report), retention(report), rolling(report), options(report), mirror_maker(report)]
-    return [*tables, *indexes(report), search(report)]
+    return [
+        *([findings(report)] if report["findings"] else []),
+        *of_patterns(report), retention(report), *rolling(report), *options(report), mirror_maker(report),
+        *indexes(report), *search(report),
+    ]  # fmt: skip
 
 
 def compared(sample: dict[str, Any]) -> str:
@@ -192,24 +354,10 @@ def words(value: Any) -> str:
 
 
 def answer(cell: dict[str, Any]) -> str:
-    """Whether a cell agrees with the paper."""
-    return "yes" if cell["agrees"] else "NO"
+    """Whether a cell agrees with the paper; a dash if the paper says nothing."""
+    return "-" if cell["agrees"] is None else "yes" if cell["agrees"] else "NO"
 
 
 def verdict(cell: dict[str, Any]) -> list[str]:
     """The first columns of a cell."""
     return [cell["pattern"], cell["paper"], cell["measured"], answer(cell)]
-
-
-def parts(cell: dict[str, Any], time: str) -> str:
-    """A part of segments, and a multiple of segment.ms."""
-    early, opened = (criterion[time] for criterion in cell["criteria"])
-    return f"{early:.0%}, {opened:.1f}"
-
-
-def show(ms: int) -> str:
-    """A length of time, its largest part with one decimal."""
-    for name, step in UNITS:
-        if abs(ms) >= step:
-            return f"{ms / step:,.1f} {name}"
-    return f"{ms} ms"

@@ -92,13 +92,15 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
             "rules": {rule.name: one.as_object() for rule, one in figures.items()},
         }
     mirrored = mirror.compare(settings)
+    search = indexes.by_option(settings)
     return {
         "settings": asdict(settings),
+        "findings": verdicts.findings(patterns),
         "patterns": patterns,
         **verdicts.tables(patterns, settings),
-        "options": verdicts.option_table(patterns, mirrored, settings),
+        "options": verdicts.option_table(patterns, mirrored, search, settings),
         "mirrorMaker": mirrored,
         "indexes": indexes.compare(settings),
-        "search": indexes.by_option(settings),
+        "search": search,
         "sample": sample.as_object(),
     }
