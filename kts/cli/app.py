@@ -31,6 +31,7 @@ COMMANDS = {
     "truncate": "truncate",
     "reindex": "reindex",
     "convert": "convert",
+    "copy": "copy",
     "plot": "plot",
     "retention": "retention",
     "groups": "groups",
@@ -198,7 +199,7 @@ def cli(ctx: click.Context) -> None:
     """Kafka log directories as tables, by time, without a broker.
 
     A PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside; more
-    than one may be given. Only append, serve, follow and --in-place change files there.
+    than one may be given. Only append, copy (DST), serve, follow and --in-place change files.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

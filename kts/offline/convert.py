@@ -307,19 +307,28 @@ def _records(part: Batches, made: bytes) -> int:
 
 
 def _check_tail(slices: Slices, source: files.Readable, segment: Segment, is_last: bool, next_offset: int) -> None:
-    """Raise unless the bytes after the last whole entry are what a crash leaves: part of an entry, or zeros."""
+    """Raise unless the bytes after the last whole entry are what a crash leaves at the end of the last segment."""
+    why = tail_fault(slices, source, segment, next_offset)
+    if slices.position < slices.end and not is_last:
+        why = why or slices.reason or "bytes after the last entry"
+    if why is not None:
+        raise CorruptRecordError(why, path=segment.path, position=slices.position)
+
+
+def tail_fault(slices: Slices, source: files.Readable, segment: Segment, next_offset: int) -> str | None:
+    """What is wrong after the last whole entry; None if there is nothing, or what a crash leaves: part of an entry, or
+    zeros."""
     if slices.position >= slices.end:
-        return
+        return None
     tail = source.read(slices.position, min(slices.end - slices.position, LAST_READ_BYTES))
     why = slices.reason or "bytes after the last entry"
     try:
-        normal = is_last and (not any(tail) or not len(scan_batches(tail)))
+        if any(tail) and len(scan_batches(tail)):
+            return why
     except CorruptRecordError:
-        normal = False
-    if normal and (more := next_sound_entry(segment, slices.position, slices.end, next_offset)) is not None:
-        normal, why = False, f"{why}, but sound entries follow at position {more}"
-    if not normal:
-        raise CorruptRecordError(why, path=segment.path, position=slices.position)
+        return why
+    more = next_sound_entry(segment, slices.position, slices.end, next_offset)
+    return None if more is None else f"{why}, but sound entries follow at position {more}"
 
 
 def _write(path: str, data: bytes) -> None:

@@ -167,7 +167,7 @@ def _segment(
         state = _state(kind, present, data, is_last)
         if kind == ".timeindex" and state == SOUND and not present and has_times:
             state = EMPTY
-        entries = None if present is None else len(_used(kind, present)) // ENTRY_BYTES[kind]
+        entries = None if present is None else len(used_part(kind, present)) // ENTRY_BYTES[kind]
         indexes.append(IndexFinding(path, kind, state, entries, data))
         if state == SOUND:
             suspects.append(path)
@@ -187,10 +187,10 @@ def _state(kind: str, present: bytes | None, rebuilt: bytes, is_last: bool) -> s
         return MISSING
     if present == rebuilt:
         return EQUAL
-    return DIFFERS if len(_used(kind, present)) < len(present) and not is_last else SOUND
+    return DIFFERS if len(used_part(kind, present)) < len(present) and not is_last else SOUND
 
 
-def _used(kind: str, present: bytes) -> bytes:
+def used_part(kind: str, present: bytes) -> bytes:
     """An index without its preallocated zeros."""
     width = ENTRY_BYTES[kind]
     if kind == ".txnindex" or any(present[-width:]) or len(present) % width:

@@ -134,6 +134,19 @@ def verify_partition(
     return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time).run())
 
 
+def verify_segment(segment: Segment, following: int | None) -> Iterator[Violation]:
+    """Yield every fault in a segment and its indexes that it shows by itself; see ``verify``.
+
+    Parameters
+    ----------
+    following : int or None
+        The base offset of the next segment; None if this is the last one.
+    """
+    log = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+    check = _PartitionCheck(log, deep=False, progress=None, allow_negative=False, minus_one=False)
+    return _limited(_readable(check.segment(segment, None, following, None), segment.path))
+
+
 def apart(log: PartitionLog) -> Sequence[PartitionLog]:
     """The partition; or each of its segments, where these are files given by name: they are checked one by one."""
     if not log.lone:
@@ -863,11 +876,11 @@ def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
         key, stem = (name.base_offset, name.tier_id), names.without_compression(segment.path).removesuffix(".log")
         if key not in offset_indexes:
             yield Violation(f"{stem}.index", None, key[0], "missing", "the segment has no offset index")
-        if key not in time_indexes and (time_indexes or _magic(segment) == 2):
+        if key not in time_indexes and (time_indexes or magic_of(segment) == 2):
             yield Violation(f"{stem}.timeindex", None, key[0], "missing", "the segment has no time index")
 
 
-def _magic(segment: Segment) -> int:
+def magic_of(segment: Segment) -> int:
     """The magic of the first entry; -1 if it cannot be read."""
     first = None
     with suppress(CorruptRecordError), unless_deleted(segment.path), segment.open() as file:

@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ LISTING_S = 60.0  # how long a listing answers for the sizes of its files
 CONNECT_S, REQUEST_S = 10.0, 60.0
 S3_ATTEMPTS = 5  # with growing pauses between them
 
+WHOLE = ("S3FileSystem", "GcsFileSystem")  # an object shows once all of it is there
 PLACES = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE")
 
 StorageOptions = Mapping[str, Any] | None
@@ -72,7 +73,7 @@ class Found(NamedTuple):
 
 
 class Bucket:
-    """A bucket, read-only: a ``Store`` of ``kts.segment.files``.
+    """A bucket: a ``WritableStore`` of ``kts.segment.files``.
 
     Parameters
     ----------
@@ -203,6 +204,59 @@ class Bucket:
             if error.errno != errno.ENOENT:
                 raise
         return False
+
+    # --- what changes it ---
+
+    def put(self, path: str, pieces: Iterable[bytes]) -> None:
+        """Make or replace an object, whole."""
+        system, key = self._tools()[0], self._key(path)
+        name = key if self.service.name in WHOLE else f"{key}.part"
+        try:
+            stream = system.open_output_stream(name)
+            try:
+                for piece in pieces:
+                    stream.write(piece)
+            except BaseException:
+                stream.close()  # which makes it an object, even so
+                system.delete_file(name)
+                raise
+            stream.close()
+            if name != key:
+                self._take_the_place(name, key)
+        except OSError as error:
+            raise self.failure(error, path, "writing") from error
+        finally:
+            self._forget_names(path)
+
+    def _take_the_place(self, name: str, key: str) -> None:
+        from pyarrow import fs
+
+        system = self._tools()[0]
+        if self.service.name == "HadoopFileSystem":  # it renames, but over no other file
+            if system.get_file_info(key).type != fs.FileType.NotFound:
+                system.delete_file(key)
+            system.move(name, key)
+        else:
+            system.copy_file(name, key)
+            system.delete_file(name)
+
+    def remove(self, path: str) -> None:
+        """Delete an object; do nothing if there is none."""
+        try:
+            self._tools()[0].delete_file(self._key(path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self.failure(error, path, "deleting") from error
+        finally:
+            self._forget_names(path)
+
+    def _forget_names(self, path: str) -> None:
+        """A name came or went: what was listed above it may be new, too."""
+        while path != self.root and "/" in path.removeprefix(f"{self.root}/"):
+            self.forget(path)
+            path = os.path.dirname(path)
+        self.forget(path)
 
     def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
         """The results of work that waits for this bucket, in order."""

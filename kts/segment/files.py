@@ -1,10 +1,10 @@
 """All file system access: everything that opens, reads or changes a file goes through this module.
 
-A path with a scheme (``s3://bucket/key``) belongs to a ``Store``, which is only read. Every other path is a file of
-this machine. Files are read with pread and written with pwrite, never mapped: a broker may append, truncate or delete
-meanwhile, and a mapped file that shrinks would kill the process. A ``.log.gz`` or ``.log.zst`` is read as the log that
-it holds: the first use decompresses it into a temporary file. Every system call goes through this module's name
-``os``, so that a test can substitute another file system.
+A path with a scheme (``s3://bucket/key``) belongs to a ``Store``, whose files are read, and put or removed whole. Every
+other path is a file of this machine. Files are read with pread and written with pwrite, never mapped: a broker may
+append, truncate or delete meanwhile, and a mapped file that shrinks would kill the process. A ``.log.gz`` or
+``.log.zst`` is read as the log that it holds: the first use decompresses it into a temporary file. Every system call
+goes through this module's name ``os``, so that a test can substitute another file system.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from kts.arguments import INT32_MAX
@@ -150,6 +150,17 @@ class Store(Protocol):
         """The results of work that waits for this store, in order; ``path`` is that of one of the files."""
 
 
+@runtime_checkable
+class WritableStore(Store, Protocol):
+    """A store in which files are put and removed, whole; every call raises LogStorageError."""
+
+    def put(self, path: str, pieces: Iterable[bytes]) -> None:
+        """Make or replace a file: readers see all of the new one, or what was there before."""
+
+    def remove(self, path: str) -> None:
+        """Delete a file; do nothing if there is none."""
+
+
 _stores: dict[str, Callable[[str], Store]] = {}  # by scheme: what gives the store of a path
 
 
@@ -178,6 +189,15 @@ def _store(path: str) -> Store | None:
     return _stores[scheme](path)
 
 
+def _writable(path: str) -> WritableStore | None:
+    store = _store(path)
+    if store is None or isinstance(store, WritableStore):
+        return store
+    raise LogStorageError(
+        f"{scheme_of(path)}:// is only read; write to a path or a bucket", path=path, errno=errno.EROFS
+    )
+
+
 def served() -> list[str]:
     """How the addresses begin that are read."""
     return [f"{one}://" for one in sorted({*_stores, "file"})]
@@ -193,7 +213,7 @@ def require_local(path: str, what: str) -> None:
     if scheme_of(path) is not None:
         raise LogStorageError(
             f"{what} needs a path of this machine, found a {scheme_of(path)}:// address: a bucket is only read;"
-            " copy the directory here first",
+            " copy it here first: kts copy",
             path=path,
             errno=errno.EROFS,
         )
@@ -206,7 +226,8 @@ def require_plain_logs(directory: str, what: str) -> None:
     if compressed is not None:
         tool = "gunzip" if compression_of_log(compressed) == "gzip" else "zstd -d --rm"
         raise LogStorageError(
-            f"{what} needs plain .log files, found a compressed one, which is only read; decompress it first: {tool}",
+            f"{what} needs plain .log files, found a compressed one, which is only read; decompress it first: {tool},"
+            " or copy the directory: kts copy",
             path=os.path.join(directory, compressed),
         )
 
@@ -963,6 +984,9 @@ def write_atomically(path: str, data: Bytes) -> None:
 
     The temporary name ends in ``.tmp``, as for Kafka's checkpoints: a broker ignores such a file.
     """
+    if (store := _writable(path)) is not None:
+        store.put(path, [bytes(data)])
+        return
     beside = path + ".tmp"
     try:
         with WritableFile(beside, create=True) as file:
@@ -977,6 +1001,17 @@ def write_atomically(path: str, data: Bytes) -> None:
     sync_directory(os.path.dirname(path))
 
 
+def put(source: str, target: str) -> None:
+    """Give a finished file of this machine its place: it is renamed there, or uploaded whole and removed here."""
+    store = _writable(target)
+    if store is None:
+        rename(source, target)
+        return
+    with File(source) as file:
+        store.put(target, (file.read(at, _PIECE_BYTES) for at in range(0, file.size(), _PIECE_BYTES)))
+    remove(source)
+
+
 def rename(source: str, target: str) -> None:
     """Rename a file or directory; a file of that name is replaced atomically."""
     with storage_errors(source, f"renaming to {os.path.basename(target)}"):
@@ -985,6 +1020,9 @@ def rename(source: str, target: str) -> None:
 
 def remove(path: str, *, missing_ok: bool = False) -> None:
     """Delete a file."""
+    if (store := _writable(path)) is not None:
+        store.remove(path)
+        return
     with storage_errors(path, "deleting"):
         try:
             again(os.unlink, path)

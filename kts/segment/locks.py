@@ -59,16 +59,36 @@ class _Held:
         self.owners: set[str] = set()
 
 
-def _holder(file: files.WritableFile) -> str:
-    """The process that holds the lock, if the system reports it."""
+def _asked(file: files.File) -> tuple[int, ...]:
+    """The lock that is in the way of one on the whole file, as ``struct flock``; of type F_UNLCK if there is none."""
     import fcntl
 
     asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    return struct.unpack(_FLOCK, fcntl.fcntl(file.fileno(), fcntl.F_GETLK, asked))
+
+
+def _holder(file: files.File) -> str:
+    """The process that holds the lock, if the system reports it."""
     try:
-        told = struct.unpack(_FLOCK, fcntl.fcntl(file.fileno(), fcntl.F_GETLK, asked))
+        told = _asked(file)
     except OSError:
         return ""
     return f" ({told[4]})" if sys.platform == "linux" and told[4] > 0 else ""
+
+
+def is_locked(path: str) -> bool:
+    """Whether a process, perhaps this one, holds a ``FileLock``; False if there is no file."""
+    import fcntl
+
+    with _changes, files.storage_errors(path, "looking at the lock"):
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if (os.getpid(), status.st_dev, status.st_ino) in _held:  # then no other descriptor may be opened and closed
+            return True
+        with files.File(path) as file:
+            return _asked(file)[0] != fcntl.F_UNLCK
 
 
 class FileLock:

@@ -93,7 +93,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         raise ValueError('option path is missing: name a log directory, as in .save("/var/lib/kafka/data")')
     path = local_path(raw["path"])
     if files.is_served(path):
-        raise ValueError(f"option path: a bucket is only read, found {path!r}: write to a directory, and copy that")
+        raise ValueError(f"option path: a bucket is only read, found {path!r}: write to a directory, and `kts copy` it")
     sort = read.text("sortBy")
     if sort not in (None, "timestamp"):
         raise wrong("sortBy", "timestamp", sort or "")

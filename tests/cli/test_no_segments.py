@@ -42,6 +42,7 @@ SAID: dict[str, tuple[list[object], list[dict[str, object]]]] = {
     "reindex": (["DIR", "--json"], [{"segments": 0, "written": 0}]),
     "reindex --in-place": (["DIR", "--in-place", "--json"], [{"segments": 0, "written": 0}]),
     "convert": (["DIR", "--to-magic", 2, "--out", "OUT", "--json"], [{"segments": 0}]),
+    "copy": (["DIR", "OUT", "--json"], [{"segments": 0, "copied": 0, "partitions": 1}]),
     "plot": (["DIR", "-o", "OUT.svg", "--json"], [{"segments": 0, "batches": 0}]),
     "retention": (["DIR", "--json"], []),
     "groups": (["DIR/new-0", "--json"], []),

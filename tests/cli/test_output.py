@@ -28,6 +28,7 @@ NEEDED = {  # what each command must be given, for all else to be looked at
     "append": ["missing-0"],
     "truncate": [PARTITION, "--to-offset", "5"],
     "convert": [PARTITION, "--to-magic", "2", "--out", "never"],
+    "copy": [PARTITION, "never", "--from", "now"],
     "plot": [PARTITION, "-o", "never.svg"],
     "serve": ["missing", "--listen", "8.8.8.8:1"],
     "follow": ["missing", "--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--once", "--patience", "0"],

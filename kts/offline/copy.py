@@ -1,0 +1,809 @@
+"""Copies partitions between disks and buckets, segment by segment, into a log directory that a broker opens.
+
+Each segment is copied aside, verified, given its indexes, and then takes its place whole, in the order of the offsets::
+
+    <target>/
+      kts-copy-0.<32 hex digits>-delete/   segments that are not complete; a broker that finds it deletes it
+      <topic>-<partition>/                 a log without holes at any moment
+      .lock                                held meanwhile
+      *-offset-checkpoint, .kafka_cleanshutdown    at the end, as after a clean stop
+
+A bucket has no lock, and gets no marker of a clean stop.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+from uuid import uuid4
+
+import numpy as np
+
+from kts.arguments import choice
+from kts.config import FORMAT_OF_MAGIC
+from kts.dataset.options import ON_ERROR
+from kts.dataset.partition import PartitionLog
+from kts.dataset.paths import Path, open_path, paths_of, select
+from kts.dataset.plan import NO_END, resolve_range
+from kts.errors import (
+    CorruptIndexError,
+    CorruptRecordError,
+    DamageWarning,
+    InvalidRequestError,
+    LogStorageError,
+)
+from kts.log.directory import CONTROLLER, LOCK, LogDirectory
+from kts.log.epochs import LeaderEpochs
+from kts.log.log import Log
+from kts.log.staging import remove_tree
+from kts.offline.convert import tail_fault
+from kts.offline.reindex import generation_of, reindex, used_part
+from kts.offline.verify import Violation, magic_of, verify_segment
+from kts.remote import tiers
+from kts.remote.buckets import StorageOptions, use_options
+from kts.remote.tiers import RemoteOptions
+from kts.segment import checkpoints, files, transactions
+from kts.segment.damage import header_scan
+from kts.segment.entries import Slices
+from kts.segment.locks import is_locked
+from kts.segment.names import (
+    CLEAN_SHUTDOWN,
+    INTERNAL_TOPICS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    compression_of_log,
+    parse_directory_name,
+    parse_file_name,
+)
+from kts.segment.rebuild import IndexConfig
+from kts.segment.rereading import settled, unless_deleted, warn
+from kts.segment.segment import Segment, ends_of, int64
+from kts.segment.snapshots import snapshot_paths
+from kts.times import Time, milliseconds, time_unit
+
+PIECE_BYTES = 2**22
+THREADS, MOST_WAITING_BYTES = 8, 2**28  # segments that are fetched and verified ahead of the one that takes its place
+COPIED, EQUAL = "copied", "equal"
+_ASIDE = "kts-copy-0.{}-delete"
+_BOOTSTRAP = "bootstrap.checkpoint"
+_INDEXES = (".index", ".timeindex", ".txnindex")
+
+Progress = Callable[[int], None]
+
+
+class CopiedSegment(NamedTuple):
+    """One segment of a copy.
+
+    Attributes
+    ----------
+    source, path : str
+        Its ``.log`` there and in the copy.
+    base_offset : int
+        Its base offset.
+    size_bytes : int
+        Of the log in the copy.
+    state : str
+        ``copied``, or ``equal``: it was there before, with the same size and time.
+    rebuilt : tuple of str
+        Suffixes of the indexes that were missing or wrong in the source.
+    damage : tuple of Violation
+        What ``on_error="skip"`` left out.
+    """
+
+    topic: str
+    partition: int
+    source: str
+    path: str
+    base_offset: int
+    size_bytes: int
+    state: str
+    rebuilt: tuple[str, ...] = ()
+    damage: tuple[Violation, ...] = ()
+
+
+class CopyRange(NamedTuple):
+    """Which segments are copied: all, or those with records in a range of times.
+
+    Attributes
+    ----------
+    start_ms, end_ms : int or None
+        As ``starting_timestamp`` and ``ending_timestamp`` of ``kts.scan``.
+    strict : bool
+        Up to the last segment that has a record in the range, even a late one.
+    """
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+    strict: bool = False
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no time limits the copy."""
+        return self.start_ms is None and self.end_ms is None
+
+
+def copy(
+    source: Path | Sequence[Path] | None,
+    target: Path,
+    *,
+    topics: Sequence[str] | str | None = None,
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    starting_timestamp: Time | None = None,
+    ending_timestamp: Time | None = None,
+    strict_time_range: bool = False,
+    on_error: str = "raise",
+    unit: str | None = None,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
+    progress: Progress | None = None,
+) -> list[CopiedSegment]:
+    """Copy partitions into a log directory on a disk or in a bucket, verified; copy only what is not there yet.
+
+    Parameters
+    ----------
+    source : path or list of paths
+        As for ``kts.open``.
+    target : path
+        A log directory or an address in a bucket. It may hold partitions, also an earlier copy of these.
+    topics, partitions
+        As for ``kts.scan``; None is every one, the internal topics included.
+    starting_timestamp, ending_timestamp, strict_time_range, unit
+        As for ``kts.scan``: whole segments with records of the range are copied, of internal topics all.
+    on_error : str
+        ``raise``, or ``skip``: leave out damaged batches and warn.
+    storage_options
+        How to reach the buckets of ``source`` and ``target``.
+    remote, remote_options
+        As for ``kts.open``.
+    progress : callable, optional
+        Called with the number of ``.log`` bytes that were just copied or compared.
+
+    Returns
+    -------
+    list of CopiedSegment
+
+    Raises
+    ------
+    CorruptRecordError
+        The source is damaged; ``.path``, ``.position`` and ``.offset`` say where. What lies before it is copied.
+    InvalidRequestError
+        The target has later records than the source, or lies in it.
+    LogLockedError
+        A broker or another program holds the target.
+
+    Notes
+    -----
+    Offsets and file times stay. A segment that is in the target with the same size and modification time is not copied
+    again; in a bucket, with the same size and not older than the source's. If the process dies, run it again.
+
+    Examples
+    --------
+    >>> import kts, tempfile
+    >>> from kts.offline.copy import copy
+    >>> with tempfile.TemporaryDirectory() as target:
+    ...     done = copy("tests/data/golden/demo/orders", target, partitions=[0])
+    ...     kts.open_log_dirs(target)["orders", 0].log_end_offset
+    3042
+    """
+    times = time_unit("unit", unit)
+    start, end = (
+        None if time is None else milliseconds(name, time, times)
+        for name, time in (("starting_timestamp", starting_timestamp), ("ending_timestamp", ending_timestamp))
+    )
+    given = None if source is None else paths_of(source, storage_options)
+    opened = open_path(given, storage_options=storage_options, remote=remote, remote_options=remote_options)
+    named = [os.fspath(remote or "")] if given is None else given
+    logs = select(opened, named, topics=topics, partitions=partitions, internal=True)
+    use_options(os.fspath(target), storage_options)
+    whole = topics is None and partitions is None
+    wanted = CopyRange(start, end, strict_time_range)
+    return list(copy_partitions(logs, os.fspath(target), wanted, on_error=on_error, whole=whole, progress=progress))
+
+
+def copy_partitions(
+    logs: Sequence[PartitionLog],
+    target: str,
+    wanted: CopyRange,
+    *,
+    on_error: str = "raise",
+    whole: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[CopiedSegment]:
+    """Copy opened partitions, one segment at a time; see ``copy``.
+
+    Parameters
+    ----------
+    whole : bool
+        The partitions are all of their log directory: its ``meta.properties`` belongs to the copy if the target has
+        none.
+    """
+    choice("on_error", on_error, ON_ERROR)
+    target = files.absolute(files.plain(target))
+    _refuse_inside(logs, target)
+    with _Target(target) as place:
+        beside, same_controller = _beside(logs, target, whole)
+        chosen = [log for log in logs if log.topic != CONTROLLER or same_controller]
+        if len(chosen) < len(logs):
+            warn(f"{target}: {CONTROLLER} is left out: it belongs to another broker's {META_PROPERTIES}", target)
+        for log in chosen:
+            yield from _Partition(log, place, wanted, on_error == "skip", progress).run()
+        place.finish(beside)
+
+
+def _refuse_inside(logs: Sequence[PartitionLog], target: str) -> None:
+    inner = files.real(target) + os.sep
+    for log in logs:
+        home = files.real(os.path.dirname(files.absolute(log.path))) + os.sep
+        if inner.startswith(home) or home.startswith(inner):
+            raise InvalidRequestError(
+                f"expected a target outside of the source, found {target}, and {log.topic}-{log.partition} in {home}; "
+                "name another directory"
+            )
+
+
+def _beside(logs: Sequence[PartitionLog], target: str, whole: bool) -> tuple[dict[str, bytes], bool]:
+    """The broker's own files that the target lacks, and whether the target may hold the log of the same controller."""
+    homes = {os.path.dirname(files.absolute(log.path)) for log in logs if not (log.lone or log.remote_alone)}
+    home = homes.pop() if len(homes) == 1 else ""
+    mine = files.read_if_there(os.path.join(home, META_PROPERTIES)) if home else None
+    here = files.read_if_there(os.path.join(target, META_PROPERTIES))
+    if here is not None:
+        return {}, mine is not None and _properties(here) == _properties(mine)
+    if not whole or mine is None:
+        return {}, True
+    found = {name: files.read_if_there(os.path.join(home, name)) for name in (_BOOTSTRAP, META_PROPERTIES)}
+    return {name: data for name, data in found.items() if data is not None}, True
+
+
+def _properties(data: bytes) -> list[bytes]:
+    """The lines of a properties file but comments, such as the time when it was written."""
+    return sorted(line.strip() for line in data.splitlines() if line.strip() and not line.startswith(b"#"))
+
+
+# --- the target -----------------------------------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    """What the end of a copy does for a partition."""
+
+    topic: str
+    partition: int
+    log_start_offset: int | None
+    topic_id: str | None
+    is_verified: bool  # all its segments are of this copy
+
+
+class _Target:
+    """The log directory that is written; a context manager that holds its lock."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.in_bucket = files.is_served(path)
+        self.aside = ""
+        self._held: LogDirectory | None = None
+        self.was_clean = False
+        self._marked = False
+        self._changes: list[_Change] = []
+
+    def __enter__(self) -> _Target:
+        if self.in_bucket:
+            self.aside = tempfile.mkdtemp(prefix="kts-copy-")
+            return self
+        files.make_directory(self.path)
+        self._held = LogDirectory(self.path)
+        try:
+            for name in files.names_in(self.path):  # of a copy that was killed
+                if name.startswith("kts-copy-0.") and name.endswith("-delete"):
+                    remove_tree(os.path.join(self.path, name))
+            self._marked = self.was_clean = files.exists(os.path.join(self.path, CLEAN_SHUTDOWN))
+            self.aside = os.path.join(self.path, _ASIDE.format(uuid4().hex))
+            files.make_directory(self.aside)
+        except BaseException:
+            self._held.leave()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        remove_tree(self.aside)
+        if self._held is not None:
+            self._held.leave()
+
+    def folder(self, topic: str, partition: int) -> str:
+        """The directory of a partition."""
+        return os.path.join(self.path, f"{topic}-{partition}")
+
+    def names(self, folder: str) -> list[str]:
+        """The names in it; none if it does not exist."""
+        return files.names_in(folder) if files.directory_exists(folder) else []
+
+    def change(self, folder: str) -> None:
+        """Something is about to change: until the end, the directory is not as after a clean stop."""
+        if self.in_bucket:
+            return
+        if self._marked:
+            files.remove(os.path.join(self.path, CLEAN_SHUTDOWN), missing_ok=True)
+            files.sync_directory(self.path)
+            self._marked = False
+        if not files.exists(folder):
+            files.make_directory(folder)
+            files.sync_directory(self.path)
+
+    def synced(self, folder: str) -> None:
+        """Wait until the names in a partition's directory are on disk."""
+        if not self.in_bucket:
+            files.sync_directory(folder)
+
+    def copied(self, change: _Change, changed: bool) -> None:
+        """A partition is complete."""
+        if changed or not self.was_clean:
+            self._changes.append(change)
+
+    def finish(self, beside: Mapping[str, bytes]) -> None:
+        """Write what a clean stop writes."""
+        if self._held is None:
+            self._bucket_checkpoints()
+        else:
+            with self._held.checkpoints_at_once():
+                for one in self._changes:
+                    self._close(self._held, one)
+        for name, data in beside.items():
+            files.write_atomically(os.path.join(self.path, name), data)
+
+    def _close(self, held: LogDirectory, one: _Change) -> None:
+        """Open and close a partition as a broker does: that writes the checkpoints and the last producer snapshot."""
+        folder = self.folder(one.topic, one.partition)
+        if one.is_verified:
+            held.made(one.topic, one.partition)
+        if one.topic == CONTROLLER:  # recovered by its broker at each start
+            return
+        magics = (magic_of(segment) for segment in reversed(PartitionLog(folder, one.topic, one.partition).segments))
+        config = {"message.format.version": FORMAT_OF_MAGIC[next((magic for magic in magics if magic >= 0), 2)]}
+        Log(folder, config, topic_id=one.topic_id, log_start_offset=one.log_start_offset).close()
+
+    def _bucket_checkpoints(self) -> None:
+        path = os.path.join(self.path, LOG_START_OFFSETS)
+        before = dict(checkpoints.read_checkpoint(path) or {})
+        moved = {(one.topic, one.partition): one.log_start_offset for one in self._changes}
+        after = before | {key: offset for key, offset in moved.items() if offset is not None}
+        if after != before:
+            checkpoints.write_checkpoint(path, after)
+
+
+# --- a partition ----------------------------------------------------------------------------------
+
+
+class _Planned(NamedTuple):
+    """A segment to copy.
+
+    Attributes
+    ----------
+    following : int or None
+        The base offset of the next segment of the source.
+    size : int or None
+        Bytes of it; None for a compressed log, which is not decompressed just to compare it.
+    """
+
+    segment: Segment
+    following: int | None
+    size: int | None
+    modified_ms: int
+
+
+class _Staged(NamedTuple):
+    """A segment that lies aside, verified, with its indexes."""
+
+    stem: str
+    size: int
+    rebuilt: tuple[str, ...]
+    damage: tuple[Violation, ...]
+
+
+class _Partition:
+    """The copy of one partition."""
+
+    def __init__(
+        self, log: PartitionLog, place: _Target, wanted: CopyRange, skip: bool, progress: Progress | None
+    ) -> None:
+        self.log, self.place, self.skip = log, place, skip
+        self.advance: Progress = progress or (lambda amount: None)
+        self.wanted = CopyRange() if log.topic in INTERNAL_TOPICS else wanted
+        self.folder = place.folder(log.topic, log.partition)
+        self.is_live = files.scheme_of(log.path) is None and is_locked(os.path.join(_home(log), LOCK))
+        self.bases: list[int] = []  # of all segments of the source
+        self.end = 0  # where the source ends
+
+    def run(self) -> Iterator[CopiedSegment]:
+        """Copy what the target lacks."""
+        log, place = self.log, self.place
+        plan = settled(self.plan)
+        if not plan and not self.wanted.is_all:
+            return
+        names = place.names(self.folder)
+        if names:
+            files.require_plain_logs(self.folder, "copying")
+        there = {int(name[:20]) for name in names if _is_log(name)}
+        self.check_end(there)
+        equal = {one.segment.base_offset for one in plan if self.is_equal(one, names)}
+        missing = [one for one in plan if one.segment.base_offset not in equal]
+        gone = self.superseded(plan, there)
+        changed = bool(missing or gone or not names)
+        if changed:
+            place.change(self.folder)
+        at_once = place.in_bucket or any(files.scheme_of(one.segment.path) is not None for one in missing)
+        with closing(_ahead(partial(self.stage, advance=not at_once), missing, at_once)) as staged:
+            for one in plan:
+                path = os.path.join(self.folder, f"{one.segment.base_offset:020d}.log")
+                if one.segment.base_offset in equal:
+                    size = files.size_of(path)
+                    self.advance(size)
+                    yield self.told(one, path, size, EQUAL)
+                elif (done := next(staged)) is not None:  # else a live source deleted it
+                    self.publish(done, path, names, one is not plan[0])
+                    self.advance(done.size if at_once else 0)
+                    yield self.told(one, path, done.size, COPIED)._replace(rebuilt=done.rebuilt, damage=done.damage)
+        for base in gone:
+            self.remove(base, names)
+        first = min([*there - gone, *(one.segment.base_offset for one in plan)], default=log.log_start_offset)
+        begins_here = not plan or first == plan[0].segment.base_offset
+        start = max(log.log_start_offset, first) if begins_here else None
+        topic_id = self.topic_id()
+        if changed:
+            self.warn_of_gaps(plan, there)
+        if changed or not place.was_clean:
+            self.small_files(plan, start, topic_id)
+        planned = {one.segment.base_offset for one in plan}
+        place.copied(_Change(log.topic, log.partition, start, topic_id, there - gone <= planned), changed)
+
+    def told(self, one: _Planned, path: str, size: int, state: str) -> CopiedSegment:
+        segment = one.segment
+        return CopiedSegment(self.log.topic, self.log.partition, segment.path, path, segment.base_offset, size, state)
+
+    # --- what to copy ---
+
+    def plan(self) -> list[_Planned]:
+        """The segments to copy.
+
+        A live source ends at the high watermark of the broker's last checkpoint: what follows may still be truncated.
+        """
+        log = self.log.listed(skip_damage=self.skip)
+        segments = log.segments
+        bases = self.bases = [segment.base_offset for segment in segments]
+        if not segments:
+            self.end = log.log_start_offset
+            return []
+        stable = log.high_watermark if self.is_live else None
+        log_end = transactions.log_end_offset(log, skip_damage=True)
+        self.end = log_end if stable is None else min(stable, log_end)
+        start, end = self.offsets(log)
+        last = len(bases) if end == NO_END else bisect_left(bases, end)
+        if stable is not None:
+            last = min(last, bisect_right(bases, stable))
+        plan = []
+        for number in range(max(bisect_right(bases, start) - 1, 0), last):
+            segment, following = segments[number], bases[number + 1] if number + 1 < len(bases) else None
+            size: int | None = None
+            if compression_of_log(segment.path) is None:
+                ends_here = following is None or (stable is not None and following > stable)
+                size = _whole_bytes(segment, stable) if ends_here else segment.size_bytes
+            plan.append(_Planned(segment, following, size, segment.modified_ms))
+        return plan
+
+    def offsets(self, log: PartitionLog) -> tuple[int, int]:
+        """The offsets of the range of times."""
+        if self.wanted.is_all:
+            return 0, NO_END
+        first_ms, end_ms, strict = self.wanted
+        start, end = resolve_range(
+            log,
+            starting_timestamp=first_ms,
+            ending_timestamp=end_ms,
+            strict_time_range=strict,
+            skip_damage=self.skip,
+        )
+        if strict and end_ms is not None and start != NO_END:
+            found = log.scan(
+                starting_timestamp=first_ms,
+                ending_timestamp=end_ms,
+                strict_time_range=True,
+                include_control=True,
+                columns=["offset"],
+                on_error="skip" if self.skip else "raise",
+            )
+            end = start
+            for batch in found:
+                end = max(end, int(int64(batch, "offset").max(initial=-1)) + 1)
+        return start, end
+
+    def check_end(self, there: set[int]) -> None:
+        """Refuse a target with later records, unless a live source has them, too, but not yet as stable."""
+        if not there or self.is_live:
+            return
+        known = PartitionLog(self.folder, self.log.topic, self.log.partition)
+        found = settled(lambda: transactions.log_end_offset(known.listed(skip_damage=True), skip_damage=True))
+        if found > self.end:
+            raise InvalidRequestError(
+                f"{self.folder}: expected records up to offset {self.end}, where the source ends, found some up to "
+                f"{found}: another program wrote to the copy, or it is one of something else; copy to another directory"
+            )
+
+    def is_equal(self, one: _Planned, names: Sequence[str]) -> bool:
+        """Whether the target has a segment with its indexes: by size and modification time."""
+        stem = f"{one.segment.base_offset:020d}"
+        if not {f"{stem}.log", f"{stem}.index", f"{stem}.timeindex"}.issubset(names):
+            return False
+        path = os.path.join(self.folder, f"{stem}.log")
+        size, modified_ms = files.size_of(path), files.modified_ms(path)
+        if self.is_live and one.following is None and one.size is not None and size > one.size:
+            return True
+        same_size = one.size is None or one.size == size
+        same_time = modified_ms >= one.modified_ms if self.place.in_bucket else modified_ms == one.modified_ms
+        return same_size and same_time
+
+    @staticmethod
+    def superseded(plan: Sequence[_Planned], there: set[int]) -> set[int]:
+        """Segments of the target that the source no longer has between those that are copied: it was compacted."""
+        if not plan:
+            return set()
+        bases = {one.segment.base_offset for one in plan}
+        following = plan[-1].following
+        return {base for base in there - bases if min(bases) < base and (following is None or base < following)}
+
+    # --- aside ---
+
+    def stage(self, one: _Planned, *, advance: bool) -> _Staged | None:
+        """Copy a segment aside, verify it there and complete its indexes. None if a writer deleted it meanwhile."""
+        segment, base = one.segment, f"{one.segment.base_offset:020d}"
+        folder = os.path.join(self.place.aside, f"{segment.topic}-{segment.partition}-{base}")
+        files.make_directory(folder)
+        stem, done = os.path.join(folder, base), None
+        with unless_deleted(segment.path):
+            self.stage_indexes(segment, stem)
+            size, damage, wrong = self.stage_log(one, f"{stem}.log", self.advance if advance else None)
+            rebuilt = _complete(f"{stem}.log", wrong)
+            files.set_modified_ms(f"{stem}.log", one.modified_ms)
+            done = _Staged(stem, size, rebuilt, tuple(damage))
+        return done
+
+    def stage_indexes(self, segment: Segment, stem: str) -> None:
+        """The indexes of the source, without preallocated zeros, and the producer snapshot at its start."""
+        if segment.remote and tiers.is_cut(segment.path):
+            return
+        snapshot = os.path.join(os.path.dirname(segment.path), f"{os.path.basename(stem)}.snapshot")
+        paths = {
+            ".index": segment.offset_index_path,
+            ".timeindex": segment.time_index_path,
+            ".txnindex": segment.txn_index_path,
+            ".snapshot": snapshot if not segment.remote and files.exists(snapshot) else None,
+        }
+        for suffix, path in paths.items():
+            with suppress(CorruptIndexError):  # of tiered storage: it is rebuilt
+                if path is not None:
+                    data = files.read_bytes(path)
+                    _write(stem + suffix, used_part(suffix, data) if suffix in (".index", ".timeindex") else data)
+
+    def stage_log(
+        self, one: _Planned, path: str, progress: Progress | None
+    ) -> tuple[int, list[Violation], list[Violation]]:
+        """Copy the bytes of a log and verify them: their number, what is left out of them, and the wrong indexes."""
+        segment = one.segment
+        copied = Segment(path, segment.topic, segment.partition, segment.base_offset)
+        damage = list[Violation]()
+        try:
+            with segment.open((0, one.size)) as source:
+                end = source.size() if one.size is None else one.size
+                size = _write_parts(source, [(0, end)], path, progress)
+        except CorruptRecordError as error:  # a compressed log, or tiered storage
+            damage = [Violation(segment.path, error.position, error.offset, "unreadable", error.message)]
+        else:
+            if segment.sound_part and (lost := files.damage_of(segment.path)) is not None:
+                damage.append(Violation(segment.path, lost.position, None, "compression", lost.message))
+            found = list(verify_segment(copied, one.following))
+            damage += [replace(each, path=segment.path) for each in found if each.path == path]
+            if not damage:
+                return size, [], found
+        if not self.skip:
+            first = damage[0]
+            why = f"{first.kind}: {first.message}"
+            raise CorruptRecordError(why, path=first.path, position=first.position, offset=first.offset)
+        for each in damage:
+            warn(f"{each}; the copy leaves it out", each.path, DamageWarning)
+        with segment.open() as source:
+            size = _write_parts(source, _sound_parts(one), path, None)
+        found = list(verify_segment(copied, one.following))
+        left = [each for each in found if each.path == path]
+        if left:
+            raise CorruptRecordError(f"{left[0].kind}: {left[0].message}", path=segment.path, offset=left[0].offset)
+        return size, damage, found
+
+    # --- into place ---
+
+    def publish(self, done: _Staged, path: str, names: Sequence[str], with_snapshot: bool) -> None:
+        """Give a segment its place; its log comes last, and shows it to readers."""
+        target, base = path.removesuffix(".log"), os.path.basename(done.stem)
+        for suffix in (*[".snapshot"] * with_snapshot, *_INDEXES, ".log"):
+            if files.exists(done.stem + suffix):
+                files.put(done.stem + suffix, target + suffix)
+            elif base + suffix in names and suffix != ".snapshot":
+                files.remove(target + suffix, missing_ok=True)
+        self.place.synced(self.folder)
+
+    def remove(self, base_offset: int, names: Sequence[str]) -> None:
+        """Delete a segment of the target, its log first."""
+        for suffix in (".log", *_INDEXES, ".snapshot"):
+            if f"{base_offset:020d}{suffix}" in names:
+                files.remove(os.path.join(self.folder, f"{base_offset:020d}{suffix}"), missing_ok=True)
+        self.place.synced(self.folder)
+
+    def topic_id(self) -> str | None:
+        """The topic's id: the one that the target has for it, else the source's."""
+        known = checkpoints.read_topic_id(self.folder)
+        for name in [] if known else self.place.names(self.place.path):
+            parsed = parse_directory_name(name)
+            if known is None and parsed is not None and parsed.topic == self.log.topic and not parsed.state:
+                known = checkpoints.read_topic_id(os.path.join(self.place.path, name))
+        return known or self.log.topic_id
+
+    def small_files(self, plan: Sequence[_Planned], start: int | None, topic_id: str | None) -> None:
+        """The leader epochs, the last producer snapshot, the topic's id; of a controller's log all other files."""
+        is_cut = bool(plan) and plan[-1].following is not None
+        end = min(self.end, plan[-1].following or self.end) if is_cut else self.end
+        known = self.log.leader_epochs
+        if known:
+            epochs = LeaderEpochs(self.folder)
+            for epoch, begin in known:
+                if begin < end or (begin == end and not is_cut):  # an empty log has an epoch, too
+                    epochs.begin(epoch, begin)
+            epochs.write()
+            if start is not None:
+                epochs.truncate_from_start(start)
+        beside = [] if self.log.lone else [path for offset, path in snapshot_paths(self.log.path) if offset == end > 0]
+        if self.log.topic == CONTROLLER:
+            others = (one for one in files.list_directory(self.log.path) if not files.is_directory(one))
+            beside += [one.path for one in others if one.name == "quorum-state" or one.name.endswith(".checkpoint")]
+        there = self.place.names(self.folder)
+        for path in beside:
+            if path.endswith(".snapshot") and _plain_name(path) in there:
+                continue
+            files.write_atomically(os.path.join(self.folder, _plain_name(path)), files.read_bytes(path))
+        if topic_id is not None and checkpoints.read_topic_id(self.folder) is None:
+            checkpoints.write_topic_id(self.folder, topic_id)
+
+    def warn_of_gaps(self, plan: Sequence[_Planned], there: set[int]) -> None:
+        """Warn if whole segments are missing between those that were copied and others of the target."""
+        if not plan:
+            return
+        first, following = plan[0].segment.base_offset, plan[-1].following
+        before = max((base for base in there if base < first), default=None)
+        if before is not None and self.bases[: self.bases.index(first)][-1:] != [before]:
+            older = Segment(os.path.join(self.folder, f"{before:020d}.log"), self.log.topic, self.log.partition, before)
+            ended = ends_of(older).next_offset
+            if ended is not None and ended < first:
+                self.warn_of_gap(ended, first)
+        behind = min((base for base in there if following is not None and base > following), default=None)
+        if following is not None and following not in there and behind is not None:
+            self.warn_of_gap(following, behind)
+
+    def warn_of_gap(self, first: int, end: int) -> None:
+        warn(f"{self.folder}: the copy has no offsets {first} to {end - 1}; copy that range, too", self.folder)
+
+
+# --- a segment ------------------------------------------------------------------------------------
+
+
+def _home(log: PartitionLog) -> str:
+    """The log directory of a partition."""
+    inside = os.path.dirname(files.absolute(log.path))
+    return os.path.dirname(inside) if log.lone else inside
+
+
+def _is_log(name: str) -> bool:
+    parsed = parse_file_name(name)
+    return parsed is not None and parsed.suffix == ".log" and not parsed.transition and not parsed.tier_id
+
+
+def _plain_name(path: str) -> str:
+    """The name of a file in a partition's directory; one of tiered storage has an id in it."""
+    parsed = parse_file_name(os.path.basename(path))
+    return os.path.basename(path) if parsed is None else f"{parsed.base_offset:020d}{parsed.suffix}"
+
+
+def _whole_bytes(segment: Segment, end_offset: int | None) -> int:
+    """The bytes of the whole entries below an offset; all, if what follows them is not what a crash leaves."""
+    with segment.open() as file:
+        size = file.size()
+        start = segment.tail_position() if end_offset is None else segment.start_position(end_offset)
+        slices, following = Slices(file, start, size), segment.base_offset
+        for batches in slices:
+            lasts = batches.column("lastOffset")
+            if end_offset is not None and (lasts >= end_offset).any():
+                return int(batches.positions()[int((lasts >= end_offset).argmax())])
+            following = int(lasts[-1]) + 1
+        return slices.position if tail_fault(slices, file, segment, following) is None else size
+
+
+def _write_parts(source: files.Readable, parts: Iterable[tuple[int, int]], path: str, progress: Progress | None) -> int:
+    """Write parts of a file, as (start, end), one after another into another file; its size."""
+    size = 0
+    with files.WritableFile(path, create=True) as made:
+        made.truncate(0)
+        for start, end in parts:
+            for position in range(start, end, PIECE_BYTES):
+                count = min(PIECE_BYTES, end - position)
+                data = source.read(position, count)
+                if len(data) < count:
+                    message = f"expected {end} bytes, found {position + len(data)}: the log was truncated meanwhile"
+                    raise LogStorageError(f"{message}; copy it again", path=source.path, position=position)
+                made.write(data, size)
+                size += len(data)
+                if progress is not None:
+                    progress(len(data))
+        made.sync()
+    return size
+
+
+def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
+    """Where the sound entries of a damaged segment lie whose offsets follow each other."""
+    segment = one.segment
+    last, most = segment.base_offset - 1, NO_END if one.following is None else one.following
+    for batch, damaged in header_scan(segment, 0, segment.base_offset, True):
+        positions, sizes, lasts = (int64(batch, name) for name in ("position", "sizeInBytes", "lastOffset"))
+        firsts = int64(batch, "baseOffset")
+        for row in np.flatnonzero(~damaged & (lasts < most)).tolist():
+            end = int(positions[row] + sizes[row])
+            is_known = int(firsts[row]) >= 0  # of a wrapper only the last offset is
+            if lasts[row] > last and (not is_known or firsts[row] > last) and end <= (one.size or end):
+                last = int(lasts[row])
+                yield int(positions[row]), end
+
+
+def _complete(path: str, wrong: Sequence[Violation]) -> tuple[str, ...]:
+    """Rebuild the indexes of a log that are missing or wrong; their suffixes."""
+    stem = path.removesuffix(".log")
+    lacking = [suffix for suffix in (".index", ".timeindex") if not files.exists(stem + suffix)]
+    again = {*lacking, *(os.path.splitext(one.path)[1] for one in wrong)}
+    if not again:
+        return ()
+    alone = PartitionLog(path, "", 0, segment_paths=[path])
+    for found in reindex(alone, IndexConfig(generation=generation_of(alone))):
+        made = {one.kind: one.rebuilt for one in found.indexes}
+        for suffix in again:
+            files.remove(stem + suffix, missing_ok=True)
+            if suffix in made:
+                _write(stem + suffix, made[suffix])
+    return tuple(sorted(again))
+
+
+def _write(path: str, data: bytes) -> None:
+    with files.WritableFile(path, new=True) as file:
+        file.write(data, 0)
+        file.sync()
+
+
+def _ahead(
+    work: Callable[[_Planned], _Staged | None], items: Sequence[_Planned], at_once: bool
+) -> Generator[_Staged | None]:
+    """The results of work in order; if it waits for a bucket, a bounded number of bytes is under way."""
+    if not at_once:
+        yield from map(work, items)
+        return
+    waiting: deque[tuple[Future[_Staged | None], int]] = deque()
+    left = deque(items)
+    with ThreadPoolExecutor(THREADS, "kts-copy") as threads:
+        try:
+            while waiting or left:
+                while left and (not waiting or sum(size for _, size in waiting) < MOST_WAITING_BYTES):
+                    one = left.popleft()
+                    waiting.append((threads.submit(work, one), one.size or 0))
+                yield waiting.popleft()[0].result()
+        finally:
+            for future, _ in waiting:
+                future.cancel()

@@ -1,0 +1,381 @@
+"""Copies of partitions: the same log with the same files, verified, resumed after any stop; what is refused and why."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from support.golden import PATIENCE_S, goldens
+from support.sets.copies import SMALL, WHOLE, T, check_equal, logs, records, states, write
+from support.tiered import names, session
+from support.waiting import wait_until
+
+import kts
+from kts.offline.copy import copy
+from kts.offline.verify import verify
+from kts.segment import files
+from kts.segment.names import CLEAN_SHUTDOWN
+
+# --- equal ----------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_what_brokers_left_is_the_same_log_with_the_same_files(tmp_path: Path) -> None:
+    """Every scenario of every broker; costs two seconds."""
+    for number, scenario in enumerate(goldens()):
+        source, target = scenario.log_dir, tmp_path / str(number)
+        done = copy(source, target)
+        assert records(target) == records(source), scenario
+        found, known = ({one.message for one in verify(path, deep=True)} for path in (target, source))
+        assert found <= known, scenario
+        for path in source.glob("*-*/*"):
+            made = target / path.relative_to(source)
+            if path.suffix == ".log":
+                assert made.read_bytes() == path.read_bytes() and made.stat().st_mtime_ns // 10**6 == (
+                    path.stat().st_mtime_ns // 10**6
+                )
+            elif path.suffix in (".index", ".timeindex") and "compact-txn" not in str(path):  # some are wrong there
+                assert made.read_bytes() == path.read_bytes(), made
+        rebuilt = {suffix for one in done for suffix in one.rebuilt}
+        assert rebuilt <= ({".timeindex"} if str(scenario).startswith(("0.9", "0.10.0")) else set()), scenario
+        assert set(states(copy(source, target))) <= {"equal"}, scenario
+        theirs = kts.open_log_dirs(source)
+        for key, log in kts.open_log_dirs(target).items():
+            assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (
+                theirs[key].log_start_offset,
+                theirs[key].log_end_offset,
+                theirs[key].topic_id,
+            )
+            assert log.leader_epochs == theirs[key].leader_epochs or str(scenario).startswith("0.11")
+            with kts.Log(
+                log.path, {"message.format.version": "0.10.2" if str(scenario)[:4] < "0.11" else "3.9"}
+            ) as opened:
+                assert (opened.clean_start, opened.recovered) == (True, []), scenario
+
+
+@pytest.mark.parametrize("name", names())
+def test_tiered_storage_and_its_directory_become_one_log(name: str, tmp_path: Path) -> None:
+    one = session(name)
+    named: dict[str, Any] = {"remote": one.remote, "remote_options": one.options}
+    copy(one.data, tmp_path, **named)
+    expected = kts.scan(one.data, **WHOLE, **named).read_all()
+    assert records(tmp_path) == expected
+    assert list(map(str, verify(tmp_path, deep=True))) == []
+    assert expected.num_rows > kts.scan(one.data, **WHOLE).read_all().num_rows
+    assert set(states(copy(one.data, tmp_path, **named))) == {"equal"}
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_logs_become_plain_ones_and_damage_in_them_is_told(suffix: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "source")
+    expected = records(source, columns=["offset", "value"])
+    for path in logs(source)[1::2]:
+        compress = gzip.compress if suffix == ".gz" else zstandard.ZstdCompressor().compress
+        Path(f"{path}{suffix}").write_bytes(compress(path.read_bytes()))
+        path.unlink()
+    target = tmp_path / "target"
+    copy(source, target)
+    assert records(target, columns=["offset", "value"]) == expected
+    assert list(map(str, verify(target))) == []
+    assert set(states(copy(source, target))) == {"equal"}
+    damaged = sorted(source.glob(f"*/*{suffix}"))[1]
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    with pytest.raises(kts.CorruptRecordError) as caught:
+        copy(source, tmp_path / "second")
+    assert caught.value.path == str(damaged) and caught.value.position is not None
+    with pytest.warns(kts.DamageWarning):
+        copy(source, tmp_path / "second", on_error="skip")
+    assert records(tmp_path / "second", columns=["value"]).num_rows < expected.num_rows
+
+
+def test_what_is_new_is_copied_and_what_is_there_stays(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "source"), tmp_path / "target"
+    write(source, 5, name="u-1")
+    copy(source, target)
+    before = {path: path.stat().st_ino for path in logs(target)}
+    write(source, 9)
+    done = copy(source, target)
+    check_equal(source, target)
+    new = [path for path in logs(target) if path.stat().st_ino != before.get(path)]
+    assert [Path(one.path) for one in done if one.state == "copied"] == new
+    assert 1 < len(new) < len(before)
+    assert [one.state for one in done if one.topic == "u"] == ["equal"]
+    kept = {path.relative_to(target): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    assert set(states(copy(source, target))) == {"equal"}
+    assert {path.relative_to(target): path.read_bytes() for path in target.rglob("*") if path.is_file()} == kept
+    # What differs: a log of another time, one of another size, one without an index.
+    first, second, third = logs(target)[:3]
+    os.utime(first, (1, 1))
+    second.write_bytes(second.read_bytes()[:-1])
+    third.with_suffix(".index").unlink()
+    assert [Path(one.path) for one in copy(source, target) if one.state == "copied"] == [first, second, third]
+    check_equal(source, target)
+
+
+def test_segments_that_retention_deleted_stay_and_those_that_compaction_joined_are_replaced(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "source"), tmp_path / "target"
+    expected = records(source, columns=["offset", "value"])
+    copy(source, target)
+    bases = [int(path.stem) for path in logs(source)]
+    with kts.Log(source / "t-0", SMALL | {"retention.bytes": 2000, "retention.ms": -1}) as log:
+        log.delete_old_segments()
+    for path in source.glob("*/*.deleted"):
+        path.unlink()
+    left = [int(path.stem) for path in logs(source)]
+    assert 2 < len(left) < len(bases)
+    # The cleaner joins segments: the first two become one.
+    first, second = logs(source)[:2]
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    for one in (first.with_suffix(".index"), first.with_suffix(".timeindex"), *second.parent.glob(f"{second.stem}.*")):
+        one.unlink()
+    copy(source, target)
+    assert [int(path.stem) for path in logs(target)] == [base for base in bases if base != left[1]]
+    assert records(target, columns=["offset", "value"]) == expected
+    assert list(map(str, verify(target))) == []
+
+
+# --- a stop at any point --------------------------------------------------------------------------
+
+
+def test_a_killed_copy_is_a_log_without_holes_and_goes_on(tmp_path: Path, rng: random.Random) -> None:
+    """Three kills (-9) of the command; each start of Python costs half a second."""
+    source, target = write(tmp_path / "source", 240), tmp_path / "target"
+    expected, count = records(source), len(logs(source))
+    for _ in range(3):
+        wanted = len(logs(target)) + rng.randrange(1, count // 5)
+        command = [sys.executable, "-m", "kts.cli", "copy", str(source), str(target)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            wait_until("some segments are copied", lambda wanted=wanted: len(logs(target)) >= wanted)
+            process.send_signal(signal.SIGKILL)
+            process.wait(PATIENCE_S)
+        there = records(target)
+        assert there == expected.slice(0, there.num_rows)
+        assert not (target / CLEAN_SHUTDOWN).exists()
+    known = len(logs(target))
+    assert known < count
+    done = copy(source, target)
+    assert states(done)[: known - 1] == ["equal"] * (known - 1)
+    check_equal(source, target)
+
+
+def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write(tmp_path / "source", 8)
+    expected = records(source)
+    put, write_atomically = files.put, files.write_atomically
+    for failing in range(40):
+        target = tmp_path / str(failing)
+        calls = iter(range(1000))
+
+        def fails(call: Any, failing: int = failing, calls: Any = calls) -> Any:
+            def made(*given: Any) -> None:
+                if next(calls) == failing:
+                    raise kts.LogStorageError("no room", path=str(given[0]), errno=28)
+                call(*given)
+
+            return made
+
+        with monkeypatch.context() as patched:
+            patched.setattr(files, "put", fails(put))
+            patched.setattr(files, "write_atomically", fails(write_atomically))
+            try:
+                copy(source, target)
+            except kts.LogStorageError:
+                there = records(target)
+                assert there == expected.slice(0, there.num_rows)
+            else:
+                break
+        copy(source, target)
+        check_equal(source, target)
+    assert 10 < failing < 39
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def test_damage_names_file_position_and_offset_or_is_left_out(tmp_path: Path) -> None:
+    source = write(tmp_path / "source")
+    expected = records(source, columns=["offset", "value"])
+    path = logs(source)[3]
+    headers = kts.scan_batches(path.read_bytes())
+    position, offset = headers["position"][1].as_py(), headers["baseOffset"][1].as_py()
+    data = bytearray(path.read_bytes())
+    data[position + 70] ^= 1
+    path.write_bytes(data)
+    target = tmp_path / "target"
+    with pytest.raises(kts.CorruptRecordError, match="crc: ") as caught:
+        copy(source, target)
+    assert (caught.value.path, caught.value.position, caught.value.offset) == (str(path), position, offset)
+    assert [one.name for one in logs(target)] == [one.name for one in logs(source)[:3]]
+    with pytest.warns(kts.DamageWarning, match=f"{path} at position {position}"):
+        done = copy(source, target, on_error="skip")
+    assert [one.damage[0].position for one in done if one.damage] == [position]
+    lost = (expected["offset"].to_numpy() >= offset) & (expected["offset"].to_numpy() < offset + 3)
+    assert records(target, columns=["offset", "value"]) == expected.filter(~lost)
+    assert [one.kind for one in verify(target, deep=True)] == []
+
+
+def test_an_offset_that_reaches_into_the_next_segment_is_damage(tmp_path: Path) -> None:
+    """No CRC covers the offset of a batch."""
+    source = write(tmp_path / "source")
+    path = logs(source)[2]
+    data = bytearray(path.read_bytes())
+    data[kts.scan_batches(data)["position"][-1].as_py() + 6] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(kts.CorruptRecordError, match="reaches into the next segment"):
+        copy(source, tmp_path / "target")
+    with pytest.warns(kts.DamageWarning):
+        copy(source, tmp_path / "target", on_error="skip")
+    assert [one.kind for one in verify(tmp_path / "target")] == ["gap"]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_indexes_that_are_wrong_missing_or_preallocated_are_right_in_the_copy(suffix: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "source")
+    wrong, missing, large = (path.with_suffix(suffix) for path in (*logs(source)[:2], logs(source)[-1]))
+    right = [path.read_bytes() for path in (wrong, missing, large)]
+    wrong.write_bytes(wrong.read_bytes()[:-4] + b"\0\0\1\1")
+    missing.unlink()
+    large.write_bytes(large.read_bytes() + bytes(12_000))
+    done = copy(source, tmp_path / "target")
+    assert [one.rebuilt for one in done] == [(suffix,)] * 2 + [()] * (len(done) - 2)
+    assert list(map(str, verify(tmp_path / "target"))) == []
+    made = [tmp_path / "target" / path.relative_to(source) for path in (wrong, missing, large)]
+    assert made[2].read_bytes() == right[2]
+
+
+def test_what_a_crash_left_at_the_end_is_left_out(tmp_path: Path) -> None:
+    for number, tail in enumerate((b"", bytes(500), None)):
+        source, target = write(tmp_path / f"source-{number}"), tmp_path / f"target-{number}"
+        expected, last = records(source), logs(source)[-1]
+        last.write_bytes(last.read_bytes() + (last.read_bytes()[:100] if tail is None else tail))
+        copy(source, target)
+        assert records(target) == expected
+        assert list(map(str, verify(target))) == []
+        assert set(states(copy(source, target))) == {"equal"}
+
+
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+def test_a_range_of_times_has_whole_segments_with_all_its_records(tmp_path: Path, rng: random.Random) -> None:
+    source = write(tmp_path / "source")
+    bases = [int(path.stem) for path in logs(source)]
+    for number in range(6):
+        start, end = sorted(rng.sample(range(T - 2000, T + 26_000), 2))
+        for strict in (False, True):
+            target = tmp_path / f"{number}-{strict}"
+            named = {"starting_timestamp": start, "ending_timestamp": end, "strict_time_range": strict}
+            copy(source, target, **named)
+            wanted = kts.scan(source, columns=["offset", "value"], **named).read_all()
+            if not target.joinpath("t-0").exists():
+                assert wanted.num_rows == 0
+                continue
+            assert kts.scan(target, columns=["offset", "value"], **named).read_all() == wanted
+            copied = [int(path.stem) for path in logs(target)]
+            offsets = wanted["offset"].to_pylist()
+            needed = [base for base in bases if any(base <= offset for offset in offsets)]
+            last = max((base for base in bases if base <= max(offsets, default=0)), default=0)
+            first = max(base for base in bases if base <= min(offsets, default=0))
+            assert not offsets or copied == [base for base in bases if first <= base <= last], needed
+            [log] = kts.open_log_dirs(target).values()
+            assert log.log_start_offset == copied[0] and list(map(str, verify(target))) == []
+    everything = tmp_path / "everything"
+    copy(source, everything, ending_timestamp=T + 5000)
+    copy(source, everything, starting_timestamp=T + 5000)
+    check_equal(source, everything)
+
+
+def test_a_gap_between_two_copied_ranges_is_told(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "source"), tmp_path / "target"
+    copy(source, target, ending_timestamp=T + 3000)
+    with pytest.warns(kts.KtsWarning, match="the copy has no offsets"):
+        copy(source, target, starting_timestamp=T + 15_000)
+    copy(source, target)
+    check_equal(source, target)
+
+
+def test_topics_and_partitions_are_chosen_and_the_start_of_the_log_stays(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "source"), tmp_path / "target"
+    write(source, name="t-1")
+    write(source, name="u-0")
+    with kts.Log(source / "t-1", SMALL) as log:
+        log.advance_log_start_offset(20)
+    assert {(one.topic, one.partition) for one in copy(source, target, topics=["t"], partitions=[1])} == {("t", 1)}
+    assert kts.open_log_dirs(target)["t", 1].log_start_offset == 20
+    copy(source / "u-0", target)
+    assert sorted(map(str, kts.open_log_dirs(target))) == ["t-1", "u-0"]
+
+
+# --- others ---------------------------------------------------------------------------------------
+
+
+def test_a_live_source_is_copied_up_to_the_high_watermark_of_its_last_checkpoint(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "source"), tmp_path / "target"
+    with kts.Log(source / "t-0", SMALL, high_watermark=40) as log:
+        log.checkpoint()
+        copy(source, target)
+        assert kts.open_log_dirs(target)["t", 0].log_end_offset == 39  # of the last whole batch below it
+        log.advance_high_watermark(60)
+        log.checkpoint()
+        copy(source, target)
+        assert kts.open_log_dirs(target)["t", 0].log_end_offset == 60
+    copy(source, target)
+    check_equal(source, target)
+
+
+def test_a_target_that_another_program_holds_or_wrote_to_is_refused(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "source"), tmp_path / "target"
+    copy(source, target)
+    with kts.Log(target / "t-0", SMALL) as log:
+        script = f"from kts.offline.copy import copy; copy({str(source)!r}, {str(target)!r})"
+        said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert "LogLockedError: another process" in said.stderr
+        log.append_rows({"value": [b"of another"]})
+    with pytest.raises(kts.InvalidRequestError, match="expected records up to offset 72, where the source ends"):
+        copy(source, target)
+    for inside in (source, source / "t-0", source / "copy", tmp_path):
+        with pytest.raises(kts.InvalidRequestError, match="expected a target outside of the source"):
+            copy(source, inside)
+
+
+def test_a_topic_keeps_the_id_that_the_target_has(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "source"), tmp_path / "target"
+    write(source, name="t-1")
+    other = "BBBBBBBBQACBBBBBBBBBBA"
+    with kts.Log(target / "t-0", topic_id=other):
+        pass
+    copy(source, target)
+    assert {log.topic_id for log in kts.open_log_dirs(target).values()} == {other}
+    assert records(target) == records(source)
+
+
+def test_the_brokers_own_files_come_with_a_whole_directory_unless_the_target_has_some(tmp_path: Path) -> None:
+    source = write(tmp_path / "source")
+    (source / "meta.properties").write_text("#today\nnode.id=1\ncluster.id=a\n")
+    write(source, 1, name="__cluster_metadata-0")
+    (source / "__cluster_metadata-0/quorum-state").write_text("{}")
+    whole, part, again, other = (tmp_path / name for name in ("whole", "part", "again", "other"))
+    copy(source, whole)
+    assert (whole / "meta.properties").read_bytes() == (source / "meta.properties").read_bytes()
+    assert (whole / "__cluster_metadata-0/quorum-state").exists()
+    copy(source, part, topics=["t"])
+    assert not (part / "meta.properties").exists()
+    again.mkdir()
+    (again / "meta.properties").write_text("#yesterday\ncluster.id=a\nnode.id=1\n")
+    copy(source, again)
+    assert (again / "__cluster_metadata-0").exists()
+    other.mkdir()
+    (other / "meta.properties").write_text("cluster.id=b\nnode.id=1\n")
+    with pytest.warns(kts.KtsWarning, match="__cluster_metadata is left out"):
+        copy(source, other)
+    assert (other / "meta.properties").read_text() == "cluster.id=b\nnode.id=1\n"
+    assert sorted(map(str, kts.open_log_dirs(other))) == ["t-0"]
