@@ -66,7 +66,7 @@ def plan_tasks(options: Options) -> list[Task]:
         return [Task((), folders=tuple(_folders(options, logs))), *whole_tasks(logs)]
 
     def planned() -> list[Task]:
-        ranges = [resolve(log.listed(), options) for log in logs]
+        ranges = [resolve(log.listed(skip_damage=options.skips), options) for log in logs]
         if options.granularity == "segment":
             return _segment_tasks(ranges, to_end=options.end.kind == "latest")
         return tasks_of(ranges, options)
@@ -169,7 +169,7 @@ def _segment_tasks(ranges: Sequence[OffsetRange], *, to_end: bool) -> list[Task]
             if group and cost + size + FILE_BYTES > TASK_BYTES + FILE_BYTES:
                 tasks.append(Task(tuple(group)))
                 group, cost = [], 0
-            group.append(SegmentRange(*whose, 0, size, segment.base_offset, end))
+            group.append(SegmentRange(*whose, 0, size, segment.base_offset, end, sound_part=int(segment.sound_part)))
             cost += size + FILE_BYTES
     return [*tasks, Task(tuple(group))] if group else tasks
 

@@ -17,7 +17,6 @@ from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.offline.verify import apart, verify_checkpoints, verify_partition
 from kts.segment import files
-from kts.segment.segment import Segment
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
 
 if TYPE_CHECKING:
@@ -46,15 +45,16 @@ def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage:
     skip_damage : bool
         Count what lies before damage, and say so in the column ``damage``; otherwise raise.
     """
-    segment = Segment(part.path, part.topic, part.partition, part.base_offset)
-    found, reason = _Sums(), None
+    segment, found = part.segment, _Sums()
+    damage = files.damage_of(part.path) if segment.sound_part else None
+    reason = None if damage is None else damage.message
     try:
         for headers in segment.batches(0, None, file=file):
             found.add(headers)
     except CorruptRecordError as error:
         if not skip_damage:
             raise
-        reason = error.message
+        reason = reason or error.message
     row = {
         "topic": part.topic,
         "partition": part.partition,

@@ -173,7 +173,7 @@ class _Writer:
                 "expected mode append, or output mode append or update, found one that replaces what is there: "
                 "kts appends"
             )
-        files.make_directory(parsed.path)
+        staging.check_free(parsed.path)
         self.counts = staging.partition_counts(parsed.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -228,9 +228,7 @@ class KtsWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
         self.write_id = uuid.uuid4().hex
-        path = parse_write_options(options).path
-        staging.check_free(path)
-        files.make_directory(staging.staging_root(path, self.write_id))
+        files.make_directory(staging.staging_root(parse_write_options(options).path, self.write_id))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task aside; runs on an executor."""
@@ -248,7 +246,10 @@ class KtsWriter(_Writer, DataSourceArrowWriter):
 
 
 class KtsStreamWriter(_Writer, _StreamWriter):
-    """A streaming write; each batch of a query is committed once, whatever fails and restarts."""
+    """A streaming write; each batch of a query is committed once, whatever fails and restarts.
+
+    Spark makes one for each batch.
+    """
 
     def write(self, iterator: Iterator[pa.RecordBatch] | Iterator[Row]) -> WriterCommitMessage:
         """Write the rows of one task of a batch aside; runs on an executor."""

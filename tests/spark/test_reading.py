@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 from support.golden import golden
 from support.kafka.jvm import require_spark
 
@@ -63,6 +66,50 @@ def test_a_segment_that_is_deleted_while_it_is_read_is_read_to_its_end(
         for batch in batches:
             offsets += batch.column("offset").to_pylist()
     assert offsets == [*range(start, end)]
+
+
+@pytest.mark.parametrize("granularity", ["record", "batch", "segment"])
+def test_compressed_logs_give_the_rows_of_plain_ones(tmp_path: Path, granularity: str) -> None:
+    """Their size, by which tasks are cut and checked, is that of the log inside."""
+    require_spark()
+    from pyspark.sql.types import LongType, StructType
+
+    orders = golden("demo", "orders")
+    schema = StructType().add("position" if granularity != "segment" else "sizeInBytes", LongType())
+    schema = schema.add("offset" if granularity == "record" else "lastOffset", LongType())
+
+    def read(path: Path) -> list[dict[str, Any]]:
+        options = parse_options({"path": str(path), "granularity": granularity})
+        batches = [batch for task in plan_tasks(options) for batch in read_task(task, options, schema)]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    shutil.copytree(orders.log_dir, tmp_path / "logs")
+    for number, log in enumerate(sorted((tmp_path / "logs").rglob("*.log"))):
+        suffix, compress = ("gz", gzip.compress) if number % 2 else ("zst", zstandard.compress)
+        Path(f"{log}.{suffix}").write_bytes(compress(log.read_bytes()))
+        log.unlink()
+    found = read(tmp_path / "logs")
+    assert len(found) > 3 and found == read(orders.log_dir)
+
+
+def test_a_compressed_log_that_was_cut_is_a_segment_up_to_there(tmp_path: Path) -> None:
+    require_spark()
+    from pyspark.sql.types import LongType, StringType, StructType
+
+    with kts.Log(tmp_path / "t-0", {"segment.bytes": 3000}) as log:
+        for number in range(60):
+            log.append_rows({"value": [b"%d" % number + b" " * 90]})
+    first, *_ = sorted((tmp_path / "t-0").glob("*.log"))
+    first.with_suffix(".log.gz").write_bytes(gzip.compress(first.read_bytes())[:-30])
+    first.unlink()
+    options = parse_options({"path": str(tmp_path), "granularity": "segment", "onError": "skip"})
+    schema = StructType().add("segment", LongType()).add("batches", LongType()).add("damage", StringType())
+    batches = [batch for task in plan_tasks(options) for batch in read_task(task, options, schema)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["segment"] for row in rows if row["damage"]] == [0]
+    assert "the gzip data ends early" in rows[0]["damage"] and 0 < rows[0]["batches"] < rows[1]["segment"]
+    with pytest.raises(CorruptRecordError, match="the gzip data ends early"):
+        plan_tasks(parse_options({"path": str(tmp_path), "granularity": "segment"}))
 
 
 @pytest.mark.parametrize("granularity", ["record", "batch"])

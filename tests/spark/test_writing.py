@@ -11,6 +11,7 @@ import pytest
 from support.kafka.jvm import spark_environ
 
 import kts
+from kts.log import staging
 from kts.offline.verify import verify
 from kts.segment.commits import read_commits
 
@@ -89,6 +90,25 @@ def test_rows_that_are_no_records_are_refused(
 
     with pytest.raises(ValueError, match=expected):
         check_written(spark.createDataFrame([], columns).schema, parse())
+
+
+@pytest.mark.parametrize("writer", ["KtsWriter", "KtsStreamWriter"])
+def test_a_directory_that_is_held_is_refused_before_tasks_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    spark_environ()
+    from pyspark.sql.types import StringType, StructType
+
+    from kts.spark import writing
+
+    monkeypatch.setattr(staging, "CHECK_PATIENCE_S", 0.1)
+    given = {"path": str(tmp_path), "topic": "t"}, StructType().add("value", StringType()), False
+    held = staging.LogDirectory(str(tmp_path))
+    with pytest.raises(kts.LogLockedError):
+        getattr(writing, writer)(*given)
+    held.leave()
+    assert aside(tmp_path) == []
+    getattr(writing, writer)(*given)
 
 
 def test_rows_of_spark_4_0_become_columns(spark: SparkSession) -> None:
