@@ -17,6 +17,7 @@ from kts.segment import files, search, transactions
 from kts.segment.checkpoints import Checkpoints, read_leader_epochs, read_topic_id
 from kts.segment.commits import PendingPartition
 from kts.segment.index_checksums import Sealed
+from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.names import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -210,6 +211,10 @@ class PartitionLog:
     def sealed_indexes(self) -> dict[int, Sealed]:
         """The index checksums that ``kts.Log`` recorded when it closed the segments, by base offset."""
         return {} if self.lone or self.remote_alone else self._checkpoints.sealed_indexes(self.topic, self.partition)
+
+    def noted_magics(self) -> dict[int, NotedMagics]:
+        """The magics that ``kts.Log`` noted when it closed the segments, by base offset."""
+        return {} if self.lone or self.remote_alone else self._checkpoints.noted_magics(self.topic, self.partition)
 
     def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool = False) -> TimestampOffset | None:
         """The first record with a timestamp of at least ``t_ms``, with its own timestamp; None if there is none.

@@ -13,6 +13,7 @@ from kts.log.commit import finish_commit
 from kts.segment import checkpoints, files
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.locks import FileLock, new_in_children
+from kts.segment.magic_checkpoint import MagicCheckpoint, NotedMagics
 from kts.segment.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -50,6 +51,7 @@ class _State:
         self.is_whole = False  # a LogDirectory is open: its holder decides when checkpoints are due
         self.collecting = 0  # callers inside checkpoints_at_once
         self.checksums = IndexChecksums(path)
+        self.magics = MagicCheckpoint(path)
         self.forgotten: set[tuple[str, int]] = set()  # partitions that the files on disk may still name
         self._offsets: dict[str, checkpoints.Offsets] = {}  # by the checkpoint's name
         self.malformed: dict[str, str] = {}  # unreadable checkpoints -> where a copy of each is kept
@@ -84,7 +86,8 @@ class _State:
     def forget(self, partitions: Collection[tuple[str, int]]) -> None:
         """Remove partitions from all files; they are written with the next change."""
         for key in partitions:
-            self.checksums.replace(*key, {})
+            self.checksums.forget(*key)
+            self.magics.forget(*key)
             for file in CHECKPOINTS:
                 if self.offsets(file).pop(key, None) is not None:
                     self._unwritten.add(file)
@@ -100,6 +103,7 @@ class _State:
             checkpoints.write_checkpoint(os.path.join(self.path, file), self._offsets[file])
             self._unwritten.discard(file)
         self.checksums.write()
+        self.magics.write()
         self.forgotten.clear()
 
     def nothing_is_clean(self) -> None:
@@ -332,11 +336,17 @@ class PartitionEntry:
         with _changes:
             return _open[self._key].checksums.of(self.topic, self.partition)
 
-    def write_index_checksums(self, segments: Mapping[int, Sealed]) -> None:
-        """Replace the partition's index checksums."""
+    def noted_magics(self) -> dict[int, NotedMagics]:
+        """The magics of the partition's segments when they were closed, by base offset."""
+        with _changes:
+            return _open[self._key].magics.of(self.topic, self.partition)
+
+    def note_closed(self, indexes: Mapping[int, Sealed], magics: Mapping[int, NotedMagics]) -> None:
+        """Replace the partition's index checksums and magics."""
         with _changes:
             shared = _open[self._key]
-            shared.checksums.replace(self.topic, self.partition, segments)
+            shared.checksums.replace(self.topic, self.partition, indexes)
+            shared.magics.replace(self.topic, self.partition, magics)
             shared.write_unless_collecting()
 
     def malformed(self) -> dict[str, str]:

@@ -52,6 +52,7 @@ from kts.segment.entries import decoded
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.log_segment import SUFFIXES, LogSegment
+from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.magics import UNREAD
 from kts.segment.names import (
     HIGH_WATERMARKS,
@@ -267,6 +268,7 @@ class Log:
             recovery_point=recovery_point,
             producer_expiration_ms=self._producer_expiration_ms,
             sealed={} if self.shipped else self._entry.index_checksums(),
+            noted=self._entry.noted_magics(),
         )
         loaded.load()
         self._corrupt_indexes = [one for one in loaded.segments if one.corrupt_index is not None]
@@ -1289,16 +1291,18 @@ class Log:
         self._epochs.write()
         self._producers.take_snapshot()
         sealed: dict[int, Sealed] = {}
+        noted: dict[int, NotedMagics] = {}
         for segment in self._view.segments:
             segment.close()
-            done = segment.seal()
-            if done is not None:
-                sealed[segment.base_offset] = done
+            if (indexes := segment.seal()) is not None:
+                sealed[segment.base_offset] = indexes
+            if (magics := segment.note_magics()) is not None:
+                noted[segment.base_offset] = magics
         self._producers.flush()
         files.sync_directory(self.path)
         self.recovery_point = self._end
         self._checkpoint(self._clock())
-        self._entry.write_index_checksums(sealed)
+        self._entry.note_closed(sealed, noted)
 
     def abandon(self) -> None:
         """Release everything and write nothing, like a killed process. The next start recovers the log."""

@@ -20,6 +20,7 @@ from kts.segment import files
 from kts.segment.entries import Batches
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
+from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.names import LEADER_EPOCHS, FileName, parse_file_name
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
 from kts.segment.rebuild import IndexConfig, Recovered, rebuild
@@ -53,6 +54,8 @@ class LogLoader:
         From the checkpoints; 0 if there are none.
     sealed : mapping of base offset to Sealed
         The state of the indexes when they were closed.
+    noted : mapping of base offset to NotedMagics
+        The magics of the segments when they were closed; believed if ``clean``.
 
     Attributes
     ----------
@@ -86,6 +89,7 @@ class LogLoader:
         recovery_point: int,
         producer_expiration_ms: int = EXPIRATION_MS,
         sealed: Mapping[int, Sealed] = MappingProxyType({}),
+        noted: Mapping[int, NotedMagics] = MappingProxyType({}),
     ) -> None:
         self.path = path
         self.config = config
@@ -95,6 +99,7 @@ class LogLoader:
         self.old = config.generation == "0.10.2"
         self.producer_expiration_ms = producer_expiration_ms
         self.sealed = sealed
+        self.noted = noted if clean else {}
         self.segments: list[LogSegment] = []
         self.log_start_offset = 0 if self.old and shipped else log_start_offset
         self.end_offset = 0
@@ -239,6 +244,7 @@ class LogLoader:
                 self._make_indexes(base)
                 segment = self._segment(base)
             self.segments.append(segment)
+            segment.load_magics(self.noted.get(base))
             if not why:
                 segment.load_seal(self.sealed.get(base))
                 if not self.shipped and segment.offset_index.last_position >= segment.size:

@@ -27,6 +27,7 @@ from kts.segment import checkpoints, files, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at, greatest_timestamp
 from kts.segment.index_checksums import IndexChecksums, Sealed
+from kts.segment.magic_checkpoint import MagicCheckpoint, NotedMagics, state_of
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment, bools, int64
 from kts.segment.snapshots import read_snapshot, snapshot_paths
@@ -162,9 +163,9 @@ def verify_checkpoints(directory: str) -> Iterator[Violation]:
         if files.exists(path) and files.size_of(path) and checkpoints.read_checkpoint(path) is None:
             message = "expected `0`, a count, and lines `<topic> <partition> <offset>`"
             yield Violation(path, None, None, "checkpoint", message)
-    checksums = IndexChecksums(directory)
-    if checksums.fault is not None:
-        yield Violation(checksums.path, None, None, "checkpoint", checksums.fault)
+    for own in (IndexChecksums(directory), MagicCheckpoint(directory)):
+        if own.fault is not None:
+            yield Violation(own.path, None, None, "checkpoint", own.fault)
 
 
 def _limited(findings: Iterator[Violation]) -> Iterator[Violation]:
@@ -202,6 +203,7 @@ class _PartitionCheck:
         self.progress = progress
         self.allow_negative, self.minus_one = allow_negative or minus_one, minus_one
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset)
+        self.magics: dict[int, NotedMagics] = {}
         self.last_offset = -1
         self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
         self.gaps = False
@@ -215,7 +217,7 @@ class _PartitionCheck:
             yield Violation(error.path or log.path, error.position, None, "unreadable", error.message)
             return
         yield from _readable(self.leader_epochs(), log.path)
-        sealed = log.sealed_indexes()
+        sealed, self.magics = log.sealed_indexes(), log.noted_magics()
         opened = files.in_order([files.ByteRange(segment.path, 0, None) for segment in segments])
         for number, (segment, file) in enumerate(zip(segments, opened, strict=True)):
             if (damage := files.damage_of(segment.path)) is not None:
@@ -265,6 +267,7 @@ class _PartitionCheck:
             for index in indexes:
                 yield from index.slice(found)
             yield from self.epochs_of_batches(segment, found)
+            yield from self.magics_of_batches(segment, found)
             for marker, first in self.ended_transactions(segment, found):
                 if marker.kind == transactions.ABORT:
                     markers.add((marker.producer_id, marker.offset))
@@ -313,6 +316,17 @@ class _PartitionCheck:
         for i in np.flatnonzero(wrong).tolist():
             message = f"the batch has leader epoch {headers.leader_epoch[i]}, the checkpoint says {numbers[place[i]]}"
             yield Violation(segment.path, int(headers.position[i]), int(headers.first[i]), "leader-epoch", message)
+
+    def magics_of_batches(self, segment: Segment, headers: _Headers) -> Iterator[Violation]:
+        """Entries that are newer than ``kts.Log`` noted: a fetch of an old client would send them as they are."""
+        noted = self.magics.get(segment.base_offset)
+        if noted is None or noted.log != state_of(segment.path):
+            return
+        starts, magics = np.array(noted.runs).T
+        known = magics[np.searchsorted(starts, headers.position, "right") - 1]
+        for i in np.flatnonzero(headers.sound & (headers.magic > known)).tolist():
+            message = f"magic {headers.magic[i]}, but kts.Log noted {known[i]} when it closed this file"
+            yield Violation(segment.path, int(headers.position[i]), int(headers.first[i]), "magic", message)
 
     def ended_transactions(
         self, segment: Segment, headers: _Headers

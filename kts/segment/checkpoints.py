@@ -6,17 +6,20 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TypeVar, cast
 
 from kts.arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from kts.errors import LogStorageError
 from kts.segment import files
 from kts.segment.commits import FILE as COMMITS
 from kts.segment.commits import NO_COMMITS, Commits, read_commits
-from kts.segment.index_checksums import FILE as CHECKSUMS
 from kts.segment.index_checksums import IndexChecksums, Sealed
+from kts.segment.magic_checkpoint import MagicCheckpoint, NotedMagics
 from kts.segment.names import PARTITION_METADATA
+from kts.segment.segment_lines import SegmentLines
 
 Offsets = dict[tuple[str, int], int]  # by topic and partition
+Own = TypeVar("Own", bound=SegmentLines)
 
 _INT32 = re.compile(r"[0-9]{1,10}")
 _OFFSETS = re.compile(r"(?:[^ \n]* [0-9]{1,10} -?[0-9]{1,19}\n)*")
@@ -36,7 +39,7 @@ class Checkpoints:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._parsed: dict[str, tuple[bytes, Mapping[tuple[str, int], int] | None]] = {}  # name -> (bytes, offsets)
-        self._checksums: tuple[tuple[int, ...], IndexChecksums] | None = None  # of the file with this identity
+        self._own: dict[type[SegmentLines], tuple[tuple[int, ...], SegmentLines]] = {}  # with the file's identity
         self._commits: tuple[tuple[int, ...] | None, Commits] = None, NO_COMMITS  # likewise
 
     def offset(self, name: str, topic: str, partition: int) -> int | None:
@@ -52,12 +55,26 @@ class Checkpoints:
     def sealed_indexes(self, topic: str, partition: int) -> dict[int, Sealed]:
         """The index checksums that ``kts.Log`` recorded for a partition, by base offset."""
         with suppress(LogStorageError):
-            identity = files.identity(os.path.join(self.directory, CHECKSUMS))
-            if identity is not None:  # a write replaces the file, so its identity changes
-                if self._checksums is None or self._checksums[0] != identity:
-                    self._checksums = identity, IndexChecksums(self.directory)
-                return self._checksums[1].of(topic, partition)
+            if (known := self._read(IndexChecksums)) is not None:
+                return known.of(topic, partition)
         return {}
+
+    def noted_magics(self, topic: str, partition: int) -> dict[int, NotedMagics]:
+        """The magics that ``kts.Log`` noted for a partition, by base offset."""
+        with suppress(LogStorageError):
+            if (known := self._read(MagicCheckpoint)) is not None:
+                return known.of(topic, partition)
+        return {}
+
+    def _read(self, kind: type[Own]) -> Own | None:
+        """A file that only kts has; None if it is missing."""
+        identity = files.identity(os.path.join(self.directory, kind.file))
+        if identity is None:
+            return None
+        known = self._own.get(kind)
+        if known is None or known[0] != identity:  # a write replaces the file, so its identity changes
+            known = self._own[kind] = identity, kind(self.directory)
+        return cast("Own", known[1])
 
     def commits(self) -> Commits:
         """The commits of segments that were written aside: the same object as before unless the file changed.

@@ -847,7 +847,10 @@ def _read_small(path: str, most: int) -> bytes | None:
 
 
 def identity(path: str) -> tuple[int, ...] | None:
-    """A value that changes when the file is replaced or written; None if there is no file."""
+    """A value that changes when the file is replaced or written; None if there is no file.
+
+    It ends with the size and, of a local file, the time of the last change, which programs cannot set.
+    """
     if (store := _store(path)) is not None:
         found = store.status(path)
         return None if found is None else found[:2]
@@ -856,7 +859,7 @@ def identity(path: str) -> tuple[int, ...] | None:
             status = again(os.stat, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def read_used(path: str, entry_bytes: int) -> bytes:

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +41,7 @@ from kts.segment.files import FileRange
 from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, IndexSpacing, OffsetIndexFile, TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
+from kts.segment.magic_checkpoint import NotedMagics, state_of
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, Visit, rebuild
 from kts.segment.search import Query, ReadStats, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
@@ -555,6 +557,19 @@ class LogSegment:
         with self._lock:
             if found and not lent.revoked:
                 self._magics = magics.learned(self._magics, found, end)
+
+    def load_magics(self, noted: NotedMagics | None) -> None:
+        """Believe the magics that a clean stop noted, if the log is as it was then."""
+        if noted is not None and noted.log == state_of(self.path):
+            self._magics = noted.runs
+
+    def note_magics(self) -> NotedMagics | None:
+        """The magics to note of the closed segment; None if no entry is known to have magic 0 or 1."""
+        runs = self._magics[: bisect_left(self._magics, (self.size,))]
+        if all(magic >= 2 for _, magic in runs):
+            return None
+        state = state_of(self.path)
+        return NotedMagics(state, runs) if state[1:2] == (self.size,) else None
 
     def _range(
         self,

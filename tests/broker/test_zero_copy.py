@@ -8,11 +8,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.broker.asking import Asking
 from support.golden import scaled
 from support.sets.segments import walk
+from support.waiting import wait_for_later_changes
 
 import kts
 from kts.broker.broker import Broker
@@ -20,6 +22,9 @@ from kts.broker.codes import ApiKey
 from kts.broker.downconversion import down_convert, newest_magic
 from kts.broker.following.client import Connection
 from kts.errors import KtsError, LogStorageError
+from kts.segment import magics
+from kts.segment.files import File
+from kts.segment.names import CLEAN_SHUTDOWN
 from kts.testing import KtsBroker
 
 NOW = 1_500_000_000_000
@@ -62,15 +67,29 @@ def fetched(broker: KtsBroker, version: int, offset: int, limit: int = 2**20) ->
     return bytes(found["records"])
 
 
-@pytest.mark.parametrize("restarted", [False, True], ids=["appended", "restarted"])
+@pytest.mark.parametrize("restarted", [None, "cleanly", "after a crash"])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_needs_no_conversion_is_sent_by_sendfile(sent: list[int], magic: int, restarted: bool) -> None:
+def test_what_needs_no_conversion_is_sent_by_sendfile(
+    sent: list[int], magic: int, restarted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its headers are read only at the first fetch after a crash."""
+    reading, reads = magics.read, []
+
+    def counted(file: File, start: int, end: int, size: int, enough: int) -> Any:
+        reads.append(end - start)
+        return reading(file, start, end, size, enough)
+
+    monkeypatch.setattr(magics, "read", counted)
     with KtsBroker() as broker:
         broker.create_topic("t", 1, {"message.format.version": FORMATS[magic]})
         for _ in range(20):
             broker.log("t").append(records(magic, size=2000))
         if restarted:
-            broker.restart()
+            wait_for_later_changes(Path(broker.log("t").segments[0].path))
+            broker.stop()
+            if restarted == "after a crash":
+                (Path(broker.directory) / CLEAN_SHUTDOWN).unlink()
+            broker.start()
         stored = broker.log("t").read(0, 2**20).records
         for version in range(5):
             sent.clear()
@@ -79,6 +98,7 @@ def test_what_needs_no_conversion_is_sent_by_sendfile(sent: list[int], magic: in
                 assert not sent and {entry.magic for entry in walk(answer)} == {0}
             else:
                 assert sum(sent) > 0 and answer == stored, version
+        assert bool(reads) == (restarted == "after a crash")
 
 
 def test_of_a_mixed_log_each_part_is_sent_by_sendfile_to_who_knows_it(sent: list[int]) -> None:

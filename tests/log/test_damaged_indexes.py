@@ -21,7 +21,7 @@ from support.sets.log_records import NOW, Clock, batch, offsets
 import kts
 from kts.broker.broker import Broker
 from kts.offline.reindex import generation_of
-from kts.segment.index_checksums import FILE
+from kts.segment.index_checksums import IndexChecksums
 from kts.segment.rebuild import Recovered
 
 pytestmark = pytest.mark.slow
@@ -206,7 +206,7 @@ def test_every_answer_is_that_of_the_undamaged_log(
                 continue
             path = shutil.copytree(source, tmp_path / f"{number}-{sealed}")
             if not sealed:
-                (path / FILE).unlink()
+                (path / IndexChecksums.file).unlink()
             segment = damaged(rng, path, way, suffix)
             if not sealed and suffix == ".timeindex" and way in MISSING_ENTRIES:
                 continue  # only the checksums tell what is missing
@@ -230,7 +230,7 @@ def test_a_sound_log_is_found_sound(
         for sealed in (True, False):
             path = shutil.copytree(sound(rng, name), tmp_path / f"{name}-{sealed}")
             if not sealed:
-                (path / FILE).unlink()
+                (path / IndexChecksums.file).unlink()
             assert answers(path, name, 0)[1] == []
 
 
@@ -269,7 +269,7 @@ def test_readers_and_appends_go_on_while_indexes_are_made_anew(
 ) -> None:
     path = shutil.copytree(sound(rng, "none"), tmp_path / "log")
     if not sealed:
-        (path / FILE).unlink()
+        (path / IndexChecksums.file).unlink()
     for index in (path / "t-0").glob("*.index"):
         data = index.read_bytes()
         if len(data) > 8:  # the active segment may have one entry, or none

@@ -9,7 +9,7 @@ import pytest
 from support.sets.log_records import NOW, Clock, bases, batch, names, offsets, opened
 
 import kts
-from kts.segment.index_checksums import FILE
+from kts.segment.index_checksums import IndexChecksums
 
 HOUR = 3_600_000
 
@@ -291,7 +291,7 @@ def test_a_truncation_that_meets_a_wrong_index_entry_rebuilds_the_indexes_before
         with opened(tmp_path / folder, **settings) as log:
             for number in range(12):
                 log.append(batch(NOW + number))
-    (tmp_path / "damaged" / FILE).unlink()  # the checksums would tell at the start
+    (tmp_path / "damaged" / IndexChecksums.file).unlink()  # the checksums would tell at the start
     path = tmp_path / "damaged/t-0" / f"{0:020d}.index"
     index = bytearray(path.read_bytes())
     index[8 * 5 + 7] ^= 1  # its position
