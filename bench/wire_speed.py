@@ -99,7 +99,7 @@ def old_messages(report: Report, data: Path, total_bytes: int, rounds: int) -> N
             cost, new = costs[topic, again], costs[f"{topic[:-1]}4", again]
             row += [f"{cost:.0f}", f"{cost / new:.2f}x"]
         rows.append(row)
-    header = ["messages", "Fetch", "first time after a clean stop, CPU us a MiB", "of Fetch 4", "again, CPU us a MiB", "of Fetch 4"]
+    header = ["messages", "Fetch", "first after a clean stop, CPU us a MiB", "of Fetch 4", "again", "of Fetch 4"]
     report.table("Messages of magic 0 and 1 from kts, in answers of 1 MiB", header, rows)
 
 
