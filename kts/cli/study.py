@@ -121,11 +121,14 @@ def study_directory(paths: tuple[str, ...], topics: tuple[str, ...], settings: A
 
     logs = open_logs(paths, topics=topics, internal=False)
     with progress("headers", log_bytes(logs)) as advance:
-        report = directory.run(logs, settings, advance=advance)
+        reports = list(directory.by_topic(logs, settings, advance=advance))
     if as_json:
-        print_json(report)
+        for report in reports:
+            print_json(report)
+    elif len(reports) == 1:
+        print_tables(study_tables.of_directory(reports[0]))
     else:
-        print_tables(study_tables.of_directory(report))
+        print_tables([study_tables.of_topics(reports)])
     return FINE
 
 

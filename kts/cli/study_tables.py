@@ -26,6 +26,7 @@ FIGURES = {  # of a cell in the table of options
     "latency measurement": "end to end, lag",
     "search": "messages before the first created, before the first arrived",
 }
+NOTHING = "No CreateTime is known: there is nothing to compare."
 SHIPPED, CONTINUING = "shipped-search", "continuing-search"
 INDEXES = {SHIPPED: "time index", "bucket-index": "bucket-index", "minute-map": "minute-map"}
 INDEXED = {"LogAppendTime": "LogAppendTime", "CreateTime": "CreateTime", "one in the future": "CreateTime, one future"}
@@ -69,7 +70,7 @@ def of_rules(title: str, rules: dict[str, Any]) -> Table:
 def of_directory(report: dict[str, Any]) -> list[Table]:
     """What is known of real partitions, what the rules do with them, and what would serve them."""
     known, latency, behind = report["known"], report["latencyMs"], report["behindMs"]
-    title = f"{counted(report['entries'], 'batch')} of {counted(len(report['read']), 'partition')}"
+    title = f"{counted(report['entries'], 'batch')} of {read_of(report)}"
     rows = [
         ["CreateTime and arrival", f"{known['both']:,}"],
         ["arrival alone (LogAppendTime)", f"{known['arrivalOnly']:,}"],
@@ -80,9 +81,9 @@ def of_directory(report: dict[str, Any]) -> list[Table]:
         *([] if latency["p99"] is None else [["latency, 99th percentile", show(latency["p99"])]]),
         *([] if behind["p99"] is None else [["behind the latest CreateTime, 99th percentile", show(behind["p99"])]]),
     ]
-    tables = [Table(title, ("known", "batches"), rows, (1,))]
+    tables = [Table(title, ("known", "batches"), rows, (1,), (played(report),))]
     if report["advice"] is None:
-        return [tables[0]._replace(notes=("No CreateTime is known: there is nothing to compare.",))]
+        return [tables[0]._replace(notes=(NOTHING,))]
     settings = ", ".join(f"{name} {show(ms)}" for name, ms in report["settings"].items())
     advice = report["advice"]
     served = " ".join(f"{name}={value}" for name, value in advice["settings"].items())
@@ -96,6 +97,44 @@ def of_directory(report: dict[str, Any]) -> list[Table]:
 def findings(report: dict[str, Any]) -> Table:
     """What stands out."""
     return Table("What stands out", (), [], (), tuple(report["findings"]))
+
+
+def read_of(report: dict[str, Any]) -> str:
+    """How many partitions of how many."""
+    read, there = len(report["read"]), report["partitions"]
+    return counted(read, "partition") if read == there else f"{read:,} of {counted(there, 'partition')}"
+
+
+def played(report: dict[str, Any]) -> str:
+    """How much of it the rules play."""
+    known = report["known"]["both"] + report["known"]["creationOnly"]
+    part = "all" if report["played"] == known else f"{report['played']:,} of the"
+    where = "" if part == "all" else ", at random from equal parts of each partition"
+    return f"The rules play {part} {counted(known, 'batch')} with a known CreateTime{where}."
+
+
+def of_topics(reports: list[dict[str, Any]]) -> Table:
+    """What would serve each topic."""
+    rows = []
+    for report in reports:
+        advice = report["advice"]
+        settings = {} if advice is None else advice["settings"]
+        limits = [name for name in settings if name != "message.timestamp.type"]
+        rows.append(
+            [
+                report["topic"], f"{len(report['read'])}/{report['partitions']}", f"{report['entries']:,}",
+                f"{report['inTheFuture']:,}", "-" if advice is None else report["retention"]["measured"],
+                "-" if advice is None else report["rolling"]["measured"],
+                "-" if advice is None else advice["option"].removeprefix("option "),
+                ", ".join(show(settings[name]) for name in limits) or "-",
+            ]
+        )  # fmt: skip
+    headers = ("topic", "read", "batches", "future", "retention", "rolling", "option", "limits")
+    notes = (
+        "limits: message.timestamp.before.max.ms, then message.timestamp.after.max.ms. --topic NAME says why, and --json "
+        "has everything.",
+    )
+    return Table("Which option would serve each topic", headers, rows, (1, 2, 3), notes)
 
 
 def retention(report: dict[str, Any]) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from .workloads import Settings, Times
 
-MOST_PARTITIONS = 50
-MOST_ENTRIES = 10_000  # of a partition, at equal distances
+MOST_PARTITIONS = 50  # of a topic, at equal distances
+MOST_ENTRIES = 10_000  # of a partition, that the rules play
 YEAR_2000_MS = 946_684_800_000  # earlier times are wrong: 0, or seconds for ms
 FAR_MS = 2**60
 YEAR_MS = 366 * DAY_MS
@@ -53,11 +53,10 @@ class Entries(NamedTuple):
 
 
 def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount: None) -> Entries:
-    """Read the headers of a partition. Every n-th counts if there are many."""
+    """Read all headers of a partition."""
     parts: list[tuple[Times, ...]] = []
-    without = count = file_ms = 0
+    without = file_ms = 0
     reached = -FAR_MS
-    stride = max(1, -(-(log.log_end_offset - log.log_start_offset) // MOST_ENTRIES))
     for segment in log.segments:
         with unless_deleted(segment.path):
             file_ms = segment.modified_ms
@@ -77,9 +76,7 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
                 # The leader overwrote the time of a message; in a batch it left the first record's.
                 both = append & (first != NO_TIMESTAMP) & (np.asarray(headers["magic"]) == 2)
                 create = np.where(append, np.where(both, first, times), times)
-                chosen = kept & ((count + np.arange(len(times))) % stride == 0)
-                count += len(times)
-                parts.append(tuple(column[chosen] for column in (create, arrival, both, append)))
+                parts.append(tuple(column[kept] for column in (create, arrival, both, append)))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 4
     create, arrival = columns[:2]
     known = arrival > -FAR_MS  # not if all times up to this one are from the future
@@ -106,6 +103,34 @@ def stream_of(found: Entries) -> Stream:
     return Stream(one[0], one[1], one[2], one[3], np.zeros(one[0].shape, np.int8))
 
 
+def sampled(stream: Stream, rng: np.random.Generator) -> Stream:
+    """At most ``MOST_ENTRIES`` of a stream of one row: the whole time, in equal parts, one of each at random.
+
+    A time from the future that is greater than all before stays: it alone can hold all segments after it.
+    """
+    count = stream.create_ms.shape[1]
+    if count <= MOST_ENTRIES:
+        return stream
+    edges = np.arange(MOST_ENTRIES + 1) * count // MOST_ENTRIES
+    chosen = rng.integers(edges[:-1], edges[1:])
+    create = stream.create_ms[0]
+    before = np.maximum.accumulate(np.concatenate([[-FAR_MS], create[:-1]]))
+    far = np.flatnonzero((create > stream.arrival_ms[0]) & (create > before))
+    chosen[np.searchsorted(edges, far, side="right") - 1] = far  # of several in a part the last, which is the greatest
+    return Stream(*(column[:, chosen] for column in stream))
+
+
+def by_topic(
+    logs: Iterable[PartitionLog], settings: Settings, *, advance: Callable[[int], None] = lambda amount: None
+) -> Iterator[dict[str, Any]]:
+    """``run`` for each topic, by name: its settings are its own."""
+    topics: dict[str, list[PartitionLog]] = {}
+    for log in logs:
+        topics.setdefault(log.topic, []).append(log)
+    for topic, partitions in sorted(topics.items()):
+        yield {"topic": topic} | run(partitions, settings, advance=advance)
+
+
 def run(
     logs: Iterable[PartitionLog], settings: Settings, *, advance: Callable[[int], None] = lambda amount: None
 ) -> dict[str, Any]:
@@ -114,48 +139,64 @@ def run(
     Parameters
     ----------
     logs : iterable of PartitionLog
-        Up to 50 of them are read, at equal distances.
+        Of one topic. Up to 50 of them are read, at equal distances.
     settings : Settings
-        ``roll_ms``, ``retention_ms`` and ``check_ms`` count.
+        ``roll_ms``, ``retention_ms``, ``check_ms`` and ``seed`` count.
     advance : callable
         Called with the number of bytes that were passed.
 
     Returns
     -------
     dict
-        What is known of arrival, latencies, the figures of each rule, the verdicts, and the advice with its reasons.
+        What is known of arrival and the latencies, counted over all headers of the partitions that were read; the
+        figures of each rule, which plays ``played`` of them; the verdicts, and the advice with its reasons.
     """
     logs = list(logs)
-    chosen = logs[:: -(-len(logs) // MOST_PARTITIONS)] if logs else []
-    read = [(log, entries_of(log, advance)) for log in chosen]
-    created = [with_create_time(found) for _, found in read]
-    streams = [(found, stream_of(found)) for found in created if len(found.create_ms)]
-    longest = max((int(stream.arrival_ms.max()) - START_MS for _, stream in streams), default=0)
-    settings = replace(settings, duration_ms=min(max(longest, HOUR_MS), YEAR_MS))
-    figures = {rule: Figures(rule, settings) for rule in RULES}
-    latency, late = Spread(), Spread()
-    future = before_2000 = 0
-    for found, stream in streams:
-        for one in figures.values():
-            one.add(stream)
+    count = min(len(logs), MOST_PARTITIONS)
+    chosen = [logs[number * len(logs) // count] for number in range(count)]
+    passed = set(map(id, chosen))
+    rng = np.random.default_rng(settings.seed)
+    streams: dict[int, list[Stream]] = {}  # by length, so that partitions of one are played at once
+    latency, behind = Spread(), Spread()
+    known = {"both": 0, "arrivalOnly": 0, "creationOnly": 0}
+    entries = without = future = before_2000 = longest = 0
+    for log in logs:
+        if id(log) not in passed:
+            advance(sum(segment.size_bytes for segment in log.segments))
+            continue
+        every = entries_of(log, advance)
+        found = with_create_time(every)
+        entries += len(every.create_ms)
+        without += every.without_time
+        known["both"] += int(every.both.sum())
+        known["arrivalOnly"] += int((every.append_time & ~every.both).sum())
+        known["creationOnly"] += int((~every.append_time).sum())
+        if not len(found.create_ms):
+            continue
+        stream = stream_of(found)
         latency.add((found.arrival_ms - found.create_ms)[found.both])
-        behind = np.maximum.accumulate(stream.created_ms, axis=1) - stream.created_ms
-        late.add(behind)
+        behind.add(np.maximum.accumulate(stream.created_ms, axis=1) - stream.created_ms)
         future += int((stream.create_ms > stream.arrival_ms).sum())
         before_2000 += int((found.create_ms < YEAR_2000_MS).sum())
-    entries = sum(len(found.create_ms) for _, found in read)
+        longest = max(longest, int(stream.arrival_ms.max()) - START_MS)
+        stream = sampled(stream, rng)
+        streams.setdefault(stream.create_ms.shape[1], []).append(stream)
+    settings = replace(settings, duration_ms=min(max(longest, HOUR_MS), YEAR_MS))
+    figures = {rule: Figures(rule, settings) for rule in RULES}
+    for rows in streams.values():
+        together = Stream(*(np.concatenate(column) for column in zip(*rows, strict=True)))
+        for one in figures.values():
+            one.add(together)
     report: dict[str, Any] = {
         "partitions": len(logs),
         "read": [f"{log.topic}-{log.partition}" for log in chosen],
         "entries": entries,
-        "withoutTime": sum(found.without_time for _, found in read),
-        "known": {
-            "both": sum(int(found.both.sum()) for _, found in read),
-            "arrivalOnly": sum(int((found.append_time & ~found.both).sum()) for _, found in read),
-            "creationOnly": sum(int((~found.append_time).sum()) for _, found in read),
-        },
+        "played": sum(length * len(rows) for length, rows in streams.items()),
+        "withoutTime": without,
+        "known": known,
         "latencyMs": latency.as_object(),
-        "behindMs": late.as_object(),
+        "behindMs": behind.as_object(),
+        "spanMs": longest,
         "inTheFuture": future,
         "before2000": before_2000,
         "settings": {"segment.ms": settings.roll_ms, "retention.ms": settings.retention_ms},
@@ -173,12 +214,15 @@ def advised(report: dict[str, Any], settings: Settings) -> dict[str, Any]:
     found = {cell["measured"] for cell in cells.values()} - {verdicts.EITHER}
     time = CREATE_TIME.name if not found or found == {verdicts.CT} else LOG_APPEND_TIME.name
     both = len(found) > 1 or verdicts.DEPENDS in found
-    why = [f"{name}: {cell['measured']}" for name, cell in cells.items()]
+    why = [f"{name}: {cell['measured']} ({cell['why']})" for name, cell in cells.items()]
     config: dict[str, Any] = {"message.timestamp.type": time}
     longest = max(report["latencyMs"]["p99"] or 0, report["behindMs"]["p99"] or 0)
     if time == CREATE_TIME.name:
         config["message.timestamp.before.max.ms"] = (longest // HOUR_MS + 1) * HOUR_MS
-        why.append("99 % of the messages are accepted by message.timestamp.before.max.ms")
+        why.append(
+            "99 % of the messages are accepted by message.timestamp.before.max.ms, which before Kafka 3.6 is "
+            "message.timestamp.difference.max.ms"
+        )
         if report["inTheFuture"]:
             config["message.timestamp.after.max.ms"] = HOUR_MS
     if report["inTheFuture"]:
@@ -188,6 +232,11 @@ def advised(report: dict[str, Any], settings: Settings) -> dict[str, Any]:
         )
     if longest > settings.roll_ms:
         why.append("by KIP-32's rule of rolling, segment.ms would have to exceed the latency")
+    if report["spanMs"] < settings.roll_ms:
+        why.append(
+            f"messages arrived for {verdicts.length(report['spanMs'])} at most, less than segment.ms: that is too short "
+            "to judge rolling"
+        )
     option = "option 1" if both else f"option 4 {time}"
     if both:
         why.append("each time serves one of the two, so only option 1, which keeps both times, would serve both")

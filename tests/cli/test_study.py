@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_a_directory_is_advised() -> None:
     assert "450 batches of 3 partitions" in said and "CreateTime after arrival" in said
     assert "option 4 LogAppendTime would serve it\nmessage.timestamp.type=LogAppendTime" in said
     (report,) = lines("study", folder, "--topic", "orders", "--json")
-    assert report["advice"]["settings"]["message.timestamp.type"] == "LogAppendTime"
+    assert report["topic"] == "orders" and report["advice"]["settings"]["message.timestamp.type"] == "LogAppendTime"
+    assert "The rules play all 450 batches with a known CreateTime." in said
     assert "give one" in run("study", "--topic", "orders", code=2).stderr
     assert "kts plot" in run("study", folder, "-o", "x.html", code=2).stderr
+
+
+def test_a_directory_of_several_topics_has_a_line_for_each(tmp_path: Path) -> None:
+    for name, topic in (("orders", "orders"), ("clicks", "clicks")):
+        shutil.copytree(golden("demo", name).log_dir, tmp_path, dirs_exist_ok=True)
+        assert (tmp_path / f"{topic}-0").is_dir()
+    said = run("study", tmp_path, "--roll", "7d", "--retention", "7d").stdout.splitlines()
+    assert said[1].split() == ["topic", "read", "batches", "future", "retention", "rolling", "option", "limits"]
+    assert said[2].split()[:4] == ["clicks", "1/1", "100", "0"] and "4 CreateTime" in said[2] and "1.0 h" in said[2]
+    assert said[3].split()[:5] == ["orders", "3/3", "450", "2", "LAT"] and "4 LogAppendTime" in said[3]
+    assert [report["topic"] for report in lines("study", tmp_path, "--json")] == ["clicks", "orders"]
