@@ -233,10 +233,8 @@ def advised(report: dict[str, Any], settings: Settings) -> dict[str, Any]:
     if longest > settings.roll_ms:
         why.append("by KIP-32's rule of rolling, segment.ms would have to exceed the latency")
     if report["spanMs"] < settings.roll_ms:
-        why.append(
-            f"messages arrived for {verdicts.length(report['spanMs'])} at most, less than segment.ms: that is too short "
-            "to judge rolling"
-        )
+        span = verdicts.length(report["spanMs"])
+        why.append(f"messages arrived for {span} at most, less than segment.ms: that is too short to judge rolling")
     option = "option 1" if both else f"option 4 {time}"
     if both:
         why.append("each time serves one of the two, so only option 1, which keeps both times, would serve both")
