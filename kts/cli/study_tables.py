@@ -131,8 +131,7 @@ def of_topics(reports: list[dict[str, Any]]) -> Table:
         )  # fmt: skip
     headers = ("topic", "read", "batches", "future", "retention", "rolling", "option", "limits")
     notes = (
-        "limits: message.timestamp.before.max.ms, then message.timestamp.after.max.ms. --topic NAME says why, and --json "
-        "has everything.",
+        "limits: message.timestamp.before.max.ms, then message.timestamp.after.max.ms. --topic NAME says why.",
     )
     return Table("Which option would serve each topic", headers, rows, (1, 2, 3), notes)
 
