@@ -184,6 +184,7 @@ FORMATS = {
     "kts/segment/transactions.py": "transaction index",
     "kts/server/connection.py": "API key of a frame",
     "kts/server/framing.py": "frames: size, API key",
+    "kts/tables/values.py": "the id of a schema in front of a value",
 }
 LAYOUT = "kts/codec/layout.py"
 HEADER_POSITIONS = {12, 16, 17, 18, 21, 22, 23, 26, 27, 35, 43, 51, 53, 57, 61}

@@ -27,6 +27,7 @@ EPILOG = f"""\b
 Examples:
   kts sync DIR lake.db.orders --catalog lake.sqlite --topic orders
   kts sync DIR lake.db.all --catalog lake.sqlite --jobs 4 --to-end --json
+  kts sync DIR lake.db.clicks --catalog lake.sqlite --topic orders --value-format text
 
 TABLE is an Iceberg table as Spark names it: catalog, namespace, name. The catalog is an SQLite file that Iceberg's
 JdbcCatalog opens too; the table and the file are made if they are missing.
@@ -39,6 +40,9 @@ nothing from the table. Records that were deleted before a run could read them a
 Columns: topic, partition, offset, timestamp (microseconds; null where they cannot hold the time), timestampMs (Kafka's
 value), timestampType, key, value, headers, and day, by which the table is partitioned. day is null where the time is
 implausible: before --plausible-from or not before --plausible-to. Such rows are counted.
+
+With --value-format the column value is decoded, and records whose value does not decode go to the table
+TABLE_rejected, which has its bytes and the reason. Each of the two tables has offsets of its own.
 
 Times: {SPELLINGS}.
 """
@@ -66,6 +70,16 @@ Times: {SPELLINGS}.
     default=True,
     help="Records that are gone before they were read: an error, or a warning. Default an error.",
 )
+@click.option(
+    "--value-format", type=click.Choice(["text", "json", "avro"]), help="Decode the values. Default: their bytes."
+)
+@click.option(
+    "--value-schema",
+    metavar="FILE",
+    type=click.Path(),
+    help="The schema of the values: JSON Schema, or an Avro schema.",
+)
+@click.option("--registry", is_flag=True, help="Values begin with the id of a schema in the topic _schemas of PATH.")
 @click.option("--plausible-from", metavar="TIME", help="The first time that gets a day. Default 2000-01-01.")
 @click.option("--plausible-to", metavar="TIME", help="The first time that gets none. Default 366 days from now.")
 @time_options
@@ -89,6 +103,9 @@ def command(
     isolation: str,
     to_end: bool,
     fail_on_data_loss: bool,
+    value_format: str | None,
+    value_schema: str | None,
+    registry: bool,
     plausible_from: str | None,
     plausible_to: str | None,
     unit: str | None,
@@ -115,6 +132,9 @@ def command(
                 to_end=to_end,
                 fail_on_data_loss=fail_on_data_loss,
                 on_error=on_error,
+                value_format=value_format,
+                value_schema=value_schema,
+                registry=registry,
                 plausible_from=resolve(plausible_from, "--plausible-from", unit, now),
                 plausible_to=resolve(plausible_to, "--plausible-to", unit, now),
                 unit="ms",  # of the times above, whose integers were checked

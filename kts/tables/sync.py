@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kts.arguments import boolean, integer
+from kts.arguments import boolean, choice, integer
 from kts.dataset import scan as scanning
 from kts.dataset.increments import Losses, Offsets, Reach, name_of, reach_of
 from kts.dataset.options import ScanOptions
@@ -26,11 +27,14 @@ from kts.remote.tiers import RemoteOptions
 from kts.segment.rereading import settled
 from kts.tables.iceberg import IcebergTable, open_catalog
 from kts.tables.rows import DAY, DAY_MS, READ, Plausible, table_rows, table_schema
+from kts.tables.values import FORMATS, Decoder, Schemas, decoder_of, read_schema, registered
 from kts.times import Time, milliseconds
 
 COMMIT_BYTES = 256 << 20
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: Kafka is younger, the times of its records may be older
 AHEAD_MS = 366 * DAY_MS
+REJECTED = "_rejected"  # ends the name of the table of what was not decoded
+REGISTRY = "_schemas"  # the topic of a schema registry
 ADVICE = "set fail_on_data_loss to false (--no-fail-on-data-loss) to go on with what is there"
 
 
@@ -99,6 +103,9 @@ def sync(
     to_end: bool = False,
     fail_on_data_loss: bool = True,
     on_error: str = "raise",
+    value_format: str | None = None,
+    value_schema: Path | None = None,
+    registry: bool = False,
     plausible_from: Time | None = None,
     plausible_to: Time | None = None,
     unit: str | None = None,
@@ -127,6 +134,15 @@ def sync(
         Also what lies above the high watermark: after a broker's end nothing moves it any more.
     fail_on_data_loss : bool
         Records that are gone before they were read are an error; else a warning.
+    value_format : {"text", "json", "avro"}, optional
+        Decode the values; None is their bytes. Records whose values do not decode go to a second table, which has
+        their bytes and the column ``reason``: its name ends in ``_rejected``. Each table has its own offsets, so that a
+        run that is interrupted between the two commits goes on in both.
+    value_schema : path, optional
+        The file of the schema that ``value`` gets: JSON Schema, or an Avro schema.
+    registry : bool
+        Values begin with the id of their schema (Confluent's wire format), and the schemas are in the topic
+        ``_schemas`` of the same paths. Without ``value_schema`` the column has the newest one of ``TOPIC-value``.
     plausible_from, plausible_to : int (ms), aware datetime or ISO 8601 text, optional
         The times that get a day, from 2000 until 366 days from now by default; ``day`` is null for others.
     commit_bytes : int
@@ -164,13 +180,60 @@ def sync(
     options = ScanOptions.of(columns=READ, isolation=isolation, on_error=on_error, threads=threads)
     integer("commit_bytes", commit_bytes, 1)
     losses = Losses(boolean("fail_on_data_loss", fail_on_data_loss), ADVICE)
-    target = _target(table, catalog, warehouse, table_schema())
     opened = _opened(path, storage_options, remote, remote_options)
     shown = [os.fspath(remote or "")] if path is None else path
     logs = select(opened, shown, topics=topics, partitions=partitions)
-    run = _Run(logs, [target], options, plausible, losses, boolean("to_end", to_end), commit_bytes, progress)
+    if registry:
+        logs = [log for log in logs if log.topic != REGISTRY]
+    decoder = _decoder(value_format, value_schema, boolean("registry", registry), opened, logs)
+    if decoder is None:
+        targets = [_target(table, catalog, warehouse, table_schema())]
+    else:
+        targets = [
+            _target(table, catalog, warehouse, table_schema(decoder.type)),
+            _target(f"{table}{REJECTED}", catalog, warehouse, table_schema(reason=True)),
+        ]
+    run = _Run(logs, targets, decoder, options, plausible, losses, boolean("to_end", to_end), commit_bytes, progress)
     run.check_gone(opened)
     return run.finish()
+
+
+def _decoder(
+    value_format: str | None, value_schema: Path | None, registry: bool, opened: LogDirs, logs: Sequence[PartitionLog]
+) -> Decoder | None:
+    """How the values of logs are decoded; None if they are not."""
+    if value_format is None:
+        for name, given in (("value_schema", value_schema is not None), ("registry", registry)):
+            if given:
+                raise ValueError(f"{name}: give value_format as well")
+        return None
+    choice("value_format", value_format, FORMATS)
+    schema = None if value_schema is None else read_schema(os.fspath(value_schema))
+    if not registry:
+        return decoder_of(value_format, schema)
+    if value_format == "text":
+        raise ValueError("registry: text has no schema; leave it out, or decode json or avro")
+    schemas = _registered(opened)
+    subjects = {f"{log.topic}-value" for log in logs}
+    if schema is None:
+        known = {schemas.newest[subject] for subject in subjects if subject in schemas.newest}
+        if len(known) != 1:
+            raise ValueError(
+                f"registry: expected one newest schema of {', '.join(sorted(subjects))}, found {len(known)}: choose one"
+                " topic, or give value_schema"
+            )
+        ((kind, schema),) = known
+        if kind.lower() != value_format:
+            raise ValueError(f"value_format: expected {kind.lower()}, which the registry has, found {value_format}")
+    return decoder_of(value_format, schema, schemas)
+
+
+def _registered(opened: LogDirs) -> Schemas:
+    there = [log for log in opened.values() if log.topic == REGISTRY]
+    if not there:
+        raise UnknownTopicOrPartitionError(f"registry: there is no topic {REGISTRY} among the partitions")
+    found = scanning.records(there, ScanOptions.of(columns=["key", "value"])).read_all()
+    return registered(list(zip(found.column("key").to_pylist(), found.column("value").to_pylist(), strict=True)))
 
 
 def _opened(
@@ -199,6 +262,26 @@ def _target(table: str, catalog: Path, warehouse: Path | None, schema: pa.Schema
     return IcebergTable(open_catalog(name, os.fspath(catalog), where), tuple(identifier), schema)
 
 
+def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: Decoder | None) -> list[pa.RecordBatch]:
+    """The rows of records in the table and, with a decoder, in the one of what was not decoded."""
+    if decoder is None:
+        return [table_rows(batch, plausible)]
+    values, refused = decoder.decode(batch.column("value"))
+    if not refused:
+        return [
+            table_rows(batch, plausible, values),
+            table_rows(batch.slice(0, 0), plausible, reason=pa.nulls(0, pa.string())),
+        ]
+    sound = np.ones(batch.num_rows, bool)
+    rows = sorted(refused)
+    sound[rows] = False
+    kept, reasons = pa.array(sound), pa.array([refused[row] for row in rows], pa.string())
+    return [
+        table_rows(batch.filter(kept), plausible, values.filter(kept)),
+        table_rows(batch.take(pa.array(rows)), plausible, reason=reasons),
+    ]
+
+
 class _Run:
     """One run: the partitions one after another, and a commit whenever there are enough rows."""
 
@@ -206,6 +289,7 @@ class _Run:
         self,
         logs: Sequence[PartitionLog],
         targets: Sequence[Target],
+        decoder: Decoder | None,
         options: ScanOptions,
         plausible: Plausible,
         losses: Losses,
@@ -214,7 +298,7 @@ class _Run:
         progress: Callable[[int], None] | None,
     ) -> None:
         self.logs, self.options, self.plausible, self.losses = sorted(logs, key=name_of), options, plausible, losses
-        self.to_end, self.commit_bytes, self.progress = to_end, commit_bytes, progress
+        self.decoder, self.to_end, self.commit_bytes, self.progress = decoder, to_end, commit_bytes, progress
         self.sinks = [_Sink(target) for target in targets]
         self.reached: Offsets = {}  # of the rows that wait, by partition
         self.held_back: Offsets = {}
@@ -271,11 +355,11 @@ class _Run:
 
     def _take(self, name: TopicPartition, batch: pa.RecordBatch) -> None:
         offsets = batch.column("offset")
-        for sink in self.sinks:
-            new = batch
+        for sink, rows in zip(self.sinks, shaped(batch, self.plausible, self.decoder), strict=True):
             if sink.begins[name] > self.reached[name]:
-                new = batch.filter(pc.greater_equal(offsets, sink.begins[name]))
-            sink.take(table_rows(new, self.plausible))
+                rows = rows.filter(pc.greater_equal(rows.column("offset"), sink.begins[name]))
+            if rows.num_rows:
+                sink.take(rows)
         self._reach(name, offsets[-1].as_py() + 1)
         if sum(sink.waiting_bytes for sink in self.sinks) >= self.commit_bytes:
             self._commit()

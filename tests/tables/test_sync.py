@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from support.tables import data_files, query
 from support.tiered import session
 
 import kts
-from kts.errors import CorruptRecordError, KtsWarning, OffsetOutOfRangeError
+from kts.errors import CorruptRecordError, InvalidRequestError, KtsWarning, OffsetOutOfRangeError
 from kts.model import TopicPartition
 from kts.tables import Synced, sync
+from kts.tables.iceberg import IcebergTable
 
 CONFIG = {"segment.bytes": 2000, "file.delete.delay.ms": 0, "retention.bytes": 4000, "retention.ms": -1}
 DAY_MS = 86_400_000
@@ -145,3 +147,64 @@ def test_tiered_storage_is_a_source_like_any_other(tmp_path: Path) -> None:
 def test_a_table_is_named_as_in_spark(tmp_path: Path, table: str) -> None:
     with pytest.raises(ValueError, match="table: expected catalog, namespace and name, such as lake.db.orders"):
         sync(golden("demo", "orders").log_dir, table, catalog=tmp_path / "c.sqlite")
+
+
+SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+
+
+def test_what_does_not_decode_lies_in_a_table_of_its_own_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text(SCHEMA)
+    values = [b'{"a":1}', b"{", None, b'{"a":2}', b"{}"]
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 5, value=values)
+    done = synced(tmp_path, value_format="json", value_schema=tmp_path / "schema.json")
+    assert [(one.table, one.records) for one in done.tables] == [("lake.db.rows", 3), ("lake.db.rows_rejected", 2)]
+    sql = 'SELECT "offset", value.a FROM rows ORDER BY ALL'
+    assert rows(tmp_path, sql) == [(0, 1), (2, None), (3, 2)]
+    rejected = query(
+        data_files(tmp_path / "c.sqlite", "lake.db.rows_rejected"),
+        'SELECT "offset", value, reason FROM rows ORDER BY ALL',
+    )
+    assert [row[:2] for row in rejected] == [(1, b"{"), (4, b"{}")]
+    assert "Missing a name" in rejected[0][2] and rejected[1][2] == "the field a is missing"
+    with pytest.raises(
+        InvalidRequestError, match="expected the column value of type binary, found .* struct<a: int64>"
+    ):
+        synced(tmp_path)
+
+
+def test_a_run_that_ended_between_the_two_commits_goes_on_in_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "schema.json").write_text(SCHEMA)
+    given = {"value_format": "json", "value_schema": tmp_path / "schema.json"}
+    add = IcebergTable.append
+
+    def fails(self: IcebergTable, *arguments: Any) -> None:
+        if self.name.endswith("_rejected"):
+            raise OSError("no space left")
+        add(self, *arguments)
+
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 4, value=[b'{"a":1}', b"{", b"{", b'{"a":2}'])
+        monkeypatch.setattr(IcebergTable, "append", fails)
+        with pytest.raises(OSError, match="no space"):
+            synced(tmp_path, **given)
+        monkeypatch.undo()
+        append(log, 2, value=[b"{", b'{"a":3}'])
+    assert len(identities(tmp_path)) == 2
+    assert [one.records for one in synced(tmp_path, **given).tables] == [1, 3]
+    assert [offset for *_, offset in identities(tmp_path)] == [0, 3, 5]
+
+
+def test_a_registrys_topic_among_the_paths_has_the_schemas(tmp_path: Path) -> None:
+    key = b'{"keytype":"SCHEMA","subject":"t-value","version":1,"magic":1}'
+    told = {"subject": "t-value", "version": 1, "id": 5, "schema": SCHEMA, "schemaType": "JSON", "deleted": False}
+    with kts.Log(tmp_path / "logs" / "_schemas-0") as log:
+        log.append_rows({"key": [key], "value": [json.dumps(told).encode()]})
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 2, value=[b'\0\0\0\0\5{"a":1}', b'{"a":1}'])
+    done = synced(tmp_path, value_format="json", registry=True)
+    assert [one.records for one in done.tables] == [1, 1] and done.tables[0].offsets == {TopicPartition("t", 0): 2}
+    with pytest.raises(ValueError, match="expected json, which the registry has, found avro"):
+        synced(tmp_path, value_format="avro", registry=True)
