@@ -117,7 +117,7 @@ def sampled(stream: Stream, rng: np.random.Generator) -> Stream:
     before = np.maximum.accumulate(np.concatenate([[-FAR_MS], create[:-1]]))
     far = np.flatnonzero((create > stream.arrival_ms[0]) & (create > before))
     chosen[np.searchsorted(edges, far, side="right") - 1] = far  # of several in a part the last, which is the greatest
-    return Stream(*(column[:, chosen] for column in stream))
+    return Stream._make(column[:, chosen] for column in stream)
 
 
 def by_topic(
@@ -184,7 +184,7 @@ def run(
     settings = replace(settings, duration_ms=min(max(longest, HOUR_MS), YEAR_MS))
     figures = {rule: Figures(rule, settings) for rule in RULES}
     for rows in streams.values():
-        together = Stream(*(np.concatenate(column) for column in zip(*rows, strict=True)))
+        together = Stream._make(np.concatenate(column) for column in zip(*rows, strict=True))
         for one in figures.values():
             one.add(together)
     report: dict[str, Any] = {
