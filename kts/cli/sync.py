@@ -27,10 +27,12 @@ EPILOG = f"""\b
 Examples:
   kts sync DIR lake.db.orders --catalog lake.sqlite --topic orders
   kts sync DIR lake.db.all --catalog lake.sqlite --jobs 4 --to-end --json
+  kts sync DIR orders-table --topic orders
   kts sync DIR lake.db.clicks --catalog lake.sqlite --topic orders --value-format text
 
-TABLE is an Iceberg table as Spark names it: catalog, namespace, name. The catalog is an SQLite file that Iceberg's
-JdbcCatalog opens too; the table and the file are made if they are missing.
+With --catalog, TABLE is an Iceberg table as Spark names it: catalog, namespace, name. The catalog is an SQLite file
+that Iceberg's JdbcCatalog opens too; the table and the file are made if they are missing. Without it, TABLE is a folder
+of Parquet files (day=2026-01-01/part-...) with a ledger, _kts/ledger.json.
 
 Each run adds what is new since the last one. Rows and the offset of the next record of each partition are one commit:
 a run that is killed goes on behind its last commit, and every record is there once. Retention of the topic deletes
@@ -48,10 +50,10 @@ Times: {SPELLINGS}.
 """
 
 
-@click.command("sync", short_help="Add what is new in logs to an Iceberg table, each record once.", epilog=EPILOG)
+@click.command("sync", short_help="Add what is new in logs to a table, each record once.", epilog=EPILOG)
 @tiered_paths_argument
 @click.argument("table", metavar="TABLE")
-@click.option("--catalog", metavar="FILE", type=click.Path(), required=True, help="The SQLite file of the catalog.")
+@click.option("--catalog", metavar="FILE", type=click.Path(), help="The SQLite file of an Iceberg catalog.")
 @click.option(
     "--warehouse", metavar="DIR", type=click.Path(), help="Where a new table lies. Default: warehouse beside the file."
 )
@@ -96,7 +98,7 @@ Times: {SPELLINGS}.
 def command(
     paths: tuple[str, ...],
     table: str,
-    catalog: str,
+    catalog: str | None,
     warehouse: str | None,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],

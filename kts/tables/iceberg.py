@@ -8,10 +8,10 @@ import os
 from typing import TYPE_CHECKING
 
 from kts.dataset.increments import Offsets, from_json, to_json
-from kts.errors import InvalidRequestError, KtsError, LogLockedError
+from kts.errors import KtsError, LogLockedError
 from kts.model import TopicPartition
 from kts.segment import files
-from kts.tables.rows import DAY
+from kts.tables.rows import DAY, check_types, types_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,13 +78,7 @@ class IcebergTable:
         self.name, self.schema = ".".join((catalog.name, *identifier)), schema
         self._table = _existing(catalog, identifier, schema)
         self._columns = [field.name for field in self._table.schema().fields]
-        found, expected = _types(self._table.schema().as_arrow()), _types(schema)
-        for column in (*expected, *found):
-            if found.get(column) != expected.get(column):
-                raise InvalidRequestError(
-                    f"{self.name}: expected {_shown(column, expected)}, found {_shown(column, found)}: give the options"
-                    " that the table was made with, or name another table"
-                )
+        check_types(self.name, types_of(self._table.schema().as_arrow()), schema)
         self.offsets = self._read_offsets()
 
     def _read_offsets(self) -> Offsets:
@@ -155,18 +149,6 @@ def _existing(catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) 
     except TableAlreadyExistsError:  # made by another program meanwhile
         pass
     return catalog.load_table(identifier)
-
-
-def _types(schema: pa.Schema) -> dict[str, str]:
-    """The types of columns by name, in one spelling."""
-    return {
-        field.name: str(field.type).replace("large_", "").replace("<item:", "<element:").replace(" not null", "")
-        for field in schema
-    }
-
-
-def _shown(column: str, types: dict[str, str]) -> str:
-    return f"the column {column} of type {types[column]}" if column in types else f"no column {column}"
 
 
 def _within_pythons_times(rows: pa.Table) -> bool:

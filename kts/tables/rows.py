@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.codec.micros import to_micros
+from kts.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,3 +87,26 @@ def table_rows(batch: pa.RecordBatch, plausible: Plausible, value: pa.Array | No
     schema = table_schema(None if value is None else value.type, reason=reason is not None)
     columns = [made[name] if name in made else batch.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def types_of(schema: pa.Schema) -> dict[str, str]:
+    """The types of columns by name, in one spelling whatever wrote them."""
+    return {
+        field.name: str(field.type).replace("large_", "").replace("<item:", "<element:").replace(" not null", "")
+        for field in schema
+    }
+
+
+def check_types(table: str, found: dict[str, str], schema: pa.Schema) -> None:
+    """Refuse a table whose columns are not these: InvalidRequestError names the first."""
+    expected = types_of(schema)
+    for column in (*expected, *found):
+        if found.get(column) != expected.get(column):
+            raise InvalidRequestError(
+                f"{table}: expected {_shown(column, expected)}, found {_shown(column, found)}: give the options that"
+                " the table was made with, or name another table"
+            )
+
+
+def _shown(column: str, types: dict[str, str]) -> str:
+    return f"the column {column} of type {types[column]}" if column in types else f"no column {column}"

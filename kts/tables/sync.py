@@ -25,6 +25,7 @@ from kts.model import TopicPartition
 from kts.remote.buckets import StorageOptions
 from kts.remote.tiers import RemoteOptions
 from kts.segment.rereading import settled
+from kts.tables.folder import FolderTable
 from kts.tables.iceberg import IcebergTable, open_catalog
 from kts.tables.rows import DAY, DAY_MS, READ, Plausible, table_rows, table_schema
 from kts.tables.values import FORMATS, Decoder, Schemas, decoder_of, read_schema, registered
@@ -93,9 +94,9 @@ class Synced:
 
 def sync(
     path: Path | Sequence[Path] | None,
-    table: str,
+    table: Path,
     *,
-    catalog: Path,
+    catalog: Path | None = None,
     warehouse: Path | None = None,
     topics: Sequence[str] | str | None = None,
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
@@ -122,9 +123,10 @@ def sync(
     ----------
     path : path or list of paths
         As for ``kts.open``.
-    table : str
-        An Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``. It is made if missing.
-    catalog : path
+    table : str or path
+        With ``catalog``, an Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``; else a
+        folder of Parquet files. It is made if missing.
+    catalog : path, optional
         The SQLite file of the catalog, for ``pyiceberg`` here and for Iceberg's JdbcCatalog in Spark.
     warehouse : path, optional
         Where a new table lies; None is ``warehouse`` beside the file.
@@ -168,9 +170,10 @@ def sync(
 
     Notes
     -----
-    A snapshot of the table holds rows together with the offset of the next record of each partition, as the property
-    ``kts.offsets``. A run that is interrupted at any point goes on behind the last commit. Retention of the log deletes
-    nothing from the table. A record goes to its own day, however late it comes.
+    A snapshot of an Iceberg table holds rows together with the offset of the next record of each partition, as the
+    property ``kts.offsets``; a Parquet folder has both in a ledger, ``_kts/ledger.json``. A run that is interrupted at
+    any point goes on behind the last commit. Retention of the log deletes nothing from the table. A record goes to its
+    own day, however late it comes.
     """
     now_ms = time.time_ns() // 1_000_000
     plausible = Plausible(
@@ -185,6 +188,9 @@ def sync(
     logs = select(opened, shown, topics=topics, partitions=partitions)
     if registry:
         logs = [log for log in logs if log.topic != REGISTRY]
+    if catalog is None and warehouse is not None:
+        raise ValueError("warehouse: give catalog as well; without it the table is a folder")
+    table = os.fspath(table).rstrip("/")
     decoder = _decoder(value_format, value_schema, boolean("registry", registry), opened, logs)
     if decoder is None:
         targets = [_target(table, catalog, warehouse, table_schema())]
@@ -251,7 +257,9 @@ def _opened(
     return opened
 
 
-def _target(table: str, catalog: Path, warehouse: Path | None, schema: pa.Schema) -> Target:
+def _target(table: str, catalog: Path | None, warehouse: Path | None, schema: pa.Schema) -> Target:
+    if catalog is None:
+        return FolderTable(table, schema)
     name, *identifier = table.split(".")
     if len(identifier) < 2 or not all((name, *identifier)):
         raise ValueError(

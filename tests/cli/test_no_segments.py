@@ -46,7 +46,7 @@ SAID: dict[str, tuple[list[object], list[dict[str, object]]]] = {
     "plot": (["DIR", "-o", "OUT.svg", "--json"], [{"segments": 0, "batches": 0}]),
     "retention": (["DIR", "--json"], []),
     "groups": (["DIR/new-0", "--json"], []),
-    "sync": (["DIR", "a.b.c", "--catalog", "OUT.sqlite", "--json"], [{"table": "a.b.c", "records": 0}]),
+    "sync": (["DIR", "OUT", "--json"], [{"records": 0, "commits": 1}]),
 }
 
 

@@ -20,6 +20,13 @@ def test_json_says_what_was_added_to_which_offsets(tmp_path: Path) -> None:
     assert lines(*given) == [said | {"records": 0, "commits": 0, "withoutDay": 0}]
 
 
+def test_without_a_catalog_the_table_is_a_folder(tmp_path: Path) -> None:
+    (said,) = lines("sync", ORDERS, tmp_path / "orders", "--json")
+    assert (said["table"], said["records"], said["withoutDay"]) == (str(tmp_path / "orders"), 9000, 1)
+    assert len(list((tmp_path / "orders").glob("day=*/*.parquet"))) > 10
+    assert "give catalog as well" in run("sync", ORDERS, tmp_path / "orders", "--warehouse", "w", code=2).stderr
+
+
 def test_what_is_not_stable_is_said(tmp_path: Path) -> None:
     with kts.Log(tmp_path / "logs" / "t-0") as log:
         log.append_rows({"value": [b"v"] * 5})

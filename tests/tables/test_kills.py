@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.golden import scaled
 from support.processes.dying import DIES_TOO
 from support.tables import data_files, query
@@ -79,11 +80,14 @@ class Job:
         assert self.process.returncode == 0, self.said.read_text()[-3000:]
 
 
-def files_of(work: Path, name: str) -> list[str]:
-    return data_files(work / "c.sqlite", f"lake.db.{name}")
+def files_of(work: Path, sink: str, name: str) -> list[str]:
+    if sink == "iceberg":
+        return data_files(work / "c.sqlite", f"lake.db.{name}")
+    return [str(path) for path in (work / name).glob("day=*/*.parquet")]
 
 
-def test_each_record_arrives_once_though_the_program_is_killed(tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.parametrize("sink", ["iceberg", "parquet"])
+def test_each_record_arrives_once_though_the_program_is_killed(tmp_path: Path, rng: random.Random, sink: str) -> None:
     # Some seconds: what exactly once means can only be seen from outside, after real kills.
     kills = int(os.environ.get("KTS_KILLS") or scaled(3, 10))
     logs, work = tmp_path / "logs", tmp_path / "work"
@@ -91,7 +95,8 @@ def test_each_record_arrives_once_though_the_program_is_killed(tmp_path: Path, r
     writer = Writer(logs, rng)
     (work / "schema.json").write_text(SCHEMA)
     decoded = {"value_format": "json", "value_schema": str(work / "schema.json")}
-    job = Job(logs, work, {"table": "lake.db.rows", "catalog": str(work / "c.sqlite"), **decoded})
+    iceberg = {"table": "lake.db.rows", "catalog": str(work / "c.sqlite")}
+    job = Job(logs, work, (iceberg if sink == "iceberg" else {"table": str(work / "rows")}) | decoded)
     writer.start()
     try:
         job.start()
@@ -103,9 +108,9 @@ def test_each_record_arrives_once_though_the_program_is_killed(tmp_path: Path, r
     (work / "finish").touch()
     job.finish()
     wrong = '"offset" <> value.o OR partition <> value.p'
-    assert query(files_of(work, "rows"), f"SELECT count(*) FROM rows WHERE {wrong}") == [(0,)]
+    assert query(files_of(work, sink, "rows"), f"SELECT count(*) FROM rows WHERE {wrong}") == [(0,)]
     places = 'SELECT partition, "offset" FROM rows ORDER BY ALL'
-    added, refused = (query(files_of(work, name), places) for name in ("rows", "rows_rejected"))
+    added, refused = (query(files_of(work, sink, name), places) for name in ("rows", "rows_rejected"))
     assert len(added) > len(refused) > 0
     assert sorted(added + refused) == [
         (partition, offset) for partition, end in enumerate(ends) for offset in range(end)

@@ -1,0 +1,121 @@
+"""A folder of Parquet files, with a ledger that makes the files of a commit appear with its offsets.
+
+::
+
+    day=2026-01-01/part-00000007-0000.parquet    the rows of a commit and a day
+    day=__HIVE_DEFAULT_PARTITION__/...           rows without a day
+    _kts/ledger.json                             offsets, columns, and the renames of the last commit
+    _kts/part-00000007-0000                      a file that no commit has yet, or whose rename was interrupted
+    _kts/lock                                    held while files change
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kts.dataset.increments import Offsets, from_json, to_json
+from kts.errors import LogLockedError, LogStorageError
+from kts.segment import files
+from kts.segment.locks import FileLock
+from kts.tables.rows import DAY, check_types, types_of
+
+OWN = "_kts"
+LEDGER = "ledger.json"
+LOCK = "lock"
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+
+
+class FolderTable:
+    """A Parquet folder; see ``kts.tables.sync.Target``.
+
+    Raises
+    ------
+    InvalidRequestError
+        It was made with other columns.
+    LogLockedError
+        Another program is adding to it.
+
+    Notes
+    -----
+    A commit writes its files aside and syncs them; then it replaces the ledger, which names them and has the new
+    offsets; then it renames them. After a crash, whoever opens the folder next renames what is left, or removes files
+    that no ledger names. Until then a reader may see a part of the last commit, and never a record twice.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        files.require_local(path, "a Parquet folder")
+        self.name, self.schema = path, schema
+        self._own = os.path.join(path, OWN)
+        files.make_directory(self._own)
+        with self._locked():
+            self._number, self.offsets = self._recovered()
+
+    def _locked(self) -> FileLock:
+        return FileLock(os.path.join(self._own, LOCK), self.name)
+
+    def _recovered(self) -> tuple[int, Offsets]:
+        """Finish the last commit, and remove what belongs to none; its number and offsets."""
+        path = os.path.join(self._own, LEDGER)
+        data = files.read_if_there(path)
+        try:
+            ledger: dict[str, Any] = {"number": 0, "offsets": {}, "files": {}} if data is None else json.loads(data)
+            number, offsets = int(ledger["number"]), from_json(ledger["offsets"])
+            pending = {str(name): str(target) for name, target in ledger["files"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LogStorageError(f"expected the ledger of a table, found {data!r:.80}", path=path) from error
+        if data is not None:
+            check_types(self.name, ledger["columns"], self.schema)
+        self._rename(pending)
+        for name in files.names_in(self._own):
+            if name not in (LEDGER, LOCK):
+                files.remove(os.path.join(self._own, name))
+        return number, offsets
+
+    def _rename(self, pending: dict[str, str]) -> None:
+        for name, target in pending.items():
+            source, target = os.path.join(self._own, name), os.path.join(self.name, target)
+            if files.exists(source):
+                files.make_directory(os.path.dirname(target))
+                files.rename(source, target)
+                files.sync_directory(os.path.dirname(target))
+
+    def append(self, rows: pa.Table, offsets: Offsets) -> None:
+        """Add rows and set the offsets in one commit."""
+        with self._locked():
+            number, known = self._recovered()
+            if known != self.offsets:
+                raise LogLockedError(
+                    f"{self.name}: another program has added records meanwhile, and these were not added: run one at a"
+                    " time, and this one again"
+                )
+            pending = self._write(rows, number + 1)
+            ledger = {
+                "number": number + 1,
+                "offsets": to_json(offsets),
+                "columns": types_of(self.schema),
+                "files": pending,
+            }
+            files.write_atomically(os.path.join(self._own, LEDGER), json.dumps(ledger).encode())
+            self._rename(pending)
+            self.offsets = dict(offsets)
+
+    def _write(self, rows: pa.Table, number: int) -> dict[str, str]:
+        """Write the files of each day aside; their names there and in the folder."""
+        found: dict[str, str] = {}
+        days = rows.column(DAY)
+        for place, day in enumerate(pc.unique(days).to_pylist()):
+            mask = days.is_null() if day is None else pc.equal(days, pa.scalar(day, pa.date32()))
+            name = f"part-{number:08d}-{place:04d}"
+            path = os.path.join(self._own, name)
+            pq.write_table(rows.filter(mask).drop_columns([DAY]), path, compression="zstd")
+            with files.WritableFile(path) as file:
+                file.sync()
+            found[name] = f"{DAY}={NO_DAY if day is None else day}/{name}.parquet"
+        files.sync_directory(self._own)
+        return found

@@ -1,0 +1,103 @@
+"""Parquet folders: a commit that is interrupted anywhere is done later or not at all."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from kts.errors import InvalidRequestError, LogLockedError, LogStorageError
+from kts.model import TopicPartition
+from kts.segment import files
+from kts.tables.folder import FolderTable
+from kts.tables.rows import table_schema
+
+NAME = TopicPartition("t", 0)
+DAYS = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2), None]
+
+
+def rows(*offsets: int) -> pa.Table:
+    """Each in another day than the one before."""
+    each = {"topic": "t", "partition": 0, "value": b"v"}
+    return pa.Table.from_pylist([each | {"offset": n, "day": DAYS[n % 3]} for n in offsets], schema=table_schema())
+
+
+def found(folder: Path) -> list[tuple[Any, ...]]:
+    """What DuckDB sees: offset and day."""
+    if not list(folder.glob("*/*.parquet")):
+        return []
+    return duckdb.sql(f"""SELECT "offset", day FROM '{folder}/*/*.parquet' ORDER BY "offset" """).fetchall()
+
+
+def test_days_are_folders_and_offsets_are_kept(tmp_path: Path) -> None:
+    one = FolderTable(str(tmp_path / "t"), table_schema())
+    one.append(rows(0, 1), {NAME: 2})
+    one.append(rows(2, 3), {NAME: 4})
+    assert found(tmp_path / "t") == [(number, DAYS[number % 3]) for number in range(4)]
+    assert FolderTable(str(tmp_path / "t"), table_schema()).offsets == {NAME: 4}
+    assert sorted(os.listdir(tmp_path / "t" / "_kts")) == ["ledger.json", "lock"]
+
+
+class Crash(BaseException):
+    pass
+
+
+def counted_down(left: list[int], real: Callable[..., Any], *given: Any, **more: Any) -> Any:
+    """The call, unless there were as many before as may be."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise Crash
+    return real(*given, **more)
+
+
+def test_a_commit_that_ends_before_any_change_of_the_folder_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rename, sync and write of a commit is the last thing that a process does, once."""
+    calls = ["rename", "sync_directory", "write_atomically", "make_directory", "remove"]
+    places = 0
+    for place in range(100):
+        folder = tmp_path / str(place)
+        FolderTable(str(folder), table_schema()).append(rows(0, 1), {NAME: 2})
+        one, left = FolderTable(str(folder), table_schema()), [place]
+        with monkeypatch.context() as crashing:
+            for name in calls:
+                crashing.setattr(files, name, partial(counted_down, left, getattr(files, name)))
+            try:
+                one.append(rows(2, 3, 4), {NAME: 5})
+            except Crash:
+                places += 1
+        seen = [offset for offset, _ in found(folder)]
+        assert len(seen) == len(set(seen))
+        again = FolderTable(str(folder), table_schema())
+        expected = list(range(again.offsets[NAME]))
+        assert [offset for offset, _ in found(folder)] == expected and expected in ([0, 1], [0, 1, 2, 3, 4])
+        if left[0] >= 0:
+            break
+    assert places > 6, "the last one ran to its end"
+
+
+def test_of_two_programs_that_add_at_the_same_time_one_is_refused(tmp_path: Path) -> None:
+    one, other = (FolderTable(str(tmp_path / "t"), table_schema()) for _ in range(2))
+    one.append(rows(0), {NAME: 1})
+    with pytest.raises(LogLockedError, match="another program has added records meanwhile"):
+        other.append(rows(0), {NAME: 1})
+    assert [offset for offset, _ in found(tmp_path / "t")] == [0]
+
+
+def test_other_columns_and_a_malformed_ledger_are_refused(tmp_path: Path) -> None:
+    one = FolderTable(str(tmp_path / "t"), table_schema())
+    one.append(rows(0), {NAME: 1})
+    with pytest.raises(InvalidRequestError, match="expected the column value of type string, found .* of type binary"):
+        FolderTable(str(tmp_path / "t"), table_schema(pa.string()))
+    for wrong in ("{", "[]", "{}", '{"number":1,"offsets":[],"files":{}}'):
+        (tmp_path / "t" / "_kts" / "ledger.json").write_text(wrong)
+        with pytest.raises(LogStorageError, match="expected the ledger of a table"):
+            FolderTable(str(tmp_path / "t"), table_schema())
