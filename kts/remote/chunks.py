@@ -145,7 +145,10 @@ class RemoteLog:
             return b""
         chunks, decode = self._coding
         if chunks is None or decode is None:
-            return self._fetched(position, end, position)
+            data = self._fetched(position, end, position)
+            if len(data) < end - position:
+                raise self._cut(end, position + len(data))
+            return data
         first, last = position // chunks.chunk_bytes, (end - 1) // chunks.chunk_bytes
         data = b"".join(self._chunks(chunks, decode, first, last))
         start = position - first * chunks.chunk_bytes
@@ -171,12 +174,12 @@ class RemoteLog:
                 continue
             stop = next((one for one in range(number, last + 1) if one in known), last + 1)
             start = chunks.stored_range(number)[0]
-            stored = memoryview(
-                self._fetched(start, chunks.stored_range(stop - 1)[1], number * chunks.chunk_bytes, chunks)
-            )
+            stored = self._fetched(start, chunks.stored_range(stop - 1)[1], number * chunks.chunk_bytes)
             for one in range(number, stop):
                 begin, end = chunks.stored_range(one)
-                found.append(self._decoded(decode, one, bytes(stored[begin - start : end - start]), chunks))
+                if start + len(stored) < end:
+                    raise self._cut(end, one * chunks.chunk_bytes)
+                found.append(self._decoded(decode, one, stored[begin - start : end - start], chunks))
             number = stop
         self._last = last, found[-1]
         return found
@@ -200,33 +203,27 @@ class RemoteLog:
             _kept.keep((self._object_path, self._version, number), data)
         return data
 
-    def _fetched(self, start: int, end: int, position: int, chunks: ChunkIndex | None = None) -> bytes:
-        """Bytes of the object; ``position`` is where they begin in the log."""
-        if self._missing is not None:
-            raise CorruptRecordError(self._missing, path=self.path, position=position, end=self._size)
-        try:
-            if self._object is None:
-                self._object = self._opening(self._ahead)
-            data = self._object.read(start, end - start)
-        except LogStorageError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                raise
-            self._missing = (
-                f"the object {self._object_path} is missing; a segment in Iceberg's format has none and is not read"
-            )
-            raise CorruptRecordError(self._missing, path=self.path, position=position, end=self._size) from error
-        if len(data) < end - start:
-            reached = start + len(data)
-            if chunks is not None:  # to the start of the first chunk that is not whole
-                number = position // chunks.chunk_bytes
-                while chunks.stored_range(number)[1] <= reached:
-                    number += 1
-                position = number * chunks.chunk_bytes
-            else:
-                position += len(data)
-            message = f"expected {end} bytes at least in {self._object_path}, found {reached}: its end is missing"
-            raise CorruptRecordError(message, path=self.path, position=position, end=self._size)
-        return data
+    def _fetched(self, start: int, end: int, position: int) -> bytes:
+        """Bytes of the object, fewer where its end is missing; ``position`` is where they begin in the log."""
+        if self._missing is None:
+            try:
+                if self._object is None:
+                    self._object = self._opening(self._ahead)
+                end = min(end, self._object.size())  # no memory is taken for bytes that a manifest alone claims
+                return self._object.read(start, end - start) if start < end else b""
+            except LogStorageError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                    raise
+                self._missing = (
+                    f"the object {self._object_path} is missing; a segment in Iceberg's format has none and is not read"
+                )
+        raise CorruptRecordError(self._missing, path=self.path, position=position, end=self._size)
+
+    def _cut(self, expected: int, position: int) -> CorruptRecordError:
+        """The error for an object without the bytes that the log has from a position on."""
+        found = 0 if self._object is None else self._object.size()
+        message = f"expected {expected} bytes at least in {self._object_path}, found {found}: its end is missing"
+        return CorruptRecordError(message, path=self.path, position=position, end=self._size)
 
 
 class BytesFile:

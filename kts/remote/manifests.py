@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MOST_BYTES = 2**26  # of a manifest
+MOST_CHUNKS = 2**22  # of a log; the list of their sizes, compressed, may be tiny
 PARTS = {  # as the manifest calls them: suffix of the file
     "offset": ".index",
     "timestamp": ".timeindex",
@@ -38,6 +39,7 @@ PARTS = {  # as the manifest calls them: suffix of the file
     "transaction": ".txnindex",
 }
 STEP_BYTES = 2**22  # decompressed at a time, so that a claimed size alone takes no memory
+ALWAYS_BYTES, MOST_GROWTH = 2**27, 256  # a frame that holds more than the first grows at most so many times
 
 
 class ChunkIndex:
@@ -188,6 +190,8 @@ def _indexes(found: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 def _chunks(found: Mapping[str, Any], compressed: bool, encrypted: bool) -> ChunkIndex:
     size, chunk_bytes = _number(found, "originalFileSize"), _number(found, "originalChunkSize", 1)
     count = -(-size // chunk_bytes)
+    if count > MOST_CHUNKS:
+        raise _Wrong(f"chunkIndex: expected at most {MOST_CHUNKS} chunks, found {size} bytes in chunks of {chunk_bytes}")
     kind = found.get("type")
     if kind == "variable":
         return ChunkIndex(
@@ -225,8 +229,10 @@ def _ends(frame: bytes, count: int) -> npt.NDArray[np.int64]:
     if count:
         sizes[-1] = int.from_bytes(data[-4:], "big", signed=True)
     if count > 1:
-        digits = np.frombuffer(data, np.uint8, (count - 1) * width, 9).reshape(-1, width).astype(np.int64)
-        sizes[:-1] = int.from_bytes(data[4:8], "big", signed=True) + digits @ (256 ** np.arange(width - 1, -1, -1))
+        digits = np.frombuffer(data, np.uint8, (count - 1) * width, 9).reshape(-1, width)
+        sizes[:-1] = int.from_bytes(data[4:8], "big", signed=True)
+        for place in range(width):
+            sizes[:-1] += digits[:, place].astype(np.int64) << 8 * (width - 1 - place)
     if count and not (sizes.min() > 0 and sizes.max() <= INT32_MAX):
         raise _Wrong(f"transformedChunks: expected sizes above 0, found {sizes.min()} to {sizes.max()}")
     return np.cumsum(sizes)
@@ -249,6 +255,9 @@ def decompressed(frame: bytes, size: int | None, most: int) -> bytes:
     """
     import zstandard
 
+    most = min(most, max(ALWAYS_BYTES, MOST_GROWTH * len(frame)))
+    if size is not None and size > most:
+        raise ValueError(f"expected at most {most} bytes in a zstd frame of {len(frame)} bytes, found {size}")
     parts, total = [], 0
     try:
         with zstandard.ZstdDecompressor().stream_reader(frame) as reader:

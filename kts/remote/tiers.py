@@ -596,9 +596,10 @@ class StoredSegment:
             if not size:
                 return b""
             with files.open_file(path) as file:
-                data = file.read(start, size)
+                stored = file.size()
+                data = file.read(start, size) if start + size <= stored else b""
             if len(data) < size:
-                message = f"expected {start + size} bytes at least, found {start + len(data)}"
+                message = f"expected {start + size} bytes at least, found {stored}"
                 raise CorruptIndexError(message, path=path, position=start)
             open_part = self._opener(manifest)
             return data if open_part is None else open_part(data)

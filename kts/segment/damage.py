@@ -84,10 +84,16 @@ class _Holes:
 
     def __init__(self, file: files.Readable) -> None:
         self.file = file
+        self.hole = 0, 0  # the last one: the next read mostly begins in it
 
     def read(self, position: int, count: int) -> bytes:
         parts, end = list[bytes](), position + count
         while position < end:
+            if self.hole[0] <= position < self.hole[1]:
+                stop = min(self.hole[1], end)
+                parts.append(bytes(stop - position))
+                position = stop
+                continue
             try:
                 parts.append(self.file.read(position, end - position))
                 break
@@ -95,8 +101,8 @@ class _Holes:
                 hole = max(error.position or 0, position)
                 if hole > position:
                     parts.append(self.file.read(position, hole - position))
-                position = min(max(getattr(error, "end", end), hole + 1), end)
-                parts.append(bytes(position - hole))
+                self.hole = hole, max(getattr(error, "end", end), hole + 1)
+                position = hole
         return b"".join(parts)
 
 

@@ -14,6 +14,7 @@ from kts.errors import CorruptRecordError, LogStorageError
 from kts.remote import chunks as module
 from kts.remote.chunks import BytesFile, Coding, RemoteLog, Unreadable
 from kts.remote.manifests import ChunkIndex, decompressed
+from kts.segment.damage import _Holes
 from kts.segment.files import ByteRange
 
 LOG = random.Random(3).randbytes(9_000) + bytes(1_234)
@@ -63,6 +64,28 @@ def test_only_the_chunks_of_a_range_are_fetched_each_once_and_together() -> None
     log.read(3500, 400)  # of the last chunk that was decoded
     assert len(store.asked) == 1
     assert log.stored(ByteRange("p.log", 2500, 3500)) == ByteRange("object.log", start, end)
+
+
+def test_the_first_byte_that_cannot_be_read_is_told_where_a_chunk_is_changed_and_the_end_is_missing() -> None:
+    data, index = stored(1000)
+    changed = bytearray(data[: index.stored_range(6)[1] + 5])
+    changed[index.stored_range(3)[0]] ^= 1
+    log, _ = opened(bytes(changed), index)
+    with pytest.raises(CorruptRecordError, match="chunk 3 of object.log") as raised:
+        log.read(500, len(LOG))
+    assert (raised.value.position, raised.value.end) == (3000, 4000)  # type: ignore[attr-defined]
+    with pytest.raises(CorruptRecordError, match=f"found {len(changed)}: its end is missing") as raised:
+        log.read(4000, len(LOG))
+    assert raised.value.position == 7000
+    assert _Holes(log).read(2500, 5500) == LOG[2500:3000] + bytes(1000) + LOG[4000:7000] + bytes(1000)
+
+
+def test_bytes_that_a_manifest_alone_claims_are_not_asked_for() -> None:
+    data, _ = stored(1000)
+    log, store = opened(data, ChunkIndex(2**31 - 1, 2**30, (2**31 - 1, 2**31 - 1)))
+    with pytest.raises(CorruptRecordError, match=f"expected 2147483647 bytes at least in object.log, found {len(data)}"):
+        log.read(0, 100)
+    assert store.asked == [(0, len(data))]
 
 
 def test_decoded_chunks_are_kept_for_the_next_file_of_the_same_version(monkeypatch: pytest.MonkeyPatch) -> None:

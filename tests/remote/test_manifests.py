@@ -87,6 +87,15 @@ def test_sizes_that_are_none_are_refused(text: str, words: str) -> None:
     assert raised.value.path == "m.rsm-manifest"
 
 
+def test_a_number_of_chunks_takes_no_memory_on_its_word() -> None:
+    """The sizes of 2 billion chunks of one size are a frame of a few bytes for each million."""
+    manifest = real("aiven-zstd")
+    manifest["chunkIndex"] = {"type": "variable", "originalChunkSize": 1, "originalFileSize": 2**31 - 1,
+                              "transformedChunks": variable([5, 6], 4, count=2**31 - 1)}  # fmt: skip
+    with pytest.raises(CorruptRecordError, match="expected at most 4194304 chunks, found 2147483647 bytes in chunks"):
+        read(manifest)
+
+
 def test_a_chunk_size_above_the_object_counts_for_nothing_where_there_is_one_chunk() -> None:
     chunks = read(real("aiven-prefix")).chunks
     assert chunks.count == 1 and chunks.chunk_bytes > chunks.size == chunks.stored_bytes
@@ -156,3 +165,5 @@ def test_a_frame_that_grows_beyond_its_bound_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 5 bytes in a zstd frame, found 3"):
         decompressed(zstandard.compress(b"abc"), 5, 5)
     assert decompressed(zstandard.compress(bytes(10**7)), 10**7, 10**7) == bytes(10**7)
+    with pytest.raises(ValueError, match="expected at most 134217728 bytes in a zstd frame of .* found 2000000000"):
+        decompressed(bomb, 2 * 10**9, 2 * 10**9)
