@@ -273,6 +273,10 @@ class _PartitionCheck:
                     markers.add((marker.producer_id, marker.offset))
                     if first is not None:
                         aborted.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
+        stated = segment.known_max_ms
+        if stated is not None and not log.damaged and log.max_timestamp >= 0 and log.max_timestamp != stated:
+            message = f"the greatest timestamp is {log.max_timestamp}, but its copy is stated to have {stated}"
+            yield Violation(segment.path, None, None, "copy", message)
         # Both indexes of an active segment are preallocated while the broker runs and after it was killed.
         parent = os.path.dirname(files.absolute(self.log.path))
         stopped = files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kts.arguments import INT32_MAX, INT64_MAX
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX
 from kts.errors import CorruptRecordError, InvalidRequestError
 from kts.remote.keys import OVERHEAD_BYTES
 from kts.remote.metadata import COPY_FINISHED, Copy, PartitionId, check_copy
@@ -39,7 +39,7 @@ PARTS = {  # as the manifest calls them: suffix of the file
     "transaction": ".txnindex",
 }
 STEP_BYTES = 2**22  # decompressed at a time, so that a claimed size alone takes no memory
-ALWAYS_BYTES, MOST_GROWTH = 2**27, 256  # a frame that holds more than the first grows at most so many times
+MOST_GROWTH = 256  # of a frame that holds more than is always decompressed
 
 
 class ChunkIndex:
@@ -191,7 +191,8 @@ def _chunks(found: Mapping[str, Any], compressed: bool, encrypted: bool) -> Chun
     size, chunk_bytes = _number(found, "originalFileSize"), _number(found, "originalChunkSize", 1)
     count = -(-size // chunk_bytes)
     if count > MOST_CHUNKS:
-        raise _Wrong(f"chunkIndex: expected at most {MOST_CHUNKS} chunks, found {size} bytes in chunks of {chunk_bytes}")
+        found_chunks = f"{size} bytes in chunks of {chunk_bytes}"
+        raise _Wrong(f"chunkIndex: expected at most {MOST_CHUNKS} chunks, found {found_chunks}")
     kind = found.get("type")
     if kind == "variable":
         return ChunkIndex(
@@ -255,7 +256,7 @@ def decompressed(frame: bytes, size: int | None, most: int) -> bytes:
     """
     import zstandard
 
-    most = min(most, max(ALWAYS_BYTES, MOST_GROWTH * len(frame)))
+    most = min(most, max(DEFAULT_MAX_DECOMPRESSED_BYTES, MOST_GROWTH * len(frame)))
     if size is not None and size > most:
         raise ValueError(f"expected at most {most} bytes in a zstd frame of {len(frame)} bytes, found {size}")
     parts, total = [], 0

@@ -316,6 +316,7 @@ class TieredPartition:
         source = self.source()
         state = id(source.history), len(source.history.changes), start, tuple(lineage), [one.path for one in local]
         if self._made is not None and self._made[0] == state:
+            self._be_known()
             return self._made[1]
         stop = local[0].base_offset if local else INT64_MAX
         parts = self.parts(source, start, stop, lineage)
@@ -327,9 +328,14 @@ class TieredPartition:
             )
         found = [*made, *local]
         self._made = state, found
-        for path in {os.path.dirname(segment.path) for segment in made} | {self.directory}:
-            _views[path] = self
+        self._be_known()
         return found
+
+    def _be_known(self) -> None:
+        """From now on the addresses of the segments are read as this object has them: keys, copies, local segments."""
+        segments = [] if self._made is None else self._made[1]
+        for path in {os.path.dirname(segment.path) for segment in segments if segment.remote} | {self.directory}:
+            _views[path] = self
 
     def parts(self, source: _Source, start: int | None, stop: int, lineage: Lineage) -> list[Part]:
         """The copies that the log consists of, in order."""

@@ -83,7 +83,7 @@ def test_the_first_byte_that_cannot_be_read_is_told_where_a_chunk_is_changed_and
 def test_bytes_that_a_manifest_alone_claims_are_not_asked_for() -> None:
     data, _ = stored(1000)
     log, store = opened(data, ChunkIndex(2**31 - 1, 2**30, (2**31 - 1, 2**31 - 1)))
-    with pytest.raises(CorruptRecordError, match=f"expected 2147483647 bytes at least in object.log, found {len(data)}"):
+    with pytest.raises(CorruptRecordError, match=f"expected 2147483647 bytes at least .*, found {len(data)}"):
         log.read(0, 100)
     assert store.asked == [(0, len(data))]
 

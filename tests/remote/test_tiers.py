@@ -191,6 +191,32 @@ def test_a_missing_or_wrong_key_is_told() -> None:
         records(log)
 
 
+def test_two_openings_of_one_store_keep_their_own_keys_and_segments() -> None:
+    one = session("aiven-zstd-encrypted")
+    log, expected = one.log("txn-0"), one.expected("txn-0")
+    assert records(log) == expected
+    without_keys = kts.open_partition(one.data / "txn-0", remote=one.remote)
+    with pytest.raises(LogStorageError, match="expected the private key k1 among private_keys"):
+        records(without_keys)
+    assert records(log) == expected
+    alone = one.store_alone()["txn", 0]
+    assert records(alone) == [row for row in expected if row.offset < alone.log_end_offset]
+    assert offsets(log, isolation="read_committed") == one.facts("txn-0")["readCommittedOffsets"]
+    with pytest.raises(LogStorageError, match="expected the private key k1 among private_keys"):
+        records(without_keys)
+
+
+def test_a_greatest_time_that_a_manifest_states_wrongly_is_found(tmp_path: Path) -> None:
+    """Without the metadata topic nothing but ``kts verify`` can tell: a search passes over the segment."""
+    one = session("aiven-plain").copy(tmp_path)
+    path = object_of(one, "ct-0", ".rsm-manifest")
+    told = json.loads(path.read_text())
+    told["remoteLogSegmentMetadata"]["maxTimestampMs"] -= 1
+    path.write_text(json.dumps(told))
+    [found] = verify_partition(one.store_alone()["ct", 0])
+    assert found.kind == "copy" and path.name[:43] in found.path and "is stated to have" in found.message
+
+
 def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:
     one = session("aiven-plain").copy(tmp_path)
     log = one.log("ct-0")
