@@ -31,6 +31,15 @@ DATA = {  # the indexed messages
     "one in the future": "CreateTime, one far<br>in the future",
 }
 TERMS = "CT is CreateTime, LAT is LogAppendTime; p99 is the 99th percentile."
+COLUMNS = (
+    "Of each pattern and rule: segments, those of one message, how long a segment is open, how long a message is kept "
+    "after its creation and retention.ms, how far apart source and target delete it (all p99), and late messages."
+)
+INDEX_COLUMNS = (
+    "Each search asks for the first message created at or after a time. Bytes read and messages: of the log, from "
+    "where reading began. Exact: answers that are that message. Early: messages between the answer and it. Missed: "
+    "messages from then on that lie before the answer. Segs: the most segments that were read. The others are averages."
+)
 STYLE = """
 table { border-collapse: collapse; margin: 10px 0; font-size: 13px; }
 th, td { text-align: left; padding: 3px 10px; border-bottom: 1px solid var(--grid); vertical-align: top; }
@@ -69,7 +78,9 @@ def draw_report(report: dict[str, Any], file: BinaryIO) -> None:
         plots(segment_plots(report, plot)),
         *map(section, study_tables.options(report)),
         section(study_tables.mirror_maker(report)),
+        f"<section><h2>The patterns</h2>\n<p>{escape(COLUMNS)}</p></section>\n",
         *map(section, study_tables.of_patterns(report)),
+        f"<section><h2>KIP-33's indexes</h2>\n<p>{escape(INDEX_COLUMNS)}</p></section>\n",
         *map(section, study_tables.indexes(report)),
         plots(index_plots(report, plot)),
         *map(section, study_tables.search(report)),

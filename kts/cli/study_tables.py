@@ -16,6 +16,13 @@ NAMES = {  # of rules
     "largest-timestamp": "CreateTime, largest",
     "wall-clock": "CreateTime, clock",
 }
+RULES = {
+    "LogAppendTime": "LogAppendTime of the incoming message less that of the segment's first.",
+    "CreateTime": "CreateTime of the incoming message less that of the segment's first.",
+    "earliest-timestamp": "The clock less the segment's earliest CreateTime (KIP-32).",
+    "largest-timestamp": "The clock less the log's largest CreateTime (KIP-33).",
+    "wall-clock": "The clock less the time of the segment's creation.",
+}
 BY = {"earliest-timestamp": "KIP-32's", "CreateTime": "Kafka's", "largest-timestamp": "KIP-33's"}
 VERDICT = ("pattern", "paper", "measured", "agrees")
 FIGURES = {  # of a cell in the table of options
@@ -52,6 +59,7 @@ def of_patterns(report: dict[str, Any]) -> list[Table]:
 def of_rules(title: str, rules: dict[str, Any]) -> Table:
     """What each rule does."""
     headers = ("time and rule", "segments", "of one", "open", "kept", "apart", "late")
+    more = ("rolls when this exceeds segment.ms", *(RULES[rule] for rule in rules))
     rows = [
         [
             NAMES[rule],
@@ -64,7 +72,7 @@ def of_rules(title: str, rules: dict[str, Any]) -> Table:
         ]
         for rule, figures in rules.items()
     ]
-    return Table(title, headers, rows, (1, 2, 3, 4, 5, 6))
+    return Table(title, headers, rows, (1, 2, 3, 4, 5, 6), (), (), (more,))
 
 
 def of_directory(report: dict[str, Any]) -> list[Table]:
@@ -130,9 +138,7 @@ def of_topics(reports: list[dict[str, Any]]) -> Table:
             ]
         )  # fmt: skip
     headers = ("topic", "read", "batches", "future", "retention", "rolling", "option", "limits")
-    notes = (
-        "limits: message.timestamp.before.max.ms, then message.timestamp.after.max.ms. --topic NAME says why.",
-    )
+    notes = ("limits: message.timestamp.before.max.ms, then message.timestamp.after.max.ms. --topic NAME says why.",)
     return Table("Which option would serve each topic", headers, rows, (1, 2, 3), notes)
 
 
@@ -247,7 +253,8 @@ def mirror_maker(report: dict[str, Any]) -> Table:
         for option, found in mirror["options"].items()
     ]
     headers = ("option", "CT, LAT: source", "target", "end to end", "lag", "latency")
-    return Table("Mirror maker: the times of a message, and what a consumer computes at T3", headers, rows)
+    notes = ("T0: created, T1: arrived at the source, T2: at the target, T3: consumed. Lengths are medians.",)
+    return Table("Mirror maker: the times of a message, and what a consumer computes at T3", headers, rows, (), notes)
 
 
 def indexes(report: dict[str, Any]) -> list[Table]:

@@ -124,8 +124,12 @@ def sized(all_of: Messages, settings: Settings, magic: int) -> dict[str, int]:
 # --- the indexes ----------------------------------------------------------------------------------
 
 
-def compare(settings: Settings) -> dict[str, Any]:
-    """Write the three logs, build each index, and search.
+def quiet(amount: int) -> None:
+    """Tell nobody of progress."""
+
+
+def compare(settings: Settings, advance: Callable[[int], None] = quiet) -> dict[str, Any]:
+    """Write the three logs, build each index, and search; ``advance`` is called with 1 for each log.
 
     Returns
     -------
@@ -155,7 +159,8 @@ def compare(settings: Settings) -> dict[str, Any]:
                     "rebuildCpuMs": cost["cpuMs"],
                     **searched(partial(way.search, log), targets, all_of.stored(data), all_of, BATCH),
                 }
-    for name, lost in read_after_loss(all_of, settings).items():
+        advance(1)
+    for name, lost in read_after_loss(all_of, settings, advance).items():
         found["CreateTime"]["indexes"][name] |= lost
     return found
 
@@ -168,6 +173,14 @@ INDEXES: dict[str, Callable[[PartitionLog, Settings], Lookup]] = {
 }
 
 
+MODES: dict[str, type[BucketIndexMode | MinuteMapMode] | None] = {
+    SHIPPED: None,
+    BUCKETS: BucketIndexMode,
+    MINUTES: MinuteMapMode,
+}
+LOGS = len(DATA) + len(MODES) + len(TABLE)  # how far ``compare`` and ``by_option`` advance
+
+
 def rebuilt_time_index(log: PartitionLog) -> dict[str, Any]:
     """What it costs to rebuild the shipped time index, with the offset index, from the log."""
     read, before = 0, time.process_time()
@@ -177,10 +190,12 @@ def rebuilt_time_index(log: PartitionLog) -> dict[str, Any]:
     return {"bytesRead": read, "cpuMs": round((time.process_time() - before) * 1000, 1)}
 
 
-def read_after_loss(all_of: Messages, settings: Settings) -> dict[str, dict[str, int]]:
+def read_after_loss(
+    all_of: Messages, settings: Settings, advance: Callable[[int], None] = quiet
+) -> dict[str, dict[str, int]]:
     """Which part of the log is read again when the second segment's index is lost."""
     found = {}
-    for name, mode in ((SHIPPED, None), (BUCKETS, BucketIndexMode), (MINUTES, MinuteMapMode)):
+    for name, mode in MODES.items():
         modes: tuple[BucketIndexMode | MinuteMapMode, ...] = () if mode is None else (mode(),)
         with logs.scratch() as directory:
             with written(directory, "CreateTime", all_of, settings, modes) as log:
@@ -191,6 +206,7 @@ def read_after_loss(all_of: Messages, settings: Settings) -> dict[str, dict[str,
                 again = modes[0].rebuilt if modes else [segment_base(one.path) for one in log.recovered]
                 sizes = [files.size_of(one.path) for one in log.segments if one.base_offset in again]
             found[name] = {"segmentsReadAfterLoss": len(sizes), "bytesReadAfterLoss": sum(sizes)}
+        advance(1)
     found[CONTINUING] = found[SHIPPED]  # the same index
     return found
 
@@ -269,8 +285,10 @@ def first_at(times: Times, target: int) -> int:
 # --- the options ----------------------------------------------------------------------------------
 
 
-def by_option(settings: Settings) -> dict[str, Any]:
+def by_option(settings: Settings, advance: Callable[[int], None] = quiet) -> dict[str, Any]:
     """The same searches in a log of each option, by each time that it can be searched by; null where it cannot.
+
+    ``advance`` is called with 1 for each log.
 
     Returns
     -------
@@ -310,6 +328,7 @@ def by_option(settings: Settings) -> dict[str, Any]:
                 found[name][one] = answers | {"toFirst": to_first}
             if option.number != 4:
                 rejected.abandon()
+        advance(1)
     return found
 
 

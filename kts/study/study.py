@@ -52,7 +52,7 @@ class Sample:
 
 def steps(settings: Settings) -> int:
     """How far ``advance`` counts."""
-    return len(PATTERNS) * (settings.partitions + min(SAMPLE, settings.partitions))
+    return len(PATTERNS) * (settings.partitions + min(SAMPLE, settings.partitions)) + indexes.LOGS
 
 
 def run(settings: Settings | None = None, *, advance: Callable[[int], None] = lambda amount: None) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
     settings : Settings, optional
         What to play; None has the defaults.
     advance : callable
-        Called with the number of partitions that were played; ``steps`` is their sum.
+        Called with the number of partitions and logs that were played; ``steps`` is their sum.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
             "rules": {rule.name: one.as_object() for rule, one in figures.items()},
         }
     mirrored = mirror.compare(settings)
-    search = indexes.by_option(settings)
+    search = indexes.by_option(settings, advance)
     return {
         "settings": asdict(settings),
         "findings": verdicts.findings(patterns),
@@ -100,7 +100,7 @@ def run(settings: Settings | None = None, *, advance: Callable[[int], None] = la
         **verdicts.tables(patterns, settings),
         "options": verdicts.option_table(patterns, mirrored, search, settings),
         "mirrorMaker": mirrored,
-        "indexes": indexes.compare(settings),
+        "indexes": indexes.compare(settings, advance),
         "search": search,
         "sample": sample.as_object(),
     }
