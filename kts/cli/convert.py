@@ -118,7 +118,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Convert a partition directory, a segment file, or all partitions of a log directory."""
-    from kts.offline.convert import Format, aside, copy_beside
+    from kts.offline.convert import Format, aside, copy_beside, finish_partition
     from kts.segment.files import plain, real
 
     if plan:
@@ -152,9 +152,12 @@ def command(
     report = Report(as_json, to.magic)
     try:
         with aside(out) as directory, progress("converted", log_bytes(logs), quiet=master is not None) as advance:
-            for _, segments in on_each(logs, partial(converted, directory, to), advance, master):
+            for log, segments in on_each(logs, partial(converted, directory, to), advance, master, parts=True):
+                made = []
                 for segment in segments:
+                    made.append(segment)
                     report.add(segment)
+                finish_partition(log, directory, to, made)
             is_log_dir = not logs[0].lone and real(logs[0].path) != real(plain(src))
             if is_log_dir and not topics and not partitions:
                 copy_beside(plain(src), directory)
@@ -165,10 +168,10 @@ def command(
 
 
 def converted(directory: str, to: Format, log: PartitionLog, advance: Callable[[int], None]) -> Iterator[Converted]:
-    """Convert a partition into a log directory."""
-    from kts.offline.convert import convert_within
+    """Convert the segments of a partition into a log directory."""
+    from kts.offline.convert import convert_segments
 
-    return convert_within(log, directory, to, advance)
+    return convert_segments(log, directory, to, advance)
 
 
 def check_codec(magic: int, compression: str | None, level: int | None) -> None:

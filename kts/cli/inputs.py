@@ -303,7 +303,12 @@ def where_to_look(paths: Sequence[str]) -> str:
 
 
 def on_each(
-    logs: Sequence[PartitionLog], work: PartitionWork[Result], advance: Callable[[int], None], master: str | None
+    logs: Sequence[PartitionLog],
+    work: PartitionWork[Result],
+    advance: Callable[[int], None],
+    master: str | None,
+    *,
+    parts: bool = False,
 ) -> Iterator[tuple[PartitionLog, Iterator[Result]]]:
     """The results of some work on each partition, in order: done here, or with ``--spark`` by executors.
 
@@ -311,6 +316,8 @@ def on_each(
     ----------
     work : callable
         Called with a partition, and with a function to call with the bytes that were just read.
+    parts : bool
+        Executors may work on the segments of a large partition apart.
     """
     if master is None:
         for log in logs:
@@ -320,7 +327,7 @@ def on_each(
         from kts.spark.jobs import spread
     except ImportError as error:
         raise click.UsageError(f"--spark needs pyspark: pip install 'kafka-timestamps[spark]' ({error})") from error
-    yield from spread(master, work, logs)
+    yield from spread(master, work, logs, parts=parts)
 
 
 def log_bytes(logs: Iterable[PartitionLog]) -> int:

@@ -93,7 +93,7 @@ def command(
         return
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
     with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
-        for log, counts in on_each(logs, partial(counted, by), advance, master):
+        for log, counts in on_each(logs, partial(counted, by), advance, master, parts=True):
             rows = groups.setdefault((log.topic, log.partition)[: GROUPS.index(per)], {})
             for start, row in chain.from_iterable(one.items() for one in counts):
                 rows.setdefault(start, Row()).add(row)
@@ -179,7 +179,7 @@ def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
     from kts.dataset.scan import segment_batches
 
     latest, before = None, -1
-    for segment, headers in segment_batches(log):
+    for segment, headers in segment_batches(log, log.following_offset):
         if headers.num_rows:
             yield headers, before if segment == latest else segment.base_offset - 1
             latest, before = segment, headers["lastOffset"][-1].as_py()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,7 +18,7 @@ from .output import FINDINGS, counted, note, print_json, print_line, progress, s
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
-    from kts.offline.verify import Violation
+    from kts.offline.verify import PartFound, Violation
 
 # Rough costs of a check: opening files, reading bytes. The work must be worth starting a process for, and a piece of
 # work worth sending to one.
@@ -68,7 +68,9 @@ def command(
         workers = min(jobs, len(pieces), int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS))
         found: Iterable[Violation] = at_once(pieces, how, workers, advance)
         if workers < 2:
-            found = chain.from_iterable(one for _, one in on_each(logs, partial(check_one, how), advance, master))
+            found = chain.from_iterable(one for _, one in on_each(logs, partial(check_one, how), advance, None))
+        if master is not None:
+            found = on_executors(logs, how, master)
         for violation in chain(beside(paths, logs), found):
             count += 1
             print_violation(violation, as_json)
@@ -103,6 +105,36 @@ def amount_of(log: PartitionLog) -> Amount:
         return Amount(len(segments), sum(segment.size_bytes for segment in segments))
 
     return settled(amount)
+
+
+def check_part(
+    how: tuple[bool, bool, bool], log: PartitionLog, advance: Callable[[int], None]
+) -> Iterator[Violation | PartFound]:
+    """Check one partition, or a part of one."""
+    from kts.offline.verify import verify_part
+
+    if log.is_part:
+        yield verify_part(log, *how)
+    else:
+        yield from check_one(how, log, advance)
+
+
+def on_executors(logs: Sequence[PartitionLog], how: tuple[bool, bool, bool], master: str) -> Iterator[Violation]:
+    """Check partitions on a cluster: large ones in parts, then as a whole if there are transactions in them."""
+    from kts.offline.verify import PartFound, verify_joined
+
+    def told(log: PartitionLog, results: Iterator[Violation | PartFound]) -> Iterable[Violation] | None:
+        found = list(results)
+        parts = [one for one in found if isinstance(one, PartFound)]
+        return verify_joined(log, parts) if parts else [one for one in found if not isinstance(one, PartFound)]
+
+    def work(function: Callable[..., Any], logs: Sequence[PartitionLog], parts: bool) -> Iterator[Any]:
+        return on_each(logs, partial(function, how), lambda amount: None, master, parts=parts)
+
+    found = [told(log, results) for log, results in work(check_part, logs, True)]
+    again = work(check_one, [log for log, one in zip(logs, found, strict=True) if one is None], False)
+    for one in found:
+        yield from next(again)[1] if one is None else one
 
 
 def pieces_of(

@@ -62,6 +62,8 @@ class PartitionLog:
         self._checkpoints = checkpoints or Checkpoints(os.path.dirname(files.absolute(path)))
         self._remote = remote
         self._closed = False
+        self.segments_before = 0  # of a part: the segments of the partition before it,
+        self.following_offset: int | None = None  # and the base offset of the first one behind it
 
     def __repr__(self) -> str:
         where = f"{self.path!r}, topic={self.topic!r}, partition={self.partition}"
@@ -155,6 +157,23 @@ class PartitionLog:
             Damaged compressed segments end at their damage.
         """
         return _Listed(self, skip_damage)
+
+    @property
+    def is_part(self) -> bool:
+        """True for a part of a partition."""
+        return self.segments_before > 0 or self.following_offset is not None
+
+    def parts(self, sizes: Sequence[int]) -> list[PartitionLog]:
+        """The partition in parts of so many of its current segments each, to be worked on apart; as ``listed``."""
+        log, made, first = self.listed(), list[PartitionLog](), 0
+        for size in sizes:
+            part = _Listed(log, False)
+            part._segments = log.segments[first : first + size]
+            part.segments_before = first
+            first += size
+            part.following_offset = log.segments[first].base_offset if first < len(log.segments) else None
+            made.append(part)
+        return made
 
     @property
     def log_start_offset(self) -> int:
@@ -271,6 +290,7 @@ class _Listed(PartitionLog):
             checkpoints=log._checkpoints,
             remote=log._remote,
         )
+        self.segments_before, self.following_offset = log.segments_before, log.following_offset
         self._segments = [replace(one, sound_part=True) for one in log.segments] if skip_damage else log.segments
         self._start: int | None = None
 

@@ -135,10 +135,12 @@ def aside(target: str) -> Iterator[str]:
             raise
 
 
-def convert_partition(
+def convert_segments(
     log: PartitionLog, directory: str, to: Format, progress: Progress | None = None
 ) -> Iterator[Converted]:
-    """Convert the segments of a partition into an existing directory, one at a time, oldest first.
+    """Convert the segments of a partition, or of a part of one, into a log directory, one at a time, oldest first.
+
+    A segment appears there when it is complete, so that another attempt may have been ended anywhere, or run beside.
 
     Parameters
     ----------
@@ -161,12 +163,32 @@ def convert_partition(
     -----
     Memory holds a slice of 4 MiB and its decompressed records.
     """
-    segments = log.segments
-    made = []
-    for segment in segments:
-        with unless_deleted(segment.path):
-            made.append(_convert_segment(log, segment, segment is segments[-1], directory, to, progress))
-            yield made[-1]
+    segments, target = log.segments, target_of(log, directory)
+    made = os.path.join(directory, f"{log.topic}-{log.partition}.{secrets.token_hex(4)}{PART}")
+    files.make_directory(made)
+    files.make_directory(target)
+    try:
+        for segment in segments:
+            with unless_deleted(segment.path):
+                is_last = segment is segments[-1] and log.following_offset is None
+                found = _convert_segment(log, segment, is_last, made, to, progress)
+                # The log comes last: a segment is there, or it is not.
+                for entry in sorted(files.list_directory(made), key=lambda entry: entry.name.endswith(".log")):
+                    files.rename(entry.path, os.path.join(target, entry.name))
+                yield found
+    finally:
+        _remove_tree(made)
+
+
+def target_of(log: PartitionLog, directory: str) -> str:
+    """The directory of a partition in a log directory; for segment files, that itself."""
+    return directory if log.lone else os.path.join(directory, os.path.basename(files.absolute(log.path)))
+
+
+def finish_partition(log: PartitionLog, directory: str, to: Format, made: Sequence[Converted]) -> None:
+    """Add the files beside the converted segments of a partition, in the order of the segments."""
+    directory = target_of(log, directory)
+    files.make_directory(directory)
     if not log.lone:
         kept = [names.PARTITION_METADATA, *[names.LEADER_EPOCHS] * (to.magic == 2)]
         if to.magic == 2:
@@ -178,26 +200,6 @@ def convert_partition(
             for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
                 _write(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
     files.sync_directory(directory)
-
-
-def convert_within(
-    log: PartitionLog, directory: str, to: Format, progress: Progress | None = None
-) -> Iterator[Converted]:
-    """Convert a partition as ``convert_partition`` does into a log directory, where it appears when it is complete.
-
-    Several attempts may run at once: each has a directory of its own, and the first that ends is the one that appears.
-    """
-    name = os.path.basename(files.absolute(log.path))
-    made = os.path.join(directory, f"{name}.{secrets.token_hex(4)}{PART}")
-    files.make_directory(made)
-    try:
-        yield from convert_partition(log, made, to, progress)
-        moves = {made: name} if not log.lone else {one.path: one.name for one in files.list_directory(made)}
-        for source, target in moves.items():
-            if not files.exists(os.path.join(directory, target)):
-                files.rename(source, os.path.join(directory, target))
-    finally:
-        _remove_tree(made)
 
 
 def copy_beside(log_dir: str, directory: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -135,6 +136,65 @@ def verify_partition(
     return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time).run())
 
 
+@dataclass(frozen=True)
+class PartFound:
+    """What the check of a part of a partition found, and what the check of the whole needs of it.
+
+    Attributes
+    ----------
+    path, base_offset, begins_damaged
+        Of its first segment.
+    violations : list of Violation
+        The first of each kind in a file.
+    counts : dict of (path, kind) to int
+        Of all violations.
+    seams : list of (path, first missing offset, base offset)
+        Gaps between its segments.
+    gaps, transactions : bool
+        Whether there are gaps within its segments, and transactions.
+    """
+
+    path: str
+    base_offset: int
+    begins_damaged: bool
+    last_offset: int
+    violations: list[Violation]
+    counts: dict[tuple[str, str], int]
+    seams: list[tuple[str, int, int]]
+    gaps: bool
+    transactions: bool
+
+
+def verify_part(
+    log: PartitionLog, deep: bool = False, allow_negative_timestamps: bool = False, minus_one_is_a_time: bool = False
+) -> PartFound:
+    """Check the segments of a part of a partition, apart from the others."""
+    check = _PartitionCheck(log, deep, None, allow_negative_timestamps, minus_one_is_a_time)
+    limit, first = _Limit(), log.segments[0]
+    found = list(limit.take(check.part()))
+    return PartFound(
+        first.path,
+        first.base_offset,
+        check.begins_damaged,
+        check.last_offset,
+        found,
+        limit.counts,
+        check.seams,
+        check.gaps,
+        check.transactions,
+    )
+
+
+def verify_joined(log: PartitionLog, parts: Sequence[PartFound]) -> Iterator[Violation] | None:
+    """What ``verify_partition`` yields, from the checks of all parts of a partition.
+
+    None if there are transactions: what a part says of them depends on the parts before it.
+    """
+    if any(part.transactions for part in parts):
+        return None
+    return _PartitionCheck(log, False, None, False, False).joined(parts)
+
+
 def verify_segment(segment: Segment, following: int | None) -> Iterator[Violation]:
     """Yield every fault in a segment and its indexes that it shows by itself; see ``verify``.
 
@@ -168,17 +228,29 @@ def verify_checkpoints(directory: str) -> Iterator[Violation]:
             yield Violation(own.path, None, None, "checkpoint", own.fault)
 
 
-def _limited(findings: Iterator[Violation]) -> Iterator[Violation]:
+def _limited(findings: Iterable[Violation]) -> Iterator[Violation]:
+    limit = _Limit()
+    yield from limit.take(findings)
+    yield from limit.rest()
+
+
+class _Limit:
     """At most ``LISTED`` violations of a kind in a file, then the number of the others."""
-    counts: dict[tuple[str, str], int] = {}
-    for one in findings:
-        key = one.path, one.kind
-        counts[key] = counts.get(key, 0) + 1
-        if counts[key] <= LISTED:
-            yield one
-    for (path, kind), count in counts.items():
-        if count > LISTED:
-            yield Violation(path, None, None, kind, f"{count - LISTED} more of this kind are not listed")
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], int] = {}
+
+    def take(self, findings: Iterable[Violation]) -> Iterator[Violation]:
+        for one in findings:
+            key = one.path, one.kind
+            self.counts[key] = self.counts.get(key, 0) + 1
+            if self.counts[key] <= LISTED:
+                yield one
+
+    def rest(self) -> Iterator[Violation]:
+        for (path, kind), count in self.counts.items():
+            if count > LISTED:
+                yield Violation(path, None, None, kind, f"{count - LISTED} more of this kind are not listed")
 
 
 def _readable(findings: Iterator[Violation], path: str = "") -> Iterator[Violation]:
@@ -206,7 +278,7 @@ class _PartitionCheck:
         self.magics: dict[int, NotedMagics] = {}
         self.last_offset = -1
         self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
-        self.gaps = False
+        self.gaps = self.damaged = self.begins_damaged = self.transactions = False
         self.open_transactions: dict[int, int] = {}  # first offset by producer id
 
     def run(self) -> Iterator[Violation]:
@@ -217,24 +289,56 @@ class _PartitionCheck:
             yield Violation(error.path or log.path, error.position, None, "unreadable", error.message)
             return
         yield from _readable(self.leader_epochs(), log.path)
-        sealed, self.magics = log.sealed_indexes(), log.noted_magics()
+        sealed = log.sealed_indexes()
+        yield from self.segments(segments, sealed)
+        yield from self.whole(segments, sealed)
+
+    def part(self) -> Iterator[Violation]:
+        """The segments of a part of a partition."""
+        for _ in _readable(self.leader_epochs()):
+            pass  # of the whole
+        yield from self.segments(self.log.listed(skip_damage=True).segments, self.log.sealed_indexes())
+
+    def joined(self, parts: Sequence[PartFound]) -> Iterator[Violation]:
+        """The partition, of which each part was checked."""
+        limit = _Limit()
+        yield from limit.take(_readable(self.leader_epochs(), self.log.path))
+        for part in parts:
+            yield from limit.take(part.violations)
+            listed = Counter((one.path, one.kind) for one in part.violations)
+            for key, count in part.counts.items():
+                limit.counts[key] += count - listed[key]
+            if 0 <= self.last_offset < part.base_offset - 1 and not part.begins_damaged:
+                self.seams.append((part.path, self.last_offset + 1, part.base_offset))
+            self.seams += part.seams
+            self.gaps |= part.gaps
+            self.last_offset = max(self.last_offset, part.last_offset)
+        yield from limit.take(self.whole(self.log.listed(skip_damage=True).segments, self.log.sealed_indexes()))
+        yield from limit.rest()
+
+    def segments(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:
+        """The segments one by one."""
         opened = files.in_order([files.ByteRange(segment.path, 0, None) for segment in segments])
         for number, (segment, file) in enumerate(zip(segments, opened, strict=True)):
             if (damage := files.damage_of(segment.path)) is not None:
                 yield Violation(segment.path, damage.position, None, "compression", damage.message)
-            following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+            following = segments[number + 1].base_offset if number + 1 < len(segments) else self.log.following_offset
             found = self.segment(segment, file, following, sealed.get(segment.base_offset))
             yield from _readable(found, segment.path)
             if following is not None and not files.exists(segment.path):  # deleted meanwhile: no gap
                 self.last_offset = max(self.last_offset, following - 1)
+            self.begins_damaged |= number == 0 and self.damaged
+
+    def whole(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:
+        """What only the whole partition shows, after its segments."""
         # Only the cleaner leaves gaps within segments. Without any, a gap between segments is a missing segment.
         for path, first, base in self.seams if not self.gaps else []:
             message = f"offsets {first} to {base - 1} are missing before this segment"
             yield Violation(path, 0, first, "gap", message)
-        if not log.lone:
+        if not self.log.lone:
             yield from _readable(self.snapshots(segments, sealed))
             yield from _readable(self.small_files())
-            yield from _readable(_missing_and_surplus(log, segments))
+            yield from _readable(_missing_and_surplus(self.log, segments))
 
     def segment(
         self, segment: Segment, file: files.Readable | None, following: int | None, sealed: Sealed | None
@@ -290,6 +394,7 @@ class _PartitionCheck:
         # Wrapper messages do not show their gaps.
         self.gaps |= log.gaps or log.wrappers or log.damaged or (log.batches == 0 and following is not None)
         self.last_offset = max(self.last_offset, log.last_offset, segment.base_offset - 1)
+        self.damaged = log.damaged
 
     def leader_epochs(self) -> Iterator[Violation]:
         """Read the leader epochs; they are compared with batches only if they are in order."""
@@ -336,7 +441,9 @@ class _PartitionCheck:
         self, segment: Segment, headers: _Headers
     ) -> Iterator[tuple[transactions.Marker, int | None]]:
         """The markers of a slice, each with the first offset of the transaction it ends, if that had batches."""
-        for i in np.flatnonzero(headers.transactional & headers.sound).tolist():
+        ours = np.flatnonzero(headers.transactional & headers.sound)
+        self.transactions |= bool(ours.size)
+        for i in ours.tolist():
             producer = int(headers.producer_id[i])
             if not headers.control[i]:
                 self.open_transactions.setdefault(producer, int(headers.first[i]))

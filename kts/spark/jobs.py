@@ -19,7 +19,8 @@ from kts.dataset.partition import PartitionLog
 from kts.errors import KtsError
 from kts.remote.buckets import known_options, use_all
 from kts.segment import files
-from kts.spark.planning import grouped, unseen
+from kts.segment.rereading import settled
+from kts.spark.planning import grouped, in_parts, unseen
 from kts.spark.shipping import ship
 
 Result = TypeVar("Result")
@@ -30,7 +31,7 @@ _ERROR = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)", re.MULTILINE)
 
 
 def spread(
-    master: str, work: Work[Result], logs: Sequence[PartitionLog]
+    master: str, work: Work[Result], logs: Sequence[PartitionLog], *, parts: bool = False
 ) -> Iterator[tuple[PartitionLog, Iterator[Result]]]:
     """The results of some work on each partition, in the order of the partitions; the executors of Spark do the work.
 
@@ -43,6 +44,8 @@ def spread(
         What it raises of kts or of the system, and its warnings, come here in the partition's turn.
     logs : sequence of PartitionLog
         Neighbours share a task up to its size, by bytes and number of files.
+    parts : bool
+        Cut a partition that is larger than a task between segments; its results are those of its parts, in order.
 
     Raises
     ------
@@ -51,16 +54,18 @@ def spread(
     LogStorageError
         An executor does not see a partition.
     """
-    groups = list(grouped(logs))
+    pieces = [settled(lambda log=log: in_parts(log)) if parts else [log] for log in logs]  # type: ignore[misc]
+    groups = list(grouped([piece for one in pieces for piece in one]))
     tasks = [pickle.dumps(group) for group in groups]
     context = _context(master)
     try:
         job = _Job(work, os.getcwd(), known_options())
         done: list[list[_Outcome]] = context.parallelize(tasks, len(tasks) or 1).map(job).collect()
-    except Py4JError as error:
+    except (Py4JError, PySparkException) as error:
         raise KtsError(f"Spark at {master} could not do the work: {_reason(error)}") from error
-    for log, outcome in zip(logs, (outcome for outcomes in done for outcome in outcomes), strict=True):
-        yield log, outcome.told()
+    outcomes = iter([outcome for one in done for outcome in one])
+    for log, own in zip(logs, pieces, strict=True):
+        yield log, _told([next(outcomes) for _ in own])
 
 
 class _Outcome(NamedTuple):
@@ -70,13 +75,15 @@ class _Outcome(NamedTuple):
     warnings: list[Warning]
     error: KtsError | OSError | None
 
-    def told(self) -> Iterator[Any]:
-        """The results, with the warnings and the error as if the work were done here."""
-        for warning in self.warnings:
+
+def _told(outcomes: Iterable[_Outcome]) -> Iterator[Any]:
+    """The results of a partition, with the warnings and the error as if the work were done here."""
+    for one in outcomes:
+        for warning in one.warnings:
             warnings.warn(warning, stacklevel=3)
-        yield from self.results
-        if self.error is not None:
-            raise self.error
+        yield from one.results
+        if one.error is not None:
+            raise one.error
 
 
 class _Job:

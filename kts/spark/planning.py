@@ -179,8 +179,7 @@ def grouped(logs: Sequence[PartitionLog]) -> Iterator[list[PartitionLog]]:
     group: list[PartitionLog] = []
     cost = 0
     for log in logs:
-        sizes = settled(lambda log=log: [segment.size_bytes for segment in log.segments])  # type: ignore[misc]
-        own = sum(sizes) + FILE_BYTES * (1 + len(sizes))
+        own = FILE_BYTES + sum(_costs(log))
         if group and cost + own > TASK_BYTES + FILE_BYTES:
             yield group
             group, cost = [], 0
@@ -188,6 +187,23 @@ def grouped(logs: Sequence[PartitionLog]) -> Iterator[list[PartitionLog]]:
         cost += own
     if group:
         yield group
+
+
+def _costs(log: PartitionLog) -> list[int]:
+    """The cost of reading each segment of a partition."""
+    return settled(lambda: [segment.size_bytes + FILE_BYTES for segment in log.segments])
+
+
+def in_parts(log: PartitionLog) -> list[PartitionLog]:
+    """A partition, or parts of it where it is too large for one task; a part has one segment at least."""
+    sizes, cost = [0], 0
+    for own in _costs(log):
+        if sizes[-1] and cost + own > TASK_BYTES + FILE_BYTES:
+            sizes.append(0)
+            cost = 0
+        sizes[-1] += 1
+        cost += own
+    return [log] if len(sizes) == 1 or log.lone else log.parts(sizes)
 
 
 def _existing(options: Options) -> list[str]:

@@ -10,7 +10,7 @@ from support.reference import reference
 
 import kts
 from kts.errors import LogLockedError, UnsupportedForMessageFormatError
-from kts.offline.convert import Format, aside, convert_partition
+from kts.offline.convert import Format, aside, convert_segments
 from kts.segment.locks import FileLock
 
 ORDERS = golden("demo", "orders")
@@ -47,9 +47,9 @@ def test_a_directory_in_use_is_not_replaced(tmp_path: Path) -> None:
 def test_each_segment_says_what_was_read_and_what_was_written(magic: int, tmp_path: Path) -> None:
     log = kts.open(ORDERS.partition_dir("orders-1"))
     target = tmp_path / "orders-1"
-    target.mkdir()
     read: list[int] = []
-    done = list(convert_partition(log, str(target), Format(magic, drop_headers=True), read.append))
+    done = list(convert_segments(log, str(tmp_path), Format(magic, drop_headers=True), read.append))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [target.name]
     assert [one.base_offset for one in done] == [segment.base_offset for segment in log.segments]
     assert sum(read) == sum(segment.size_bytes for segment in log.segments)
     for one, segment in zip(done, log.segments, strict=True):
@@ -67,9 +67,8 @@ def test_headers_below_magic_2_are_refused_unless_they_are_dropped(tmp_path: Pat
     rows = {"value": [b"x"], "headers": [[("h", b"1")]]}
     (source / f"{0:020}.log").write_bytes(kts.encode(rows))
     target = tmp_path / "new"
-    target.mkdir()
     with pytest.raises(UnsupportedForMessageFormatError, match="header"):
-        list(convert_partition(kts.open(source), str(target), Format(1)))
-    (tmp_path / "without").mkdir()
-    [done] = convert_partition(kts.open(source), str(tmp_path / "without"), Format(1, drop_headers=True))
+        list(convert_segments(kts.open(source), str(target), Format(1)))
+    assert [path for path in target.rglob("*") if path.is_file()] == []
+    [done] = convert_segments(kts.open(source), str(tmp_path / "without"), Format(1, drop_headers=True))
     assert done.records == 1

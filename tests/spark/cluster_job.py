@@ -1,20 +1,22 @@
-"""A Spark application on a cluster of two executor processes; prints what it saw as one JSON object.
+"""A Spark application on a standalone cluster of two workers; prints what it saw as one JSON object.
 
-Usage: cluster_job.py LOG_DIRECTORY WORK_DIRECTORY. While the file WORK_DIRECTORY/hide-kts exists, `import kts` fails
-in executors (sitecustomize.py there does that), as on a machine where the wheel is not installed.
+Usage: cluster_job.py MASTER ARCHIVE LOG_DIRECTORY WORK_DIRECTORY. While the file WORK_DIRECTORY/hide-kts exists,
+`import kts` fails in executors (sitecustomize.py there does that), as on a machine where the wheel is not installed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
+
+from kts.cli import main as kts
 
 HIDE = """
 import os
@@ -29,6 +31,13 @@ class Hide:
 
 sys.meta_path.insert(0, Hide())
 """
+COMMANDS = [
+    ["verify", "--deep", "--json"],
+    ["stats", "--by", "1d", "--per", "partition", "--json"],
+    ["retention", "--now", "2026-09-20", "--json"],
+    ["reindex", "--json", "--out"],
+    ["convert", "--to-magic", "2", "--compression", "gzip", "--json", "--out"],
+]
 
 
 def error_of(action: Callable[[], Any]) -> str:
@@ -40,18 +49,28 @@ def error_of(action: Callable[[], Any]) -> str:
     return ""
 
 
-def main(log_directory: Path, work: Path) -> dict[str, Any]:
+def told(*arguments: str) -> list[Any]:
+    """What a command prints, and its exit code."""
+    done = CliRunner().invoke(kts, [*arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return [done.stdout, done.stderr, done.exit_code]
+
+
+def main(master: str, archive: Path, log_directory: Path, work: Path) -> dict[str, Any]:
     """Run the queries and gather what they gave."""
     flag = work / "hide-kts"
     site = work / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(HIDE.format(flag=str(flag)), encoding="utf-8")
     spark = (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
+        SparkSession.builder.master(master)
+        .config("spark.archives", f"{archive}#env")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.executor.memory", "600m")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(work / "warehouse"))
@@ -69,13 +88,20 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     flag.touch()  # first of all: a worker that has imported kts is used again
     seen["without_kts"] = error_of(load(log_directory).count)
+    seen["verify_without_kts"] = told("verify", str(log_directory), "--spark", master)
     flag.unlink()
     relative = os.path.relpath(log_directory)  # executors have other working directories
     rows = load(Path(relative)).selectExpr("topic", "partition", "offset", "unix_millis(timestamp) AS ms").collect()
     seen["rows"] = sorted([*row] for row in rows)
     seen["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver counts, too
-    executors = Path(os.environ["SPARK_HOME"], "work", spark.sparkContext.applicationId)
-    seen["folders"] = len(list(executors.iterdir()))
+    pythons = spark.sparkContext.range(8, numSlices=8).map(lambda _: sys.executable).distinct().collect()
+    seen["pythons"] = sorted(pythons)
+    seen["commands"] = []
+    for number, command in enumerate(COMMANDS):
+        outs = [[f"{number}-{where}"] * (command[-1] == "--out") for where in ("here", "there")]
+        here = told(*command, *outs[0], relative)
+        there = told(*command, *outs[1], relative, "--spark", master)
+        seen["commands"].append([" ".join(command), here, there])
     moved = log_directory.with_name("moved")
     planned = load(log_directory).rdd
     planned.getNumPartitions()  # plans; from here on only executors look at the path
@@ -84,9 +110,8 @@ def main(log_directory: Path, work: Path) -> dict[str, Any]:
     moved.rename(log_directory)
     seen["after"] = load(log_directory).count()
     spark.stop()
-    shutil.rmtree(executors)
     return seen
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]))))
+    print(json.dumps(main(sys.argv[1], *map(Path, sys.argv[2:]))))

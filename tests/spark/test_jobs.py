@@ -16,12 +16,21 @@ from support.golden import Golden, golden
 from support.processes.cli_runs import run
 from support.tiered import session
 
+from kts.spark import planning
+
 if TYPE_CHECKING:
     pass
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 MASTER = "local[2]"  # the session that runs already
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task has so little room that partitions are cut between segments, and small ones share a task."""
+    monkeypatch.setattr(planning, "TASK_BYTES", 100 << 10)
+    monkeypatch.setattr(planning, "FILE_BYTES", 1 << 10)
 
 
 @pytest.fixture
