@@ -66,6 +66,7 @@ TABLES = {
     },
     "memory": {"Memory of a stream": [f"v2 {codec} 100 B" for codec in ("none", "lz4") for _ in range(3)]},
     "growth": {"Growth": None},
+    "proposals": {"kts.Log with and without the proposals": None},
     "broker": {
         "Messages of magic 0 and 1": [f"v{magic}" for magic in (0, 1) for _ in range(5)],
         "A broker on the wire": ["kafka-python", "librdkafka"],
