@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from support.tiered import session
+from support.tiering import PEM, wrapped
 
 from kts.errors import LogStorageError
 from kts.remote.keys import data_key, opener
 from kts.remote.manifests import read_manifest
-
-PAIR = rsa.generate_private_key(65537, 2048)
-PEM = PAIR.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-
-
-def mgf1(seed: bytes, count: int) -> bytes:
-    found = b""
-    for number in range(count // 64 + 1):
-        found += hashlib.sha3_512(seed + number.to_bytes(4, "big")).digest()
-    return found[:count]
-
-
-def wrapped(message: bytes, label: bytes = b"", first: int = 0, mark: int = 1) -> bytes:
-    """RFC 8017, 7.1.1, with the public key."""
-    numbers = PAIR.public_key().public_numbers()
-    inner = hashlib.sha3_512(label).digest()
-    inner += bytes(256 - len(message) - 2 * 64 - 2) + bytes([mark]) + message
-    seed = os.urandom(64)
-    masked = bytes(a ^ b for a, b in zip(inner, mgf1(seed, len(inner)), strict=True))
-    masked_seed = bytes(a ^ b for a, b in zip(seed, mgf1(masked, 64), strict=True))
-    block = int.from_bytes(bytes([first]) + masked_seed + masked, "big")
-    return pow(block, numbers.e, numbers.n).to_bytes(256, "big")
 
 
 def test_a_wrapped_key_is_unwrapped() -> None:
