@@ -28,7 +28,7 @@ from kts.segment import checkpoints, files, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at, greatest_timestamp
 from kts.segment.index_checksums import IndexChecksums, Sealed
-from kts.segment.magic_checkpoint import MagicCheckpoint, NotedMagics, state_of
+from kts.segment.magic_checkpoint import MagicCheckpoint, state_of
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment, bools, int64
 from kts.segment.snapshots import read_snapshot, snapshot_paths
@@ -275,7 +275,7 @@ class _PartitionCheck:
         self.progress = progress
         self.allow_negative, self.minus_one = allow_negative or minus_one, minus_one
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset)
-        self.magics: dict[int, NotedMagics] = {}
+        self.magics = log.noted_magics()
         self.last_offset = -1
         self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
         self.gaps = self.damaged = self.begins_damaged = self.transactions = False

@@ -24,7 +24,6 @@ from kts.broker.following.client import Connection
 from kts.errors import KtsError, LogStorageError
 from kts.segment import magics
 from kts.segment.files import File
-from kts.segment.names import CLEAN_SHUTDOWN
 from kts.testing import KtsBroker
 
 NOW = 1_500_000_000_000
@@ -86,9 +85,7 @@ def test_what_needs_no_conversion_is_sent_by_sendfile(
             broker.log("t").append(records(magic, size=2000))
         if restarted:
             wait_for_later_changes(Path(broker.log("t").segments[0].path))
-            broker.stop()
-            if restarted == "after a crash":
-                (Path(broker.directory) / CLEAN_SHUTDOWN).unlink()
+            (broker.kill if restarted == "after a crash" else broker.stop)()
             broker.start()
         stored = broker.log("t").read(0, 2**20).records
         for version in range(5):
