@@ -22,6 +22,7 @@ from . import (
     kafka_stream,
     linear,
     memory,
+    planning,
     proposals,
     scanning,
     spark,
@@ -51,7 +52,9 @@ class Settings:
 
 
 def pipeline(report: Report, settings: Settings) -> None:
-    """Buckets, then Spark's streams and writes."""
+    """Planning, the threads of a scan, buckets, then Spark's streams and writes."""
+    planning.run(report, settings.seed, SCRATCH / "planning")
+    scanning.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
     buckets.run(report, 8 * settings.bytes, settings.rounds, SCRATCH / "bucket")
     kafka_stream.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
     kafka_sink.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
