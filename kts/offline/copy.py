@@ -545,7 +545,10 @@ class _Partition:
         if self.is_live and one.following is None and one.size is not None and size > one.size:
             return True
         same_size = one.size is None or one.size == size
-        same_time = modified_ms >= one.modified_ms if self.place.in_bucket else modified_ms == one.modified_ms
+        if self.place.in_bucket:  # which has times of its own, in whole seconds
+            same_time = modified_ms // 1000 >= one.modified_ms // 1000
+        else:
+            same_time = modified_ms == one.modified_ms
         return same_size and same_time
 
     @staticmethod

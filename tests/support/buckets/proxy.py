@@ -102,15 +102,30 @@ class Proxy:
             def log_message(self, *_: object) -> None:
                 pass
 
+            def body(self) -> bytes:
+                """What the client sends, as it comes: with its chunks, if it says no length."""
+                if self.headers.get("Transfer-Encoding") != "chunked":
+                    return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                parts = [b""]
+                while True:
+                    parts.append(head := self.rfile.readline())
+                    if not (size := int(head.partition(b";")[0], 16)):
+                        break
+                    parts.append(self.rfile.read(size + 2))
+                while parts[-1] not in (b"\r\n", b""):  # what follows the last chunk
+                    parts.append(self.rfile.readline())
+                return b"".join(parts)
+
             def serve(self) -> None:
                 asked = Asked(self.command, self.path, self.headers.get("Range"))
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = self.body()
                 if proxy.before is not None:
                     proxy.before(asked)
                 server = http.client.HTTPConnection("127.0.0.1", proxy.behind, timeout=120)
                 server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():
-                    server.putheader(name, value)
+                    if name.lower() != "expect":  # it has been told to go on
+                        server.putheader(name, value)
                 server.endheaders(body)
                 found = server.getresponse()
                 answer = Answer(found.status, found.getheaders(), found.read())

@@ -1,0 +1,113 @@
+"""Copies to a bucket and back, against a real S3 server: equal, whole, resumed, with few requests."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import TESTS
+from support.buckets.s3 import TestBucket
+from support.golden import PATIENCE_S
+from support.sets.copies import check_equal, logs, records, states, write
+from support.waiting import wait_until
+
+import kts
+from kts.offline.copy import copy
+from kts.offline.verify import verify
+
+pytestmark = pytest.mark.slow  # a real server
+
+
+def test_a_copy_to_a_bucket_and_back_is_the_same_log(bucket: TestBucket, tmp_path: Path) -> None:
+    source = write(tmp_path / "source")
+    with kts.Log(source / "t-0") as log:
+        log.advance_log_start_offset(20)
+    write(source, 9, name="u-3")
+    there, back = f"{bucket.address}/logs", tmp_path / "back"
+    assert set(states(copy(source, there))) == {"copied"}
+    bucket.forget()
+    assert records(there) == records(source)
+    assert list(map(str, verify(there, deep=True))) == []
+    assert kts.open_log_dirs(there)["t", 0].log_start_offset == 20
+    copy(there, back)
+    check_equal(source, back)
+    kept, made = ({path.name for path in (one / "t-0").iterdir()} for one in (source, back))
+    assert kept - made == {f"{18:020d}.snapshot"}  # below the log start offset
+    assert made < kept
+    again, third = f"{bucket.address}/again", tmp_path / "third"
+    copy(there, again)
+    copy(f"{bucket.address}/ag*/u-3", third)
+    assert records(third) == records(source, topics=["u"])
+
+
+def test_a_second_run_asks_for_names_and_puts_only_what_is_new(bucket: TestBucket, tmp_path: Path) -> None:
+    source, there = write(tmp_path / "source", 60), f"{bucket.address}/logs"
+    copy(source, there)
+    bucket.forget()
+    assert set(states(copy(source, there))) == {"equal"}
+    assert bucket.proxy.counted()["PUT"] == bucket.proxy.counted()["POST"] == bucket.proxy.counted()["DELETE"] == 0
+    read = {one.name for one in bucket.proxy.asked if one.method == "GET" and one.name.endswith(".log")}
+    assert read <= {logs(source)[-1].name}  # to see where the copy ends
+    write(source, 8)
+    bucket.forget()
+    done = copy(source, there)
+    new = [one for one in done if one.state == "copied"]
+    assert 0 < len(new) < 6 and {Path(one.path).stem for one in new} <= {path.stem for path in logs(source)[-6:]}
+    assert records(there) == records(source)
+    bucket.delete("logs/t-0/" + logs(source)[2].name)
+    bucket.forget()
+    assert [one.base_offset for one in copy(source, there) if one.state == "copied"] == [int(logs(source)[2].stem)]
+
+
+def test_a_killed_copy_to_a_bucket_shows_whole_segments_in_order_and_goes_on(
+    bucket: TestBucket, tmp_path: Path, rng: random.Random
+) -> None:
+    """A kill (-9); buys that a multipart upload that nobody completes shows nothing."""
+    source, there = write(tmp_path / "source", 60), f"{bucket.address}/logs"
+    expected, count = records(source), len(logs(source))
+    wanted = rng.randrange(1, count // 2)
+
+    def put() -> int:
+        return sum(one.method == "POST" and one.name.endswith(".log") for one in bucket.proxy.asked)
+
+    command = [sys.executable, "-m", "kts.cli", "copy", str(source), there]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        wait_until("some segments are put", lambda: put() >= 2 * wanted)
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE_S)
+    bucket.forget()
+    found = records(there)
+    assert 0 < found.num_rows < expected.num_rows and found == expected.slice(0, found.num_rows)
+    done = states(copy(source, there))
+    assert "equal" in done and "copied" in done
+    assert records(there) == expected
+
+
+def test_damage_on_the_way_is_found_and_an_error_of_the_server_leaves_nothing_half(
+    bucket: TestBucket, tmp_path: Path
+) -> None:
+    there = bucket.put_folder(TESTS / "data/golden/demo/orders", "orders")
+    path = f"{there}/orders-1/{TESTS.joinpath('data/golden/demo/orders/orders-1').glob('*.log').__next__().name}"
+    bucket.forget()
+    source = write(tmp_path / "source", 6)
+    data = bytearray((TESTS / "data/golden/demo/orders/orders-1" / Path(path).name).read_bytes())
+    data[200] ^= 1
+    bucket.put(path.removeprefix(f"{bucket.address}/"), bytes(data))
+    with pytest.raises(kts.CorruptRecordError) as caught:
+        copy(there, tmp_path / "target", partitions=[1])
+    assert caught.value.path == path and caught.value.position == 0
+    target = f"{bucket.address}/target"
+    refused = kts.LogStorageError
+    bucket.proxy.change = lambda asked, answer: (
+        type(answer)(403, [], b"") if asked.method in ("PUT", "POST") and "timeindex" in asked.path else None
+    )
+    with pytest.raises(refused, match=r"writing failed: .*; check the address and what gives access"):
+        copy(source, target)
+    bucket.forget()
+    assert not kts.open_log_dirs(target) or records(target).num_rows == 0
+    copy(source, target)
+    assert records(target) == records(source)
