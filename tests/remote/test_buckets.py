@@ -126,7 +126,6 @@ WRITES: list[Callable[[str], object]] = [
     kts.Log,
     Broker,
     lambda path: files.WritableFile(f"{path}/x", create=True),
-    lambda path: files.write_atomically(f"{path}/x", b""),
     files.make_directory,
 ]
 
