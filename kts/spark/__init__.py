@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kts.spark.frames import damage, read
 from kts.spark.functions import decode_in_arrow, decode_udf
 
-__all__ = ["damage", "decode_in_arrow", "decode_udf", "read"]
+if TYPE_CHECKING:
+    from kts.spark.tables import sync
+else:
+
+    def __getattr__(name: str) -> Any:
+        """``sync`` is loaded when it is asked for: it needs pyspark at once."""
+        if name != "sync":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kts.spark.tables import sync
+
+        return sync
+
+
+__all__ = ["damage", "decode_in_arrow", "decode_udf", "read", "sync"]

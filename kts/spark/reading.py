@@ -6,8 +6,9 @@ import errno
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,16 +49,32 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
     if options.granularity == "finding":
         yield to_spark(findings(task.logs, task.folders, options.deep), target, options.timestamp_overflow)
+    read = partial(_rows, names=names, strict_range=task.strict_range, options=options)
+    for part, batch in _of_ranges(task, options, read):
+        for rows in split(batch, options.batch_bytes):
+            yield _to_spark(rows, target, part, options)
+
+
+def scanned(task: Task, names: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+    """The records of one task in the columns and types of ``kts.scan``; errors as for ``read_task``."""
+    reach(options)
+    read = partial(_records, names=names, strict_range=task.strict_range, options=options)
+    for _, batch in _of_ranges(task, options, read):
+        yield batch
+
+
+def _of_ranges(
+    task: Task, options: Options, read: Callable[..., Iterator[pa.RecordBatch]]
+) -> Iterator[tuple[SegmentRange, pa.RecordBatch]]:
+    """What ``read`` gives of each range of a task that is still there."""
     for planned, given in zip(task.ranges, opened(task.ranges), strict=True):
         found = _readable(planned, given, options)
         if found is None:
             continue
         part, file = found
-        batches = _rows(part, names, task.strict_range, options, file)
         try:
-            for batch in batches:
-                for rows in split(batch, options.batch_bytes):
-                    yield _to_spark(rows, target, part, options)
+            for batch in read(part, file=file):
+                yield part, batch
         except LogStorageError as error:
             raise _seen_from_here(error) from error
         finally:

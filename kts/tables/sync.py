@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -175,33 +175,89 @@ def sync(
     any point goes on behind the last commit. Retention of the log deletes nothing from the table. A record goes to its
     own day, however late it comes.
     """
+    integer("commit_bytes", commit_bytes, 1)
+    if catalog is None and warehouse is not None:
+        raise ValueError("warehouse: give catalog as well; without it the table is a folder")
+    source = source_of(
+        path,
+        topics=topics,
+        partitions=partitions,
+        isolation=isolation,
+        to_end=to_end,
+        fail_on_data_loss=fail_on_data_loss,
+        on_error=on_error,
+        value_format=value_format,
+        value_schema=value_schema,
+        registry=registry,
+        plausible_from=plausible_from,
+        plausible_to=plausible_to,
+        unit=unit,
+        threads=threads,
+        storage_options=storage_options,
+        remote=remote,
+        remote_options=remote_options,
+    )
+    name = os.fspath(table).rstrip("/")
+    targets = [_target(f"{name}{suffix}", catalog, warehouse, schema) for suffix, schema in source.tables]
+    return Run(source, targets, commit_bytes, progress).finish()
+
+
+@dataclass(frozen=True)
+class Source:
+    """The logs of a run, and how their records become rows."""
+
+    logs: Sequence[PartitionLog]
+    there: frozenset[TopicPartition]  # these and others in the same paths
+    options: ScanOptions
+    losses: Losses
+    to_end: bool
+    plausible: Plausible
+    decoder: Decoder | None
+
+    @property
+    def tables(self) -> list[tuple[str, pa.Schema]]:
+        """The ends of the names of the tables, and their columns."""
+        if self.decoder is None:
+            return [("", table_schema())]
+        return [("", table_schema(self.decoder.type)), (REJECTED, table_schema(reason=True))]
+
+
+def source_of(
+    path: Path | Sequence[Path] | None,
+    *,
+    topics: Sequence[str] | str | None = None,
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    isolation: str = "read_uncommitted",
+    to_end: bool = False,
+    fail_on_data_loss: bool = True,
+    on_error: str = "raise",
+    value_format: str | None = None,
+    value_schema: Path | None = None,
+    registry: bool = False,
+    plausible_from: Time | None = None,
+    plausible_to: Time | None = None,
+    unit: str | None = None,
+    threads: int = 1,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
+) -> Source:
+    """The arguments of ``sync`` about what is read, checked, and its partitions."""
     now_ms = time.time_ns() // 1_000_000
     plausible = Plausible(
         EARLIEST_MS if plausible_from is None else milliseconds("plausible_from", plausible_from, unit),
         now_ms + AHEAD_MS if plausible_to is None else milliseconds("plausible_to", plausible_to, unit),
     )
     options = ScanOptions.of(columns=READ, isolation=isolation, on_error=on_error, threads=threads)
-    integer("commit_bytes", commit_bytes, 1)
     losses = Losses(boolean("fail_on_data_loss", fail_on_data_loss), ADVICE)
     opened = _opened(path, storage_options, remote, remote_options)
     shown = [os.fspath(remote or "")] if path is None else path
     logs = select(opened, shown, topics=topics, partitions=partitions)
-    if registry:
+    if boolean("registry", registry):
         logs = [log for log in logs if log.topic != REGISTRY]
-    if catalog is None and warehouse is not None:
-        raise ValueError("warehouse: give catalog as well; without it the table is a folder")
-    table = os.fspath(table).rstrip("/")
-    decoder = _decoder(value_format, value_schema, boolean("registry", registry), opened, logs)
-    if decoder is None:
-        targets = [_target(table, catalog, warehouse, table_schema())]
-    else:
-        targets = [
-            _target(table, catalog, warehouse, table_schema(decoder.type)),
-            _target(f"{table}{REJECTED}", catalog, warehouse, table_schema(reason=True)),
-        ]
-    run = _Run(logs, targets, decoder, options, plausible, losses, boolean("to_end", to_end), commit_bytes, progress)
-    run.check_gone(opened)
-    return run.finish()
+    decoder = _decoder(value_format, value_schema, registry, opened, logs)
+    logs = sorted(logs, key=name_of)
+    return Source(logs, frozenset(opened), options, losses, boolean("to_end", to_end), plausible, decoder)
 
 
 def _decoder(
@@ -290,37 +346,28 @@ def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: Decoder | None)
     ]
 
 
-class _Run:
+class Run:
     """One run: the partitions one after another, and a commit whenever there are enough rows."""
 
     def __init__(
         self,
-        logs: Sequence[PartitionLog],
+        source: Source,
         targets: Sequence[Target],
-        decoder: Decoder | None,
-        options: ScanOptions,
-        plausible: Plausible,
-        losses: Losses,
-        to_end: bool,
-        commit_bytes: int,
-        progress: Callable[[int], None] | None,
+        commit_bytes: int = COMMIT_BYTES,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
-        self.logs, self.options, self.plausible, self.losses = sorted(logs, key=name_of), options, plausible, losses
-        self.decoder, self.to_end, self.commit_bytes, self.progress = decoder, to_end, commit_bytes, progress
-        self.sinks = [_Sink(target) for target in targets]
+        self.source, self.commit_bytes, self.progress = source, commit_bytes, progress
+        self.sinks = [Sink(target) for target in targets]
         self.reached: Offsets = {}  # of the rows that wait, by partition
         self.held_back: Offsets = {}
-
-    def check_gone(self, there: Iterable[TopicPartition]) -> None:
-        """Partitions of these topics that the tables know, and the paths lack."""
-        topics = {log.topic for log in self.logs}
-        for sink in self.sinks:
-            known = {name: offset for name, offset in sink.target.offsets.items() if name.topic in topics}
-            self.losses.check_gone(known, there)
+        topics = {log.topic for log in source.logs}
+        for target in targets:  # partitions of these topics that the tables know, and the paths lack
+            known = {name: offset for name, offset in target.offsets.items() if name.topic in topics}
+            source.losses.check_gone(known, source.there)
 
     def finish(self) -> Synced:
         try:
-            for log in self.logs:
+            for log in self.source.logs:
                 settled(partial(self._read, log))
         except (CorruptRecordError, OffsetOutOfRangeError):
             self._commit()  # what was read before
@@ -328,11 +375,18 @@ class _Run:
         self._commit()
         return Synced([sink.added for sink in self.sinks], self.held_back)
 
-    def _read(self, log: PartitionLog) -> None:
-        """The new records of a partition, from where an earlier attempt got to."""
-        skip, name = self.options.skip_damage, name_of(log)
-        log = log.listed(skip_damage=skip)
-        reach = reach_of(log, self.options.isolation, above_high_watermark=self.to_end, skip_damage=skip)
+    def bounds(self, log: PartitionLog) -> tuple[int, int]:
+        """The first offset that a table lacks or an earlier attempt did not get to, and the end of what is stable.
+
+        Parameters
+        ----------
+        log : PartitionLog
+            With a fixed list of segments.
+        """
+        options, losses, name = self.source.options, self.source.losses, name_of(log)
+        reach = reach_of(
+            log, options.isolation, above_high_watermark=self.source.to_end, skip_damage=options.skip_damage
+        )
         end = reach.stable
         if end < reach.end:
             self.held_back[name] = reach.end - end
@@ -340,13 +394,19 @@ class _Run:
             for sink in self.sinks:
                 sink.begins[name] = self._begin(sink.target.offsets.get(name), name, reach)
         elif self.reached[name] < reach.first:  # deleted since the last attempt
-            self.losses.check_start(name, self.reached[name], end, reach.first)
+            losses.check_start(name, self.reached[name], end, reach.first)
         begin = max(self.reached.get(name, min(sink.begins[name] for sink in self.sinks)), reach.first)
         self.reached[name] = begin
+        return begin, end
+
+    def _read(self, log: PartitionLog) -> None:
+        """The new records of a partition."""
+        log, name = log.listed(skip_damage=self.source.options.skip_damage), name_of(log)
+        begin, end = self.bounds(log)
         if begin >= end:
             return
         key = (name.topic, name.partition)
-        options = replace(self.options, starting_offsets={key: begin}, ending_offsets={key: end})
+        options = replace(self.source.options, starting_offsets={key: begin}, ending_offsets={key: end})
         for batch in scanning.records([log], options, deleted=lambda path: nullcontext()):
             self._take(name, batch)
         self._reach(name, end)
@@ -355,15 +415,15 @@ class _Run:
         """The offset of the first record that a table lacks."""
         if known is None:
             return reach.first
-        self.losses.check_end(name, known, reach)
+        self.source.losses.check_end(name, known, reach)
         if known > reach.end:
             return reach.stable
-        self.losses.check_start(name, known, reach.end, reach.first)
+        self.source.losses.check_start(name, known, reach.end, reach.first)
         return max(known, reach.first)
 
     def _take(self, name: TopicPartition, batch: pa.RecordBatch) -> None:
         offsets = batch.column("offset")
-        for sink, rows in zip(self.sinks, shaped(batch, self.plausible, self.decoder), strict=True):
+        for sink, rows in zip(self.sinks, shaped(batch, self.source.plausible, self.source.decoder), strict=True):
             if sink.begins[name] > self.reached[name]:
                 rows = rows.filter(pc.greater_equal(rows.column("offset"), sink.begins[name]))
             if rows.num_rows:
@@ -382,7 +442,7 @@ class _Run:
             sink.commit(self.reached)
 
 
-class _Sink:
+class Sink:
     """A table, and the rows that wait for its next commit."""
 
     def __init__(self, target: Target) -> None:
@@ -397,10 +457,13 @@ class _Sink:
         self.waiting.append(rows)
         self.waiting_bytes += rows.nbytes
 
+    def offsets(self, reached: Offsets) -> Offsets:
+        """Those of the table once it has everything up to here."""
+        return self.target.offsets | {name: max(offset, self.begins[name]) for name, offset in reached.items()}
+
     def commit(self, reached: Offsets) -> None:
         """Commit the rows, unless the table has all of these offsets."""
-        offsets = dict(self.target.offsets)
-        offsets |= {name: max(offset, self.begins[name]) for name, offset in reached.items()}
+        offsets = self.offsets(reached)
         if offsets == self.target.offsets:
             return
         rows = pa.Table.from_batches(self.waiting, schema=self.target.schema)

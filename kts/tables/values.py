@@ -51,10 +51,14 @@ class Decoded(NamedTuple):
 
 
 class Decoder(NamedTuple):
-    """How values are decoded, and the type that they get."""
+    """How values are decoded, and the type that they get; pickled as the arguments of ``decoder_of``."""
 
     type: pa.DataType
     decode: Callable[[pa.Array], Decoded]
+    made_of: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return decoder_of, self.made_of
 
 
 class Schemas(NamedTuple):
@@ -84,7 +88,7 @@ def decoder_of(value_format: str, schema: str | None, schemas: Schemas | None = 
     if value_format == "text":
         if schema is not None:
             raise ValueError("value_schema: text has no schema; leave it out")
-        return Decoder(pa.string(), _text)
+        return Decoder(pa.string(), _text, (value_format, schema))
     if schema is None:
         raise ValueError(f"value_schema: {value_format} needs a schema; give its file, or registry")
     try:
@@ -94,8 +98,10 @@ def decoder_of(value_format: str, schema: str | None, schemas: Schemas | None = 
     if value_format == "json":
         type_ = _json_type(told, told, "the value")
         decode = partial(_json, type_, _required(told, told))
-        return Decoder(type_, decode if schemas is None else partial(_behind_ids, schemas, decode))
-    return _avro_decoder(told, schemas)
+        decode = decode if schemas is None else partial(_behind_ids, schemas, decode)
+    else:
+        type_, decode = _avro_decoder(told, schemas)
+    return Decoder(type_, decode, (value_format, schema, schemas))
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -290,7 +296,7 @@ def _may_be_null(told: Any) -> bool:
 # --- Avro --------------------------------------------------------------------------------------
 
 
-def _avro_decoder(told: Any, schemas: Schemas | None) -> Decoder:
+def _avro_decoder(told: Any, schemas: Schemas | None) -> tuple[pa.DataType, partial[Decoded]]:
     try:
         import fastavro
     except ModuleNotFoundError as error:
@@ -303,7 +309,7 @@ def _avro_decoder(told: Any, schemas: Schemas | None) -> Decoder:
         raise ValueError(f"value_schema: not an Avro schema: {type(error).__name__} {error}") from error
     type_ = _avro_type(reader, {}, "the value")
     if schemas is None:
-        return Decoder(type_, partial(_avro, type_, lambda value: (value, reader, None)))
+        return type_, partial(_avro, type_, lambda value: (value, reader, None))
     writers: dict[int, Any] = {}
 
     def place(value: bytes) -> tuple[bytes, Any, Any]:
@@ -314,7 +320,7 @@ def _avro_decoder(told: Any, schemas: Schemas | None) -> Decoder:
             writers[number] = fastavro.parse_schema(_plain_avro(json.loads(schemas.by_id[number])))
         return value[REGISTRY_HEADER:], writers[number], reader
 
-    return Decoder(type_, partial(_avro, type_, place))
+    return type_, partial(_avro, type_, place)
 
 
 def _avro(type_: pa.DataType, place: Callable[[bytes], tuple[bytes, Any, Any]], values: pa.Array) -> Decoded:
