@@ -1,6 +1,6 @@
 #!/bin/sh
 # `make soak`: rounds of fuzzing and of all random tests at full length, each with other cases, for SECONDS, into
-# bench/soak.txt; the first round that fails ends it. Then Spark's streams, into bench/soak-streams.txt: driver, executors
+# bench/soak.txt; the first round that fails ends it. Then Spark's streams, into bench/streams.txt: driver, executors
 # and workers killed 50 times for each sink, and the memory over 3,600 micro-batches (SECONDS=0 does only these).
 set -eu
 cd "$(dirname "$0")/.."
@@ -44,5 +44,5 @@ if [ "$1" -gt 0 ]; then
     rounds "$1" 2>&1 | tee bench/soak.txt
     tail -n 1 bench/soak.txt | grep -q '^no round failed$'
 fi
-streams 2>&1 | tee bench/soak-streams.txt
-tail -n 1 bench/soak-streams.txt | grep -q '^no stream failed$'
+streams 2>&1 | tee bench/streams.txt
+tail -n 1 bench/streams.txt | grep -q '^no stream failed$'
