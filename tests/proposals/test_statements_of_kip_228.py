@@ -76,3 +76,25 @@ def test_minus_1_is_a_real_time_or_no_timestamp_by_the_choice_of_the_user(tmp_pa
             log.append(kts.encode({"timestamp": [-5, -1, 7], "value": [b"v"] * 3}))
             found[choice] = log.offset_for_timestamp(-4)
     assert found == {"-1": kts.TimestampOffset(-1, 1), "accept": kts.TimestampOffset(7, 2)}
+
+
+@pytest.mark.parametrize(("missing", "expected"), [("refuse", [NOW - 60_000, SPUTNIK]), ("now", [NOW, SPUTNIK])])
+def test_the_records_of_the_old_topic_are_streamed_to_a_new_one_with_the_current_or_a_specific_time(
+    missing: str, expected: list[int]
+) -> None:
+    """A specific one is from the content of the message; a topic that refuses records without one says so till then."""
+    with KtsBroker(time=NOW) as broker:
+        broker.create_topic("old", config={"allow.negative.timestamps": "true"})
+        values = [b"seen at %d" % (NOW - 60_000), b"Sputnik"]
+        broker.append("old", kts.encode({"timestamp": [-1, SPUTNIK], "value": values}))
+        broker.create_topic("new", config={"allow.negative.timestamps": "true", "message.timestamp.missing": missing})
+        for record in broker.consume("old"):
+            time = int(record.timestamp)
+            if missing == "refuse" and time == -1:
+                with pytest.raises(kts.InvalidTimestampError):
+                    broker.append("new", kts.encode({"timestamp": [time], "value": [record.value]}))
+                time = int(record.value.split()[-1])
+            broker.append("new", kts.encode({"timestamp": [time], "value": [record.value]}))
+        found = [(record.timestamp, record.value) for record in broker.consume("new")]
+        assert found == list(zip(expected, values, strict=True))
+        assert broker.offsets_for_times({("new", 0): NOW - 60_000}) == {("new", 0): kts.TimestampOffset(expected[0], 0)}
