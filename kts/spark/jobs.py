@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 # On one partition, with a function that counts the bytes read; pickle must find it by name.
 Work = Callable[[PartitionLog, Callable[[int], None]], Iterable[Result]]
 
-_ERROR = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)", re.MULTILINE)
+_ERROR = re.compile(r"^(?:: )?(?:\w+\.)*(\w+(?:Error|Exception): .+)", re.MULTILINE)
 
 
 def spread(

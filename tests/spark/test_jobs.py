@@ -162,3 +162,18 @@ def test_what_cannot_be_spread_says_so(arguments: list[object], expected: str) -
 def test_an_out_with_logs_of_its_own_is_refused(logs: Path, writable: Callable[[Golden], Golden]) -> None:
     other = writable(golden("demo", "orders")).log_dir
     assert "has logs of its own" in run("reindex", logs, "--out", other, "--spark", MASTER, code=2).stderr
+
+
+def test_the_reason_of_spark_is_the_error_that_it_ends_with() -> None:
+    from kts.spark.jobs import _reason
+
+    said = (
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.readRDDFromFile.\n"
+        ": java.lang.IllegalStateException: Spark context stopped while waiting for backend\n\tat org.apache.spark\n"
+    )
+    assert _reason(Exception(said)) == "IllegalStateException: Spark context stopped while waiting for backend"
+    worker = (
+        ": org.apache.spark.SparkException: Job aborted\nTraceback\n  File x\nImportError: no kts\n\n\tat org.apache\n"
+    )
+    assert _reason(Exception(worker)) == "ImportError: no kts"
+    assert _reason(Exception("[JAVA_GATEWAY_EXITED] Java gateway process exited.")).startswith("[JAVA_GATEWAY")
