@@ -1,4 +1,4 @@
-"""Buckets as stores of files: S3, Google Cloud Storage, Azure and HDFS, through ``pyarrow.fs``."""
+"""Buckets as stores of files: access, listings, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -6,53 +6,21 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 from kts.errors import LogStorageError
 from kts.remote import objects
+from kts.remote.services import SAME, SERVICES, Library, service_of
 from kts.segment import files
 from kts.segment.files import ByteRange, Item, Result, Status
 from kts.segment.names import parse_file_name
 
-if TYPE_CHECKING:
-    from pyarrow import fs
-
 REQUESTS = 16  # at a time
 LISTING_S = 60.0  # how long a listing answers for the sizes of its files
-CONNECT_S, REQUEST_S = 10.0, 60.0
-S3_ATTEMPTS = 5  # with growing pauses between them
-
-WHOLE = ("S3FileSystem", "GcsFileSystem")  # an object shows once all of it is there
-PLACES = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE")
 
 StorageOptions = Mapping[str, Any] | None
-
-
-class Service(NamedTuple):
-    """What serves the addresses of a scheme."""
-
-    name: str  # of the class in pyarrow.fs
-    usual: str  # where credentials come from
-
-
-SERVICES = {
-    "s3": Service(
-        "S3FileSystem",
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), AWS_REGION, and AWS_ENDPOINT_URL for a server"
-        " that is not Amazon's; or the storage options access_key, secret_key, region, endpoint_override, scheme",
-    ),
-    "gs": Service(
-        "GcsFileSystem",
-        "GOOGLE_APPLICATION_CREDENTIALS; or the storage options anonymous, access_token, endpoint_override, scheme",
-    ),
-    "abfss": Service("AzureFileSystem", "AZURE_STORAGE_KEY; or the storage options account_key, sas_token"),
-    "hdfs": Service("HadoopFileSystem", "HADOOP_HOME, CLASSPATH and libhdfs; or the storage options user, kerb_ticket"),
-}
-SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "viewfs": "hdfs"}
 
 
 class Found(NamedTuple):
@@ -80,41 +48,43 @@ class Bucket:
     root : str
         Scheme and bucket, as ``s3://logs``.
     options : dict
-        Arguments of the class in ``pyarrow.fs``.
+        What its service takes: see ``kts.remote.services``.
     """
 
     def __init__(self, root: str, options: Mapping[str, Any]) -> None:
         self.root = root
-        self.scheme = root.partition("://")[0].lower()
-        self.service = SERVICES[SAME.get(self.scheme, self.scheme)]
+        self.service = service_of(root.partition("://")[0])
         self.options = dict(options)
         self.answers = objects.Answers()
         self._lock = threading.Lock()
-        self._made: tuple[fs.FileSystem, ThreadPoolExecutor, ThreadPoolExecutor] | None = None
+        self._made: tuple[Library, ThreadPoolExecutor, ThreadPoolExecutor] | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}
 
     # --- the library ---
 
-    def _tools(self) -> tuple[fs.FileSystem, ThreadPoolExecutor, ThreadPoolExecutor]:
+    def _tools(self) -> tuple[Library, ThreadPoolExecutor, ThreadPoolExecutor]:
         with self._lock:
             if self._made is None:
-                try:
-                    system = _file_system(self.root, self.service, self.options)
-                except OSError as error:
-                    raise self.failure(error, self.root, "opening") from error
+                library = self._connected()
                 # Work that waits for requests has threads of its own: else it could take all that the requests need.
-                self._made = system, ThreadPoolExecutor(REQUESTS, "kts-get"), ThreadPoolExecutor(REQUESTS, "kts-work")
+                self._made = library, ThreadPoolExecutor(REQUESTS, "kts-get"), ThreadPoolExecutor(REQUESTS, "kts-work")
             return self._made
+
+    def _connected(self) -> Library:
+        options, scheme = dict(self.options), self.root.partition("://")[0]
+        if scheme == "swebhdfs":
+            options.setdefault("use_https", True)
+        try:
+            return self.service.connect(self.root.partition("://")[2], options)
+        except TypeError as error:
+            raise ValueError(f"storage_options: {error}; expected arguments of {self.service.takes}") from error
+        except OSError as error:
+            raise self.failure(error, self.root, "opening") from error
 
     def _key(self, path: str) -> str:
         """The name that the library has for a path."""
-        parts = urlsplit(path, allow_fragments=False)
-        host, rest = path.partition("://")[2].partition("/")[::2]
-        if self.service.name == "AzureFileSystem":
-            host = host.partition("@")[0]
-        if self.service.name == "HadoopFileSystem":
-            return f"/{rest}".rstrip("/") or parts.path
-        return f"{host}/{rest}".rstrip("/")
+        host, _, rest = path.partition("://")[2].partition("/")
+        return self.service.key(host, rest)
 
     def failure(self, error: BaseException | None, path: str, doing: str) -> LogStorageError:
         """An error of the library, with what to look at next."""
@@ -129,19 +99,12 @@ class Bucket:
     def opened(self, path: str) -> objects.Opened:
         """Ask for an object: its size and version, in one request."""
         try:
-            handle = self._tools()[0].open_input_file(self._key(path))
-            facts = {_text(name).lower(): value for name, value in (handle.metadata() or {}).items()}
-            version = facts.get("generation") or facts.get("etag") or self._version(path)
-            return objects.Opened(handle, handle.size(), version)
+            return self._tools()[0].opened(self._key(path))
         except FileNotFoundError as error:
             self.forget(path)
             raise LogStorageError("there is no such object", path=path, errno=errno.ENOENT) from error
         except OSError as error:
             raise self.failure(error, path, "opening") from error
-
-    def _version(self, path: str) -> Hashable:
-        info = self._tools()[0].get_file_info(self._key(path))
-        return info.size, info.mtime_ns
 
     # --- what a store answers ---
 
@@ -164,36 +127,27 @@ class Bucket:
 
     def entries(self, path: str) -> Sequence[Found]:
         """What lies in a directory now: one request for each 1,000 names."""
-        from pyarrow import fs
-
         path = path.rstrip("/")
         try:
-            listed = self._tools()[0].get_file_info(fs.FileSelector(self._key(path)))
-        except OSError as error:
-            if self._look(path).type != fs.FileType.NotFound:
-                raise self.failure(error, path, "listing") from error
+            listed = self._tools()[0].listed(self._key(path))
+        except FileNotFoundError as error:
             self.forget(path)
             raise LogStorageError("there is no such directory", path=path, errno=errno.ENOENT) from error
-        found = [Found(info.base_name, f"{path}/{info.base_name}", _status(info)) for info in listed]
-        self._listings[path] = time.monotonic(), {one.name: one.status for one in found}
-        return sorted(found)
+        except OSError as error:
+            raise self.failure(error, path, "listing") from error
+        self._listings[path] = time.monotonic(), dict(listed)
+        return sorted(Found(name, f"{path}/{name}", status) for name, status in listed)
 
     def status(self, path: str) -> Status | None:
         """Size and time, as the last listing of the directory has them; else a listing or a look at the object."""
-        from pyarrow import fs
-
         path = path.rstrip("/")
         if (known := self._listed(path)) is not None:
             return known.get(os.path.basename(path))
         is_segment_file = parse_file_name(os.path.basename(path)) is not None
         if not is_segment_file and (self._listed(f"{path}/") is not None or self._lists(path)):
             return Status(0, 0, is_directory=True)  # the names in it are asked for next
-        info = self._look(path)
-        return None if info.type == fs.FileType.NotFound else _status(info)
-
-    def _look(self, path: str) -> fs.FileInfo:
         try:
-            return self._tools()[0].get_file_info(self._key(path))
+            return self._tools()[0].look(self._key(path))
         except OSError as error:
             raise self.failure(error, path, "looking for it") from error
 
@@ -209,41 +163,17 @@ class Bucket:
 
     def put(self, path: str, pieces: Iterable[bytes]) -> None:
         """Make or replace an object, whole."""
-        system, key = self._tools()[0], self._key(path)
-        name = key if self.service.name in WHOLE else f"{key}.part"
         try:
-            stream = system.open_output_stream(name)
-            try:
-                for piece in pieces:
-                    stream.write(piece)
-            except BaseException:
-                stream.close()  # which makes it an object, even so
-                system.delete_file(name)
-                raise
-            stream.close()
-            if name != key:
-                self._take_the_place(name, key)
+            self._tools()[0].put(self._key(path), pieces)
         except OSError as error:
             raise self.failure(error, path, "writing") from error
         finally:
             self._forget_names(path)
 
-    def _take_the_place(self, name: str, key: str) -> None:
-        from pyarrow import fs
-
-        system = self._tools()[0]
-        if self.service.name == "HadoopFileSystem":  # it renames, but over no other file
-            if system.get_file_info(key).type != fs.FileType.NotFound:
-                system.delete_file(key)
-            system.move(name, key)
-        else:
-            system.copy_file(name, key)
-            system.delete_file(name)
-
     def remove(self, path: str) -> None:
         """Delete an object; do nothing if there is none."""
         try:
-            self._tools()[0].delete_file(self._key(path))
+            self._tools()[0].remove(self._key(path))
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -272,51 +202,9 @@ class Bucket:
         """The last listing no longer holds for a path."""
         self._listings.pop(os.path.dirname(path), None)
 
-
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _status(info: fs.FileInfo) -> Status:
-    from pyarrow import fs
-
-    return Status(info.size or 0, info.mtime_ns or 0, info.type == fs.FileType.Directory)
-
-
-def _file_system(root: str, service: Service, options: dict[str, Any]) -> fs.FileSystem:
-    from pyarrow import fs
-
-    make = getattr(fs, service.name, None)
-    if make is None:
-        raise ValueError(f"this build of pyarrow has no {service.name}")
-    given = dict(options)
-    host = root.partition("://")[2]
-    if service.name == "S3FileSystem":
-        given.setdefault("connect_timeout", CONNECT_S)
-        given.setdefault("request_timeout", REQUEST_S)
-        given.setdefault("retry_strategy", fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS))
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        if endpoint:  # the library takes it from options alone
-            given.setdefault("endpoint_override", endpoint)
-        if not ({"region", "endpoint_override"} & given.keys() or any(map(os.environ.get, PLACES))):
-            given["region"] = fs.resolve_s3_region(host)
-    elif service.name == "GcsFileSystem":
-        given.setdefault("retry_time_limit", timedelta(seconds=REQUEST_S))
-    elif service.name == "AzureFileSystem":
-        container, _, account = host.partition("@")
-        if not account:
-            raise ValueError("expected abfss://container@account.dfs.core.windows.net/path")
-        given.setdefault("account_name", account.partition(".")[0])
-        if not {"account_key", "sas_token", "client_id"} & given.keys() and "AZURE_STORAGE_KEY" in os.environ:
-            given["account_key"] = os.environ["AZURE_STORAGE_KEY"]
-    elif service.name == "HadoopFileSystem":
-        name, _, port = host.partition(":")
-        given.setdefault("host", name or "default")
-        given.setdefault("port", int(port or 0))
-    try:
-        return make(**given)
-    except TypeError as error:
-        raise ValueError(f"storage_options: {error}; expected arguments of pyarrow.fs.{service.name}") from error
+    def forget_all(self) -> None:
+        """No listing holds any more."""
+        self._listings.clear()
 
 
 # --- the buckets of this process ------------------------------------------------------------------
@@ -344,20 +232,17 @@ def _root(path: str) -> str:
 def use_options(path: str, options: StorageOptions) -> None:
     """From now on this process reaches the bucket of a path with these options; None leaves them as they are.
 
-    What was listed of the path is forgotten: a caller that names it sees it as it is now.
+    What was listed in the bucket is forgotten: a caller that names a path sees it as it is now.
     """
     if files.scheme_of(path) not in (*SERVICES, *SAME):
         return
-    if options is None:
-        bucket_of(path).forget(path)
-        bucket_of(path).forget(f"{path.rstrip('/')}/")
-        return
-    if not isinstance(options, Mapping):
+    if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"storage_options: expected a dictionary, found {type(options).__name__}")
-    root = _root(path)
-    known = _buckets.get(root)
-    if known is None or known.options != dict(options):
-        _buckets[root] = Bucket(root, options)
+    bucket = bucket_of(path)
+    if options is None or bucket.options == dict(options):
+        bucket.forget_all()
+    else:
+        _buckets[bucket.root] = Bucket(bucket.root, options)
 
 
 def known_options() -> dict[str, dict[str, Any]]:

@@ -57,6 +57,7 @@ from kts.remote.metadata import (
     PartitionId,
     check_copy,
 )
+from kts.remote.services import SAME, SERVICES
 from kts.segment import files
 from kts.segment.checkpoints import leader_epochs_of
 from kts.segment.damage import header_scan
@@ -913,4 +914,4 @@ def _no_file(path: str) -> LogStorageError:
 
 
 _STORE = _TierStore()
-files.serve_schemes([f"{REMOTE}{one}" for one in ("file", *buckets.SERVICES, *buckets.SAME)], lambda path: _STORE)
+files.serve_schemes([f"{REMOTE}{one}" for one in ("file", *SERVICES, *SAME)], lambda path: _STORE)

@@ -36,6 +36,21 @@ def test_a_listing_answers_for_the_names_sizes_and_times_of_its_files(bucket: Te
     assert bucket.proxy.counted() == {"LIST": 1}
 
 
+@pytest.mark.parametrize("options", [None, {"region": "us-east-1"}], ids=["environment", "options"])
+def test_a_caller_that_names_a_path_sees_all_below_it_as_it_is_now(
+    bucket: TestBucket, options: dict[str, str] | None
+) -> None:
+    given = options and options | {"endpoint_override": bucket.proxy.endpoint}
+    folder = f"{bucket.address}/logs"
+    bucket.put("logs/orders-0/00000000000000000000.log", b"")
+    buckets.use_options(folder, given)
+    assert files.names_in(f"{folder}/orders-0") == ["00000000000000000000.log"]
+    later = bucket.put("logs/orders-0/00000000000000000007.txnindex", b"x")
+    assert not files.exists(later)  # as the listing has it
+    buckets.use_options(folder, given)
+    assert files.exists(later) and files.size_of(later) == 1
+
+
 def test_without_a_listing_each_question_is_asked(bucket: TestBucket) -> None:
     path = bucket.put("dir/a", b"a")
     bucket.forget()

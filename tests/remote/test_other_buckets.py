@@ -1,4 +1,4 @@
-"""Buckets of Google and Azure, through real servers of their protocols."""
+"""Buckets of Google and Azure, and HDFS, through real servers of their protocols."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support import TESTS
-from support.buckets.emulators import Emulator, azure, google
+from support.buckets.emulators import Emulator, azure, google, hadoop
 
 import kts
 from kts.offline.verify import verify
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow  # real servers
 ORDERS = TESTS / "data/golden/demo/orders"
 
 
-@pytest.fixture(scope="module", params=[google, azure], ids=["gs", "abfss"])
+@pytest.fixture(scope="module", params=[google, azure, hadoop], ids=["gs", "abfss", "webhdfs"])
 def store(request: Any) -> Iterator[Emulator]:
     made: AbstractContextManager[Emulator] = request.param()
     with made as emulator:
@@ -53,12 +53,7 @@ def test_what_is_missing_replaced_or_deleted_is_told(store: Emulator) -> None:
     assert raised.value.errno == errno.ESTALE
     with files.open_file(path) as file:
         assert file.read(0, 10) == data[::-1][:10]
-        store.files.delete_file("bkt/x.bin")
+        store.delete("x.bin")
         with pytest.raises(kts.LogStorageError) as raised:
             file.read(700_000, 10)
     assert raised.value.errno == errno.ENOENT
-
-
-def test_a_scheme_that_is_not_read_yet_says_so() -> None:
-    with pytest.raises(kts.LogStorageError, match="webhdfs:// is not supported yet"):
-        kts.open("webhdfs://namenode:9870/logs")

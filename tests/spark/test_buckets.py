@@ -1,13 +1,16 @@
-"""Spark reads a bucket: the driver plans, and each executor reaches it by itself."""
+"""Spark reads a bucket, at once or as a stream: the driver plans, and each executor reaches it by itself."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.buckets.s3 import TestBucket
 from support.golden import golden
+
+import kts
 
 ORDERS = golden("demo", "orders")
 
@@ -28,3 +31,36 @@ def test_executors_reach_a_bucket_by_options_and_give_the_rows_of_the_disk(load:
         load(f"{there}/none", storageOptions=given).count()
     with pytest.raises(Exception, match="option storageOptions: expected JSON such as .*found '7'"):
         load(there, storageOptions="7").count()
+
+
+def test_a_stream_finds_what_comes_into_a_bucket(spark: Any, bucket: TestBucket, tmp_path: Path) -> None:
+    """Larger objects in place of the active segment's, new segments and a new partition, each
+    within the minute in which a listing would answer."""
+    options = {"access_key": "testkey", "secret_key": "testsecret", "region": "us-east-1"}
+    given = {"startingOffsets": "earliest", "isolation": "read_committed"}
+    given["storageOptions"] = json.dumps(options | {"endpoint_override": bucket.proxy.endpoint})
+    logs = {name: kts.Log(tmp_path / "logs" / name, {"segment.bytes": 2000}) for name in ("orders-0", "orders-1")}
+
+    def append(name: str, count: int) -> None:
+        log = logs[name]
+        for row in range(log.log_end_offset, log.log_end_offset + count):
+            log.append_rows({"value": [b"%d" % row * 50], "timestamp": [1_700_000_000_000 + row]})
+        log.flush()
+        bucket.put_folder(tmp_path / "logs" / name, f"logs/{name}")
+
+    append("orders-0", 5)
+    table = spark.readStream.format("kts").options(**given).load(f"{bucket.address}/logs")
+    write = table.select("partition", "offset").writeStream.format("parquet")
+    query = write.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "rows"))
+    try:
+        query.processAllAvailable()
+        for name, count in (("orders-0", 3), ("orders-0", 40), ("orders-1", 30), ("orders-1", 30)):
+            append(name, count)
+            query.processAllAvailable()
+    finally:
+        query.stop()
+        for log in logs.values():
+            log.close()
+    assert len(list((tmp_path / "logs/orders-0").glob("*.log"))) > 2
+    found = spark.read.parquet(str(tmp_path / "rows")).orderBy("partition", "offset").collect()
+    assert [tuple(row) for row in found] == [(0, n) for n in range(48)] + [(1, n) for n in range(60)]

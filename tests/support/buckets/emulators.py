@@ -1,18 +1,21 @@
-"""Servers of Google's and Azure's protocols: fake-gcs-server from the registry of Go, Azurite from that of npm."""
+"""Servers of other protocols: fake-gcs-server of the registry of Go, Azurite of that of npm, Hadoop of Maven's."""
 
 from __future__ import annotations
 
+import getpass
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any, NamedTuple
 
 import pyarrow.fs as fs
+from fsspec.implementations.webhdfs import WebHDFS
 from support.buckets.gateway import BUILD_S, free_port, go_program, listening
-from support.kafka.jvm import TARGET, missing, one_at_a_time
+from support.kafka.jvm import JAVA, TARGET, JavaProcess, Jvm, missing, one_at_a_time, require_java
 
 AZURITE = "3.37.0"
 # Azurite's own account, which its documentation names.
@@ -25,15 +28,19 @@ class Emulator(NamedTuple):
     address: str
     options: dict[str, Any]  # storage options
     files: fs.FileSystem
+    root: str = "bkt"
 
     def put(self, key: str, data: bytes) -> str:
-        with self.files.open_output_stream(f"bkt/{key}") as out:
+        with self.files.open_output_stream(f"{self.root}/{key}") as out:
             out.write(data)
         return f"{self.address}/{key}"
 
     def put_folder(self, folder: Path, key: str) -> str:
-        fs.copy_files(str(folder), f"bkt/{key}", fs.LocalFileSystem(), self.files)
+        fs.copy_files(str(folder), f"{self.root}/{key}", fs.LocalFileSystem(), self.files)
         return f"{self.address}/{key}"
+
+    def delete(self, key: str) -> None:
+        self.files.delete_file(f"{self.root}/{key}")
 
 
 @contextmanager
@@ -80,3 +87,22 @@ def azurite() -> Path:
             if done.returncode:
                 missing("azurite", f"`npm install` said: {done.stderr[-2000:]}")
     return program
+
+
+@contextmanager
+def hadoop() -> Iterator[Emulator]:
+    """HDFS in one process, three seconds and five of the processors; the bucket is a folder of its owner `kafka`."""
+    require_java()
+    java = Jvm(JAVA / "hadoop/minicluster-3.5.0.xml", JAVA / "hadoop/Hdfs.java")
+    with tempfile.TemporaryDirectory(dir=java.folder) as folder:
+        process = JavaProcess(java, "Hdfs", folder, options=["-Xmx256m"], stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            owner = WebHDFS("127.0.0.1", port, user=getpass.getuser())
+            owner.mkdir("/bkt")
+            owner.chown("/bkt", "kafka", "kafka")
+            files = fs.PyFileSystem(fs.FSSpecHandler(WebHDFS("127.0.0.1", port, user="kafka")))
+            yield Emulator(f"webhdfs://127.0.0.1:{port}/bkt", {"user": "kafka"}, files, "/bkt")
+        finally:
+            process.close()
