@@ -82,7 +82,7 @@ class Arrow:
     def put(self, key: str, pieces: Iterable[bytes]) -> None:
         """As in ``Library``."""
         name = key if self._whole else f"{key}.part"
-        stream = self._system.open_output_stream(name)
+        stream = self._system.open_output_stream(name, compression=None)  # else the end of the name says which
         try:
             for piece in pieces:
                 stream.write(piece)

@@ -114,7 +114,6 @@ class Hdfs:
         except FileNotFoundError:
             return None
 
-
     def put(self, key: str, pieces: Iterable[bytes]) -> None:
         """A file, written beside its place, which takes it once it is whole."""
         part = f"{key}.part"

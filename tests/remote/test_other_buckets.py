@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import errno
+import json
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
+from fsspec.implementations.webhdfs import WebHDFS
 from support import TESTS
 from support.buckets.emulators import Emulator, azure, google, hadoop
+from support.buckets.proxy import Answer, Asked, Proxy
 
 import kts
 from kts.offline.verify import verify
+from kts.remote import buckets
 from kts.segment import files
 
 pytestmark = pytest.mark.slow  # real servers
@@ -57,3 +64,111 @@ def test_what_is_missing_replaced_or_deleted_is_told(store: Emulator) -> None:
         with pytest.raises(kts.LogStorageError) as raised:
             file.read(700_000, 10)
     assert raised.value.errno == errno.ENOENT
+
+
+def test_what_is_put_is_there_whole_or_not_at_all(store: Emulator) -> None:
+    path = f"{store.address}/put/00000000000000000000.log.gz"  # a name that the library would compress
+    buckets.use_options(path, store.options)
+    for data in (b"first" * 1000, b"second"):
+        files.write_atomically(path, data)
+        assert buckets.bucket_of(path).file(path, None).read(0, 10_000) == data
+
+    def breaks() -> Iterator[bytes]:
+        yield b"third"
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        buckets.bucket_of(path).put(f"{store.address}/put/x", breaks())
+    assert files.names_in(f"{store.address}/put") == ["00000000000000000000.log.gz"]
+    files.remove(path)
+    files.remove(path)  # does nothing
+    assert not files.exists(path)
+
+
+only_webhdfs = pytest.mark.parametrize("store", [hadoop], ids=["webhdfs"], indirect=True)
+
+
+class Between(NamedTuple):
+    """Proxies before both nodes of HDFS, and addresses that go through them."""
+
+    names: Proxy
+    data: Proxy
+    store: Emulator
+
+    def address(self, key: str, **options: Any) -> str:
+        address = f"webhdfs://127.0.0.1:{self.names.port}/bkt/{key}"
+        through = {"data_proxy": {f":{self.store.data_port}/": f":{self.data.port}/"}, "max_attempts": 3}
+        buckets.use_options(address, self.store.options | through | options)
+        return address
+
+
+@pytest.fixture
+def between(store: Emulator) -> Iterator[Between]:
+    port = urlsplit(store.address).port
+    assert port is not None
+    with Proxy(port) as names, Proxy(store.data_port) as data:
+        yield Between(names, data, store)
+
+
+def refusal(status: int, kind: str, length: int = 0) -> bytes:
+    told = {"RemoteException": {"exception": kind, "message": f"{kind} of {status}"}}
+    return json.dumps(told).encode().ljust(length)
+
+
+@only_webhdfs
+def test_what_a_data_node_refuses_is_not_taken_for_data(between: Between) -> None:
+    """Its answer may be as long as what was asked for."""
+    data = bytes(range(250)) * 40
+    between.store.put("y.bin", data)
+    with files.open_file(between.address("y.bin")) as file:
+        between.data.change = lambda asked, answer: Answer(403, [], refusal(403, "AccessControlException", 10_000))
+        with pytest.raises(kts.LogStorageError, match=r"403, AccessControlException.*HADOOP_USER_NAME"):
+            file.read(0, 10_000)
+        between.data.forget()
+        assert file.read(0, 10_000) == data
+    assert between.data.counted() == {"GET": 1} and between.data.body_bytes == 10_000
+
+
+@only_webhdfs
+def test_failing_nodes_are_asked_again_as_often_as_told(between: Between) -> None:
+    data = bytes(range(250)) * 4_000
+    between.store.put("y.bin", data)
+    seen = count()
+
+    def fails_twice(asked: Asked, answer: Answer) -> Answer | None:
+        turn = next(seen)
+        if turn > 1:
+            return None
+        cut = Answer(200, answer.headers, answer.body, sent=1000)
+        return cut if turn else Answer(503, [], b"busy")
+
+    for node in (between.names, between.data):
+        seen = count()
+        node.change = fails_twice
+        with files.open_file(between.address("y.bin")) as file:
+            assert file.read(0, len(data)) == data
+        node.forget()
+    between.names.forget()
+    between.names.change = lambda asked, answer: Answer(500, [], refusal(500, "RetriableException"))
+    with pytest.raises(kts.LogStorageError, match="500, RetriableException"):
+        files.open_file(between.address("y.bin"))
+    assert between.names.counted() == {"GET": 3}
+
+
+@only_webhdfs
+def test_limits_of_time_users_and_ports_are_told(between: Between, monkeypatch: pytest.MonkeyPatch) -> None:
+    between.store.put("y.bin", b"data")
+    between.names.before = lambda asked: time.sleep(1)
+    with pytest.raises(kts.LogStorageError, match="timed out"):
+        files.open_file(between.address("y.bin", request_timeout=0.1, max_attempts=1))
+    between.names.forget()
+    system = WebHDFS("127.0.0.1", between.names.port, user="kafka")
+    system.chmod("/bkt/y.bin", 600)
+    monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
+    buckets._buckets.pop(f"webhdfs://127.0.0.1:{between.names.behind}", None)
+    with pytest.raises(kts.LogStorageError, match=r"Permission denied: user=somebody.*HADOOP_USER_NAME"):
+        files.read_bytes(f"webhdfs://127.0.0.1:{between.names.behind}/bkt/y.bin")
+    with pytest.raises(ValueError, match=r"storage_options: unexpected argument 'colour'; .*max_attempts"):
+        files.open_file(between.address("y.bin", colour=1))
+    with pytest.raises(kts.LogStorageError, match=r"refused.*check the address"):
+        kts.open("webhdfs://127.0.0.1:9/logs", storage_options={"max_attempts": 1})

@@ -29,6 +29,7 @@ class Emulator(NamedTuple):
     options: dict[str, Any]  # storage options
     files: fs.FileSystem
     root: str = "bkt"
+    data_port: int = 0  # of HDFS's data node
 
     def put(self, key: str, data: bytes) -> str:
         with self.files.open_output_stream(f"{self.root}/{key}") as out:
@@ -98,11 +99,11 @@ def hadoop() -> Iterator[Emulator]:
         process = JavaProcess(java, "Hdfs", folder, options=["-Xmx256m"], stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
         try:
             assert process.stdout is not None
-            port = int(process.stdout.readline())
+            port, data_port = map(int, process.stdout.readline().split())
             owner = WebHDFS("127.0.0.1", port, user=getpass.getuser())
             owner.mkdir("/bkt")
             owner.chown("/bkt", "kafka", "kafka")
             files = fs.PyFileSystem(fs.FSSpecHandler(WebHDFS("127.0.0.1", port, user="kafka")))
-            yield Emulator(f"webhdfs://127.0.0.1:{port}/bkt", {"user": "kafka"}, files, "/bkt")
+            yield Emulator(f"webhdfs://127.0.0.1:{port}/bkt", {"user": "kafka"}, files, "/bkt", data_port)
         finally:
             process.close()
