@@ -1,91 +1,36 @@
-"""Buckets of Google and Azure, and HDFS, through real servers of their protocols."""
+"""HDFS through WebHDFS: a real name node and a real data node, with proxies before them."""
 
 from __future__ import annotations
 
-import errno
 import json
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 from fsspec.implementations.webhdfs import WebHDFS
-from support import TESTS
-from support.buckets.emulators import Emulator, azure, google, hadoop
+from support.buckets.checks import CHECKS
+from support.buckets.emulators import Emulator, hadoop
 from support.buckets.proxy import Answer, Asked, Proxy
 
 import kts
-from kts.offline.verify import verify
 from kts.remote import buckets
 from kts.segment import files
 
-pytestmark = pytest.mark.slow  # real servers
-ORDERS = TESTS / "data/golden/demo/orders"
+pytestmark = pytest.mark.slow  # Hadoop: ten seconds
 
 
-@pytest.fixture(scope="module", params=[google, azure, hadoop], ids=["gs", "abfss", "webhdfs"])
-def store(request: Any) -> Iterator[Emulator]:
-    made: AbstractContextManager[Emulator] = request.param()
-    with made as emulator:
+@pytest.fixture(scope="module")
+def store() -> Iterator[Emulator]:
+    with hadoop() as emulator:
         yield emulator
 
 
-def test_a_bucket_gives_what_the_disk_gives(store: Emulator) -> None:
-    there = store.put_folder(ORDERS, "logs/orders")
-    found = kts.scan(there, storage_options=store.options).read_all()
-    assert found == kts.scan(ORDERS).read_all() and len(found) == 9_000
-    here = kts.open_log_dirs(ORDERS)
-    for key, log in kts.open_log_dirs(f"{store.address}/logs/*/orders-*").items():
-        assert log.max_timestamp() == here[key].max_timestamp()
-        assert log.offset_for_timestamp(1_788_300_000_000) == here[key].offset_for_timestamp(1_788_300_000_000)
-    assert [one.kind for one in verify(there)] == [one.kind for one in verify(ORDERS)]
-
-
-def test_what_is_missing_replaced_or_deleted_is_told(store: Emulator) -> None:
-    with pytest.raises(FileNotFoundError, match="nothing lies at this address"):
-        kts.open(f"{store.address}/none", storage_options=store.options)
-    with pytest.raises(kts.LogStorageError) as raised:
-        files.names_in(f"{store.address}/none")
-    assert raised.value.errno == errno.ENOENT
-    data = bytes(range(250)) * 4_000
-    path = store.put("x.bin", data)
-    with files.open_file(path) as file:
-        assert file.read(0, 10) == data[:10]
-        store.put("x.bin", data[::-1])
-        with pytest.raises(kts.LogStorageError, match="was replaced while it was read") as raised:
-            file.read(700_000, 10)
-    assert raised.value.errno == errno.ESTALE
-    with files.open_file(path) as file:
-        assert file.read(0, 10) == data[::-1][:10]
-        store.delete("x.bin")
-        with pytest.raises(kts.LogStorageError) as raised:
-            file.read(700_000, 10)
-    assert raised.value.errno == errno.ENOENT
-
-
-def test_what_is_put_is_there_whole_or_not_at_all(store: Emulator) -> None:
-    path = f"{store.address}/put/00000000000000000000.log.gz"  # a name that the library would compress
-    buckets.use_options(path, store.options)
-    for data in (b"first" * 1000, b"second"):
-        files.write_atomically(path, data)
-        assert buckets.bucket_of(path).file(path, None).read(0, 10_000) == data
-
-    def breaks() -> Iterator[bytes]:
-        yield b"third"
-        raise ValueError("no more")
-
-    with pytest.raises(ValueError, match="no more"):
-        buckets.bucket_of(path).put(f"{store.address}/put/x", breaks())
-    assert files.names_in(f"{store.address}/put") == ["00000000000000000000.log.gz"]
-    files.remove(path)
-    files.remove(path)  # does nothing
-    assert not files.exists(path)
-
-
-only_webhdfs = pytest.mark.parametrize("store", [hadoop], ids=["webhdfs"], indirect=True)
+@pytest.mark.parametrize("check", CHECKS)
+def test_hdfs_keeps_what_stores_promise(store: Emulator, check: Callable[[Emulator], None]) -> None:
+    check(store)
 
 
 class Between(NamedTuple):
@@ -115,7 +60,6 @@ def refusal(status: int, kind: str, length: int = 0) -> bytes:
     return json.dumps(told).encode().ljust(length)
 
 
-@only_webhdfs
 def test_what_a_data_node_refuses_is_not_taken_for_data(between: Between) -> None:
     """Its answer may be as long as what was asked for."""
     data = bytes(range(250)) * 40
@@ -129,7 +73,6 @@ def test_what_a_data_node_refuses_is_not_taken_for_data(between: Between) -> Non
     assert between.data.counted() == {"GET": 1} and between.data.body_bytes == 10_000
 
 
-@only_webhdfs
 def test_failing_nodes_are_asked_again_as_often_as_told(between: Between) -> None:
     data = bytes(range(250)) * 4_000
     between.store.put("y.bin", data)
@@ -155,7 +98,6 @@ def test_failing_nodes_are_asked_again_as_often_as_told(between: Between) -> Non
     assert between.names.counted() == {"GET": 3}
 
 
-@only_webhdfs
 def test_limits_of_time_users_and_ports_are_told(between: Between, monkeypatch: pytest.MonkeyPatch) -> None:
     between.store.put("y.bin", b"data")
     between.names.before = lambda asked: time.sleep(1)

@@ -1,0 +1,72 @@
+"""What holds for every store of objects."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+from support import TESTS
+from support.buckets.emulators import Emulator
+
+import kts
+from kts.offline.verify import verify
+from kts.remote import buckets
+from kts.segment import files
+
+ORDERS = TESTS / "data/golden/demo/orders"
+
+
+def gives_what_the_disk_gives(store: Emulator) -> None:
+    there = store.put_folder(ORDERS, "logs/orders")
+    found = kts.scan(there, storage_options=store.options).read_all()
+    assert found == kts.scan(ORDERS).read_all() and len(found) == 9_000
+    here = kts.open_log_dirs(ORDERS)
+    for key, log in kts.open_log_dirs(f"{store.address}/logs/*/orders-*").items():
+        assert log.max_timestamp() == here[key].max_timestamp()
+        assert log.offset_for_timestamp(1_788_300_000_000) == here[key].offset_for_timestamp(1_788_300_000_000)
+    assert [one.kind for one in verify(there)] == [one.kind for one in verify(ORDERS)]
+
+
+def tells_what_is_missing_replaced_or_deleted(store: Emulator) -> None:
+    with pytest.raises(FileNotFoundError, match="nothing lies at this address"):
+        kts.open(f"{store.address}/none", storage_options=store.options)
+    with pytest.raises(kts.LogStorageError) as raised:
+        files.names_in(f"{store.address}/none")
+    assert raised.value.errno == errno.ENOENT
+    data = bytes(range(250)) * 4_000
+    path = store.put("x.bin", data)
+    with files.open_file(path) as file:
+        assert file.read(0, 10) == data[:10]
+        store.put("x.bin", data[::-1])
+        with pytest.raises(kts.LogStorageError, match="was replaced while it was read") as raised:
+            file.read(700_000, 10)
+    assert raised.value.errno == errno.ESTALE
+    with files.open_file(path) as file:
+        assert file.read(0, 10) == data[::-1][:10]
+        store.delete("x.bin")
+        with pytest.raises(kts.LogStorageError) as raised:
+            file.read(700_000, 10)
+    assert raised.value.errno == errno.ENOENT
+
+
+def puts_objects_whole_or_not_at_all(store: Emulator) -> None:
+    path = f"{store.address}/put/00000000000000000000.log.gz"  # a name that the library would compress
+    buckets.use_options(path, store.options)
+    for data in (b"first" * 1000, b"second"):
+        files.write_atomically(path, data)
+        assert buckets.bucket_of(path).file(path, None).read(0, 10_000) == data
+
+    def breaks() -> Iterator[bytes]:
+        yield b"third"
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        buckets.bucket_of(path).put(f"{store.address}/put/x", breaks())
+    assert files.names_in(f"{store.address}/put") == ["00000000000000000000.log.gz"]
+    files.remove(path)
+    files.remove(path)  # does nothing
+    assert not files.exists(path)
+
+
+CHECKS = [gives_what_the_disk_gives, tells_what_is_missing_replaced_or_deleted, puts_objects_whole_or_not_at_all]
