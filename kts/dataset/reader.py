@@ -329,6 +329,11 @@ class RangeReader:
     def tail(self, position: int, end: int) -> int:
         """Where to resume at an entry that extends past the end: normal after a writer died, otherwise damage."""
         size = self.segment.size_bytes
+        if self.segment.remote and size < end:  # nobody truncates a copy
+            what = f"expected {end} bytes in tiered storage, found {size}: the end of the copy is missing"
+            if not self.options.skip_damage:
+                raise CorruptRecordError(what, path=self.part.path, position=position)
+            return self.skipped(position, end, what)
         # Only truncation changes a closed segment, and makes it the active one again.
         if position >= size or self.reread.again or size < end or (size > end and self.part.closed == 1):
             return self.part.end_position

@@ -13,6 +13,8 @@ from support import tiered
 from support.tiered import Session, names, offsets, records, session
 
 import kts
+from kts.dataset.plan import plan
+from kts.dataset.reader import read_range
 from kts.errors import CorruptRecordError, DamageWarning, KtsError, KtsWarning, LogStorageError
 from kts.offline.verify import verify_partition
 from kts.segment import files
@@ -215,6 +217,24 @@ def test_a_greatest_time_that_a_manifest_states_wrongly_is_found(tmp_path: Path)
     path.write_text(json.dumps(told))
     [found] = verify_partition(one.store_alone()["ct", 0])
     assert found.kind == "copy" and path.name[:43] in found.path and "is stated to have" in found.message
+
+
+def test_another_process_misses_the_end_that_a_copy_had_when_it_was_planned(tmp_path: Path) -> None:
+    """An executor knows of the metadata topic what the plan says alone; here no index has the lost end either."""
+    one = session("local").copy(tmp_path)
+    log = one.log("ct-0")
+    [part] = [part for part in plan(log, 0, 200) if part.base_offset == log.segments[1].base_offset]
+    path = Path(part.path.removeprefix("tier+file://"))
+    batches = kts.scan_batches(path.read_bytes())
+    path.write_bytes(path.read_bytes()[: batches["position"][-1].as_py()])
+    path.with_suffix(".index").unlink()
+    path.with_suffix(".timeindex").unlink()
+    del log
+    with pytest.raises(CorruptRecordError, match=f"expected {part.end_position} bytes in tiered storage, found"):
+        list(read_range(part))
+    with pytest.warns(DamageWarning, match="the end of the copy is missing"):
+        left = sum(batch.num_rows for batch in read_range(part, on_error="skip"))
+    assert left == batches["baseOffset"][-1].as_py() - part.base_offset
 
 
 def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:

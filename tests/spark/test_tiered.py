@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from pyspark.sql import SparkSession
 from support.tiered import session
 
 import kts.spark
+from kts.dataset.reader import read_range
+from kts.spark.options import STREAM, parse_options
+from kts.spark.planning import reach
+from kts.spark.streaming import Stream
 
 
 def options(name: str) -> dict[str, str]:
@@ -36,6 +41,22 @@ def test_the_store_alone_and_whole_partitions(spark: SparkSession, load: Any) ->
     assert found == [row.offset for row in one.expected("restart-0")][: len(found)] and len(found) > 300
     findings = load(one.data, granularity="finding", **options("aiven-zstd-encrypted")).collect()
     assert findings == []
+
+
+def test_a_stream_goes_through_both_tiers_as_one_log() -> None:
+    one = session("aiven-zstd-encrypted")
+    given = {"path": str(one.data), "subscribe": "txn", "startingOffsets": "earliest", "isolation": "read_committed"}
+    asked = parse_options(given | options("aiven-zstd-encrypted"), STREAM)
+    reach(asked)  # as an executor does
+    stream, found = Stream(asked), list[int]()
+    at = stream.initial()
+    while (following := stream.latest(at, 70, None, 0)) != at:
+        for task in pickle.loads(pickle.dumps(stream.tasks(at, following))):
+            for part in task.ranges:
+                for rows in read_range(part, columns=["offset"], isolation="read_committed"):
+                    found += rows["offset"].to_pylist()
+        at = following
+    assert found == one.facts("txn-0")["readCommittedOffsets"]
 
 
 def test_wrong_options_are_named(load: Any) -> None:
