@@ -135,8 +135,10 @@ class Bucket:
             raise LogStorageError("there is no such directory", path=path, errno=errno.ENOENT) from error
         except OSError as error:
             raise self.failure(error, path, "listing") from error
-        self._listings[path] = time.monotonic(), dict(listed)
-        return sorted(Found(name, f"{path}/{name}", status) for name, status in listed)
+        # A directory comes before an object of its name, which some tools put there as a mark.
+        known = dict(sorted(listed, key=lambda one: one[1].is_directory))
+        self._listings[path] = time.monotonic(), known
+        return sorted(Found(name, f"{path}/{name}", status) for name, status in known.items())
 
     def status(self, path: str) -> Status | None:
         """Size and time, as the last listing of the directory has them; else a listing or a look at the object."""

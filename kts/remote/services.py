@@ -179,7 +179,9 @@ SERVICES: Mapping[str, Service] = {
     "s3": Service(
         "pyarrow.fs.S3FileSystem, or max_attempts",
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), AWS_REGION, and AWS_ENDPOINT_URL for a server"
-        " that is not Amazon's; or the storage options access_key, secret_key, region, endpoint_override, scheme",
+        " that is not Amazon's; or the storage options access_key, secret_key, region, endpoint_override, scheme; an"
+        " object of an archive (GLACIER) is refused"
+        " until it is restored",
         _s3,
         _in_bucket,
     ),
