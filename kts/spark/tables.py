@@ -23,7 +23,7 @@ from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
 from kts.tables.iceberg import OFFSETS, PROPERTIES
 from kts.tables.rows import DAY, READ, Plausible, check_types, types_of
-from kts.tables.sync import Run, Source, Synced, shaped, source_of
+from kts.tables.sync import Added, Bounds, Source, Synced, shaped, source_of
 from kts.tables.values import Decoder
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def sync(
         "remote_options": remote_options,
     }
     source = source_of(path, **access, **asked)
-    targets = [_SparkTable(spark, f"{table}{suffix}", schema) for suffix, schema in source.tables]
-    run = Run(source, targets)
+    tables = [_SparkTable(spark, f"{table}{suffix}", schema) for suffix, schema in source.tables]
     paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path or ()]
     given = {
         "paths": json.dumps(paths),
@@ -96,31 +95,25 @@ def sync(
         given["remote"] = fspath(remote)
     if remote_options is not None:
         given["remoteOptions"] = json.dumps(remote_options)
-    return _synced(run, source, targets, parse_options(given))
+    return _synced(source, tables, parse_options(given))
 
 
-def _synced(run: Run, source: Source, targets: list[_SparkTable], options: Options) -> Synced:
-    ranges = []
-    for log in source.logs:
-        listed = log.listed(skip_damage=source.options.skip_damage)
-        _, end = run.bounds(listed)
-        ranges.append((listed, end))
-    reached = {name_of(log): end for log, end in ranges}
-    for number, (sink, target) in enumerate(zip(run.sinks, targets, strict=True)):
-        offsets = sink.offsets(reached)
-        if offsets == target.offsets:
-            continue
-        wanted = [OffsetRange(log, sink.begins[name_of(log)], end, (None, None)) for log, end in ranges]
-        tasks = tasks_of([one for one in wanted if one.start_offset < one.end_offset], options)
-        work = Work(number, source.plausible, source.decoder, options)
-        records, without_day, without_timestamp = target.add(tasks, work, offsets)
-        sink.added.records, sink.added.without_day, sink.added.without_timestamp = (
-            records,
-            without_day,
-            without_timestamp,
-        )
-        sink.added.commits, sink.added.offsets = 1, offsets
-    return Synced([sink.added for sink in run.sinks], run.held_back)
+def _synced(source: Source, tables: list[_SparkTable], options: Options) -> Synced:
+    bounds = Bounds(source, [table.offsets for table in tables])
+    logs = [log.listed(skip_damage=source.options.skip_damage) for log in source.logs]
+    for log in logs:
+        bounds.reached[name_of(log)] = max(bounds.of(log))
+    done = []
+    for number, table in enumerate(tables):
+        added, offsets = Added(table.name, offsets=table.offsets), bounds.offsets(number)
+        if offsets != table.offsets:
+            begins = bounds.begins[number]
+            wanted = [OffsetRange(log, begins[name_of(log)], offsets[name_of(log)], (None, None)) for log in logs]
+            tasks = tasks_of(wanted, options)
+            counts = table.add(tasks, Work(number, source.plausible, source.decoder, options), offsets)
+            added = Added(table.name, counts[0], 1, *counts[1:], offsets)
+        done.append(added)
+    return Synced(done, bounds.held_back)
 
 
 class Work:
@@ -169,7 +162,7 @@ class _RowsReader(DataSourceReader):
 
 
 class _SparkTable:
-    """An Iceberg table of Spark's catalog; see ``kts.tables.sync.Target``."""
+    """An Iceberg table of Spark's catalog; its executors add to it."""
 
     def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:
         self.spark, self.name, self.schema = spark, name, schema
@@ -216,10 +209,6 @@ class _SparkTable:
             f"SELECT topic, partition, max(offset) AS last FROM {self.quoted} GROUP BY topic, partition"
         )
         return {TopicPartition(row.topic, row.partition): row.last + 1 for row in rows.collect()}
-
-    def append(self, rows: pa.Table, offsets: Offsets) -> None:
-        """Not used: executors write the rows."""
-        raise NotImplementedError
 
     def add(self, tasks: list[Task], work: Work, offsets: Offsets) -> tuple[int, int, int]:
         """Add the rows of tasks and set the offsets; how many rows, without a day, and without a timestamp."""

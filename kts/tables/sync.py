@@ -346,36 +346,34 @@ def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: Decoder | None)
     ]
 
 
-class Run:
-    """One run: the partitions one after another, and a commit whenever there are enough rows."""
+class Bounds:
+    """Which offsets of each partition are new to tables.
 
-    def __init__(
-        self,
-        source: Source,
-        targets: Sequence[Target],
-        commit_bytes: int = COMMIT_BYTES,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        self.source, self.commit_bytes, self.progress = source, commit_bytes, progress
-        self.sinks = [Sink(target) for target in targets]
-        self.reached: Offsets = {}  # of the rows that wait, by partition
+    Attributes
+    ----------
+    begins : list of dict
+        For each table, the first offset that it lacks.
+    reached : dict
+        One after the last offset that was read, or is about to be.
+    held_back : dict
+        The number of offsets that are not stable yet.
+
+    Parameters
+    ----------
+    known : sequence of dict
+        The offsets of each table when the run began.
+    """
+
+    def __init__(self, source: Source, known: Sequence[Offsets]) -> None:
+        self.source, self.known = source, known
+        self.begins: list[Offsets] = [{} for _ in known]
+        self.reached: Offsets = {}
         self.held_back: Offsets = {}
         topics = {log.topic for log in source.logs}
-        for target in targets:  # partitions of these topics that the tables know, and the paths lack
-            known = {name: offset for name, offset in target.offsets.items() if name.topic in topics}
-            source.losses.check_gone(known, source.there)
+        for offsets in known:  # partitions of these topics that the tables know, and the paths lack
+            source.losses.check_gone({name: at for name, at in offsets.items() if name.topic in topics}, source.there)
 
-    def finish(self) -> Synced:
-        try:
-            for log in self.source.logs:
-                settled(partial(self._read, log))
-        except (CorruptRecordError, OffsetOutOfRangeError):
-            self._commit()  # what was read before
-            raise
-        self._commit()
-        return Synced([sink.added for sink in self.sinks], self.held_back)
-
-    def bounds(self, log: PartitionLog) -> tuple[int, int]:
+    def of(self, log: PartitionLog) -> tuple[int, int]:
         """The first offset that a table lacks or an earlier attempt did not get to, and the end of what is stable.
 
         Parameters
@@ -391,25 +389,13 @@ class Run:
         if end < reach.end:
             self.held_back[name] = reach.end - end
         if name not in self.reached:
-            for sink in self.sinks:
-                sink.begins[name] = self._begin(sink.target.offsets.get(name), name, reach)
+            for begins, known in zip(self.begins, self.known, strict=True):
+                begins[name] = self._begin(known.get(name), name, reach)
         elif self.reached[name] < reach.first:  # deleted since the last attempt
             losses.check_start(name, self.reached[name], end, reach.first)
-        begin = max(self.reached.get(name, min(sink.begins[name] for sink in self.sinks)), reach.first)
+        begin = max(self.reached.get(name, min(begins[name] for begins in self.begins)), reach.first)
         self.reached[name] = begin
         return begin, end
-
-    def _read(self, log: PartitionLog) -> None:
-        """The new records of a partition."""
-        log, name = log.listed(skip_damage=self.source.options.skip_damage), name_of(log)
-        begin, end = self.bounds(log)
-        if begin >= end:
-            return
-        key = (name.topic, name.partition)
-        options = replace(self.source.options, starting_offsets={key: begin}, ending_offsets={key: end})
-        for batch in scanning.records([log], options, deleted=lambda path: nullcontext()):
-            self._take(name, batch)
-        self._reach(name, end)
 
     def _begin(self, known: int | None, name: TopicPartition, reach: Reach) -> int:
         """The offset of the first record that a table lacks."""
@@ -421,33 +407,75 @@ class Run:
         self.source.losses.check_start(name, known, reach.end, reach.first)
         return max(known, reach.first)
 
+    def offsets(self, number: int) -> Offsets:
+        """Those of a table once it has everything that was reached."""
+        begins = self.begins[number]
+        return self.known[number] | {name: max(offset, begins[name]) for name, offset in self.reached.items()}
+
+
+class Run:
+    """One run: the partitions one after another, and a commit whenever there are enough rows."""
+
+    def __init__(
+        self,
+        source: Source,
+        targets: Sequence[Target],
+        commit_bytes: int,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self.source, self.commit_bytes, self.progress = source, commit_bytes, progress
+        self.sinks = [_Sink(target) for target in targets]
+        self.bounds = Bounds(source, [target.offsets for target in targets])
+
+    def finish(self) -> Synced:
+        """Read and commit everything that is new."""
+        try:
+            for log in self.source.logs:
+                settled(partial(self._read, log))
+        except (CorruptRecordError, OffsetOutOfRangeError):
+            self._commit()  # what was read before
+            raise
+        self._commit()
+        return Synced([sink.added for sink in self.sinks], self.bounds.held_back)
+
+    def _read(self, log: PartitionLog) -> None:
+        """The new records of a partition."""
+        log, name = log.listed(skip_damage=self.source.options.skip_damage), name_of(log)
+        begin, end = self.bounds.of(log)
+        if begin >= end:
+            return
+        key = (name.topic, name.partition)
+        options = replace(self.source.options, starting_offsets={key: begin}, ending_offsets={key: end})
+        for batch in scanning.records([log], options, deleted=lambda path: nullcontext()):
+            self._take(name, batch)
+        self._reach(name, end)
+
     def _take(self, name: TopicPartition, batch: pa.RecordBatch) -> None:
-        offsets = batch.column("offset")
-        for sink, rows in zip(self.sinks, shaped(batch, self.source.plausible, self.source.decoder), strict=True):
-            if sink.begins[name] > self.reached[name]:
-                rows = rows.filter(pc.greater_equal(rows.column("offset"), sink.begins[name]))
+        tables = shaped(batch, self.source.plausible, self.source.decoder)
+        for sink, rows, begins in zip(self.sinks, tables, self.bounds.begins, strict=True):
+            if begins[name] > self.bounds.reached[name]:
+                rows = rows.filter(pc.greater_equal(rows.column("offset"), begins[name]))
             if rows.num_rows:
                 sink.take(rows)
-        self._reach(name, offsets[-1].as_py() + 1)
+        self._reach(name, batch.column("offset")[-1].as_py() + 1)
         if sum(sink.waiting_bytes for sink in self.sinks) >= self.commit_bytes:
             self._commit()
 
     def _reach(self, name: TopicPartition, offset: int) -> None:
         if self.progress is not None:
-            self.progress(offset - self.reached[name])
-        self.reached[name] = offset
+            self.progress(offset - self.bounds.reached[name])
+        self.bounds.reached[name] = offset
 
     def _commit(self) -> None:
-        for sink in self.sinks:
-            sink.commit(self.reached)
+        for number, sink in enumerate(self.sinks):
+            sink.commit(self.bounds.offsets(number))
 
 
-class Sink:
+class _Sink:
     """A table, and the rows that wait for its next commit."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.begins: Offsets = {}  # of this run
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self.added = Added(target.name, offsets=target.offsets)
@@ -457,13 +485,8 @@ class Sink:
         self.waiting.append(rows)
         self.waiting_bytes += rows.nbytes
 
-    def offsets(self, reached: Offsets) -> Offsets:
-        """Those of the table once it has everything up to here."""
-        return self.target.offsets | {name: max(offset, self.begins[name]) for name, offset in reached.items()}
-
-    def commit(self, reached: Offsets) -> None:
+    def commit(self, offsets: Offsets) -> None:
         """Commit the rows, unless the table has all of these offsets."""
-        offsets = self.offsets(reached)
         if offsets == self.target.offsets:
             return
         rows = pa.Table.from_batches(self.waiting, schema=self.target.schema)
