@@ -23,7 +23,7 @@ from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
 from kts.tables.iceberg import OFFSETS, PROPERTIES
 from kts.tables.rows import DAY, READ, Plausible, check_types, types_of
-from kts.tables.sync import Added, Bounds, Source, Synced, shaped, source_of
+from kts.tables.run import Added, Bounds, Source, Synced, shaped, source_of
 from kts.tables.values import Decoder
 
 if TYPE_CHECKING:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kts.tables.sync import Synced, sync
+from kts.tables.run import Synced, sync
 
 __all__ = ["Synced", "sync"]

@@ -32,7 +32,7 @@ NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 
 
 class FolderTable:
-    """A Parquet folder; see ``kts.tables.sync.Target``.
+    """A Parquet folder; see ``kts.tables.run.Target``.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
 
 
 class IcebergTable:
-    """A table of a catalog; see ``kts.tables.sync.Target``.
+    """A table of a catalog; see ``kts.tables.run.Target``.
 
     Parameters
     ----------
