@@ -455,6 +455,8 @@ class _Partition:
         first = min([*there - gone, *(one.segment.base_offset for one in plan)], default=log.log_start_offset)
         begins_here = not plan or first == plan[0].segment.base_offset
         start = max(log.log_start_offset, first) if begins_here else None
+        if place.in_bucket and start == first:
+            start = None  # readers know it without a checkpoint
         topic_id = self.topic_id()
         if changed:
             self.warn_of_gaps(plan, there)

@@ -47,10 +47,15 @@ class Arrow:
         An object shows once all of it is there; others are written beside their place.
     renames : bool
         It renames, but over no other file; others copy.
+    marks : bool
+        It lists only directories that were marked.
     """
 
-    def __init__(self, system: fs.FileSystem, *, whole: bool = False, renames: bool = False) -> None:
-        self._system, self._whole, self._renames = system, whole, renames
+    def __init__(
+        self, system: fs.FileSystem, *, whole: bool = False, renames: bool = False, marks: bool = False
+    ) -> None:
+        self._system, self._whole, self._renames, self._marks = system, whole, renames, marks
+        self._marked: set[str] = set()
 
     def opened(self, key: str) -> Opened:
         """As in ``Library``; one request where the answer has a version."""
@@ -81,7 +86,10 @@ class Arrow:
 
     def put(self, key: str, pieces: Iterable[bytes]) -> None:
         """As in ``Library``."""
-        name = key if self._whole else f"{key}.part"
+        name, above = key if self._whole else f"{key}.part", key.rpartition("/")[0]
+        if self._marks and above not in self._marked:
+            self._system.create_dir(above)
+            self._marked.add(above)
         stream = self._system.open_output_stream(name, compression=None)  # else the end of the name says which
         try:
             for piece in pieces:
@@ -145,7 +153,7 @@ def _google(host: str, options: dict[str, Any]) -> Library:
 
     limit = options.get("retry_time_limit", REQUEST_S)
     options["retry_time_limit"] = limit if isinstance(limit, timedelta) else timedelta(seconds=limit)
-    return Arrow(fs.GcsFileSystem(**options), whole=True)
+    return Arrow(fs.GcsFileSystem(**options), whole=True, marks=True)
 
 
 def _azure(host: str, options: dict[str, Any]) -> Library:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from support import TESTS
 from support.buckets.emulators import Emulator
 
 import kts
+from kts.offline.copy import copy
 from kts.offline.verify import verify
 from kts.remote import buckets
 from kts.segment import files
@@ -69,4 +71,21 @@ def puts_objects_whole_or_not_at_all(store: Emulator) -> None:
     assert not files.exists(path)
 
 
-CHECKS = [gives_what_the_disk_gives, tells_what_is_missing_replaced_or_deleted, puts_objects_whole_or_not_at_all]
+def takes_a_copy_that_comes_back(store: Emulator) -> None:
+    there = f"{store.address}/copied"
+    for state in ("copied", "equal"):
+        done = copy(ORDERS, there, partitions=[0], storage_options=store.options)
+        assert {one.state for one in done} == {state}
+    with tempfile.TemporaryDirectory() as folder:
+        copy(there, folder, storage_options=store.options)
+        assert kts.scan(folder).read_all() == kts.scan(ORDERS, partitions=[0]).read_all()
+    assert files.names_in(there) == ["orders-0"]
+    assert set(files.names_in(f"{there}/orders-0")) <= {path.name for path in ORDERS.glob("orders-0/*")}
+
+
+CHECKS = [
+    gives_what_the_disk_gives,
+    tells_what_is_missing_replaced_or_deleted,
+    puts_objects_whole_or_not_at_all,
+    takes_a_copy_that_comes_back,
+]
