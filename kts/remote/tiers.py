@@ -730,8 +730,9 @@ class _TierStore:
             opened = _reopen[0]()
             view = _views.get(path.rstrip("/"))
             del opened
-        if view is None:
-            return []
+        if view is None:  # an empty answer would hide the segments that follow, and the ends of transactions in them
+            message = "expected an open partition, found none in this process: open it with kts.open and remote"
+            raise LogStorageError(message, path=path, errno=errno.EINVAL)
         found = []
         last: Segment | None = None
         for segment in view.listed():

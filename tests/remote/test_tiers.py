@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import warnings
@@ -287,6 +288,20 @@ def test_a_live_directory_is_seen_as_it_is_now(tmp_path: Path) -> None:
     now = [segment.path for segment in log.segments]
     assert len(now) == len(before) and now != before
     assert records(log) == one.expected("ct-0")
+
+
+def test_a_plan_whose_partition_is_closed_gives_no_aborted_records(tmp_path: Path) -> None:
+    """The ends of transactions are in later segments, which only an open partition knows."""
+    one = session("local").copy(tmp_path)
+    for path in one.store.rglob("*.txnindex"):
+        path.unlink()
+    log = one.log("txn-0")
+    parts = plan(log, 0, log.log_end_offset, isolation="read_committed")
+    del log
+    gc.collect()
+    with pytest.raises(LogStorageError, match="expected an open partition, found none in this process"):
+        for part in parts:
+            list(read_range(part, isolation="read_committed"))
 
 
 def test_an_address_of_a_segment_is_read_by_itself() -> None:
