@@ -66,11 +66,13 @@ def command(
         how = deep, allow_negative_timestamps, minus_one_is_a_time
         pieces = pieces_of(logs, amounts, deep)
         workers = min(jobs, len(pieces), int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS))
-        found: Iterable[Violation] = at_once(pieces, how, workers, advance)
-        if workers < 2:
-            found = chain.from_iterable(one for _, one in on_each(logs, partial(check_one, how), advance, None))
+        found: Iterable[Violation]
         if master is not None:
             found = on_executors(logs, how, master)
+        elif workers > 1:
+            found = at_once(pieces, how, workers, advance)
+        else:
+            found = chain.from_iterable(one for _, one in on_each(logs, partial(check_one, how), advance, None))
         for violation in chain(beside(paths, logs), found):
             count += 1
             print_violation(violation, as_json)
