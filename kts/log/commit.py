@@ -29,14 +29,20 @@ def finish_commit(directory: str) -> None:
     if not commits.pending:
         return
     for one in commits.pending:
+        files.make_directory(_folder(directory, one))
+    files.sync_directory(directory)  # no file moves into a directory that a crash would take along
+    for one in commits.pending:
         _finish(directory, one)
     files.sync_directory(directory)
     write_commits(directory, replace(commits, pending=[]))
 
 
+def _folder(directory: str, one: PendingPartition) -> str:
+    return os.path.join(directory, f"{one.topic}-{one.partition}")
+
+
 def _finish(directory: str, one: PendingPartition) -> None:
-    folder = os.path.join(directory, f"{one.topic}-{one.partition}")
-    files.make_directory(folder)
+    folder = _folder(directory, one)
     waiting = {file.source for file in one.files if files.exists(os.path.join(directory, file.source))}
     if waiting:
         _check_unchanged(directory, folder, one, waiting)
