@@ -1049,7 +1049,11 @@ def make_directory(path: str, *, parents: bool = True) -> None:
         above = os.path.dirname(os.path.abspath(path))
         if parents and not os.path.isdir(above):
             make_directory(above)
-        again(os.mkdir, path)
+        try:
+            again(os.mkdir, path)
+        except FileExistsError:
+            if not os.path.isdir(path):  # else another process was quicker
+                raise
 
 
 def sync_directory(path: str) -> None:

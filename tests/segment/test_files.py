@@ -114,3 +114,20 @@ def test_a_file_rewritten_whole_is_old_or_new_after_any_fault_and_any_crash(tmp_
     for fault in faults(system):
         attempt(tmp_path / "d", rewrite, fault)
         assert (tmp_path / "d/old").read_bytes() in (old, new), fault
+
+
+def test_a_directory_that_another_process_makes_meanwhile_is_fine_and_a_file_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, mkdir = tmp_path / "made", os.mkdir
+
+    def late(path: str) -> None:
+        made.mkdir() if path == str(made) else Path(path).write_bytes(b"")
+        mkdir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mkdir", lambda path, *given: mkdir(path, *given) if given else late(path))
+        files.make_directory(str(made))
+        with pytest.raises(LogStorageError, match="making the directory failed: File exists"):
+            files.make_directory(str(tmp_path / "file"))
+    assert made.is_dir()
