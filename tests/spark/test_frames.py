@@ -85,7 +85,6 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.slow
 def test_spark_still_keeps_pushed_filters_with_the_dataframe(spark: SparkSession, pushdown: None) -> None:
     """Why kts has no ``pushFilters``: if this fails, Spark mended it, and kts can prune on filters (4 s of Spark)."""
-    pytest.importorskip("pyspark.sql.datasource").LessThan  # noqa: B018  # from 4.1 on
     import pyarrow as pa
     from pyspark.sql.datasource import DataSource, DataSourceReader, LessThan
 
