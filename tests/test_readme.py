@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import os
 import re
 import shutil
@@ -81,6 +82,15 @@ def test_the_reference_has_every_public_name() -> None:
     page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\bkts\.(\w+)", page))
     assert set(kts.__all__) - set(kts.errors.__all__) - named == set()  # `::: kts.errors` is those of one module
+
+
+@pytest.mark.parametrize(
+    ("module", "page"), [("tables", "python"), ("study", "python"), ("testing", "python"), ("spark", "spark")]
+)
+def test_the_reference_has_every_public_name_of_a_module(module: str, page: str) -> None:
+    names = importlib.import_module(f"kts.{module}").__all__
+    text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
+    assert [name for name in names if f"\n::: kts.{module}.{name}\n" not in text] == []
 
 
 def links(page: Path) -> list[str]:

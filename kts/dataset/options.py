@@ -31,6 +31,7 @@ Checked = ParamSpec("Checked")
 Owner = TypeVar("Owner")
 Options = TypeVar("Options")
 Result = TypeVar("Result")
+Shown = TypeVar("Shown", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -151,21 +152,54 @@ def takes(
     """Give a method the signature of a checking function, and pass the function's result to the method."""
 
     def decorate(method: Callable[[Owner, Options], Result]) -> Callable[Concatenate[Owner, Checked], Result]:
-        own, asked = inspect.signature(method), inspect.signature(check)
+        result_of = _called(check, method)
 
         @wraps(method)
         def checked(self: Owner, /, *args: Checked.args, **named: Checked.kwargs) -> Result:
-            try:
-                asked.bind(*args, **named)
-            except TypeError as error:
-                raise TypeError(f"{method.__name__}() {error}") from None
-            return method(self, check(*args, **named))
+            return method(self, result_of(*args, **named))
 
-        parameters = [next(iter(own.parameters.values())), *asked.parameters.values()]
-        checked.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return checked
+        return _shown_as(checked, method, check)
 
     return decorate
+
+
+def takes_only(
+    check: Callable[Checked, Options],
+) -> Callable[[Callable[[Options], Result]], Callable[Checked, Result]]:
+    """As ``takes``, for a function that has no argument of its own."""
+
+    def decorate(function: Callable[[Options], Result]) -> Callable[Checked, Result]:
+        result_of = _called(check, function)
+
+        @wraps(function)
+        def checked(*args: Checked.args, **named: Checked.kwargs) -> Result:
+            return function(result_of(*args, **named))
+
+        return _shown_as(checked, function, check)
+
+    return decorate
+
+
+def _called(check: Callable[Checked, Options], caller: Callable[..., Any]) -> Callable[Checked, Options]:
+    """The checking function, whose TypeError about arguments names the caller."""
+    asked = inspect.signature(check)
+
+    def called(*args: Checked.args, **named: Checked.kwargs) -> Options:
+        try:
+            asked.bind(*args, **named)
+        except TypeError as error:
+            raise TypeError(f"{caller.__name__}() {error}") from None
+        return check(*args, **named)
+
+    return called
+
+
+def _shown_as(checked: Shown, caller: Callable[..., Any], check: Callable[..., Any]) -> Shown:
+    """The function with a signature in which the arguments of ``check`` stand for the caller's last."""
+    own = inspect.signature(caller)
+    parameters = [*[*own.parameters.values()][:-1], *inspect.signature(check).parameters.values()]
+    checked.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return checked
 
 
 def flat_offsets(given: Mapping[Any, Any], name: str) -> dict[tuple[str, int], int]:

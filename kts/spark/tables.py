@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -13,51 +14,38 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from kts.dataset.increments import Offsets, from_json, name_of, to_json
-from kts.errors import LogLockedError
+from kts.dataset.increments import Offsets, name_of
+from kts.dataset.options import takes
 from kts.model import TopicPartition
 from kts.spark.options import Options, parse_options
 from kts.spark.planning import OffsetRange, Task, tasks_of
 from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
-from kts.tables.iceberg import OFFSETS, PROPERTIES
-from kts.tables.rows import DAY, READ, Plausible, check_types, types_of
+from kts.tables.iceberg import PROPERTIES, identifier_of, offsets_in, snapshot_properties
+from kts.tables.options import SyncOptions
+from kts.tables.rows import DAY, READ, Plausible, check_types, lost_race, types_of
 from kts.tables.run import Added, Bounds, Source, Synced, shaped, source_of
 from kts.tables.values import Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Paths = str | PathLike[str] | Sequence[str | PathLike[str]] | None
+BRANCH = "kts_sync_{}"  # that a run writes to
+BRANCHES = re.compile(BRANCH.format("[0-9a-f]{32}"))
 
 
-def sync(
-    spark: SparkSession,
-    path: Paths,
-    table: str,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    remote: str | PathLike[str] | None = None,
-    remote_options: Mapping[str, Any] | None = None,
-    **asked: Any,
-) -> Synced:
-    """Add the records of logs that an Iceberg table does not have yet.
+@takes(SyncOptions)
+def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
+    """Add the records of logs that an Iceberg table does not have yet; see ``kts.tables.SyncOptions``.
 
     Parameters
     ----------
     spark : SparkSession
         With Iceberg's runtime, its extensions and the catalog; a JdbcCatalog (schema version V1) on the SQLite file of
         ``kts sync`` leads to the same tables, and each of the two goes on where the other one ended.
-    path : path or list of paths
-        As for ``load``: all executors see it.
-    table : str
-        Catalog, namespace and name, as ``lake.db.orders``. It is made if missing.
-    storage_options, remote, remote_options
-        As for ``kts.open``.
     asked
-        Of ``kts.tables.sync``: topics, partitions, isolation, to_end, fail_on_data_loss, on_error, value_format,
-        value_schema, registry, plausible_from, plausible_to, unit.
+        The arguments of ``kts.tables.SyncOptions``, one by one. All executors see the paths.
 
     Returns
     -------
@@ -73,15 +61,10 @@ def sync(
     Notes
     -----
     A run is one commit for each table. Its rows are written to a branch, and ``main`` is moved to it if nobody else
-    has moved it. A branch ``kts_...`` that a killed run left is dropped by the next one.
+    has moved it. A branch ``kts_sync_...`` that a killed run left is dropped by the next one.
     """
-    access: dict[str, Any] = {
-        "storage_options": storage_options,
-        "remote": remote,
-        "remote_options": remote_options,
-    }
-    source = source_of(path, **access, **asked)
-    tables = [_SparkTable(spark, f"{table}{suffix}", schema) for suffix, schema in source.tables]
+    source, path = source_of(asked), asked.path
+    tables = [_SparkTable(spark, f"{asked.table}{suffix}", schema) for suffix, schema in source.tables]
     paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path or ()]
     given = {
         "paths": json.dumps(paths),
@@ -89,12 +72,12 @@ def sync(
         "onError": source.options.on_error,
         "failOnDataLoss": str(source.losses.fails).lower(),
     }
-    if storage_options is not None:
-        given["storageOptions"] = json.dumps(storage_options)
-    if remote is not None:
-        given["remote"] = fspath(remote)
-    if remote_options is not None:
-        given["remoteOptions"] = json.dumps(remote_options)
+    if asked.storage_options is not None:
+        given["storageOptions"] = json.dumps(asked.storage_options)
+    if asked.remote is not None:
+        given["remote"] = fspath(asked.remote)
+    if asked.remote_options is not None:
+        given["remoteOptions"] = json.dumps(asked.remote_options)
     return _synced(source, tables, parse_options(given))
 
 
@@ -166,29 +149,24 @@ class _SparkTable:
 
     def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:
         self.spark, self.name, self.schema = spark, name, schema
-        self.catalog, *identifier = name.split(".")
-        if len(identifier) < 2 or not all((self.catalog, *identifier)):
-            raise ValueError(f"table: expected catalog, namespace and name, such as lake.db.orders, found {name!r}")
-        self.identifier = ".".join(identifier)
+        self.parts = [f"`{part.replace('`', '``')}`" for part in identifier_of(name)]
+        self.quoted = ".".join(self.parts)
         self.types = from_arrow_schema(schema)
-        self.quoted = ".".join(f"`{part}`" for part in name.split("."))
-        if not spark.catalog.tableExists(name):
-            self._make(identifier[:-1])
+        if not spark.catalog.tableExists(self.quoted):
+            self._make()
         self._refresh()
         found = arrow_schema(spark.table(self.quoted).schema)
         check_types(name, types_of(found), arrow_schema(self.types))
         self.snapshot: int | None = None
         self.offsets = self._read_offsets()
 
-    def _make(self, namespace: list[str]) -> None:
+    def _make(self) -> None:
         from pyspark.sql.functions import col
 
-        inside = ".".join(f"`{part}`" for part in (self.catalog, *namespace))
-        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {inside}")
-        writer = self.spark.createDataFrame([], self.types).writeTo(self.quoted).using("iceberg")
-        for key, value in PROPERTIES.items():
-            writer = writer.tableProperty(key, value)
-        writer.partitionedBy(col(DAY)).create()
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {'.'.join(self.parts[:-1])}")
+        self.spark.createDataFrame([], self.types).writeTo(self.quoted).using("iceberg").partitionedBy(
+            col(DAY)
+        ).create()
 
     def _refresh(self) -> None:
         """Make Spark forget what it knows of the table: other programs commit to it, too."""
@@ -197,18 +175,31 @@ class _SparkTable:
     def _read_offsets(self) -> Offsets:
         """As ``kts.tables.iceberg.IcebergTable`` finds them."""
         known = {row.snapshot_id: row for row in self.spark.sql(f"SELECT * FROM {self.quoted}.snapshots").collect()}
-        heads = self.spark.sql(f"SELECT snapshot_id FROM {self.quoted}.refs WHERE name = 'main'").collect()
-        self.snapshot = heads[0].snapshot_id if heads else None
-        snapshot = self.snapshot
+        snapshot = self.snapshot = self._head("main")
         while snapshot in known:
-            told = known[snapshot].summary.get(OFFSETS)
+            told = offsets_in(known[snapshot].summary)
             if told is not None:
-                return from_json(json.loads(told))
+                return told
             snapshot = known[snapshot].parent_id
         rows = self.spark.sql(
             f"SELECT topic, partition, max(offset) AS last FROM {self.quoted} GROUP BY topic, partition"
         )
         return {TopicPartition(row.topic, row.partition): row.last + 1 for row in rows.collect()}
+
+    def _head(self, branch: str) -> int | None:
+        """The snapshot of a branch."""
+        found = self.spark.sql(f"SELECT snapshot_id FROM {self.quoted}.refs WHERE name = '{branch}'").first()
+        return None if found is None else int(found.snapshot_id)
+
+    def _prepare(self) -> None:
+        """Set the properties that a commit needs, and drop the branches of runs that were killed."""
+        there = {row.key: row.value for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.quoted}").collect()}
+        for name, value in PROPERTIES.items():
+            if there.get(name) != value:
+                self.spark.sql(f"ALTER TABLE {self.quoted} SET TBLPROPERTIES ('{name}' = '{value}')")
+        for row in self.spark.sql(f"SELECT name FROM {self.quoted}.refs").collect():
+            if BRANCHES.fullmatch(row.name):
+                self.spark.sql(f"ALTER TABLE {self.quoted} DROP BRANCH IF EXISTS `{row.name}`")
 
     def add(self, tasks: list[Task], work: Work, offsets: Offsets) -> tuple[int, int, int]:
         """Add the rows of tasks and set the offsets; how many rows, without a day, and without a timestamp."""
@@ -227,31 +218,26 @@ class _SparkTable:
                 return reader
 
         spark.dataSource.register(Rows)
-        for row in spark.sql(f"SELECT name FROM {self.quoted}.refs WHERE name LIKE 'kts\\\\_%'").collect():
-            spark.sql(f"ALTER TABLE {self.quoted} DROP BRANCH IF EXISTS `{row.name}`")
-        branch = f"kts_{uuid.uuid4().hex}"
-        version = "" if self.snapshot is None else f" AS OF VERSION {self.snapshot}"
+        self._prepare()
+        before, branch = self.snapshot, BRANCH.format(uuid.uuid4().hex)
+        version = "" if before is None else f" AS OF VERSION {before}"
         spark.sql(f"ALTER TABLE {self.quoted} CREATE BRANCH `{branch}`{version}")
         writer = spark.read.format("kts rows").load().writeTo(f"{self.quoted}.`branch_{branch}`")
-        told = json.dumps(to_json(offsets), separators=(",", ":"))
-        writer.option(f"snapshot-property.{OFFSETS}", told).append()
+        for name, value in snapshot_properties(offsets).items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        writer.append()
+        head = self._head(branch)
+        inside = ".".join(self.parts[1:]).replace("'", "\\'")
         try:
-            spark.sql(f"CALL `{self.catalog}`.system.fast_forward('{self.identifier}', 'main', '{branch}')")
+            spark.sql(f"CALL {self.parts[0]}.system.fast_forward('{inside}', 'main', '{branch}')")
         except Exception as error:  # of the JVM
-            before = self.offsets
             self._refresh()
-            if self._read_offsets() == before:
+            if self._read_offsets() == self.offsets:
                 raise
-            raise LogLockedError(
-                f"{self.name}: another program has added records meanwhile, and these were not added: run one at a"
-                " time, and this one again"
-            ) from error
+            raise lost_race(self.name) from error
         spark.sql(f"ALTER TABLE {self.quoted} DROP BRANCH `{branch}`")
-        counts = "count(*) AS records, count_if(day IS NULL) AS days, count_if(timestamp IS NULL) AS times"
-        added = spark.read.format("iceberg")
-        before_id = self.snapshot
-        self.offsets = self._read_offsets()
-        if before_id is not None:
-            added = added.option("start-snapshot-id", before_id).option("end-snapshot-id", self.snapshot)
-        found = added.load(self.name).selectExpr(*counts.split(", ")).first()
-        return (0, 0, 0) if found is None else (found.records, found.days, found.times)
+        self.snapshot, self.offsets = head, offsets
+        between = {"snapshot-id": head} if before is None else {"start-snapshot-id": before, "end-snapshot-id": head}
+        added = spark.read.format("iceberg").options(**between).load(self.quoted)
+        found = added.selectExpr("count(*)", "count_if(day IS NULL)", "count_if(timestamp IS NULL)").collect()
+        return found[0][0], found[0][1], found[0][2]

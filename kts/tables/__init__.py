@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from kts.tables.run import Synced, sync
+from kts.tables.options import LocalSyncOptions, SyncOptions
+from kts.tables.run import Added, Synced, sync
 
-__all__ = ["Synced", "sync"]
+__all__ = ["Added", "LocalSyncOptions", "SyncOptions", "Synced", "sync"]

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kts.dataset.increments import Offsets, from_json, to_json
-from kts.errors import LogLockedError, LogStorageError
+from kts.errors import LogStorageError
 from kts.segment import files
 from kts.segment.locks import FileLock
-from kts.tables.rows import DAY, check_types, types_of
+from kts.tables.rows import DAY, check_types, lost_race, types_of
 
 OWN = "_kts"
 LEDGER = "ledger.json"
@@ -53,6 +53,7 @@ class FolderTable:
         self.name, self.schema = path, schema
         self._own = os.path.join(path, OWN)
         files.make_directory(self._own)
+        files.sync_directory(os.path.dirname(files.absolute(path)))
         with self._locked():
             self._number, self.offsets = self._recovered()
 
@@ -64,43 +65,42 @@ class FolderTable:
         path = os.path.join(self._own, LEDGER)
         data = files.read_if_there(path)
         try:
-            ledger: dict[str, Any] = {"number": 0, "offsets": {}, "files": {}} if data is None else json.loads(data)
-            number, offsets = int(ledger["number"]), from_json(ledger["offsets"])
+            ledger = self._ledger(0, {}, {}) if data is None else json.loads(data)
+            number, offsets, columns = int(ledger["number"]), from_json(ledger["offsets"]), dict(ledger["columns"])
             pending = {str(name): str(target) for name, target in ledger["files"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LogStorageError(f"expected the ledger of a table, found {data!r:.80}", path=path) from error
-        if data is not None:
-            check_types(self.name, ledger["columns"], self.schema)
+        check_types(self.name, columns, self.schema)
         self._rename(pending)
         for name in files.names_in(self._own):
             if name not in (LEDGER, LOCK):
                 files.remove(os.path.join(self._own, name))
         return number, offsets
 
+    def _ledger(self, number: int, offsets: Offsets, pending: dict[str, str]) -> dict[str, Any]:
+        return {"number": number, "offsets": to_json(offsets), "columns": types_of(self.schema), "files": pending}
+
     def _rename(self, pending: dict[str, str]) -> None:
+        """Move the files that a commit wrote aside to their days, and wait until that is on disk."""
+        days = {os.path.join(self.name, os.path.dirname(target)) for target in pending.values()}
+        for day in days:
+            files.make_directory(day)
+        files.sync_directory(self.name)  # no file moves into a directory that a crash would take along
         for name, target in pending.items():
-            source, target = os.path.join(self._own, name), os.path.join(self.name, target)
+            source = os.path.join(self._own, name)
             if files.exists(source):
-                files.make_directory(os.path.dirname(target))
-                files.rename(source, target)
-                files.sync_directory(os.path.dirname(target))
+                files.rename(source, os.path.join(self.name, target))
+        for day in days:
+            files.sync_directory(day)
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
         """Add rows and set the offsets in one commit."""
         with self._locked():
             number, known = self._recovered()
             if known != self.offsets:
-                raise LogLockedError(
-                    f"{self.name}: another program has added records meanwhile, and these were not added: run one at a"
-                    " time, and this one again"
-                )
+                raise lost_race(self.name)
             pending = self._write(rows, number + 1)
-            ledger = {
-                "number": number + 1,
-                "offsets": to_json(offsets),
-                "columns": types_of(self.schema),
-                "files": pending,
-            }
+            ledger = self._ledger(number + 1, offsets, pending)
             files.write_atomically(os.path.join(self._own, LEDGER), json.dumps(ledger).encode())
             self._rename(pending)
             self.offsets = dict(offsets)

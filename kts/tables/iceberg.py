@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kts.dataset.increments import Offsets, from_json, to_json
-from kts.errors import KtsError, LogLockedError
+from kts.errors import KtsError
 from kts.model import TopicPartition
 from kts.segment import files
-from kts.tables.rows import DAY, check_types, types_of
+from kts.tables.rows import DAY, FIRST_MS, LAST_MS, check_types, lost_race, types_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,10 +22,31 @@ if TYPE_CHECKING:
 OFFSETS = "kts.offsets"  # of a snapshot: {"orders": {"0": 23}}, the offset of the next record
 # A commit that lost a race must not be added on top of the other one: its records may be the same.
 PROPERTIES = {"commit.retry.num-retries": "0"}
-# pyiceberg reads the bounds of a column as Python's times, which end with the year 9999.
+# pyiceberg reads the bounds of a column as Python's times.
 NO_BOUNDS = {"write.metadata.metrics.column.timestamp": "counts"}
-PYTHONS_TIMES_MS = (-62_135_596_800_000, 253_402_300_799_999)
 ATTEMPTS = 20  # against programs that rewrite or expire what is there
+
+
+def snapshot_properties(offsets: Offsets) -> dict[str, str]:
+    """The properties of a snapshot that has the records before these offsets."""
+    return {OFFSETS: json.dumps(to_json(offsets), separators=(",", ":"))}
+
+
+def offsets_in(properties: Mapping[str, str]) -> Offsets | None:
+    """The offsets in the properties of a snapshot, if it has any."""
+    told = properties.get(OFFSETS)
+    return None if told is None else from_json(json.loads(told))
+
+
+def identifier_of(table: str) -> list[str]:
+    """Catalog, namespace and name of a table; ValueError if one of them is missing."""
+    parts = table.split(".")
+    if len(parts) < 3 or not all(parts):
+        raise ValueError(
+            f"table: expected catalog, namespace and name, such as lake.db.orders, found {table!r}; they are the names"
+            " that Spark uses"
+        )
+    return parts
 
 
 def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
@@ -86,9 +108,9 @@ class IcebergTable:
         if snapshot is None:
             return {}
         while snapshot is not None:
-            told = None if snapshot.summary is None else snapshot.summary.additional_properties.get(OFFSETS)
+            told = None if snapshot.summary is None else offsets_in(snapshot.summary.additional_properties)
             if told is not None:
-                return from_json(json.loads(told))
+                return told
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
         return self._offsets_of_rows()
@@ -109,7 +131,6 @@ class IcebergTable:
         """Add rows and set the offsets in one commit."""
         from pyiceberg.exceptions import CommitFailedException
 
-        told = {OFFSETS: json.dumps(to_json(offsets), separators=(",", ":"))}
         needed = PROPERTIES if _within_pythons_times(rows) else PROPERTIES | NO_BOUNDS
         rows = rows.select(self._columns)
         for _ in range(ATTEMPTS):
@@ -120,14 +141,11 @@ class IcebergTable:
                     with self._table.transaction() as change:
                         change.set_properties(missing)
                 # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
-                self._table.append(rows, snapshot_properties=told)
+                self._table.append(rows, snapshot_properties=snapshot_properties(offsets))
             except CommitFailedException as error:
                 self._table.refresh()
                 if self._read_offsets() != self.offsets:
-                    raise LogLockedError(
-                        f"{self.name}: another program has added records meanwhile, and these were not added: run one"
-                        " at a time, and this one again"
-                    ) from error
+                    raise lost_race(self.name) from error
             else:
                 self.offsets = dict(offsets)
                 return
@@ -155,5 +173,4 @@ def _within_pythons_times(rows: pa.Table) -> bool:
     import pyarrow.compute as pc
 
     found = pc.min_max(rows.column("timestampMs")).as_py()
-    low, high = PYTHONS_TIMES_MS
-    return found["min"] is None or (low <= found["min"] and found["max"] <= high)
+    return found["min"] is None or (found["min"] >= FIRST_MS and found["max"] <= LAST_MS)

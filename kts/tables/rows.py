@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.codec.micros import to_micros
-from kts.errors import InvalidRequestError
+from kts.errors import InvalidRequestError, LogLockedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 DAY_MS = 86_400_000
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of Python's times: the years 1 to 9999
 READ = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")  # of a scan
 DAY = "day"
 REASON = "reason"
@@ -106,6 +107,14 @@ def check_types(table: str, found: dict[str, str], schema: pa.Schema) -> None:
                 f"{table}: expected {_shown(column, expected)}, found {_shown(column, found)}: give the options that"
                 " the table was made with, or name another table"
             )
+
+
+def lost_race(table: str) -> LogLockedError:
+    """The error of a run that would commit behind offsets which are no longer the table's."""
+    return LogLockedError(
+        f"{table}: another program has added records meanwhile, and these were not added: run one at a time, and this"
+        " one again"
+    )
 
 
 def _shown(column: str, types: dict[str, str]) -> str:

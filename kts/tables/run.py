@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,21 +17,19 @@ import pyarrow.compute as pc
 from kts.arguments import boolean, choice, integer
 from kts.dataset import scan as scanning
 from kts.dataset.increments import Losses, Offsets, Reach, name_of, reach_of
-from kts.dataset.options import ScanOptions
+from kts.dataset.options import ScanOptions, takes_only
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import Path, one_level_down, open_log_dirs, paths_of, select
+from kts.dataset.paths import one_level_down, open_log_dirs, paths_of, select
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
-from kts.remote.buckets import StorageOptions
-from kts.remote.tiers import RemoteOptions
 from kts.segment.rereading import settled
 from kts.tables.folder import FolderTable
-from kts.tables.iceberg import IcebergTable, open_catalog
-from kts.tables.rows import DAY, DAY_MS, READ, Plausible, table_rows, table_schema
-from kts.tables.values import FORMATS, Decoder, Schemas, decoder_of, read_schema, registered
-from kts.times import Time, milliseconds
+from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
+from kts.tables.options import LocalSyncOptions, SyncOptions
+from kts.tables.rows import DAY, DAY_MS, FIRST_MS, LAST_MS, READ, Plausible, table_rows, table_schema
+from kts.tables.values import FORMATS, RECORD, Decoder, Schemas, decoder_of, read_schema, registered
+from kts.times import milliseconds
 
-COMMIT_BYTES = 256 << 20
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: Kafka is younger, the times of its records may be older
 AHEAD_MS = 366 * DAY_MS
 REJECTED = "_rejected"  # ends the name of the table of what was not decoded
@@ -92,65 +90,9 @@ class Synced:
     held_back: Offsets
 
 
-def sync(
-    path: Path | Sequence[Path] | None,
-    table: Path,
-    *,
-    catalog: Path | None = None,
-    warehouse: Path | None = None,
-    topics: Sequence[str] | str | None = None,
-    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-    isolation: str = "read_uncommitted",
-    to_end: bool = False,
-    fail_on_data_loss: bool = True,
-    on_error: str = "raise",
-    value_format: str | None = None,
-    value_schema: Path | None = None,
-    registry: bool = False,
-    plausible_from: Time | None = None,
-    plausible_to: Time | None = None,
-    unit: str | None = None,
-    threads: int = 1,
-    commit_bytes: int = COMMIT_BYTES,
-    storage_options: StorageOptions = None,
-    remote: Path | None = None,
-    remote_options: RemoteOptions = None,
-    progress: Callable[[int], None] | None = None,
-) -> Synced:
-    """Add the records of logs that a table does not have yet.
-
-    Parameters
-    ----------
-    path : path or list of paths
-        As for ``kts.open``.
-    table : str or path
-        With ``catalog``, an Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``; else a
-        folder of Parquet files. It is made if missing.
-    catalog : path, optional
-        The SQLite file of the catalog, for ``pyiceberg`` here and for Iceberg's JdbcCatalog in Spark.
-    warehouse : path, optional
-        Where a new table lies; None is ``warehouse`` beside the file.
-    topics, partitions, isolation, on_error, unit, threads, storage_options, remote, remote_options
-        As for ``kts.scan``.
-    to_end : bool
-        Also what lies above the high watermark: after a broker's end nothing moves it any more.
-    fail_on_data_loss : bool
-        Records that are gone before they were read are an error; else a warning.
-    value_format : {"text", "json", "avro"}, optional
-        Decode the values; None is their bytes. Records whose values do not decode go to a second table, which has
-        their bytes and the column ``reason``: its name ends in ``_rejected``. Each table has its own offsets, so that a
-        run that is interrupted between the two commits goes on in both.
-    value_schema : path, optional
-        The file of the schema that ``value`` gets: JSON Schema, or an Avro schema.
-    registry : bool
-        Values begin with the id of their schema (Confluent's wire format), and the schemas are in the topic
-        ``_schemas`` of the same paths. Without ``value_schema`` the column has the newest one of ``TOPIC-value``.
-    plausible_from, plausible_to : int (ms), aware datetime or ISO 8601 text, optional
-        The times that get a day, from 2000 until 366 days from now by default; ``day`` is null for others.
-    commit_bytes : int
-        Commit after about so many bytes of records.
-    progress : callable, optional
-        Called with the number of offsets that were read.
+@takes_only(LocalSyncOptions)
+def sync(asked: LocalSyncOptions) -> Synced:
+    """Add the records of logs that a table does not have yet; for the arguments see ``LocalSyncOptions``.
 
     Returns
     -------
@@ -175,31 +117,13 @@ def sync(
     any point goes on behind the last commit. Retention of the log deletes nothing from the table. A record goes to its
     own day, however late it comes.
     """
-    integer("commit_bytes", commit_bytes, 1)
-    if catalog is None and warehouse is not None:
+    integer("commit_bytes", asked.commit_bytes, 1)
+    if asked.catalog is None and asked.warehouse is not None:
         raise ValueError("warehouse: give catalog as well; without it the table is a folder")
-    source = source_of(
-        path,
-        topics=topics,
-        partitions=partitions,
-        isolation=isolation,
-        to_end=to_end,
-        fail_on_data_loss=fail_on_data_loss,
-        on_error=on_error,
-        value_format=value_format,
-        value_schema=value_schema,
-        registry=registry,
-        plausible_from=plausible_from,
-        plausible_to=plausible_to,
-        unit=unit,
-        threads=threads,
-        storage_options=storage_options,
-        remote=remote,
-        remote_options=remote_options,
-    )
-    name = os.fspath(table).rstrip("/")
-    targets = [_target(f"{name}{suffix}", catalog, warehouse, schema) for suffix, schema in source.tables]
-    return Run(source, targets, commit_bytes, progress).finish()
+    source = source_of(asked, asked.threads)
+    name = os.fspath(asked.table).rstrip("/")
+    targets = [_target(f"{name}{suffix}", asked, schema) for suffix, schema in source.tables]
+    return Run(source, targets, asked.commit_bytes, asked.progress).finish()
 
 
 @dataclass(frozen=True)
@@ -222,108 +146,91 @@ class Source:
         return [("", table_schema(self.decoder.type)), (REJECTED, table_schema(reason=True))]
 
 
-def source_of(
-    path: Path | Sequence[Path] | None,
-    *,
-    topics: Sequence[str] | str | None = None,
-    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-    isolation: str = "read_uncommitted",
-    to_end: bool = False,
-    fail_on_data_loss: bool = True,
-    on_error: str = "raise",
-    value_format: str | None = None,
-    value_schema: Path | None = None,
-    registry: bool = False,
-    plausible_from: Time | None = None,
-    plausible_to: Time | None = None,
-    unit: str | None = None,
-    threads: int = 1,
-    storage_options: StorageOptions = None,
-    remote: Path | None = None,
-    remote_options: RemoteOptions = None,
-) -> Source:
-    """The arguments of ``sync`` about what is read, checked, and its partitions."""
-    now_ms = time.time_ns() // 1_000_000
-    plausible = Plausible(
-        EARLIEST_MS if plausible_from is None else milliseconds("plausible_from", plausible_from, unit),
-        now_ms + AHEAD_MS if plausible_to is None else milliseconds("plausible_to", plausible_to, unit),
-    )
-    options = ScanOptions.of(columns=READ, isolation=isolation, on_error=on_error, threads=threads)
-    losses = Losses(boolean("fail_on_data_loss", fail_on_data_loss), ADVICE)
-    opened = _opened(path, storage_options, remote, remote_options)
-    shown = [os.fspath(remote or "")] if path is None else path
-    logs = select(opened, shown, topics=topics, partitions=partitions)
-    if boolean("registry", registry):
+def source_of(asked: SyncOptions, threads: int = 1) -> Source:
+    """The arguments about what is read, checked, and its partitions."""
+    options = ScanOptions.of(columns=READ, isolation=asked.isolation, on_error=asked.on_error, threads=threads)
+    losses = Losses(boolean("fail_on_data_loss", asked.fail_on_data_loss), ADVICE)
+    to_end, plausible = boolean("to_end", asked.to_end), _plausible(asked)
+    opened = _opened(asked)
+    shown = [os.fspath(asked.remote or "")] if asked.path is None else asked.path
+    logs = select(opened, shown, topics=asked.topics, partitions=asked.partitions)
+    if boolean("registry", asked.registry):
         logs = [log for log in logs if log.topic != REGISTRY]
-    decoder = _decoder(value_format, value_schema, registry, opened, logs)
-    logs = sorted(logs, key=name_of)
-    return Source(logs, frozenset(opened), options, losses, boolean("to_end", to_end), plausible, decoder)
+    decoder = _decoder(asked, opened, logs)
+    return Source(sorted(logs, key=name_of), frozenset(opened), options, losses, to_end, plausible, decoder)
 
 
-def _decoder(
-    value_format: str | None, value_schema: Path | None, registry: bool, opened: LogDirs, logs: Sequence[PartitionLog]
-) -> Decoder | None:
+def _plausible(asked: SyncOptions) -> Plausible:
+    start, end = EARLIEST_MS, time.time_ns() // 1_000_000 + AHEAD_MS
+    if asked.plausible_from is not None:
+        start = milliseconds("plausible_from", asked.plausible_from, asked.unit)
+    if asked.plausible_to is not None:
+        end = milliseconds("plausible_to", asked.plausible_to, asked.unit)
+    if start > end:
+        raise ValueError(f"plausible_from: {start} is after plausible_to {end}")
+    for name, ms in (("plausible_from", start), ("plausible_to", end)):
+        if not FIRST_MS <= ms <= LAST_MS:
+            raise ValueError(f"{name}: expected a time in the years 1 to 9999, which have days, found {ms} ms")
+    return Plausible(start, end)
+
+
+def _decoder(asked: SyncOptions, opened: LogDirs, logs: Sequence[PartitionLog]) -> Decoder | None:
     """How the values of logs are decoded; None if they are not."""
-    if value_format is None:
-        for name, given in (("value_schema", value_schema is not None), ("registry", registry)):
+    if asked.value_format is None:
+        for name, given in (("value_schema", asked.value_schema is not None), ("registry", asked.registry)):
             if given:
                 raise ValueError(f"{name}: give value_format as well")
         return None
-    choice("value_format", value_format, FORMATS)
-    schema = None if value_schema is None else read_schema(os.fspath(value_schema))
-    if not registry:
-        return decoder_of(value_format, schema)
-    if value_format == "text":
+    choice("value_format", asked.value_format, FORMATS)
+    schema = None if asked.value_schema is None else read_schema(os.fspath(asked.value_schema))
+    if not asked.registry:
+        return decoder_of(asked.value_format, schema)
+    if asked.value_format == "text":
         raise ValueError("registry: text has no schema; leave it out, or decode json or avro")
     schemas = _registered(opened)
+    if schema is not None:
+        return decoder_of(asked.value_format, schema, schemas)
     subjects = {f"{log.topic}-value" for log in logs}
-    if schema is None:
-        known = {schemas.newest[subject] for subject in subjects if subject in schemas.newest}
-        if len(known) != 1:
-            raise ValueError(
-                f"registry: expected one newest schema of {', '.join(sorted(subjects))}, found {len(known)}: choose one"
-                " topic, or give value_schema"
-            )
-        ((kind, schema),) = known
-        if kind.lower() != value_format:
-            raise ValueError(f"value_format: expected {kind.lower()}, which the registry has, found {value_format}")
-    return decoder_of(value_format, schema, schemas)
+    known = {schemas.newest[subject] for subject in subjects if subject in schemas.newest}
+    if len(known) != 1:
+        raise ValueError(
+            f"registry: expected one newest schema of {', '.join(sorted(subjects))}, found {len(known)}: choose one"
+            " topic, or give value_schema"
+        )
+    (newest,) = known
+    if newest.format != asked.value_format:
+        raise ValueError(f"value_format: expected {newest.format}, which the registry has, found {asked.value_format}")
+    return decoder_of(asked.value_format, newest.text, schemas, newest.needs)
 
 
 def _registered(opened: LogDirs) -> Schemas:
     there = [log for log in opened.values() if log.topic == REGISTRY]
     if not there:
         raise UnknownTopicOrPartitionError(f"registry: there is no topic {REGISTRY} among the partitions")
-    found = scanning.records(there, ScanOptions.of(columns=["key", "value"])).read_all()
-    return registered(list(zip(found.column("key").to_pylist(), found.column("value").to_pylist(), strict=True)))
+    return registered(scanning.records(there, ScanOptions.of(columns=RECORD)).read_all())
 
 
-def _opened(
-    path: Path | Sequence[Path] | None,
-    storage_options: StorageOptions,
-    remote: Path | None,
-    remote_options: RemoteOptions,
-) -> LogDirs:
-    opened = open_log_dirs(path, storage_options=storage_options, remote=remote, remote_options=remote_options)
+def _opened(asked: SyncOptions) -> LogDirs:
+    opened = open_log_dirs(
+        asked.path,
+        storage_options=asked.storage_options,
+        remote=asked.remote,
+        remote_options=asked.remote_options,
+    )
     if not opened:
-        paths = [] if path is None else paths_of(path)
+        paths = [] if asked.path is None else paths_of(asked.path)
         raise UnknownTopicOrPartitionError(
-            f"no partition directories (such as orders-0) in {', '.join(paths) or remote}{one_level_down(paths)}"
+            f"no partition directories (such as orders-0) in {', '.join(paths) or asked.remote}{one_level_down(paths)}"
         )
     return opened
 
 
-def _target(table: str, catalog: Path | None, warehouse: Path | None, schema: pa.Schema) -> Target:
-    if catalog is None:
+def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
+    if asked.catalog is None:
         return FolderTable(table, schema)
-    name, *identifier = table.split(".")
-    if len(identifier) < 2 or not all((name, *identifier)):
-        raise ValueError(
-            f"table: expected catalog, namespace and name, such as lake.db.orders, found {table!r}; they are the names"
-            " that Spark uses"
-        )
-    where = None if warehouse is None else os.fspath(warehouse)
-    return IcebergTable(open_catalog(name, os.fspath(catalog), where), tuple(identifier), schema)
+    name, *identifier = identifier_of(table)
+    where = None if asked.warehouse is None else os.fspath(asked.warehouse)
+    return IcebergTable(open_catalog(name, os.fspath(asked.catalog), where), tuple(identifier), schema)
 
 
 def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: Decoder | None) -> list[pa.RecordBatch]:
@@ -355,8 +262,6 @@ class Bounds:
         For each table, the first offset that it lacks.
     reached : dict
         One after the last offset that was read, or is about to be.
-    held_back : dict
-        The number of offsets that are not stable yet.
 
     Parameters
     ----------
@@ -368,7 +273,7 @@ class Bounds:
         self.source, self.known = source, known
         self.begins: list[Offsets] = [{} for _ in known]
         self.reached: Offsets = {}
-        self.held_back: Offsets = {}
+        self._held_back: Offsets = {}
         topics = {log.topic for log in source.logs}
         for offsets in known:  # partitions of these topics that the tables know, and the paths lack
             source.losses.check_gone({name: at for name, at in offsets.items() if name.topic in topics}, source.there)
@@ -386,8 +291,6 @@ class Bounds:
             log, options.isolation, above_high_watermark=self.source.to_end, skip_damage=options.skip_damage
         )
         end = reach.stable
-        if end < reach.end:
-            self.held_back[name] = reach.end - end
         if name not in self.reached:
             for begins, known in zip(self.begins, self.known, strict=True):
                 begins[name] = self._begin(known.get(name), name, reach)
@@ -395,6 +298,7 @@ class Bounds:
             losses.check_start(name, self.reached[name], end, reach.first)
         begin = max(self.reached.get(name, min(begins[name] for begins in self.begins)), reach.first)
         self.reached[name] = begin
+        self._held_back[name] = max(reach.end - max(begin, end), 0)
         return begin, end
 
     def _begin(self, known: int | None, name: TopicPartition, reach: Reach) -> int:
@@ -406,6 +310,11 @@ class Bounds:
             return reach.stable
         self.source.losses.check_start(name, known, reach.end, reach.first)
         return max(known, reach.first)
+
+    @property
+    def held_back(self) -> Offsets:
+        """The number of offsets of each partition that are not stable yet, where there are any."""
+        return {name: count for name, count in self._held_back.items() if count}
 
     def offsets(self, number: int) -> Offsets:
         """Those of a table once it has everything that was reached."""

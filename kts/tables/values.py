@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from io import BytesIO
 from itertools import pairwise
@@ -15,12 +15,17 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from kts.arguments import INT32_MAX
+from kts.errors import InvalidRecordError
 from kts.segment import files
 
 FORMATS = ("text", "json", "avro")
+MOST_DIGITS = 38  # of a decimal
 FEW = 1024  # rows that are parsed together where some are refused
 REGISTRY_MAGIC = 0  # the first byte of a value whose schema is in a registry; then come four bytes of the schema's id
 REGISTRY_HEADER = 5
+OTHER_CONTEXT = ":."  # begins a subject of another context than the registry's own: it has ids of its own
+RECORD = ("offset", "key", "value")
+Versions = dict[tuple[str, int], Any]  # what a registry was told of each version of a subject
 LOGICAL_TYPES = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", tz="UTC"),
@@ -61,14 +66,24 @@ class Decoder(NamedTuple):
         return decoder_of, self.made_of
 
 
+class Schema(NamedTuple):
+    """A schema of a registry: its format (avro, json, protobuf), its text, and those of the schemas it refers to."""
+
+    format: str
+    text: str
+    needs: tuple[str, ...] = ()
+
+
 class Schemas(NamedTuple):
     """Schemas of a registry: by id, and the newest of each subject."""
 
-    by_id: Mapping[int, str]
-    newest: Mapping[str, tuple[str, str]]  # the type (AVRO, JSON, PROTOBUF) and the text
+    by_id: Mapping[int, Schema]
+    newest: Mapping[str, Schema]
 
 
-def decoder_of(value_format: str, schema: str | None, schemas: Schemas | None = None) -> Decoder:
+def decoder_of(
+    value_format: str, schema: str | None, schemas: Schemas | None = None, needs: tuple[str, ...] = ()
+) -> Decoder:
     """The decoder of a format.
 
     Parameters
@@ -79,6 +94,8 @@ def decoder_of(value_format: str, schema: str | None, schemas: Schemas | None = 
         JSON Schema for ``json``, an Avro schema for ``avro``: what the table has. None for ``text``.
     schemas : Schemas, optional
         Of a registry: values begin with the id of theirs.
+    needs : tuple of str
+        Avro schemas that ``schema`` refers to by name.
 
     Raises
     ------
@@ -95,13 +112,16 @@ def decoder_of(value_format: str, schema: str | None, schemas: Schemas | None = 
         told = json.loads(schema)
     except ValueError as error:
         raise ValueError(f"value_schema: expected JSON, found {schema[:40]!r}: {error}") from error
+    decode: Callable[[pa.Array], Decoded]
     if value_format == "json":
         type_ = _json_type(told, told, "the value")
         decode = partial(_json, type_, _required(told, told))
-        decode = decode if schemas is None else partial(_behind_ids, schemas, decode)
+        decode = decode if schemas is None else partial(_without_ids, decode)
     else:
-        type_, decode = _avro_decoder(told, schemas)
-    return Decoder(type_, decode, (value_format, schema, schemas))
+        type_, decode = _avro_decoder(told, schemas, needs)
+    if schemas is not None:
+        decode = partial(_behind_ids, value_format, schemas, decode)
+    return Decoder(type_, decode, (value_format, schema, schemas, needs))
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -240,7 +260,7 @@ def _resolved(told: Any, root: Any, where: str) -> dict[str, Any]:
             for name in str(told["$ref"]).removeprefix("#").strip("/").split("/"):
                 place = place.get(name) if isinstance(place, dict) else None
             if place is None or not str(told["$ref"]).startswith("#/") or seen > 100:
-                raise ValueError(f"value_schema: {where} refers to {told['$ref']}, which is not in the file")
+                raise ValueError(f"value_schema: {where} refers to {told['$ref']}, which is not within it")
             told = place
         elif isinstance(choices, list):
             others = [one for one in choices if one != {"type": "null"}]
@@ -296,35 +316,50 @@ def _may_be_null(told: Any) -> bool:
 # --- Avro --------------------------------------------------------------------------------------
 
 
-def _avro_decoder(told: Any, schemas: Schemas | None) -> tuple[pa.DataType, partial[Decoded]]:
+def _avro_decoder(
+    told: Any, schemas: Schemas | None, needs: tuple[str, ...]
+) -> tuple[pa.DataType, Callable[[pa.Array], Decoded]]:
+    """The type of values of an Avro schema, and their decoder; with a registry, of values behind their ids."""
     try:
         import fastavro
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"Avro needs {error.name}: pip install 'kafka-timestamps[tables]'", name=error.name
         ) from error
+
+    def parsed(told: Any, needs: tuple[str, ...]) -> tuple[Any, list[Any]]:
+        """A schema, and those that it refers to."""
+        named: dict[str, Any] = {}
+        others = [fastavro.parse_schema(_plain_avro(json.loads(text)), named) for text in needs]
+        return fastavro.parse_schema(_plain_avro(told), named), others
+
     try:
-        reader = fastavro.parse_schema(_plain_avro(told))
+        reader, others = parsed(told, needs)
     except Exception as error:  # fastavro has errors of many kinds
         raise ValueError(f"value_schema: not an Avro schema: {type(error).__name__} {error}") from error
-    type_ = _avro_type(reader, {}, "the value")
+    types: dict[str, pa.DataType | None] = {}
+    for other in others:
+        _avro_type(other, types, "the value")
+    type_ = _avro_type(reader, types, "the value")
     if schemas is None:
         return type_, partial(_avro, type_, lambda value: (value, reader, None))
     writers: dict[int, Any] = {}
 
-    def place(value: bytes) -> tuple[bytes, Any, Any]:
+    def placed(value: bytes) -> tuple[bytes, Any, Any]:
         number = _schema_id(value)
         if number not in writers:
-            if number not in schemas.by_id:
-                raise ValueError(f"the registry has no schema {number}")
-            writers[number] = fastavro.parse_schema(_plain_avro(json.loads(schemas.by_id[number])))
+            one = schemas.by_id[number]
+            writers[number], _ = parsed(json.loads(one.text), one.needs)
         return value[REGISTRY_HEADER:], writers[number], reader
 
-    return type_, partial(_avro, type_, place)
+    return type_, partial(_avro, type_, placed)
 
 
 def _avro(type_: pa.DataType, place: Callable[[bytes], tuple[bytes, Any, Any]], values: pa.Array) -> Decoded:
-    """Avro values, record by record in fastavro's compiled code: nothing but a value's own end tells where it ends."""
+    """Avro values, record by record in fastavro's compiled code: nothing but a value's own end tells where it ends.
+
+    ``place`` gives a value's Avro, the schema it was written with, and the one that it is read with.
+    """
     from fastavro import schemaless_reader
 
     refused: dict[int, str] = {}
@@ -391,6 +426,8 @@ def _avro_type(told: Any, named: dict[str, pa.DataType | None], where: str) -> p
     if told.get("logicalType") in LOGICAL_TYPES:
         return LOGICAL_TYPES[told["logicalType"]]
     if told.get("logicalType") == "decimal":
+        if told["precision"] > MOST_DIGITS:
+            raise ValueError(f"value_schema: {where} has {told['precision']} digits; a column has {MOST_DIGITS}")
         return pa.decimal128(told["precision"], told.get("scale", 0))
     if kind == "array":
         return pa.list_(_avro_type(told.get("items"), named, f"an item of {where}"))
@@ -414,54 +451,99 @@ def _avro_type(told: Any, named: dict[str, pa.DataType | None], where: str) -> p
 # --- a registry --------------------------------------------------------------------------------
 
 
-def registered(records: list[tuple[bytes | None, bytes | None]]) -> Schemas:
-    """The schemas in the records of a registry's topic, in their order.
+def registered(records: pa.Table) -> Schemas:
+    """The schemas in the records of a registry's topic: its columns offset, key and value, in the topic's order.
+
+    Raises
+    ------
+    InvalidRecordError
+        A record is not one of a schema registry.
 
     Notes
     -----
-    Source: Confluent Schema Registry, SchemaKey and SchemaValue.
+    A schema that was deleted still has its id, for the values that were written with it.
+    Source: Confluent Schema Registry, SchemaKey, SchemaValue and KafkaStoreMessageHandler.
     """
-    by_id: dict[int, str] = {}
-    newest: dict[str, tuple[str, str]] = {}
-    versions: dict[str, int] = {}
-    for key, value in records:
-        if key is None or value is None or json.loads(key).get("keytype") != "SCHEMA":
+    versions: Versions = {}
+    by_id: dict[int, Any] = {}
+    for offset, key, value in zip(*(records.column(name).to_pylist() for name in RECORD), strict=True):
+        if key is None:
             continue
-        told = json.loads(value)
-        by_id[told["id"]] = told["schema"]
-        subject = told["subject"]
-        if not told.get("deleted") and told["version"] >= versions.get(subject, 0):
-            versions[subject] = told["version"]
-            newest[subject] = told.get("schemaType", "AVRO"), told["schema"]
-    return Schemas(by_id, newest)
+        try:
+            _register(json.loads(key), json.loads(value) if value else None, versions, by_id)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidRecordError(
+                f"registry: expected a record of a schema registry at offset {offset} of its topic, found the key"
+                f" {key!r:.80}: {type(error).__name__} {error}"
+            ) from error
+
+    def schema(told: Any) -> Schema:
+        return Schema(told.get("schemaType", "AVRO").lower(), told["schema"], tuple(_needs(told, versions, set())))
+
+    newest = {name[0]: schema(versions[name]) for name in sorted(versions) if not versions[name].get("deleted")}
+    return Schemas({number: schema(told) for number, told in by_id.items()}, newest)
+
+
+def _register(key: Any, told: Any, versions: Versions, by_id: dict[int, Any]) -> None:
+    """Take a record of a registry's topic; ``told`` is its value. CLEAR_SUBJECT is about what was deleted before."""
+    if key["keytype"] == "SCHEMA":
+        subject, name = str(key["subject"]), (str(key["subject"]), int(key["version"]))
+        if told is not None:
+            versions[name] = told
+            if not subject.startswith(OTHER_CONTEXT):
+                by_id.setdefault(int(told["id"]), told)
+        elif name in versions:
+            versions[name] = versions[name] | {"deleted": True}
+    elif key["keytype"] == "DELETE_SUBJECT" and told is not None:
+        for name, one in versions.items():
+            if name[0] == told["subject"] and name[1] <= told["version"]:
+                versions[name] = one | {"deleted": True}
+
+
+def _needs(told: Any, versions: Versions, seen: set[tuple[str, int]]) -> Iterator[str]:
+    """The schemas that one refers to, each behind those that it refers to itself."""
+    for one in told.get("references") or ():
+        name = one["subject"], one["version"]
+        if name in versions and name not in seen:
+            seen.add(name)
+            yield from _needs(versions[name], versions, seen)
+            yield versions[name]["schema"]
 
 
 def _schema_id(value: bytes) -> int:
-    if len(value) < REGISTRY_HEADER or value[0] != REGISTRY_MAGIC:
-        raise ValueError("the value does not begin with the id of a schema")
     return int.from_bytes(value[1:REGISTRY_HEADER], "big")
 
 
-def _behind_ids(schemas: Schemas, decode: Callable[[pa.Array], Decoded], values: pa.Array) -> Decoded:
-    """Values behind the ids of their schemas, which must be known."""
+def _refusal(head: bytes, value_format: str, schemas: Schemas) -> str | None:
+    """Why values that begin so are not decoded."""
+    if len(head) < REGISTRY_HEADER or head[0] != REGISTRY_MAGIC:
+        return "the value does not begin with the id of a schema"
+    found = schemas.by_id.get(_schema_id(head))
+    if found is None:
+        return f"the registry has no schema {_schema_id(head)}"
+    return None if found.format == value_format else f"the schema {_schema_id(head)} is {found.format}"
+
+
+def _behind_ids(
+    value_format: str, schemas: Schemas, decode: Callable[[pa.Array], Decoded], values: pa.Array
+) -> Decoded:
+    """Values behind the ids of their schemas; ``decode`` gets those whose schema is known and of the format."""
     heads = pc.binary_slice(values, 0, REGISTRY_HEADER)
     wrong: dict[int, str] = {}
-    for head in pc.unique(heads).to_pylist():
-        if head is None:
-            continue
-        try:
-            number = _schema_id(head)
-            why = None if number in schemas.by_id else f"the registry has no schema {number}"
-        except ValueError as error:
-            why = str(error)
+    for head in pc.unique(heads.drop_null()).to_pylist():
+        why = _refusal(head, value_format, schemas)
         if why is not None:
             wrong |= dict.fromkeys(pc.indices_nonzero(pc.equal(heads, head)).to_pylist(), why)
     if wrong:
         rows = np.zeros(len(values), bool)
         rows[list(wrong)] = True
         values = pc.if_else(pa.array(rows), pa.scalar(None, pa.binary()), values)
-    found = decode(pc.binary_slice(values, REGISTRY_HEADER, INT32_MAX))  # its default end overflows
+    found = decode(values)
     return Decoded(found.values, found.refused | wrong)
+
+
+def _without_ids(decode: Callable[[pa.Array], Decoded], values: pa.Array) -> Decoded:
+    return decode(pc.binary_slice(values, REGISTRY_HEADER, INT32_MAX))  # its default end overflows
 
 
 def read_schema(path: str) -> str:

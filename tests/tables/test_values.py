@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import pickle
 import random
 from typing import Any
 
@@ -12,7 +13,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kts.tables.values import Decoder, Schemas, decoder_of, registered
+from kts.errors import InvalidRecordError
+from kts.tables.values import Decoder, Schema, Schemas, decoder_of, registered
 
 JSON_SCHEMA = {
     "type": "object",
@@ -148,6 +150,7 @@ def test_avro_becomes_columns() -> None:
         ("json", '{"$ref":"#/a"}', "refers to #/a"),
         ("json", '{"type":"object","properties":{"a":{"$ref":"#"}}}', "refers to #|contains itself"),
         ("avro", '["int","string"]', "is a union of several types"),
+        ("avro", '{"type":"bytes","logicalType":"decimal","precision":39}', "has 39 digits; a column has 38"),
         ("avro", '"strange"', "not an Avro schema: UnknownType"),
         ("avro", '{"type":"record","name":"R","fields":[{"name":"r","type":["null","R"]}]}', "contains itself"),
     ],
@@ -157,27 +160,46 @@ def test_a_schema_that_columns_cannot_have_is_refused(value_format: str, schema:
         decoder_of(value_format, schema)
 
 
-def record(number: int, version: int, schema: object, subject: str = "t-value", **more: Any) -> tuple[bytes, bytes]:
+def key(keytype: str, subject: str = "t-value", **more: Any) -> bytes:
+    """As the registry writes it: SchemaRegistryKeysTest has each kind."""
+    magic = {"magic": 1 if keytype == "SCHEMA" else 0}
+    named = {} if keytype == "NOOP" else {"subject": subject}
+    return json.dumps({"keytype": keytype} | named | more | magic, separators=(",", ":")).encode()
+
+
+Record = tuple[bytes | None, bytes | None]
+
+
+def record(number: int, version: int, schema: object, subject: str = "t-value", **more: Any) -> Record:
     """As the registry writes it."""
-    key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
     value = {"subject": subject, "version": version, "id": number, "schema": json.dumps(schema), "deleted": False}
-    return json.dumps(key).encode(), json.dumps(value | more).encode()
+    return key("SCHEMA", subject, version=version), json.dumps(value | more).encode()
+
+
+def topic(*records: Record) -> pa.Table:
+    keys, values = zip(*records, strict=True)
+    return pa.table(
+        {"offset": [*range(len(records))], "key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+    )
+
+
+NEWER = {
+    "type": "record",
+    "name": "R",
+    "fields": [{"name": "a", "type": "long"}, {"name": "c", "type": "string", "default": "d"}],
+}
+OLDER = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 
 
 def test_a_registrys_topic_gives_schemas_by_id_and_the_newest_of_a_subject() -> None:
-    newer = {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "a", "type": "long"}, {"name": "c", "type": "string", "default": "d"}],
-    }
-    older = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
-    noop = (b'{"keytype":"NOOP","magic":0}', None)
-    schemas = registered([noop, record(1, 1, older), record(7, 2, newer), record(9, 3, "int", deleted=True)])
-    assert sorted(schemas.by_id) == [1, 7, 9] and schemas.newest == {"t-value": ("AVRO", json.dumps(newer))}
-    decoder = decoder_of("avro", schemas.newest["t-value"][1], schemas)
+    schemas = registered(
+        topic((key("NOOP"), None), record(1, 1, OLDER), record(7, 2, NEWER), record(9, 3, "int", deleted=True))
+    )
+    assert sorted(schemas.by_id) == [1, 7, 9] and schemas.newest == {"t-value": Schema("avro", json.dumps(NEWER))}
+    decoder = decoder_of("avro", schemas.newest["t-value"].text, schemas)
     values = [
-        b"\0\0\0\0\1" + avro({"a": 5}, older),
-        b"\0\0\0\0\7" + avro({"a": 6, "c": "x"}, newer),
+        b"\0\0\0\0\1" + avro({"a": 5}, OLDER),
+        b"\0\0\0\0\7" + avro({"a": 6, "c": "x"}, NEWER),
         b"\0\0\0\0\2",
         b"\1",
         b"",
@@ -186,14 +208,112 @@ def test_a_registrys_topic_gives_schemas_by_id_and_the_newest_of_a_subject() -> 
     assert decoded(decoder, values) == [
         {"a": 5, "c": "d"},
         {"a": 6, "c": "x"},
-        "not Avro of this schema: ValueError the registry has no schema 2",
-        *["not Avro of this schema: ValueError the value does not begin with the id of a schema"] * 2,
+        "the registry has no schema 2",
+        *["the value does not begin with the id of a schema"] * 2,
         None,
     ]
 
 
+ONE, TWO = record(1, 1, "int"), record(2, 2, "long")
+
+
+@pytest.mark.parametrize(
+    ("records", "newest"),
+    [
+        ([ONE, TWO], "long"),
+        ([TWO, ONE], "long"),
+        ([ONE, TWO, record(2, 2, "long", deleted=True)], "int"),
+        ([ONE, record(2, 2, "long", deleted=True), (TWO[0], None)], "int"),
+        ([ONE, TWO, (key("DELETE_SUBJECT"), b'{"subject":"t-value","version":1}')], "long"),
+        ([ONE, TWO, (key("DELETE_SUBJECT"), b'{"subject":"t-value","version":2}')], None),
+        ([ONE, TWO, (key("DELETE_SUBJECT"), b'{"subject":"t-value","version":2}'), record(3, 3, "string")], "string"),
+        ([ONE, TWO, (key("DELETE_SUBJECT", "u-value"), b'{"subject":"u-value","version":2}')], "long"),
+        ([ONE, TWO, (key("DELETE_SUBJECT"), None)], "long"),
+        ([ONE, TWO, (key("CLEAR_SUBJECT"), b'{"subject":"t-value"}')], "long"),
+        ([ONE, TWO, (key("CONFIG"), b'{"subject":"t-value","compatibilityLevel":"NONE"}')], "long"),
+        ([ONE, TWO, (key("MODE"), b'{"subject":"t-value","mode":"READONLY"}'), (key("CONFIG"), None)], "long"),
+        ([ONE, TWO, (key("CONTEXT", tenant="default"), b'{"context":"."}'), (None, b"x")], "long"),
+        ([ONE, TWO, (b'{"magic":0,"keytype":"NOOP"}', b"")], "long"),
+    ],
+    ids=lambda case: None if isinstance(case, list) else str(case),
+)
+def test_what_a_registry_deletes_is_not_the_newest_and_keeps_its_id(records: list[Record], newest: str | None) -> None:
+    schemas = registered(topic(*records))
+    found = schemas.newest.get("t-value")
+    assert (found and found.text) == (newest and json.dumps(newest))
+    assert schemas.by_id[1].text == '"int"' and schemas.by_id[2].text == '"long"'
+
+
+def test_one_id_may_have_several_subjects_and_other_contexts_have_ids_of_their_own() -> None:
+    records = [
+        ONE,
+        record(1, 1, "int", "u-value"),
+        record(1, 1, "string", ":.other:t-value"),
+        record(2, 1, "string", ":.other:v"),
+    ]
+    schemas = registered(topic(*records, TWO))
+    assert {number: one.text for number, one in schemas.by_id.items()} == {1: '"int"', 2: '"long"'}
+    assert schemas.newest["u-value"].text == '"int"' and schemas.newest["t-value"].text == '"long"'
+
+
+def test_an_avro_schema_may_refer_to_others_and_these_to_more() -> None:
+    inner = {"type": "enum", "name": "n.E", "symbols": ["X", "Y"]}
+    middle = {"type": "record", "name": "n.M", "fields": [{"name": "e", "type": "n.E"}]}
+    outer = {
+        "type": "record",
+        "name": "n.R",
+        "fields": [{"name": "m", "type": "n.M"}, {"name": "e", "type": ["null", "n.E"]}],
+    }
+
+    def reference(name: str, subject: str) -> dict[str, Any]:
+        return {"references": [{"name": name, "subject": subject, "version": 1}]}
+
+    more = reference("n.M", "m")["references"] + reference("n.E", "e")["references"]
+    records = [
+        record(1, 1, inner, "e"),
+        record(2, 1, middle, "m", **reference("n.E", "e")),
+        record(3, 1, outer, references=more),
+    ]
+    schemas = registered(topic(*records))
+    assert schemas.newest["t-value"].needs == (json.dumps(inner), json.dumps(middle))
+    decoder = decoder_of("avro", schemas.newest["t-value"].text, schemas, schemas.newest["t-value"].needs)
+    row = {"m": {"e": "Y"}, "e": "X"}
+    data = b"\0\0\0\0\3\2\2\0"  # Y, the second of the union, X
+    again = pickle.loads(pickle.dumps(decoder))
+    assert decoded(decoder, [data, None]) == decoded(again, [data, None]) == [row, None]
+    missing = registered(topic(*records[1:]))
+    with pytest.raises(ValueError, match="not an Avro schema: UnknownType n.E"):
+        decoder_of("avro", missing.newest["t-value"].text, missing, missing.newest["t-value"].needs)
+
+
+def test_values_of_another_format_than_asked_are_refused() -> None:
+    schemas = registered(
+        topic(
+            record(1, 1, {}, schemaType="JSON"), record(2, 1, "int", "u"), record(3, 1, "x", "p", schemaType="PROTOBUF")
+        )
+    )
+    found = decoded(decoder_of("avro", '"int"', schemas), [b"\0\0\0\0\1{}", b"\0\0\0\0\2\2", b"\0\0\0\0\3"])
+    assert found == ["the schema 1 is json", 1, "the schema 3 is protobuf"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (b"{", None),
+        (b"[]", None),
+        (b"{}", b"{}"),
+        (key("SCHEMA", version=1), b"{"),
+        (key("SCHEMA"), b"{}"),
+        (key("SCHEMA", version=1), b"{}"),
+    ],
+)
+def test_a_topic_that_no_registry_wrote_is_refused(wrong: Record) -> None:
+    with pytest.raises(InvalidRecordError, match="expected a record of a schema registry at offset 1 of its topic"):
+        registered(topic(ONE, wrong))
+
+
 def test_json_behind_ids() -> None:
-    decoder = decoder_of("json", json.dumps(JSON_SCHEMA), Schemas({3: "{}"}, {}))
+    decoder = decoder_of("json", json.dumps(JSON_SCHEMA), Schemas({3: Schema("json", "{}")}, {}))
     good = b'\0\0\0\0\3{"a":1,"b":null}'
     found = decoded(decoder, [good, b"\0\0\0\0\4{}", b"{}", None, b"\0\0\0\0\3{", good])
     assert found[0] == found[5] and found[0]["a"] == 1 and found[3] is None
