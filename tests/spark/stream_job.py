@@ -24,15 +24,7 @@ TABLE = "lake.db.rows"
 
 
 def main(logs: Path, work: Path, sink: str, settings: dict[str, str]) -> None:
-    builder = (
-        SparkSession.builder.config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.minBatchesToRetain", "5")
-    )
+    builder = SparkSession.builder.config("spark.sql.streaming.minBatchesToRetain", "5")
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -28,3 +28,15 @@ def query(files: list[str], sql: str) -> list[tuple[Any, ...]]:
         connection.execute("SET TimeZone = 'UTC'")
         connection.read_parquet(files, hive_partitioning=False).create_view("rows")
         return connection.execute(sql).fetchall()
+
+
+def check_each_once(rows: list[str], rejected: list[str], ends: list[int]) -> int:
+    """Whether the two tables have each record of a ``JsonWriter`` once, up to the ends of its partitions; how many."""
+    wrong = '"offset" <> value.o OR partition <> value.p'
+    assert query(rows, f"SELECT count(*) FROM rows WHERE {wrong}") == [(0,)]
+    places = 'SELECT partition, "offset" FROM rows'
+    added, refused = query(rows, places), query(rejected, places)
+    assert len(added) > len(refused) > 0
+    found = sorted(added + refused)
+    assert found == [(partition, offset) for partition, end in enumerate(ends) for offset in range(end)]
+    return len(found)
