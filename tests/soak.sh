@@ -32,9 +32,9 @@ rounds() {
 streams() {
     where
     # Some of these tests are slower than a round's limit for one test.
-    for test in kills memory; do
+    for test in stream_kills table_kills stream_memory; do
         KTS_LENGTH=full KTS_KILLS="${KTS_KILLS:-50}" KTS_TRIGGERS="${KTS_TRIGGERS:-3600}" "$BIN/python" -m pytest -q -rP -n 0 \
-            --timeout 0 "tests/spark/test_stream_$test.py" >"$round" 2>&1 || { cat "$round"; return 1; }
+            --timeout 0 "tests/spark/test_$test.py" >"$round" 2>&1 || { cat "$round"; return 1; }
         grep -E "KTS_SEED|kills,|Sample|passed" "$round"
     done
     echo "no stream failed"

@@ -1,7 +1,8 @@
 """A Spark session that reads a topic by Spark's own Kafka source from a broker and by `kts` from its log directory.
 
-Arguments: the broker's address, its log directory, a folder for what a stream leaves, jars. Standard input: one JSON
-object, name to the options of a read. Prints one line of JSON: of each read what the two sources gave.
+Arguments: the broker's address, its log directory, a folder for what a stream leaves, the session's settings as JSON.
+Standard input: one JSON object, name to the options of a read. Prints one line of JSON: of each read what the two
+sources gave.
 """
 
 from __future__ import annotations
@@ -16,23 +17,6 @@ from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def session(jars: str) -> SparkSession:
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.jars", jars)
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")  # failures are looked at where they are expected
-    return spark
 
 
 def rows(table: DataFrame) -> list[tuple[Any, ...]]:
@@ -56,8 +40,9 @@ def compare(ours: DataFrame, theirs: DataFrame) -> dict[str, Any]:
     }
 
 
-def main(address: str, directory: str, folder: str, jars: str) -> None:
-    spark = session(jars)
+def main(address: str, directory: str, folder: str, settings: str) -> None:
+    spark = SparkSession.builder.config(map=json.loads(settings)).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")  # failures are looked at where they are expected
 
     def ours(options: dict[str, str]) -> DataFrame:
         return spark.read.format("kts").options(**options).load(directory)

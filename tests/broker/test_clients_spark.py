@@ -17,6 +17,7 @@ from support.clients.client_places import Place, place
 from support.clients.client_records import APPEND, NOON_MS, make
 from support.golden import PATIENCE_S
 from support.kafka.jvm import JAVA, maven_class_path, require_spark
+from support.spark.applications import SETTINGS
 from support.spark.releases import release_environ
 
 SPARK = "4.0.0"  # the newest release whose Kafka source is published is often older than the newest pyspark
@@ -78,7 +79,7 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
     job = [sys.executable, str(FOLDER / "spark_job.py"), broker.bootstrap, str(broker.data), str(tmp_path)]
     environ = os.environ | release_environ(SPARK)
     done = subprocess.run(
-        [*job, jars.replace(":", ",")],
+        [*job, json.dumps(SETTINGS | {"spark.master": "local[2]", "spark.jars": jars.replace(":", ",")})],
         input=json.dumps(asked),
         env=environ,
         capture_output=True,

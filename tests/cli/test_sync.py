@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+from support.buckets.s3 import TestBucket
 from support.golden import golden
 from support.processes.cli_runs import lines, run
+from support.tables import data_files, query
 
 import kts
+from kts.cli import main
 
 ORDERS = golden("demo", "orders").log_dir
 
@@ -59,3 +65,38 @@ def test_wrong_use_is_named(tmp_path: Path) -> None:
     )
     assert "looks like seconds" in run(*given, tmp_path / "c.sqlite", "--plausible-from", 1_700_000_000, code=2).stderr
     assert "there is no topic nothing" in run(*given, tmp_path / "c.sqlite", "--topic", "nothing", code=2).stderr
+
+
+@pytest.mark.slow  # a real server
+def test_a_bucket_is_added_bit_by_bit(bucket: TestBucket, tmp_path: Path) -> None:
+    """An object that replaces the active segment's, a new segment and a new partition are what a second run adds."""
+    logs = {name: kts.Log(tmp_path / "logs" / name, {"segment.bytes": 2000}) for name in ("t-0", "t-1")}
+
+    def append(name: str, count: int) -> None:
+        for row in range(logs[name].log_end_offset, logs[name].log_end_offset + count):
+            logs[name].append_rows({"value": [b"%d" % row * 50], "timestamp": [1_767_225_600_000 + row]})
+        logs[name].flush()
+        bucket.put_folder(tmp_path / "logs" / name, f"logs/{name}")
+
+    def synced() -> list[object]:
+        bucket.forget()
+        given = [f"{bucket.address}/logs", "lake.db.rows", "--catalog", str(tmp_path / "c.sqlite"), "--json"]
+        done = CliRunner().invoke(main, ["sync", *given])
+        assert done.exit_code == 0, done.output
+        said = json.loads(done.stdout)
+        return [said["records"], said["commits"], said["offsets"]]
+
+    try:
+        append("t-0", 5)
+        assert synced() == [5, 1, {"t": {"0": 5}}]
+        append("t-0", 43)
+        append("t-1", 30)
+        assert synced() == [73, 1, {"t": {"0": 48, "1": 30}}]
+        assert synced() == [0, 0, {"t": {"0": 48, "1": 30}}]
+    finally:
+        for log in logs.values():
+            log.close()
+    assert len(list((tmp_path / "logs" / "t-0").glob("*.log"))) > 2
+    expected = [(0, row, b"%d" % row * 50) for row in range(48)] + [(1, row, b"%d" % row * 50) for row in range(30)]
+    sql = 'SELECT partition, "offset", value FROM rows ORDER BY ALL'
+    assert query(data_files(tmp_path / "c.sqlite"), sql) == expected

@@ -1,7 +1,8 @@
 """A Spark application on a standalone cluster of two workers; prints what it saw as one JSON object.
 
-Usage: cluster_job.py MASTER ARCHIVE LOG_DIRECTORY WORK_DIRECTORY. While the file WORK_DIRECTORY/hide-kts exists,
-`import kts` fails in executors (sitecustomize.py there does that), as on a machine where the wheel is not installed.
+Usage: cluster_job.py SETTINGS MASTER ARCHIVE LOG_DIRECTORY WORK_DIRECTORY. The settings of the session are JSON. While
+the file WORK_DIRECTORY/hide-kts exists, `import kts` fails in executors (sitecustomize.py there does that), as on a
+machine where the wheel is not installed.
 """
 
 from __future__ import annotations
@@ -57,22 +58,17 @@ def told(*arguments: str) -> list[Any]:
     return [done.stdout, done.stderr, done.exit_code]
 
 
-def main(master: str, archive: Path, log_directory: Path, work: Path) -> dict[str, Any]:
+def main(settings: dict[str, str], master: str, archive: Path, log_directory: Path, work: Path) -> dict[str, Any]:
     """Run the queries and gather what they gave."""
     flag = work / "hide-kts"
     site = work / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(HIDE.format(flag=str(flag)), encoding="utf-8")
     spark = (
-        SparkSession.builder.master(master)
+        SparkSession.builder.config(map=settings)
+        .master(master)
         .config("spark.archives", f"{archive}#env")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.executor.memory", "600m")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(work / "warehouse"))
         .config("spark.task.maxFailures", "1")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
@@ -114,4 +110,4 @@ def main(master: str, archive: Path, log_directory: Path, work: Path) -> dict[st
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], *map(Path, sys.argv[2:]))))
+    print(json.dumps(main(json.loads(sys.argv[1]), sys.argv[2], *map(Path, sys.argv[3:]))))

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support.golden import golden
 from support.kafka.jvm import spark_environ
+from support.spark.applications import SETTINGS
 from support.spark.standalone import packed_environment, standalone
 
 ORDERS = golden("demo", "orders")
@@ -33,7 +34,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (work / "env").symlink_to(sys.prefix)  # of the driver, which plans
     with standalone(work) as master:
         job = Path(__file__).with_name("cluster_job.py")
-        command = [sys.executable, str(job), master, str(archive), str(logs), str(work)]
+        command = [sys.executable, str(job), json.dumps(SETTINGS), master, str(archive), str(logs), str(work)]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=work, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
