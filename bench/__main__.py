@@ -26,6 +26,7 @@ from . import (
     proposals,
     scanning,
     spark,
+    tables,
     threads,
     wire_speed,
 )
@@ -52,9 +53,10 @@ class Settings:
 
 
 def pipeline(report: Report, settings: Settings) -> None:
-    """Planning, the threads of a scan, buckets, then Spark's streams and writes."""
+    """Planning, the threads of a scan, tables, buckets, then Spark's streams and writes."""
     planning.run(report, settings.seed, SCRATCH / "planning")
     scanning.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
+    tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
     buckets.run(report, 8 * settings.bytes, settings.rounds, SCRATCH / "bucket")
     kafka_stream.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
     kafka_sink.run(report, 4 * settings.bytes, settings.seed, settings.rounds)

@@ -137,6 +137,21 @@ def test_a_part_of_the_benchmark_runs_in_small(part: str, small: Path) -> None:
         assert (small / "growth.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
+def test_tables_are_measured_beside_the_writers_of_their_sinks(tmp_path: Path) -> None:
+    """Of the part `pipeline`, which runs Spark and brokers for minutes, this table alone."""
+    code = "import sys; from pathlib import Path; from bench import tables; from bench.table import Report;"
+    code += "report = Report(); tables.run(report, 50_000, 1, 1, Path(sys.argv[1])); report.write(Path(sys.argv[2]))"
+    results = tmp_path / "results.md"
+    command = [sys.executable, "-c", code, str(tmp_path / "scratch"), str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [made] = tables(results.read_text(encoding="utf-8")).values()
+    assert [(line[0].split()[-1], line[2]) for line in made] == [
+        ("folder", "pyarrow.dataset.write_dataset"),
+        ("Iceberg", "append of pyiceberg"),
+    ]
+
+
 def test_a_comparison_of_two_checkouts_runs_in_small(tmp_path: Path) -> None:
     """Here of one with itself, which may well look slower by chance."""
     results = tmp_path / "compared.md"

@@ -17,22 +17,24 @@ COMMIT_BYTES = 256 << 20
 class SyncOptions:
     """The arguments of ``kts.spark.sync``.
 
-    Attributes
+    Parameters
     ----------
     path : path or list of paths
         As for ``kts.open``.
     table : str or path
         An Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``. It is made if missing.
-    topics, partitions, isolation, on_error, storage_options, remote, remote_options
+    topics, partitions, storage_options, remote, remote_options : optional
         As for ``kts.scan``.
+    isolation, on_error : str
+        As for ``kts.scan``; by default ``read_uncommitted`` and ``raise``.
     to_end : bool
         Also what lies above the high watermark: after a broker's end nothing moves it any more.
     fail_on_data_loss : bool
         Records that are gone before they were read are an error; else a warning.
-    value_format : {"text", "json", "avro"}, optional
-        Decode the values; None is their bytes. Records whose values do not decode go to a second table, which has
-        their bytes and the column ``reason``: its name ends in ``_rejected``. Each table has its own offsets, so that a
-        run that is interrupted between the two commits goes on in both.
+    value_format : str, optional
+        Decode the values: ``text``, ``json`` or ``avro``; None is their bytes. Records whose values do not decode go
+        to a second table, which has their bytes and the column ``reason``: its name ends in ``_rejected``. Each table
+        has its own offsets, so that a run that is interrupted between the two commits goes on in both.
     value_schema : path, optional
         The file of the schema that ``value`` gets: JSON Schema, or an Avro schema.
     registry : bool
@@ -40,7 +42,7 @@ class SyncOptions:
         ``_schemas`` of the same paths. Without ``value_schema`` the column has the newest one of ``TOPIC-value``.
     plausible_from, plausible_to : int (ms), aware datetime or ISO 8601 text, optional
         The times that get a day, from 2000 until 366 days from now by default; ``day`` is null for others.
-    unit : {"s", "ms", "us", "ns"}, optional
+    unit : str, optional
         The unit of these two as integers; see ``kts.scan``.
     """
 
@@ -68,7 +70,7 @@ class SyncOptions:
 class LocalSyncOptions(SyncOptions):
     """The arguments of ``kts.tables.sync``: those of ``SyncOptions``, and more.
 
-    Attributes
+    Parameters
     ----------
     table : str or path
         Without ``catalog``, a folder of Parquet files. It is made if missing.

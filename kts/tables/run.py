@@ -56,7 +56,19 @@ class Target(Protocol):
 
 @dataclass
 class Added:
-    """What a run added to a table."""
+    """What a run added to a table.
+
+    Attributes
+    ----------
+    table : str
+        Its name.
+    records, commits : int
+        How many rows were added, in how many commits.
+    without_day, without_timestamp : int
+        How many of these rows have no ``day``, or no ``timestamp``.
+    offsets : dict of TopicPartition to int
+        The offset of the next record of each partition that the table has.
+    """
 
     table: str
     records: int = 0
