@@ -151,7 +151,7 @@ class _SparkTable:
         self.spark, self.name, self.schema = spark, name, schema
         self.parts = [f"`{part.replace('`', '``')}`" for part in identifier_of(name)]
         self.quoted = ".".join(self.parts)
-        self.types = from_arrow_schema(schema)
+        self.types = from_arrow_schema(schema, prefer_timestamp_ntz=True)
         if not spark.catalog.tableExists(self.quoted):
             self._make()
         self._refresh()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
+import io
 import json
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from support.golden import scaled
 from support.kafka.jvm import require_spark
@@ -19,7 +24,53 @@ from kts.tables import sync
 
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
 TABLE = "lake.db.my-rows"
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "m", "type": {"type": "map", "values": "int"}},
+        {"name": "l", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "f", "type": {"type": "fixed", "name": "F", "size": 4}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "r", "type": {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["null", "double"]}]}},
+    ],
+}
+AVRO_ROW = {
+    "m": {"k": 1},
+    "l": ["a", None],
+    "d": Decimal("1.25"),
+    "f": b"abcd",
+    "day": datetime.date(2026, 1, 1),
+    "at": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+    "local": datetime.datetime(2026, 1, 1),
+    "r": {"x": 1.5},
+}
 NOW = 1_767_225_600_000  # 2026-01-01
+
+
+def check_types_of_avro(folder: Path, spark_sync: Callable[..., Any]) -> None:
+    """Columns of each type that both engines have are the same to both, whichever made the table."""
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, AVRO_SCHEMA, AVRO_ROW)
+    (folder / "schema.avsc").write_text(json.dumps(AVRO_SCHEMA))
+    asked: dict[str, Any] = {"value_format": "avro", "value_schema": str(folder / "schema.avsc"), "topics": ["avro"]}
+    engines: list[Callable[[str], list[int]]] = [
+        lambda table: [one["added"][0] for one in spark_sync(table=table, **asked).values()],
+        lambda table: [
+            one.records for one in sync(folder / "logs", table, catalog=folder / "catalog.sqlite", **asked).tables
+        ],
+    ]
+    with kts.Log(folder / "logs" / "avro-0") as log:
+        for turn in range(3):
+            log.append_rows({"value": [data.getvalue(), b"x"]})
+            for first, table in enumerate(("lake.db.one", "lake.db.other")):
+                assert engines[(first + turn) % 2](table) == [1, 1]
+    for table in ("lake.db.one", "lake.db.other"):
+        found = query(data_files(folder / "catalog.sqlite", table), "SELECT value FROM rows")
+        assert found == [(AVRO_ROW,)] * 3
 
 
 # Iceberg's Spark is a second environment, which `make test` does not fetch.
@@ -35,8 +86,8 @@ def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> N
     script = Path(__file__).with_name("sync_job.py")
     spark = Application(script, tmp_path, iceberg_environ(), json.dumps(settings), asks=True)
 
-    def spark_sync(**asked: Any) -> Any:
-        spark.tell(path=str(tmp_path / "logs"), table=TABLE, show=True, **asked)
+    def spark_sync(table: str = TABLE, **asked: Any) -> Any:
+        spark.tell(path=str(tmp_path / "logs"), table=table, show=True, **asked)
         return spark.answer()
 
     offsets: list[tuple[int, int]] = []
@@ -70,6 +121,7 @@ def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> N
         assert wrong["raised"] == "InvalidRequestError" and "expected the column value of type binary" in wrong["said"]
         local = spark_sync(catalog=str(catalog))
         assert local["raised"] == "TypeError" and "unexpected keyword argument 'catalog'" in local["said"]
+        check_types_of_avro(tmp_path, spark_sync)
         spark.ended()
 
     rows = query(data_files(catalog, TABLE), 'SELECT partition, "offset", value.a, timestampMs FROM rows ORDER BY ALL')
