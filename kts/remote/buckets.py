@@ -55,7 +55,7 @@ class Bucket:
         self.root = root
         self.service = service_of(root.partition("://")[0])
         self.options = dict(options)
-        self.answers = objects.Answers()
+        self.answers = objects.Kept[bytes](objects.KEPT_BYTES)
         self._lock = threading.Lock()
         self._made: tuple[Library, ThreadPoolExecutor, ThreadPoolExecutor] | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}

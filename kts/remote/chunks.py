@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import errno
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, Self
 
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.remote.manifests import ChunkIndex
+from kts.remote.objects import Kept
 from kts.segment import files
 
 KEPT_BYTES = 2**26  # of decoded chunks, in this process
 
 Opening = Callable[[tuple[int, int | None] | None], files.Readable]  # what is read ahead -> the object
 
-
-class _Kept:
-    """The chunks that were decoded last."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._chunks: OrderedDict[Hashable, bytes] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: Hashable) -> bytes | None:
-        with self._lock:
-            if (found := self._chunks.get(key)) is not None:
-                self._chunks.move_to_end(key)
-            return found
-
-    def keep(self, key: Hashable, data: bytes) -> None:
-        with self._lock:
-            self._bytes += len(data) - len(self._chunks.get(key, b""))
-            self._chunks[key] = data
-            while self._bytes > KEPT_BYTES:
-                self._bytes -= len(self._chunks.popitem(last=False)[1])
-
-
-_kept = _Kept()
+_kept = Kept[bytes](KEPT_BYTES)
 
 
 class Coding(NamedTuple):
@@ -200,7 +176,7 @@ class RemoteLog:
                 message, path=self.path, position=start, end=start + chunks.bytes_of(number)
             ) from error
         if self._version is not None:
-            _kept.keep((self._object_path, self._version, number), data)
+            _kept.keep((self._object_path, self._version, number), data, len(data))
         return data
 
     def _fetched(self, start: int, end: int, position: int) -> bytes:

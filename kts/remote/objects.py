@@ -8,18 +8,21 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol, Self
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from kts.errors import LogStorageError
 from kts.segment.files import ByteRange, Item, Result
 
 BLOCK_BYTES = 2**16  # what a short read fetches and keeps
 KEPT_BLOCKS = 32
-KEPT_BYTES, KEPT_ANSWERS = 2**25, 2**12  # of all objects of a bucket
+KEPT_BYTES = 2**25  # of all objects of a bucket
+LEAST_BYTES = 2**12  # what a kept value counts at least
 PART_BYTES = 2**22  # a request of a long read
 MOST_AHEAD_BYTES = 2**26  # requested or fetched, and not yet read
 MOST_AHEAD = 64  # requests
 ATTEMPTS = 3  # beyond those of the library
+
+Value = TypeVar("Value")
 
 
 class Handle(Protocol):
@@ -37,35 +40,39 @@ class Opened(NamedTuple):
     version: Hashable  # differs once the object is replaced
 
 
-class Answers:
-    """The last answers of a bucket, for the next search: it reads the same indexes, of the same version, again."""
+class Kept(Generic[Value]):
+    """The values that were used last, as many as a number of bytes holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: Hashable) -> bytes | None:
-        """An answer that was kept."""
+    def get(self, key: Hashable) -> Value | None:
+        """A value that is still kept."""
         with self._lock:
-            if (found := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
-            return found
+            if (found := self._kept.get(key)) is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
 
-    def keep(self, key: Hashable, data: bytes) -> None:
-        """Keep an answer in place of the oldest ones."""
+    def keep(self, key: Hashable, value: Value, size: int) -> None:
+        """Keep a value of so many bytes in place of those that were used before all others."""
+        size = max(size, LEAST_BYTES)
         with self._lock:
-            self._bytes += len(data) - len(self._kept.get(key, b""))
-            self._kept[key] = data
-            while self._bytes > KEPT_BYTES or len(self._kept) > KEPT_ANSWERS:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._bytes += size - self._kept.pop(key, (None, 0))[1]
+            self._kept[key] = value, size
+            while self._bytes > self._most_bytes:
+                self._bytes -= self._kept.popitem(last=False)[1][1]
 
 
 class Origin(Protocol):
     """The bucket of an object."""
 
     @property
-    def answers(self) -> Answers: ...
+    def answers(self) -> Kept[bytes]:
+        """The last answers, for the next search: it reads the same indexes, of the same version, again."""
 
     def opened(self, path: str) -> Opened:
         """Ask for an object; a missing one raises LogStorageError with ENOENT."""
@@ -86,7 +93,7 @@ class ObjectFile:
     Notes
     -----
     All bytes are of one version. A request says nothing of the version of what it returns, so the object is looked at
-    again after each request but the first: if it was replaced, the bytes are dropped, and LogStorageError has ESTALE.
+    again after each request but an only one: if it was replaced, the bytes are dropped, and LogStorageError has ESTALE.
     """
 
     def __init__(self, origin: Origin, path: str, ahead: tuple[int, int | None] | None = None) -> None:
@@ -95,7 +102,7 @@ class ObjectFile:
         self._lock, self._looking = threading.Lock(), threading.Lock()
         self._looked = -1.0  # when the last look at the object began
         self._opened: Opened | None = None
-        self._asked = False
+        self._requests = 0
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._parts: deque[_Part] = deque()
         self._ahead: Ahead | None = None
@@ -142,7 +149,7 @@ class ObjectFile:
         if found is None:
             short = end - position <= KEPT_BLOCKS * BLOCK_BYTES // 2
             found = self._in_blocks(position, end) if short else self.fetch(position, end)
-            self._origin.answers.keep(key, found)
+            self._origin.answers.keep(key, found, len(found))
         return found
 
     def _known(self) -> Opened:
@@ -158,7 +165,7 @@ class ObjectFile:
         if start >= end:
             return b""
         with self._lock:
-            again, self._asked = self._asked, True
+            self._requests += 1
         problem: OSError | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -168,7 +175,7 @@ class ObjectFile:
             else:
                 if len(data) != end - start:
                     problem = OSError(errno.EIO, f"expected {end - start} bytes, found {len(data)}")
-                elif not again:
+                elif self._requests == 1:
                     return data
             self._look_again(known, start)
             if problem is None:

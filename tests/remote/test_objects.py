@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 from itertools import count
 
 import pytest
@@ -89,6 +90,27 @@ def test_an_object_that_is_replaced_between_two_ranges_gives_no_mix(bucket: Test
             bucket.put("x.bin", data[::-1])
 
     bucket.proxy.before = replace_it
+    with pytest.raises(LogStorageError) as raised, files.open_file(path, ahead=(0, None)) as file:
+        file.read(0, SIZE)
+    assert raised.value.errno == errno.ESTALE
+
+
+def test_a_first_request_that_is_answered_last_gives_no_mix(bucket: TestBucket, data: bytes) -> None:
+    path = bucket.put("x.bin", data)
+    answered, looked = set[str | None](), threading.Event()
+
+    def hold_the_first(asked: Asked) -> None:
+        if asked.range is not None and asked.range.startswith("bytes=0-"):
+            assert looked.wait(20)
+            bucket.put("x.bin", data[::-1])
+
+    def note(asked: Asked, answer: Answer) -> None:
+        if asked.method == "GET":
+            answered.add(asked.range)
+        elif len(answered) == 3:
+            looked.set()
+
+    bucket.proxy.before, bucket.proxy.change = hold_the_first, note
     with pytest.raises(LogStorageError) as raised, files.open_file(path, ahead=(0, None)) as file:
         file.read(0, SIZE)
     assert raised.value.errno == errno.ESTALE
