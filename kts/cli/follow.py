@@ -94,12 +94,12 @@ def command(
     from kts.broker.following.client import Client
     from kts.broker.following.fetcher import Fetcher
     from kts.broker.following.topic_copy import TopicCopy
-    from kts.broker.topics import check_name
     from kts.errors import InvalidTopicError
+    from kts.segment.names import check_topic
 
     for topic in topics:
         try:
-            check_name(topic)
+            check_topic(topic)
         except InvalidTopicError as error:
             raise click.BadParameter(str(error), param_hint="'--topic'") from error
     try:

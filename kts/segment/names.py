@@ -17,6 +17,8 @@ import os
 import re
 from typing import NamedTuple
 
+from kts.errors import InvalidTopicError
+
 INTERNAL_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state", "__remote_log_metadata"}
 )
@@ -33,13 +35,15 @@ LOG_DIRECTORY_FILES = frozenset(  # a broker writes these beside the partitions
 )
 
 REMOTE = "tier+"  # addresses of segments in tiered storage begin so
+TOPIC_CHARACTERS = "[A-Za-z0-9._-]"
 
 _FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<id>-[A-Za-z0-9_-]+)?"
     r"(?P<suffix>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
     r"(?P<transition>\.deleted|\.cleaned|\.swap)?"
 )
-_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_TOPIC = TOPIC_CHARACTERS + "{1,249}"
+_DIRECTORY = re.compile(rf"(?P<topic>{_TOPIC})-(?P<partition>[0-9]{{1,10}})")
 _MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|stray)")
 _TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
 
@@ -62,6 +66,22 @@ class DirectoryName(NamedTuple):
     topic: str
     partition: int
     state: str  # delete, future, stray, or empty when live
+
+
+def check_topic(name: str) -> str:
+    """The name of a topic, if Kafka allows it.
+
+    Raises
+    ------
+    InvalidTopicError
+
+    Notes
+    -----
+    Source: Topic.validate.
+    """
+    if re.fullmatch(_TOPIC, name) is None or name in (".", ".."):
+        raise InvalidTopicError(f"expected a topic of 1 to 249 characters of [a-zA-Z0-9._-], found {name!r}")
+    return name
 
 
 def parse_file_name(name: str) -> FileName | None:

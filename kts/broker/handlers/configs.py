@@ -16,8 +16,9 @@ from kts.broker.request import Request
 from kts.broker.settings.describe import Levels, broker_entries, topic_entries
 from kts.broker.settings.topic import ALL_SETTINGS, BROKER_NAMES, ConfigType, merged
 from kts.broker.threads import in_thread
-from kts.broker.topics import Topics, check_name
+from kts.broker.topics import Topics
 from kts.errors import KtsError, UnknownTopicOrPartitionError
+from kts.segment.names import check_topic
 
 Answer = dict[str, Any]
 
@@ -74,7 +75,7 @@ def _describe_one(topics: Topics, levels: Levels, one: Answer, wanted: dict[str,
 def _entries(topics: Topics, levels: Levels, one: Answer, wanted: dict[str, bool]) -> list[Answer]:
     kind, name, keys = one["resource_type"], one["resource_name"], one["configuration_keys"]
     if kind == ResourceType.TOPIC:
-        check_name(name)
+        check_topic(name)
         topic = topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"no topic {name!r}")
@@ -141,7 +142,7 @@ def _alter_one(
         elif one["resource_type"] == ResourceType.TOPIC:
             if not name:
                 raise invalid("Default topic resources are not allowed.")
-            check_name(name)
+            check_topic(name)
             configs = how(topics, one)
             topics.check_configs(configs)
             topics.alter(name, configs, validate_only=validate_only)

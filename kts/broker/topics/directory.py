@@ -6,7 +6,6 @@ Source: Topic, LogManager (3.9).
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,28 +13,15 @@ from dataclasses import dataclass, field
 from kts.broker.settings.broker import BrokerConfig
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.config import FORMAT_OF_MAGIC
-from kts.errors import CorruptRecordError, InvalidTopicError, LogStorageError
+from kts.errors import CorruptRecordError, LogStorageError
 from kts.log.directory import CONTROLLER
 from kts.model import TimestampType
 from kts.segment import checkpoints, files
 from kts.segment.names import LEADER_EPOCHS, parse_directory_name, parse_file_name
 
 LONGEST_NAME = 255
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
 _COMPACTED = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state"])
-
-
-def check_name(name: str) -> str:
-    """The name of a topic, if it is valid.
-
-    Raises
-    ------
-    InvalidTopicError
-    """
-    if _LEGAL.fullmatch(name) is None or name in (".", ".."):
-        raise InvalidTopicError(f"expected a topic of 1 to 249 characters of [a-zA-Z0-9._-], found {name!r}")
-    return name
 
 
 def metric_name(name: str) -> str:

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kts._codec import crc32c
-from kts.broker.topics.directory import check_name
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.model import uuid_bytes
 from kts.segment import files
+from kts.segment.names import check_topic
 
 FILE = "kts-topics.json"
 LEAST_CHANGES = 1 << 16  # bytes; fewer never cause a new snapshot
@@ -211,7 +211,7 @@ def _checked(data: dict[str, Any]) -> TopicFile:
 
 
 def _entry(name: str, one: dict[str, Any]) -> TopicEntry:
-    check_name(name)
+    check_topic(name)
     partitions, made = [int(index) for index in one["partitions"]], {int(index) for index in one["made"]}
     if len(uuid_bytes(one["topic_id"])) != 16 or any(not 0 <= index < 2**31 for index in (*partitions, *made)):
         raise ValueError(f"topic {name!r}: id {one['topic_id']!r}, partitions {partitions}")

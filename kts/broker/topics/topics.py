@@ -23,7 +23,6 @@ from kts.broker.topics import meta_properties, topic_file
 from kts.broker.topics.directory import (
     DirectoryScan,
     adopted_configs,
-    check_name,
     delete_directory,
     deleted_name,
     metric_name,
@@ -40,7 +39,7 @@ from kts.log.policies import roll_warning
 from kts.model import uuid_bytes
 from kts.segment import files
 from kts.segment.locks import new_in_children
-from kts.segment.names import INTERNAL_TOPICS
+from kts.segment.names import INTERNAL_TOPICS, check_topic
 
 logger = logging.getLogger(__name__)
 
@@ -285,7 +284,7 @@ class Topics:
         topic = self.get(name)
         return None if topic is None else topic.partitions.get(index)
 
-    check_name = staticmethod(check_name)
+    check_name = staticmethod(check_topic)
 
     @staticmethod
     def is_internal(name: str) -> bool:
@@ -413,7 +412,7 @@ class Topics:
             Names in the same request, by their metric name.
         """
         self._check_open()
-        check_name(name)
+        check_topic(name)
         key = metric_name(name)
         other = (others or {}).get(key)
         if name in self._topics or name == other:
