@@ -565,6 +565,8 @@ def max_timestamp(log: Partition) -> TimestampOffset | None:
 
 
 def _closed_max(segment: Segment, log_start: int, start: int, claimed: int) -> TimestampOffset | None:
+    if segment.known_max_ms is not None:  # which was enough until now, so its indexes were not read
+        start = Lookups(segment).time_at(claimed)[1]
     found = _segment_max(segment, log_start, start, enough=claimed)
     return found if found is not None and found.timestamp_ms >= claimed else _segment_max(segment, log_start)
 

@@ -91,6 +91,28 @@ def test_a_hundredth_of_the_time_fetches_a_few_chunks(
     assert count <= 12 * size
 
 
+def test_the_greatest_time_is_read_where_the_time_index_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, size = tmp_path / "t-0", 1 << 12
+    times = [*range(T0, T0 + 1600), T0 + 10_000, *range(T0 + 1600, T0 + 2100), *range(T0, T0 + 1000)]
+    with kts.Log(source, {"segment.bytes": 1 << 16}) as log:
+        log.append_rows({"timestamp": times, "value": [bytes(100)] * len(times)}, batch_bytes=2000)
+    made = copied(source, tmp_path / "copied", compressed=lambda n: True, chunk_bytes=lambda n: size)
+    [winner] = [one for one in made.open().segments if one.known_max_ms == T0 + 10_000]
+    assert winner.remote and winner.base_offset < 1200  # so it lies far behind the segment's start
+    read: list[int] = []
+    real = chunks.RemoteLog._chunks
+
+    def noted(self: chunks.RemoteLog, index: Any, decode: Any, first: int, last: int) -> list[bytes]:
+        read.extend(range(first, last + 1))
+        return real(self, index, decode, first, last)
+
+    monkeypatch.setattr(chunks.RemoteLog, "_chunks", noted)
+    assert made.open().max_timestamp() == kts.TimestampOffset(T0 + 10_000, 1600)
+    assert min(read) > winner.size_bytes // size // 2
+
+
 def damage_all(made: Copied, base: int) -> None:
     path = made.manifests[base].with_suffix(".log")
     data = bytearray(path.read_bytes())
