@@ -184,6 +184,11 @@ class PartitionLog:
         known = self._stated_start()
         return first if known is None else max(first, known)
 
+    @property
+    def late_start(self) -> str:
+        """Why the log begins later than it should, as tiered storage shows it; empty if it does not."""
+        return "" if self._remote is None else self._remote.late_start
+
     def _stated_start(self) -> int | None:
         """The log start offset that the caller or the broker's checkpoint states."""
         if self._log_start_offset is not None or self.lone:

@@ -335,6 +335,8 @@ class _PartitionCheck:
         for path, first, base in self.seams if not self.gaps else []:
             message = f"offsets {first} to {base - 1} are missing before this segment"
             yield Violation(path, 0, first, "gap", message)
+        if self.log.late_start:
+            yield Violation(self.log.path, None, self.log.log_start_offset, "gap", self.log.late_start)
         if not self.log.lone:
             yield from _readable(self.snapshots(segments, sealed))
             yield from _readable(self.small_files())

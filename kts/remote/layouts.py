@@ -22,7 +22,7 @@ from typing import NamedTuple
 from kts.errors import LogStorageError
 from kts.remote.metadata import Copy, PartitionId
 from kts.segment import files
-from kts.segment.names import parse_directory_name
+from kts.segment.names import TOPIC_CHARACTERS, parse_directory_name
 
 AUTO, LOCAL, AIVEN = "auto", "local", "aiven"
 LAYOUTS = (AUTO, LOCAL, AIVEN)
@@ -30,7 +30,7 @@ FOLDER = "kafka-tiered-storage"  # what LocalTieredStorage makes in its director
 MANIFEST, INDEXES, EPOCHS = ".rsm-manifest", ".indexes", ".leader_epoch_checkpoint"
 WHOLE = {AIVEN: (".log", INDEXES, MANIFEST), LOCAL: (".log", ".index", ".timeindex", EPOCHS, ".snapshot")}
 
-_TOPIC = re.compile(r"(?P<name>.+)-(?P<id>[A-Za-z0-9_-]{22})")
+_TOPIC = re.compile(rf"(?P<name>{TOPIC_CHARACTERS}+)-(?P<id>[A-Za-z0-9_-]{{22}})")
 _OBJECT = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
 
 
@@ -103,8 +103,8 @@ def stem_of(root: Root, copy: Copy, layout: str) -> str:
 
     Notes
     -----
-    A plugin's own note goes first. Its prefix counts from the root of the store, of which the prefix that is given here
-    may be the end, or lie anywhere below.
+    A plugin's own note goes first. Its prefix counts from the root of the store, which may be above what is given here;
+    the objects are below that.
     """
     name = f"{copy.start_offset:020d}-{copy.segment_id}"
     if layout == LOCAL or (copy.object_prefix is None and copy.object_key is None):
@@ -115,7 +115,7 @@ def stem_of(root: Root, copy: Copy, layout: str) -> str:
     folder = root.folder
     while True:
         found = f"{folder}/{copy.object_prefix}{key}"
-        if files.directory_exists(os.path.dirname(found)):
+        if found.startswith(root.key("")) and files.directory_exists(os.path.dirname(found)):
             return found
         above = os.path.dirname(folder)
         if above == folder or _is_bucket(folder):

@@ -74,9 +74,9 @@ class ChunkIndex:
         return min(self.chunk_bytes, self.size - chunk * self.chunk_bytes)
 
     @property
-    def longest(self) -> int:
-        """Bytes of the longest original chunk."""
-        return min(self.chunk_bytes, self.size)
+    def memory_bytes(self) -> int:
+        """What it takes in memory."""
+        return 0 if isinstance(self._stored, tuple) else self._stored.nbytes
 
 
 class Encryption(NamedTuple):

@@ -14,13 +14,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kts.codec.columns import decode
-from kts.errors import CorruptRecordError, InvalidRequestError
+from kts.errors import CorruptRecordError, InvalidRequestError, InvalidTopicError
 from kts.model import uuid_text
 from kts.protocol.fields import fields_of
 from kts.protocol.reading import Cursor, Read, read_uvarint, struct_reader
 from kts.segment import files
+from kts.segment.checkpoints import read_leader_epochs
 from kts.segment.entries import at
-from kts.segment.names import parse_directory_name, parse_file_name
+from kts.segment.names import LEADER_EPOCHS, check_topic, parse_directory_name, parse_file_name
 from kts.segment.segment import Segment
 
 TOPIC = "__remote_log_metadata"
@@ -128,14 +129,21 @@ class Copy(NamedTuple):
             yield epoch, first, following - 1
 
 
+class Noted(NamedTuple):
+    """Where a plugin noted that the objects of a copy are: the prefix of all keys, and the key behind it."""
+
+    object_prefix: str | None
+    object_key: str | None
+
+
 class Update(NamedTuple):
-    """A change of a copy's state."""
+    """A change of a copy's state; ``noted`` is None if the plugin says nothing new."""
 
     of: PartitionId
     segment_id: str
     event_ms: int
     state: int
-    custom_metadata: bytes | None
+    noted: Noted | None
 
 
 def read_event(value: bytes | None) -> Copy | Update | None:
@@ -168,8 +176,10 @@ def read_event(value: bytes | None) -> Copy | Update | None:
     segment_id = uuid_text(found["of"]["segment_id"])
     if found["state"] not in _BEFORE:
         raise InvalidRequestError(f"state: expected 0 to 3, found {found['state']}")
+    noted = _noted(found["custom_metadata"])
     if api_key:
-        return Update(of, segment_id, found["event_timestamp"], found["state"], found["custom_metadata"])
+        _check_names(of)
+        return Update(of, segment_id, found["event_timestamp"], found["state"], noted)
     copy = Copy(
         of,
         segment_id,
@@ -180,13 +190,15 @@ def read_event(value: bytes | None) -> Copy | Update | None:
         found["max_timestamp"] if found["max_timestamp"] >= 0 else None,
         found["event_timestamp"],
         found["state"],
+        *(noted or ()),
     )
     check_copy(copy)
-    return with_custom_metadata(copy, found["custom_metadata"])
+    return copy
 
 
 def check_copy(copy: Copy) -> None:
-    """Raise InvalidRequestError if the numbers of a copy contradict each other."""
+    """Raise InvalidRequestError if Kafka has no such topic, or the numbers of a copy contradict each other."""
+    _check_names(copy.of)
     starts = [first for _, first in copy.leader_epochs]
     numbers = [epoch for epoch, _ in copy.leader_epochs]
     if not 0 <= copy.start_offset <= copy.end_offset:
@@ -202,14 +214,28 @@ def check_copy(copy: Copy) -> None:
         )
 
 
-def with_custom_metadata(copy: Copy, data: bytes | None) -> Copy:
-    """A copy with what the plugin noted; bytes that are not of Aiven's form say nothing.
+def _check_names(of: PartitionId) -> None:
+    try:
+        check_topic(of.topic)
+    except InvalidTopicError as error:
+        raise InvalidRequestError(f"topic: {error.message}") from error
 
+
+def _noted(data: bytes | None) -> Noted | None:
+    """What the plugin noted; bytes that are not of Aiven's form say nothing.
+
+    Raises
+    ------
+    InvalidRequestError
+        The names would lead out of the store.
+
+    Notes
+    -----
     Source: SegmentCustomMetadataSerde, SegmentCustomMetadataField.
     """
     if not data:
-        return copy
-    noted: dict[int, str] = {}
+        return None
+    found: dict[int, str] = {}
     try:
         cursor = Cursor(memoryview(data), MAX_ELEMENTS)
         count = read_uvarint(cursor)
@@ -222,11 +248,18 @@ def with_custom_metadata(copy: Copy, data: bytes | None) -> Copy:
                 length = read_uvarint(cursor) - 1
                 if length < 0 or cursor.position + length != end:
                     cursor.fail("a string", f"{size} bytes")
-                noted[tag] = str(cursor.buffer[cursor.position : end], "utf-8")
+                found[tag] = str(cursor.buffer[cursor.position : end], "utf-8")
             cursor.position = end
     except (InvalidRequestError, UnicodeDecodeError):
-        return copy
-    return copy._replace(object_prefix=noted.get(OBJECT_PREFIX), object_key=noted.get(OBJECT_KEY))
+        return None
+    noted = Noted(found.get(OBJECT_PREFIX), found.get(OBJECT_KEY))
+    for name in (noted.object_key or "", (noted.object_prefix or "") + (noted.object_key or "")):
+        if name.startswith("/") or "://" in name or "\0" in name or {".", ".."} & {*name.split("/")}:
+            raise InvalidRequestError(
+                f"custom_metadata: expected the key of an object below the root of the store, found {name!r}: a scheme,"
+                " a slash in front, NUL, and . or .. between slashes are refused"
+            )
+    return noted
 
 
 class History:
@@ -261,9 +294,9 @@ class History:
         elif known is None or known.state not in _BEFORE[event.state]:
             return
         else:
-            now = with_custom_metadata(
-                known._replace(state=event.state, event_ms=event.event_ms), event.custom_metadata
-            )
+            now = known._replace(state=event.state, event_ms=event.event_ms)
+            if event.noted is not None:
+                now = now._replace(**event.noted._asdict())
         self.copies[event.segment_id] = now
         if now.state in (COPY_FINISHED, DELETE_STARTED) and (known is None or known.state != now.state):
             self._on_change.append(now)
@@ -284,11 +317,18 @@ class MetadataTopic:
     ----------
     directories : list of str
         Log directories. Those without a metadata partition count for nothing.
+
+    Notes
+    -----
+    Of several replicas of a metadata partition one is read: that with the latest leader epoch, or else the highest log
+    end offset, as Kafka compares logs.
+
+    Source: LeaderEpochFileCache, OffsetAndEpoch.
     """
 
     def __init__(self, directories: Iterable[str]) -> None:
         self.directories = tuple(dict.fromkeys(files.absolute(directory) for directory in directories))
-        self._read: dict[str, tuple[Any, Histories]] = {}  # by metadata partition: its files, and what they say
+        self._read: dict[str, tuple[Any, _Replica]] = {}  # by directory: its files, and what they say
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_read": {}}
@@ -311,15 +351,33 @@ class MetadataTopic:
         CorruptRecordError
             A metadata partition is damaged.
         """
-        together: Histories = {}
+        chosen: dict[int, _Replica] = {}
         for path in self.partitions():
             logs = _logs_in(path)
-            state = [(log.path, files.identity(log.path)) for log in logs]
+            epochs = os.path.join(path, LEADER_EPOCHS)
+            state = [(one, files.identity(one)) for one in (*(log.path for log in logs), epochs)]
             known = self._read.get(path)
             if known is None or known[0] != state:
-                known = self._read[path] = state, _read_partition(logs)
-            together |= known[1]  # all events of a partition are in one metadata partition
+                known = self._read[path] = state, _read_replica(logs, epochs)
+            number, replica = _number_of(path), known[1]
+            if number not in chosen or replica.end > chosen[number].end:
+                chosen[number] = replica
+        together: Histories = {}
+        for replica in chosen.values():
+            together |= replica.histories  # all events of a partition are in one metadata partition
         return together
+
+
+class _Replica(NamedTuple):
+    """A replica of a metadata partition: what it says, and its latest leader epoch and log end offset."""
+
+    histories: Histories
+    end: tuple[int, int]
+
+
+def _number_of(path: str) -> int:
+    name = parse_directory_name(os.path.basename(path))
+    return 0 if name is None else name.partition
 
 
 def _logs_in(path: str) -> list[Segment]:
@@ -327,27 +385,28 @@ def _logs_in(path: str) -> list[Segment]:
     for entry in files.list_directory(path):
         name = parse_file_name(entry.name)
         if name is not None and name.suffix == ".log" and not name.transition:
-            partition = parse_directory_name(os.path.basename(path))
-            found.append(Segment(entry.path, TOPIC, partition.partition if partition else 0, name.base_offset))
+            found.append(Segment(entry.path, TOPIC, _number_of(path), name.base_offset))
     return found
 
 
-def _read_partition(logs: list[Segment]) -> Histories:
+def _read_replica(logs: list[Segment], epochs_path: str) -> _Replica:
     found: Histories = {}
+    epoch, end = max(read_leader_epochs(epochs_path) or [(-1, 0)])[0], 0
     for log in logs:
         for position, data in log.slices():
             try:
-                rows = decode(data, ["offset", "position", "value", "control"])
+                rows = decode(data, ["offset", "position", "value", "control", "partitionLeaderEpoch"])
             except CorruptRecordError as error:
                 raise at(error, log.path, position) from error.__cause__
-            columns = (rows.column(name).to_pylist() for name in ("offset", "position", "value", "control"))
-            for offset, place, value, control in zip(*columns, strict=True):
+            columns = (rows.column(name).to_pylist() for name in rows.schema.names)
+            for offset, place, value, control, its_epoch in zip(*columns, strict=True):
+                epoch, end = max(epoch, its_epoch), offset + 1
                 if control:
                     continue
                 event = _event(log, position + place, offset, value, read_event)
                 if event is not None:
                     found.setdefault(event.of, History(event.of)).add(event)
-    return found
+    return _Replica(found, (epoch, end))
 
 
 def _event(

@@ -2,12 +2,13 @@
 
 Address::
 
-    tier+<address of the objects, as s3://bucket/prefix...>/<base offset>-<segment id>[-<end>].log
+    tier+<address of the objects, as s3://bucket/prefix...>[;<reader>]/<base offset>-<segment id>[-<end>].log
     tier+file:///path/...                                     objects on this machine
     .../<first offset>-lost-<end>.log                         offsets that no live copy has: reading it raises
 
 The file is the log as it was on the broker, decrypted and decompressed as it is read; with ``-<end>`` only the part
 before that offset. Beside it are its ``.index``, ``.timeindex`` and ``.txnindex``, and the producer snapshot after it.
+``;2`` is the second way in which this process reads the objects, with other keys or another log directory.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
 import time
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakSet
 
 import numpy as np
 
@@ -57,6 +59,7 @@ from kts.remote.metadata import (
     PartitionId,
     check_copy,
 )
+from kts.remote.objects import Kept
 from kts.remote.services import SAME, SERVICES
 from kts.segment import files
 from kts.segment.checkpoints import leader_epochs_of
@@ -69,16 +72,28 @@ from kts.segment.snapshots import snapshot_entries_of
 
 HERE = "file://"
 KNOWN_S = 60.0  # how long what a store holds is taken for known
-KEPT_MANIFESTS, KEPT_CUTS = 2**12, 2**12
+KEPT_BYTES = 2**26  # of manifests
+KEPT_CUTS_BYTES = 2**24
 GROUP = 64  # manifests that are read before the first of their logs
 NAMED = 3  # objects that a warning names
 
 RemoteOptions = Mapping[str, Any] | None
 
+_NUMBER = re.compile(r";[0-9]+$")
 _NAME = re.compile(r"(?P<base>[0-9]{20})-(?P<id>lost|[A-Za-z0-9_-]{22})(-(?P<end>[0-9]{1,19}))?(?P<suffix>\.[a-z_]+)")
 
 
 # --- what a user names ----------------------------------------------------------------------------
+
+
+class Reader(NamedTuple):
+    """A way to read a store. The addresses of two that differ in any of this differ, too, so that nothing mixes."""
+
+    remote: str
+    layout: str
+    private_keys: tuple[tuple[str, Key], ...]
+    metadata: str | None
+    directories: tuple[str, ...]
 
 
 class Tier:
@@ -100,15 +115,11 @@ class Tier:
         self.layout: str = given.get("layout", AUTO)
         self.keys: dict[str, Key] = given.get("private_keys") or {}
         named = given.get("metadata")
+        self.reader = Reader(self.remote, self.layout, tuple(sorted(self.keys.items())), named, tuple(directories))
         self.metadata = MetadataTopic(directories if named is None else [named])
         if named is not None and not self.metadata.partitions():
             raise FileNotFoundError(errno.ENOENT, f"remote_options: metadata: there is no {TOPIC}-N in it", named)
         self.root = Root.of(self.remote)
-        _tiers[self.remote] = self
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        _tiers[self.remote] = self
 
     def partitions(self) -> list[TieredPartition]:
         """The partitions that the store holds, each of the topic id that is live."""
@@ -119,11 +130,12 @@ class Tier:
         by_id = {place.of: place for place in places(self.root, self.layout)}
         held = {of: objects_in(place.directory) for of, place in by_id.items()}
         ids = {of: 0 for of, objects in held.items() if objects}
-        several = {of[::2] for of in ids if sum(other[::2] == of[::2] for other in ids) > 1}
+        opened = {of: TieredPartition(self, of, by_id[of]) for of in ids}
+        named = Counter(of[::2] for of in ids)
         for of in ids:
-            if of[::2] in several:
-                ids[of] = max(copy.event_ms for copy in _from_store(self, by_id[of]).copies.values())
-        return [TieredPartition(self, of, by_id[of]) for of in _newest(ids)]
+            if named[of[::2]] > 1:
+                ids[of] = max((copy.event_ms for copy in opened[of].source().history.copies.values()), default=0)
+        return [opened[of] for of in _newest(ids)]
 
 
 def _checked(options: RemoteOptions) -> dict[str, Any]:
@@ -162,14 +174,33 @@ def _newest(found: Mapping[PartitionId, int]) -> list[PartitionId]:
     return list(chosen.values())
 
 
-_tiers: dict[str, Tier] = {}  # of this process, by what a user named
-_views: WeakValueDictionary[str, TieredPartition] = WeakValueDictionary()  # by directory
-_reopen: list[Callable[[], object]] = []
+_lock = threading.Lock()
+_readers: dict[str, list[Reader | None]] = {}  # by folder: the place of a reader numbers its addresses
+_views: dict[str, WeakSet[TieredPartition]] = {}  # by directory: the open partitions, all of one reader
 
 
-def reopen_with(opening: Callable[[], object]) -> None:
-    """Opens the partitions of another process here, once one of their directories must be listed."""
-    _reopen[:] = [opening]
+class _Planned(NamedTuple):
+    """How this process reads what another one planned, whose addresses have that one's numbers."""
+
+    tier: Tier
+    opening: Callable[[], object]
+    opened: list[object]
+
+
+_planned: list[_Planned] = []
+
+
+def read_as_planned(tier: Tier, opening: Callable[[], object]) -> None:
+    """From now on read the addresses of another process here.
+
+    Parameters
+    ----------
+    tier : Tier
+        What they are in.
+    opening : callable
+        Opens and lists the partitions, once one of their directories must be listed.
+    """
+    _planned[:] = [_Planned(tier, opening, [])]
 
 
 # --- a partition ----------------------------------------------------------------------------------
@@ -182,6 +213,7 @@ class _Source(NamedTuple):
     by_metadata: bool
     problems: tuple[Copy, ...] = ()  # of which only the place is known
     unfinished: tuple[str, ...] = ()  # stems of objects that are not whole copies
+    contradictions: tuple[str, ...] = ()  # of manifests and logs
 
 
 class TieredPartition:
@@ -202,10 +234,18 @@ class TieredPartition:
         self._made: tuple[Any, list[Segment]] | None = None
         self._told: set[str] = set()
         self.first_offset = 0  # of the segments that were listed last
+        self.late_start = ""  # why that is too late, if it is
         self._copies: dict[str, Copy] = {}  # by stem
+        self._directories: dict[str, str] = {}  # addresses by folder
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_made": None}
+        return self.__dict__ | {"_made": None if self._made is None else (None, self._made[1])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for folder, directory in self._directories.items():
+            _number(folder, self.tier.reader, _number_in(directory))
+            _views.setdefault(directory, WeakSet()).add(self)
 
     @property
     def topic_id(self) -> str | None:
@@ -221,8 +261,20 @@ class TieredPartition:
             found = place.directory
         elif copies := self.source().history.in_state(COPY_FINISHED):
             found = os.path.dirname(self.stem(copies[0]))
-        _views[address(found)] = self
-        return address(found)
+        return self._directory_of(found)
+
+    def _directory_of(self, folder: str) -> str:
+        """The address of a folder with objects, as this partition reads them: with its keys, copies, local segments."""
+        if folder not in self._directories:
+            number = _number(folder, self.tier.reader)
+            self._directories[folder] = address(folder) + f";{number}" * (number > 1)
+            _views.setdefault(self._directories[folder], WeakSet()).add(self)
+        return self._directories[folder]
+
+    def address_of(self, stem: str) -> str:
+        """The address of objects, by their path."""
+        folder, _, name = stem.rpartition("/")
+        return f"{self._directory_of(folder)}/{name}"
 
     def _find_place(self) -> Place | None:
         if self._place is None and self.of.topic_id:
@@ -263,8 +315,10 @@ class TieredPartition:
         now = time.monotonic()
         if self._store_source is None or now - self._store_source[0] > KNOWN_S:
             place = self._find_place()
-            made = _Source(History(self.of), False) if place is None else _source_of_store(self.tier, place)
+            made = _Source(History(self.of), False) if place is None else _source_of_store(self, place)
             self._store_source = now, made
+            for message in made.contradictions:
+                self.tell(message)
         return self._store_source[1]
 
     def _choose_id(self, histories: Mapping[PartitionId, History]) -> None:
@@ -317,26 +371,18 @@ class TieredPartition:
         source = self.source()
         state = id(source.history), len(source.history.changes), start, tuple(lineage), [one.path for one in local]
         if self._made is not None and self._made[0] == state:
-            self._be_known()
             return self._made[1]
         stop = local[0].base_offset if local else INT64_MAX
         parts = self.parts(source, start, stop, lineage)
-        made = [self._segment(part) for part in parts]
-        if start is not None and start < stop < INT64_MAX and not made and start + 1 < stop:
-            self.tell(
-                f"{self.of.topic}-{self.of.partition}: the log starts at offset {start}, the local segments at {stop},"
-                " and the store has none before them"
-            )
-        found = [*made, *local]
+        found = [*map(self._segment, parts), *local]
+        first = self.first_offset if parts else stop
+        self.late_start = ""
+        # Copies that retention deletes stay in the metadata; without it, nothing but the checkpoint tells of them.
+        if start is not None and start + 1 < first < INT64_MAX and not (parts and source.by_metadata):
+            self.late_start = f"the log starts at offset {start}, but there is nothing in the store before {first}"
+            self.tell(f"{self.of.topic}-{self.of.partition}: {self.late_start}: copies are missing")
         self._made = state, found
-        self._be_known()
         return found
-
-    def _be_known(self) -> None:
-        """From now on the addresses of the segments are read as this object has them: keys, copies, local segments."""
-        segments = [] if self._made is None else self._made[1]
-        for path in {os.path.dirname(segment.path) for segment in segments if segment.remote} | {self.directory}:
-            _views[path] = self
 
     def parts(self, source: _Source, start: int | None, stop: int, lineage: Lineage) -> list[Part]:
         """The copies that the log consists of, in order."""
@@ -352,6 +398,11 @@ class TieredPartition:
             self._tell_orphans(source, epochs, lineage)
         pieces = epochs.pieces(lineage, first, stop)
         self.first_offset = pieces[0].start if pieces else 0
+        if start is None and not source.by_metadata and lineage and lineage[0][1] < self.first_offset:
+            self.tell(
+                f"{self.of.topic}-{self.of.partition}: the leader epochs begin at offset {lineage[0][1]}, the store at"
+                f" {self.first_offset}: without {TOPIC} it does not say whether copies were deleted or are missing"
+            )
         return parts_of(pieces, stop)
 
     @staticmethod
@@ -381,9 +432,18 @@ class TieredPartition:
             return Segment(path, topic, partition, part.base_offset)
         stem = self.stem(part.copy)
         self._copies[stem] = part.copy
-        path = f"{address(stem)}{'' if part.end is None else f'-{part.end}'}.log"
+        path = f"{self.address_of(stem)}{'' if part.end is None else f'-{part.end}'}.log"
         known = part.copy.max_timestamp_ms if part.end is None else None
         return Segment(path, topic, partition, part.base_offset, known_max_ms=known)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its segments were asked for."""
+        return self._made is not None
+
+    def has(self, folder: str) -> bool:
+        """Whether some of its objects are in a folder."""
+        return folder in self._directories
 
     def copy_of(self, stem: str) -> Copy | None:
         """The copy with these objects, if the log has it."""
@@ -406,23 +466,24 @@ class TieredPartition:
             warn(message, self.tier.remote)
 
 
-def _from_store(tier: Tier, place: Place) -> History:
-    return _source_of_store(tier, place).history
-
-
-def _source_of_store(tier: Tier, place: Place) -> _Source:
+def _source_of_store(view: TieredPartition, place: Place) -> _Source:
     """The copies of a partition as its objects alone tell them."""
     objects = objects_in(place.directory)
     whole = [one for one in objects if _is_whole(one, place.layout)]
     unfinished = tuple(one.stem for one in objects if not _is_whole(one, place.layout))
-    found = list(files.side_by_side(partial(_copy_of, tier, place), whole, place.directory))
+    bases = sorted({one.base_offset for one in whole})
+    following = dict(zip(bases, bases[1:], strict=False))
+    items = [(one, following.get(one.base_offset)) for one in whole]
+    told = list(files.side_by_side(partial(_copy_of, view, place), items, place.directory))
+    found = [copy for copy, _ in told]
     history = History(place.of)
     known = [copy for copy in found if not copy.problem]
     for copy in sorted(known, key=lambda one: (one.leader_epochs[-1][0], one.event_ms, one.end_offset)):
         history.add(copy._replace(state=COPY_STARTED))
         history.copies[copy.segment_id] = copy
         history.changes.append(copy)
-    return _Source(history, False, tuple(copy for copy in found if copy.problem), unfinished)
+    problems = tuple(copy for copy in found if copy.problem)
+    return _Source(history, False, problems, unfinished, tuple(message for _, message in told if message))
 
 
 def _is_whole(one: Objects, layout: str) -> bool:
@@ -431,32 +492,60 @@ def _is_whole(one: Objects, layout: str) -> bool:
     return all(suffix in one.suffixes for suffix in last)
 
 
-def _copy_of(tier: Tier, place: Place, one: Objects) -> Copy:
-    stored = StoredSegment(one.stem, place.layout, tier.keys, None)
+def _copy_of(view: TieredPartition, place: Place, item: tuple[Objects, int | None]) -> tuple[Copy, str]:
+    """The copy that some objects are, and how its manifest and its log contradict each other.
+
+    A manifest is believed about its end if the next copy begins there; otherwise the log itself has the last word.
+    """
+    one, following = item
+    stored = StoredSegment(one.stem, place.layout, view.tier.keys, None)
     nothing = Copy(place.of, one.segment_id, one.base_offset, one.base_offset, (), 1, None, 0, COPY_FINISHED)
     try:
         told = stored.manifest().copy if place.layout == AIVEN else None
-        if told is not None:
-            if told[:3] != (place.of, one.segment_id, one.base_offset):
-                raise CorruptRecordError(f"the manifest {stored.stem}{MANIFEST} is of another segment: {told[:3]}")
-            return told
-        return _measured(stored, nothing)
+        if told is None:
+            return _measured(view, stored, nothing), ""
+        if told[:3] != (place.of, one.segment_id, one.base_offset):
+            raise CorruptRecordError(f"the manifest {stored.stem}{MANIFEST} is of another segment: {told[:3]}")
+        if told.end_offset + 1 == following or (last := _last_offset(view, stored, told, False)) is None:
+            return told, ""
+        if last == told.end_offset:
+            return told, ""
+        message = (
+            f"the manifest {stored.stem}{MANIFEST} contradicts its log, which is believed: expected the end offset"
+            f" {last}, found {told.end_offset}"
+        )
+        return _measured(view, stored, told), message
     except (CorruptRecordError, CorruptIndexError, InvalidRequestError) as error:
-        return nothing._replace(problem=error.message)
+        return nothing._replace(problem=error.message), ""
 
 
-def _measured(stored: StoredSegment, known: Copy) -> Copy:
+def _last_offset(view: TieredPartition, stored: StoredSegment, known: Copy, skip_damage: bool) -> int | None:
+    """The last offset in a log, from its last batches; None if it is damaged there and damage is not skipped."""
+    segment = Segment(f"{view.address_of(stored.stem)}.log", known.of.topic, known.of.partition, known.start_offset)
+    last = known.start_offset - 1
+    try:
+        for batch, damaged in header_scan(segment, segment.tail_position(), known.start_offset, skip_damage):
+            if damaged.any() and not skip_damage:
+                return None
+            if batch.num_rows:
+                last = max(last, int(int64(batch, "lastOffset").max()))
+    except CorruptRecordError:
+        if skip_damage:
+            raise
+        return None
+    return last
+
+
+def _measured(view: TieredPartition, stored: StoredSegment, known: Copy) -> Copy:
     """A copy whose end and epochs are found in its log and its epochs' index."""
-    segment = Segment(f"{address(stored.stem)}.log", known.of.topic, known.of.partition, known.start_offset)
-    last = segment.base_offset - 1
-    for batch, _ in header_scan(segment, segment.tail_position(), segment.base_offset, True):
-        if batch.num_rows:
-            last = max(last, int(int64(batch, "lastOffset").max()))
+    last = _last_offset(view, stored, known, True)
     epochs = leader_epochs_of(stored.part(EPOCHS))
     if epochs is None:
         raise CorruptIndexError(f"{stored.stem}{EPOCHS} is no checkpoint of leader epochs")
-    inside = epochs_inside(epochs, segment.base_offset, last)
-    copy = known._replace(end_offset=last, leader_epochs=inside, size_bytes=files.size_of(segment.path))
+    end = known.start_offset - 1 if last is None else last
+    copy = known._replace(
+        end_offset=end, leader_epochs=epochs_inside(epochs, known.start_offset, end), size_bytes=stored.size()
+    )
     check_copy(copy)
     return copy
 
@@ -473,8 +562,8 @@ def epochs_inside(lineage: Lineage, start: int, end: int) -> tuple[tuple[int, in
 
 # --- the objects of a segment ---------------------------------------------------------------------
 
-_manifests: OrderedDict[str, tuple[Hashable, float, Manifest]] = OrderedDict()
-_cuts: OrderedDict[tuple[str, int, int], int] = OrderedDict()
+_manifests = Kept[tuple[Hashable, float, Manifest]](KEPT_BYTES)
+_cuts = Kept[int](KEPT_CUTS_BYTES)
 
 
 class StoredSegment:
@@ -516,15 +605,14 @@ class StoredSegment:
                 if file.size() > MOST_BYTES:
                     message = f"expected a manifest of at most {MOST_BYTES} bytes, found {file.size()} in {path}"
                     raise CorruptRecordError(message, path=path)
-                found = read_manifest(file.read(0, file.size()), path)
+                data = file.read(0, file.size())
+                found = read_manifest(data, path)
         except LogStorageError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
             message = f"the manifest {path} is missing; a segment in Iceberg's format has none and is not read"
             raise CorruptRecordError(message, path=path) from error
-        _manifests[path] = version, now, found
-        while len(_manifests) > KEPT_MANIFESTS:
-            _manifests.popitem(last=False)
+        _manifests.keep(path, (version, now, found), len(data) + found.chunks.memory_bytes)
         return found, now
 
     def size(self) -> int:
@@ -646,19 +734,62 @@ class StoredSegment:
 # --- the store ------------------------------------------------------------------------------------
 
 
-def address(path: str) -> str:
-    """The address of objects at a path."""
-    return f"{REMOTE}{path}" if files.scheme_of(path) is not None else f"{REMOTE}{HERE}{path}"
+def address(folder: str) -> str:
+    """The address of objects, as their first reader has it."""
+    return f"{REMOTE}{folder}" if files.scheme_of(folder) is not None else f"{REMOTE}{HERE}{folder}"
 
 
 def objects_of(path: str) -> str:
-    """The path of the objects at an address."""
-    return path.removeprefix(REMOTE).removeprefix(HERE)
+    """The path of the objects at the address of a segment."""
+    folder, _, name = path.rpartition("/")
+    return f"{_folder_of(folder)}/{name}"
+
+
+def _folder_of(directory: str) -> str:
+    """The folder with the objects of a directory, whoever reads them."""
+    return _NUMBER.sub("", directory.removeprefix(REMOTE).removeprefix(HERE))
+
+
+def _number_in(directory: str) -> int:
+    found = _NUMBER.search(directory)
+    return 1 if found is None else int(found[0][1:])
+
+
+def _number(folder: str, reader: Reader, given: int | None = None) -> int:
+    """The number of a reader of a folder; ``given`` by another process."""
+    with _lock:
+        known = _readers.setdefault(folder, [])
+        if given is not None:
+            known += [None] * (given - len(known))
+            known[given - 1] = reader
+            return given
+        if reader not in known:
+            known.append(reader)
+        return known.index(reader) + 1
+
+
+def _view_of(directory: str) -> TieredPartition | None:
+    """An open partition that reads a directory."""
+    found = sorted(_views.get(directory, ()), key=lambda view: view.is_listed)
+    return found[-1] if found else None
+
+
+def _planned_view_of(directory: str) -> TieredPartition | None:
+    """The partition that reads a directory of another process here; opened at the first call."""
+    folder = _folder_of(directory)
+    for planned in _planned:
+        if not planned.opened:
+            planned.opened.append(planned.opening())
+        for view in [view for views in list(_views.values()) for view in views]:
+            if view.tier.reader[:3] == planned.tier.reader[:3] and view.has(folder):
+                return view
+    return None
 
 
 class _Name(NamedTuple):
     """An address, taken apart."""
 
+    directory: str
     base_offset: int
     segment_id: str
     end: int | None
@@ -671,12 +802,13 @@ class _Name(NamedTuple):
 
 
 def _parsed(path: str) -> _Name | None:
-    found = _NAME.fullmatch(os.path.basename(path))
+    directory, _, name = path.rpartition("/")
+    found = _NAME.fullmatch(name)
     if found is None:
         return None
     base, segment_id, end = int(found["base"]), found["id"], found["end"]
-    stem = f"{os.path.dirname(objects_of(path))}/{base:020d}-{segment_id}"
-    return _Name(base, segment_id, None if end is None else int(end), found["suffix"], stem)
+    stem = f"{_folder_of(directory)}/{base:020d}-{segment_id}"
+    return _Name(directory, base, segment_id, None if end is None else int(end), found["suffix"], stem)
 
 
 class _TierStore:
@@ -704,7 +836,7 @@ class _TierStore:
 
     @staticmethod
     def _lost(path: str, first: int, end: int) -> Unreadable:
-        view = _views.get(os.path.dirname(path))
+        view = _view_of(os.path.dirname(path))
         problem = f"no live copy in tiered storage has the offsets {first} to {end - 1}"
         if view is not None and (left := view.without_manifest(first, end)):
             problem += f"; of {', '.join(left[:NAMED])} objects are missing, or the copy was never finished"
@@ -725,11 +857,8 @@ class _TierStore:
 
     def entries(self, path: str) -> Sequence[buckets.Found]:
         """The segments of the log that has a directory, the local ones among them."""
-        view = _views.get(path.rstrip("/"))
-        if view is None and _reopen:
-            opened = _reopen[0]()
-            view = _views.get(path.rstrip("/"))
-            del opened
+        directory = path.rstrip("/")
+        view = _view_of(directory) or _planned_view_of(directory)
         if view is None:  # an empty answer would hide the segments that follow, and the ends of transactions in them
             message = "expected an open partition, found none in this process: open it with kts.open and remote"
             raise LogStorageError(message, path=path, errno=errno.EINVAL)
@@ -755,7 +884,7 @@ class _TierStore:
         name = _parsed(path)
         if name is None:
             directory = path.rstrip("/")
-            if directory in _views or files.directory_exists(objects_of(directory)):
+            if _view_of(directory) is not None or files.directory_exists(_folder_of(directory)):
                 return Status(0, 0, is_directory=True)
             return None
         if name.lost:
@@ -772,19 +901,22 @@ class _TierStore:
         """The results of work, in order; many wait at once if the objects are in a bucket."""
         return files.side_by_side(work, items, objects_of(path))
 
-    def _view_of(self, stem: str) -> TieredPartition | None:
-        return _views.get(address(os.path.dirname(stem)))
-
     def _stored(self, name: _Name) -> StoredSegment:
-        view = self._view_of(name.stem)
+        view = _view_of(name.directory)
         if view is not None:
             return StoredSegment(name.stem, view.layout, view.tier.keys, view.copy_of(name.stem))
-        layout = AIVEN if os.path.basename(os.path.dirname(name.stem)).isdigit() else LOCAL
-        return StoredSegment(name.stem, layout, _keys_of(name.stem), None)
+        folder = _folder_of(name.directory)
+        numbered = _readers.get(folder, [])[_number_in(name.directory) - 1 :]
+        known = [planned.tier.reader for planned in _planned] or numbered
+        layout, keys = (AUTO, ()) if not known or known[0] is None else (known[0].layout, known[0].private_keys)
+        if layout == AUTO:
+            layout = AIVEN if os.path.basename(folder).isdigit() else LOCAL
+        return StoredSegment(name.stem, layout, dict(keys), None)
 
     def _stored_snapshot(self, path: str, name: _Name) -> StoredSegment:
         """The segment that a snapshot was taken after: its name has the offset after the segment."""
-        view = _views.get(os.path.dirname(path))
+        directory = os.path.dirname(path)
+        view = _view_of(directory) or _planned_view_of(directory)
         for segment in [] if view is None else view.listed():
             found = _parsed(segment.path)
             if found is not None and found.segment_id == name.segment_id:
@@ -814,9 +946,7 @@ class _TierStore:
             if beyond.any():
                 found = int(int64(batch, "position")[int(np.argmax(beyond))])
                 break
-        _cuts[key] = found
-        while len(_cuts) > KEPT_CUTS:
-            _cuts.popitem(last=False)
+        _cuts.keep(key, found, 0)
         return found
 
 
@@ -900,14 +1030,6 @@ def _of_size(path: str, expected: int, kind: str) -> Iterator[Fault]:
         yield Fault(path, "missing", "the object is missing")
     elif found != expected:
         yield Fault(path, kind, f"expected an object of {expected} bytes, found {found}")
-
-
-def _keys_of(stem: str) -> Mapping[str, Key]:
-    """The private keys for objects at a path that no open partition has."""
-    near = [tier for tier in _tiers.values() if stem.startswith((tier.root.key(""), tier.root.folder + "/"))]
-    if near:
-        return max(near, key=lambda tier: len(tier.remote)).keys
-    return {key_id: key for tier in _tiers.values() for key_id, key in tier.keys.items()}
 
 
 def _no_file(path: str) -> LogStorageError:

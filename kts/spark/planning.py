@@ -13,7 +13,7 @@ from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.remote.buckets import use_options
-from kts.remote.tiers import reopen_with
+from kts.remote.tiers import read_as_planned
 from kts.segment import files
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import last_stable_offset, log_end_offset
@@ -123,8 +123,8 @@ def reach(options: Options) -> None:
     if options.remote is not None:
         # The metadata topic, which only the driver must see, is read if a directory must be listed.
         known = {name: value for name, value in (options.remote_options or {}).items() if name != "metadata"}
-        tier_of(options.remote, known, options.storage_options)
-        reopen_with(lambda: _listed(_open(_existing(options), options)))
+        tier = tier_of(options.remote, known, options.storage_options)
+        read_as_planned(tier, lambda: _listed(_open(_existing(options), options)))
 
 
 def unseen(folder: str) -> LogStorageError:

@@ -9,7 +9,7 @@ import pytest
 from support.tiered import session
 
 from kts.remote.layouts import AIVEN, AUTO, LOCAL, Root, objects_in, place_of, places, stem_of
-from kts.remote.metadata import MetadataTopic, PartitionId
+from kts.remote.metadata import COPY_FINISHED, Copy, MetadataTopic, PartitionId
 
 ID = "-_aaaaaaaaaaaaaaaaaaaa"  # a dash in front, which Kafka avoids for its own
 
@@ -73,3 +73,16 @@ def test_empty_directories_that_deletion_leaves_have_no_objects(tmp_path: Path) 
     shutil.rmtree(tmp_path / "none", ignore_errors=True)
     [place] = places(Root.of(str(tmp_path)), LOCAL)
     assert objects_in(place.directory) == [] == objects_in(str(tmp_path / "none"))
+
+
+def test_what_the_plugin_noted_leads_to_nothing_above_the_root(tmp_path: Path) -> None:
+    made(tmp_path, f"outside/t-{ID}/0/{0:020d}-{ID}.log", "store/x")
+    copy = Copy(PartitionId("t", ID, 0), ID, 0, 9, ((0, 0),), 1, None, 0, COPY_FINISHED, "outside/", None)
+    assert stem_of(Root.of(f"{tmp_path}/store/"), copy, AIVEN).startswith(f"{tmp_path}/store/")
+    assert stem_of(Root.of(f"{tmp_path}/"), copy, AIVEN).startswith(f"{tmp_path}/outside/")
+
+
+@pytest.mark.parametrize("name", ["a b", "a\nb", "a\\b", "a;b"])
+def test_a_directory_that_no_topic_is_called_is_no_partition(tmp_path: Path, name: str) -> None:
+    made(tmp_path, f"{name}-{ID}/0/{0:020d}-{ID}.log", f"{name}-0-{ID}/{0:020d}-{ID}.log")
+    assert list(places(Root.of(str(tmp_path)), AUTO)) == []

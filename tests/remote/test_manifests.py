@@ -34,6 +34,14 @@ def variable(sizes: list[int], width: int, *, count: int | None = None, tail: by
     return base64.b64encode(zstandard.compress(data + tail)).decode()
 
 
+@pytest.mark.parametrize("topic", ["..", "", "a/b", "a\0", "x" * 250])
+def test_a_topic_that_kafka_does_not_allow_is_refused(topic: str) -> None:
+    found = real()
+    found["remoteLogSegmentMetadata"]["remoteLogSegmentId"]["topicIdPartition"]["topicPartition"]["topic"] = topic
+    with pytest.raises(CorruptRecordError, match="topic: expected a topic of 1 to 249 characters"):
+        read(found)
+
+
 @pytest.mark.parametrize("name", [name for name in names() if name.startswith("aiven")])
 def test_the_chunks_of_every_manifest_are_the_whole_object(name: str) -> None:
     paths = sorted(session(name).store.rglob("*.rsm-manifest"))

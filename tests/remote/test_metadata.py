@@ -84,6 +84,52 @@ def values() -> list[bytes]:
     return found
 
 
+@pytest.mark.parametrize("name", ["..", ".\0", "/a", "a/", "é", "a b"[1:]])
+def test_a_topic_that_kafka_does_not_allow_is_refused(name: str) -> None:
+    found = [value for value in values() if b"\x03ct" in value]
+    for value in (found[0], found[-1]):  # a copy, a change of its state
+        assert read_event(value)
+        with pytest.raises(InvalidRequestError, match="topic: expected a topic of 1 to 249 characters"):
+            read_event(value.replace(b"\x03ct", b"\x03" + name.encode()))
+
+
+PREFIX = b"cold/cluster-a/"
+
+
+@pytest.mark.parametrize("prefix", [b"/old/cluster-a/", b"../d/cluster-a/", b"cold/../../../a", b"c://d/cluster-a",
+                                    b"cold/\0/cluster/", b"cold/./cluster/"])  # fmt: skip
+def test_a_key_that_leads_out_of_the_store_is_refused(prefix: bytes) -> None:
+    found = [value for value in values() if PREFIX in value]
+    assert found and len(prefix) == len(PREFIX)
+    for value in found[:3]:
+        assert read_event(value)
+        with pytest.raises(InvalidRequestError, match="expected the key of an object below the root"):
+            read_event(value.replace(PREFIX, prefix))
+
+
+def test_of_two_replicas_that_with_the_latest_epoch_and_the_highest_end_is_read(tmp_path: Path) -> None:
+    one = session("aiven-s3")
+    for folder in ("a", "b"):
+        for source in one.data.glob("__remote_log_metadata-*"):
+            shutil.copytree(source, tmp_path / folder / source.name)
+    whole = MetadataTopic([str(tmp_path / "a")]).histories()
+    log = max((tmp_path / "b").rglob("*.log"), key=lambda path: path.stat().st_size)
+    data = log.read_bytes()
+    log.write_bytes(data[: kts.scan_batches(data)["position"][1].as_py()])
+    behind = MetadataTopic([str(tmp_path / "b")]).histories()
+
+    def copies(histories: object) -> object:
+        return {of: history.copies for of, history in histories.items()}  # type: ignore[attr-defined]
+
+    assert copies(behind) != copies(whole)
+    for order in ("ab", "ba"):
+        topic = MetadataTopic([str(tmp_path / folder) for folder in order])
+        (log.parent / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+        assert copies(topic.histories()) == copies(whole)
+        (log.parent / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n9 1\n")  # it was the leader later
+        assert copies(topic.histories()) == copies(behind)
+
+
 def test_every_cut_of_a_real_event_is_refused_and_messages_about_nothing_are_passed_over() -> None:
     value = values()[0]
     assert isinstance(read_event(value), Copy)

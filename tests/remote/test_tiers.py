@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import shutil
 import warnings
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from kts.dataset.plan import plan
 from kts.dataset.reader import read_range
 from kts.errors import CorruptRecordError, DamageWarning, KtsError, KtsWarning, LogStorageError
 from kts.offline.verify import verify_partition
+from kts.remote.tiers import objects_of
 from kts.segment import files
 
 
@@ -78,7 +81,7 @@ KINDS: dict[str, Callable[[bytes], bytes | None]] = {
 def object_of(one: Session, partition: str, suffix: str, number: int = 2) -> Path:
     """An object of a segment in tiered storage."""
     segment = [each for each in one.log(partition).segments if each.remote][number]
-    return Path(segment.path.removeprefix("tier+file://").removesuffix(".log") + suffix)
+    return Path(objects_of(segment.path).removesuffix(".log") + suffix)
 
 
 def damaged(
@@ -209,6 +212,39 @@ def test_two_openings_of_one_store_keep_their_own_keys_and_segments() -> None:
         records(without_keys)
 
 
+def test_readers_of_one_store_that_are_drained_by_turns_do_not_mix() -> None:
+    one = session("aiven-zstd-encrypted")
+    log, alone = one.log("txn-0"), one.store_alone()["txn", 0]
+    stranger = kts.open_partition(one.data / "txn-0", remote=one.remote)
+    swapped = kts.open_partition(
+        one.data / "txn-0", remote=one.remote, remote_options={"private_keys": {"k1": one.keys["k2"]}}
+    )
+    plans = {each: plan(each, 0, 435, range_bytes=1 << 13, isolation="read_committed") for each in (log, alone)}
+    committed = one.facts("txn-0")["readCommittedOffsets"]
+    stable = {log: log.last_stable_offset, alone: alone.last_stable_offset}
+    found: dict[kts.PartitionLog, list[int]] = {log: [], alone: []}
+    for turn in zip_longest(*plans.values()):
+        assert len(stranger.segments) == len(log.segments) == len(swapped.segments)  # each is the last that is listed
+        for each, part in zip(plans, turn, strict=True):
+            for rows in read_range(part, columns=["offset"], isolation="read_committed") if part else ():
+                found[each] += rows["offset"].to_pylist()
+        for other, words in ((stranger, "expected the private key k1"), (swapped, "does not open the data key")):
+            with pytest.raises(KtsError, match=words), other.segments[0].open() as file:
+                file.read(0, 1)
+    assert found == {each: [offset for offset in committed if offset < min(stable[each], 435)] for each in plans}
+
+
+def test_a_reader_that_is_closed_leaves_another_of_the_same_kind_as_it_is() -> None:
+    one = session("aiven-zstd-encrypted")
+    log, other = one.log("txn-0"), one.log("txn-0")
+    parts = plan(log, 0, log.log_end_offset, isolation="read_committed")
+    assert [each.path for each in log.segments] == [each.path for each in other.segments]
+    del other
+    gc.collect()
+    found = [rows["offset"].to_pylist() for part in parts for rows in read_range(part, isolation="read_committed")]
+    assert [offset for rows in found for offset in rows] == one.facts("txn-0")["readCommittedOffsets"]
+
+
 def test_a_greatest_time_that_a_manifest_states_wrongly_is_found(tmp_path: Path) -> None:
     """Without the metadata topic nothing but ``kts verify`` can tell: a search passes over the segment."""
     one = session("aiven-plain").copy(tmp_path)
@@ -225,7 +261,7 @@ def test_another_process_misses_the_end_that_a_copy_had_when_it_was_planned(tmp_
     one = session("local").copy(tmp_path)
     log = one.log("ct-0")
     [part] = [part for part in plan(log, 0, 200) if part.base_offset == log.segments[1].base_offset]
-    path = Path(part.path.removeprefix("tier+file://"))
+    path = Path(objects_of(part.path))
     batches = kts.scan_batches(path.read_bytes())
     path.write_bytes(path.read_bytes()[: batches["position"][-1].as_py()])
     path.with_suffix(".index").unlink()
@@ -238,11 +274,45 @@ def test_another_process_misses_the_end_that_a_copy_had_when_it_was_planned(tmp_
     assert left == batches["baseOffset"][-1].as_py() - part.base_offset
 
 
+@pytest.mark.parametrize("number, change", [(0, 1_000_000), (1, 30), (1, -3), (-1, 1_000)])
+def test_an_end_that_a_manifest_states_wrongly_is_that_of_its_log(tmp_path: Path, number: int, change: int) -> None:
+    """One that is too high, of the latest copy, would hide all others; one that is too low would be a gap."""
+    one = session("aiven-zstd").copy(tmp_path)
+    sound = one.store_alone()["ct", 0]
+    segment, end = sound.segments[number], sound.log_end_offset
+    path = Path(objects_of(segment.path).removesuffix(".log") + ".rsm-manifest")
+    manifest = json.loads(path.read_text())
+    manifest["remoteLogSegmentMetadata"]["endOffset"] += change
+    manifest["remoteLogSegmentMetadata"]["eventTimestampMs"] += 10**9
+    path.write_text(json.dumps(manifest))
+    log = one.store_alone()["ct", 0]
+    with pytest.warns(KtsWarning, match=r"contradicts its log, which is believed: expected the end offset \d+, found"):
+        assert records(log) == [row for row in one.expected("ct-0") if row.offset < end]
+    [found] = verify_partition(log)
+    assert found.kind == "manifest" and found.path == str(path) and found.message.startswith("end_offset: expected")
+
+
+def test_first_copies_that_are_missing_are_told_where_the_metadata_is_lost(tmp_path: Path) -> None:
+    one = session("aiven-plain").copy(tmp_path)
+    first, second = one.log("ct-0").segments[:2]
+    for path in Path(objects_of(first.path)).parent.glob(f"{first.base_offset:020d}-*"):
+        path.unlink()
+    for folder in one.data.glob("__remote_log_metadata-*"):
+        shutil.rmtree(folder)
+    start = second.base_offset
+    log = one.log("ct-0")
+    with pytest.warns(KtsWarning, match=f"the log starts at offset 0, but .* nothing in the store before {start}"):
+        assert log.log_start_offset == start
+    assert [(one.kind, one.offset) for one in verify_partition(log)] == [("gap", start)]
+    with pytest.warns(KtsWarning, match=f"the leader epochs begin at offset 0, the store at {start}"):
+        assert one.store_alone()["ct", 0].log_start_offset == start
+
+
 def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:
     one = session("aiven-plain").copy(tmp_path)
     log = one.log("ct-0")
     gone = log.segments[1]
-    for path in Path(gone.path.removeprefix("tier+file://")).parent.glob(Path(gone.path).name.replace(".log", ".*")):
+    for path in Path(objects_of(gone.path)).parent.glob(Path(gone.path).name.replace(".log", ".*")):
         path.unlink()
     alone = one.store_alone()["ct", 0]
     first, end = gone.base_offset, log.segments[2].base_offset
@@ -258,8 +328,8 @@ def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:
 
 def test_a_manifest_that_contradicts_the_metadata_is_refused(tmp_path: Path) -> None:
     one, path = damaged(session("aiven-prefix"), tmp_path, "ct-0", ".rsm-manifest", "early", 0)
-    other = session("aiven-prefix").log("ct-0").segments[1].path.removeprefix("tier+file://")
-    path.write_bytes(Path(other.replace(".log", ".rsm-manifest")).read_bytes())
+    other = session("aiven-prefix").log("ct-0").segments[1].path
+    path.write_bytes(Path(objects_of(other).replace(".log", ".rsm-manifest")).read_bytes())
     with pytest.raises(CorruptRecordError, match="is damaged: it is of segment"):
         records(one.log("ct-0"))
 
