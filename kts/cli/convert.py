@@ -18,12 +18,11 @@ from .inputs import (
     index_options,
     json_option,
     log_bytes,
-    on_each,
     open_logs,
-    spark_option,
     storage_options_option,
 )
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
+from .work import on_each, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -152,7 +151,8 @@ def command(
     report = Report(as_json, to.magic)
     try:
         with aside(out) as directory, progress("converted", log_bytes(logs), quiet=master is not None) as advance:
-            for log, segments in on_each(logs, partial(converted, directory, to), advance, master, parts=True):
+            work = partial(converted, directory, to)
+            for log, segments in on_each(logs, work, advance, master=master, parts=True):
                 made = []
                 for segment in segments:
                     made.append(segment)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,9 +23,6 @@ from .output import FINE, UNREADABLE, note, say
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
     from kts.log.log import Log
-
-Result = TypeVar("Result")
-PartitionWork = Callable[["PartitionLog", Callable[[int], None]], Iterable[Result]]
 
 ENCODINGS = ("base64", "utf8", "hex")  # of keys and values in text
 _SIZE = re.compile(r"(?P<number>-?[0-9]+(\.[0-9]+)?) ?(?P<unit>[A-Za-z]*)")
@@ -234,19 +231,6 @@ on_error_option = click.option(
 )
 
 
-def known_master(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Refuse Spark Connect, which has no tasks for the work of commands."""
-    if value is not None and value.startswith("sc://"):
-        raise click.BadParameter(f"expected a master such as spark://HOST:7077, yarn or local[4], found {value}")
-    return value
-
-
-spark_option = click.option(
-    "--spark", "master", metavar="MASTER", callback=known_master,
-    help="Spread the work over a Spark cluster: spark://HOST:7077, yarn, k8s://URL; local[4] is this machine.",
-)  # fmt: skip
-
-
 def open_logs(
     paths: Sequence[str],
     *,
@@ -300,34 +284,6 @@ def where_to_look(paths: Sequence[str]) -> str:
         return f"{hint}, or add --recursive"
     folders = any(names for path in paths for _, names, _ in islice(os.walk(path), 1))
     return "; --recursive looks at any depth" * folders
-
-
-def on_each(
-    logs: Sequence[PartitionLog],
-    work: PartitionWork[Result],
-    advance: Callable[[int], None],
-    master: str | None,
-    *,
-    parts: bool = False,
-) -> Iterator[tuple[PartitionLog, Iterator[Result]]]:
-    """The results of some work on each partition, in order: done here, or with ``--spark`` by executors.
-
-    Parameters
-    ----------
-    work : callable
-        Called with a partition, and with a function to call with the bytes that were just read.
-    parts : bool
-        Executors may work on the segments of a large partition apart.
-    """
-    if master is None:
-        for log in logs:
-            yield log, iter(work(log, advance))
-        return
-    try:
-        from kts.spark.jobs import spread
-    except ImportError as error:
-        raise click.UsageError(f"--spark needs pyspark: pip install 'kafka-timestamps[spark]' ({error})") from error
-    yield from spread(master, work, logs, parts=parts)
 
 
 def log_bytes(logs: Iterable[PartitionLog]) -> int:

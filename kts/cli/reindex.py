@@ -18,12 +18,11 @@ from .inputs import (
     index_options,
     json_option,
     log_bytes,
-    on_each,
     open_logs,
     paths_argument,
-    spark_option,
 )
 from .output import FINDINGS, counted, expand_option, note, print_json, print_table, progress, target_directory
+from .work import on_each, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -38,6 +37,7 @@ Examples:
 Without --out and --in-place nothing is written; the exit code is 1 if an index is missing, empty or contradicts its
 log. An index that is sound but differs from a rebuilt one stays unless --all is given: a broker writes an entry for a
 set of batches, and a rebuild cannot see the sets. With the broker stopped, kts reindex DIR --in-place replaces files.
+With --spark write to --out, where no logs are: executors cannot hold the lock that keeps a broker away from logs.
 """
 STATES = {
     "equal": "as it would be rebuilt",
@@ -108,7 +108,7 @@ def command(
         message = f"{out} has logs of its own, which only this machine can lock; with --spark, name another directory"
         raise click.BadParameter(message, param_hint="--out")
     with progress("rebuilt", log_bytes(logs), quiet=master is not None) as advance:
-        for _, segments in on_each(logs, work, advance, master):
+        for _, segments in on_each(logs, work, advance, master=master, parts=True):
             for segment in segments:
                 report.add(segment)
     return report.end(bool(out) or in_place)

@@ -19,14 +19,13 @@ from .inputs import (
     config_option,
     filter_options,
     json_option,
-    on_each,
     open_logs,
     parse_settings,
-    spark_option,
     tiered_paths_argument,
 )
 from .output import FINE, UNREADABLE, counted, expand_option, note, print_json, print_table, say, show_bytes
 from .times import resolve, show_length, show_time, zone_option
+from .work import on_each, spark_option
 
 if TYPE_CHECKING:
     from kts.config import LogConfig
@@ -129,7 +128,7 @@ def command(
 
     rows, code = list[dict[str, Any]](), FINE
     work = partial(rows_or_error, configs, generation, now_ms, log_start_offset)
-    for log, found in on_each(logs, work, lambda amount: None, master):
+    for log, found in on_each(logs, work, lambda amount: None, master=master):
         for one in found:
             if isinstance(one, KtsError):
                 code = say(f"{log.topic}-{log.partition} is left out: {one}", UNREADABLE)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .inputs import filter_options, json_option, log_bytes, on_each, open_logs, spark_option, tiered_paths_argument
+from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
 from .output import expand_option, note, print_json, print_table, progress, room_beside, show_bytes
 from .times import length_callback, show_length, show_time
+from .work import on_each, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -93,7 +94,7 @@ def command(
         return
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
     with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
-        for log, counts in on_each(logs, partial(counted, by), advance, master, parts=True):
+        for log, counts in on_each(logs, partial(counted, by), advance, master=master, parts=True):
             rows = groups.setdefault((log.topic, log.partition)[: GROUPS.index(per)], {})
             for start, row in chain.from_iterable(one.items() for one in counts):
                 rows.setdefault(start, Row()).add(row)
@@ -112,7 +113,7 @@ def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None,
 
     groups: dict[tuple[str | int, ...], Timestamps] = {}
     with progress("records", log_bytes(logs), quiet=master is not None) as advance:
-        for log, counts_of_log in on_each(logs, counted_timestamps, advance, master):
+        for log, counts_of_log in on_each(logs, counted_timestamps, advance, master=master, parts=True):
             group = (log.topic, log.partition)[: GROUPS.index(per)]
             for one in counts_of_log:
                 groups.setdefault(group, Timestamps()).add(one)
@@ -179,7 +180,7 @@ def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
     from kts.dataset.scan import segment_batches
 
     latest, before = None, -1
-    for segment, headers in segment_batches(log, log.following_offset):
+    for segment, headers in segment_batches(log):
         if headers.num_rows:
             yield headers, before if segment == latest else segment.base_offset - 1
             latest, before = segment, headers["lastOffset"][-1].as_py()

@@ -164,7 +164,10 @@ class PartitionLog:
         return self.segments_before > 0 or self.following_offset is not None
 
     def parts(self, sizes: Sequence[int]) -> list[PartitionLog]:
-        """The partition in parts of so many of its current segments each, to be worked on apart; as ``listed``."""
+        """The partition in parts of so many of its current segments each, to be worked on apart; as ``listed``.
+
+        Work on one may raise ``NotInParts``.
+        """
         log, made, first = self.listed(), list[PartitionLog](), 0
         for size in sizes:
             part = _Listed(log, False)
@@ -280,6 +283,10 @@ class PartitionLog:
 
 def _end_of(log: PartitionLog) -> int:
     return max(transactions.log_end_offset(log), log.log_start_offset)
+
+
+class NotInParts(Exception):
+    """A part of a partition was to be worked on apart, and that needs what lies before it."""
 
 
 class _Listed(PartitionLog):

@@ -177,8 +177,8 @@ def plan_all(
 
 
 def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: int | None) -> list[SegmentRange]:
-    segments = log.segments
-    if segments and start > bases[-1] and start == log.log_start_offset:
+    segments, behind = log.segments, NO_END if log.following_offset is None else log.following_offset
+    if segments and start > bases[-1] and start == log.log_start_offset and behind == NO_END:
         log_end = transactions.log_end_offset(log, skip_damage=True)
         if start > log_end:
             warn(
@@ -188,12 +188,12 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
             )
     found: list[SegmentRange] = []
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
-        segment, closed = segments[number], number + 1 < len(segments)
+        segment, following = segments[number], bases[number + 1] if number + 1 < len(segments) else behind
         # A finished swap may cover the live segments after it.
-        stop = min(end, bases[number + 1]) if closed and segment.path.endswith(".swap") else end
+        stop = min(end, following) if segment.path.endswith(".swap") else end
         whole = SegmentRange(
             segment.topic, segment.partition, segment.path, segment.base_offset, 0, segment.size_bytes,
-            start, stop, closed=int(closed), following=bases[number + 1] if closed else NO_END,
+            start, stop, closed=int(following < NO_END), following=following,
             sound_part=int(segment.sound_part),
         )  # fmt: skip
         if segment.sound_part and (damage := files.damage_of(segment.path)) is not None:

@@ -125,13 +125,8 @@ def batches(log: Partition) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, rows())
 
 
-def segment_batches(log: Partition, following_offset: int | None = None) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+def segment_batches(log: Partition) -> Iterator[tuple[Segment, pa.RecordBatch]]:
     """Header scans of all segments, each with its segment; segments deleted meanwhile are left out.
-
-    Parameters
-    ----------
-    following_offset : int, optional
-        The base offset of the segment behind the last one, if ``log`` is a part of a partition.
 
     Raises
     ------
@@ -146,7 +141,7 @@ def segment_batches(log: Partition, following_offset: int | None = None) -> Iter
                 if batch.num_rows:
                     end = batch.column("lastOffset")[-1].as_py() + 1
                 yield segment, batch
-            behind = segments[number + 1].base_offset if number + 1 < len(segments) else following_offset
+            behind = segments[number + 1].base_offset if number + 1 < len(segments) else log.following_offset
             following = end if behind is None else behind
             lost = Lookups(segment).lost_end(following) if end < following else None
             if lost is not None:

@@ -52,8 +52,9 @@ def _finish(directory: str, one: PendingPartition) -> None:
         elif not files.exists(os.path.join(folder, file.target)):
             lost = os.path.join(directory, file.source)
             raise LogStorageError(f"expected a segment that joins {folder} as {file.target}, found no file", path=lost)
-    if one.leader_epoch >= 0:
-        LeaderEpochs(folder).assign(one.leader_epoch, one.first_offset)
+    epochs = LeaderEpochs(folder)
+    if one.leader_epoch > epochs.latest:  # else it is known; a broker that has started meanwhile has a later one
+        epochs.assign(one.leader_epoch, one.first_offset)
     files.sync_directory(folder)
 
 

@@ -224,8 +224,14 @@ class LogDirectory:
             known = {key for file in CHECKPOINTS for key in shared.offsets(file)}
             shared.forget([(topic, index) for topic, index in known if f"{topic}-{index}" not in there])
 
-    def leave(self) -> None:
-        """Release the lock; mark a clean shutdown if all partitions are clean. A second call does nothing."""
+    def leave(self, *, clean: bool = True) -> None:
+        """Release the lock; mark a clean shutdown if all partitions are clean. A second call does nothing.
+
+        Parameters
+        ----------
+        clean : bool
+            False marks no clean shutdown.
+        """
         with _changes:
             lock, self._lock = self._lock, None
             if lock is None:
@@ -233,7 +239,7 @@ class LogDirectory:
             try:
                 _open[self._key].members -= 1
                 _open[self._key].is_whole = False
-                _leave(self._key, self.path, clean=True)
+                _leave(self._key, self.path, clean=clean)
             finally:
                 lock.release()
 

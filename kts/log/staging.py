@@ -4,7 +4,8 @@ Each task writes logs of its own, whose offsets begin at 0, into a directory tha
 commit gives them the offsets that follow in each partition::
 
     <log directory>/
-      kts-write-0.<32 hex digits>-delete/      of one write; a broker that finds it at its start deletes it
+      kts-write-0.<32 hex digits>-delete/      of one write, which removes it; else a broker does at its start, or
+                                               another write after a week without a change
         <task attempt>/<topic>-<partition>/    a log directory with the logs of one attempt
       kts-commit-<n>...                        the segments with their final offsets, until they are renamed
       kts-commit-checkpoint                    which of them join which partition: ``kts.segment.commits``
@@ -35,7 +36,7 @@ from kts.log.log import Log
 from kts.model import TopicPartition
 from kts.segment import checkpoints, files
 from kts.segment.commits import ASIDE, PendingFile, PendingPartition, read_commits, write_commits
-from kts.segment.names import CLEAN_SHUTDOWN, parse_directory_name, parse_file_name
+from kts.segment.names import CLEAN_SHUTDOWN, is_aside, parse_directory_name, parse_file_name
 from kts.segment.snapshots import snapshot_bytes
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ BATCH_BYTES = 16384  # batch.size of Kafka's producer
 FLUSH_BYTES = 32 << 20  # of rows that wait for others of their partition
 PIECE_BYTES = 4 << 20  # of a segment that gets its offsets at a time
 PATIENCE_S, CHECK_PATIENCE_S = 60.0, 3.0  # for another commit in the same log directory
+IDLE_MS = 7 * 86_400_000  # a write may wait so long for its rows
 _ROOT = "kts-write-0.{:32.32}-delete"
 _INDEXES = (".index", ".timeindex")
 
@@ -95,7 +97,8 @@ def partition_counts(directory: str) -> dict[str, int | None]:
 
 
 def check_free(directory: str) -> None:
-    """Make a log directory ready for a write: create it if it is missing, and complete an interrupted commit.
+    """Make a log directory ready for a write: create it if it is missing, complete an interrupted commit, and remove
+    what writes left aside whose driver was killed.
 
     Raises
     ------
@@ -104,6 +107,10 @@ def check_free(directory: str) -> None:
     """
     files.make_directory(directory)
     _locked(directory, CHECK_PATIENCE_S).leave()
+    changed_ms = time.time_ns() // 1_000_000 - IDLE_MS
+    for name in files.names_in(directory):
+        if is_aside(name) and _is_idle(os.path.join(directory, name), changed_ms):
+            _remove(directory, name)
 
 
 class StagedWriter:
@@ -206,7 +213,8 @@ class StagedWriter:
             log.abandon()
         with suppress(KtsError):
             self._held.leave()
-        remove_tree(self.path)
+        with suppress(KtsError):
+            files.remove_tree(self.path)
 
     # --- the partition of each row ------------------------------------------------------------------
 
@@ -370,10 +378,11 @@ def commit(
     Wrappers of magic 0 have absolute offsets inside: they are appended again, as a leader does.
     """
     config = LogConfig.of(config)
-    held = _locked(directory, PATIENCE_S)
+    held, is_clean = _locked(directory, PATIENCE_S), False
     try:
         commits = read_commits(directory)
         if query is not None and commits.streams.get(query, -1) >= batch:
+            is_clean = True
             return []
         for name in files.names_in(directory):  # of a process that died before its commit
             if name.startswith(ASIDE) and parse_file_name(name.removeprefix(ASIDE)[9:]) is not None:
@@ -395,9 +404,12 @@ def commit(
         write_commits(directory, replace(commits, streams=streams, pending=pending))
         finish_commit(directory)
         with held.checkpoints_at_once():
-            return [_close(directory, held, one, config) for one in pending]
+            ids = _topic_ids(directory, {one.topic for one in pending})
+            done = [_close(directory, held, one, config, ids.get(one.topic)) for one in pending]
+        is_clean = True
+        return done
     finally:
-        held.leave()
+        held.leave(clean=is_clean)
 
 
 def remove_staging(directory: str, *, write_id: str | None = None, stream: str | None = None, batch: int = -1) -> None:
@@ -410,12 +422,30 @@ def remove_staging(directory: str, *, write_id: str | None = None, stream: str |
         if stream is not None and name.startswith(f"kts-write-0.{stream}") and name.endswith("-delete"):
             ours = int(name[28:44], 16) <= batch
         if ours:
-            path = os.path.join(directory, name)
-            away = os.path.join(directory, _ROOT.format(uuid4().hex))
-            with suppress(LogStorageError):  # else it is removed where it is
-                files.rename(path, away)
-                path = away
-            remove_tree(path)
+            _remove(directory, name)
+
+
+def _remove(directory: str, name: str) -> None:
+    """Remove the directory of a write as far as the system allows, first of all its name, so that its tasks fail."""
+    path, away = (os.path.join(directory, one) for one in (name, _ROOT.format(uuid4().hex)))
+    with suppress(LogStorageError):  # else it is removed where it is
+        files.rename(path, away)
+        path = away
+    with suppress(KtsError):
+        files.remove_tree(path)
+
+
+def _is_idle(path: str, since_ms: int) -> bool:
+    """Whether a directory, and everything in it, was last changed before a time."""
+    try:
+        return files.modified_ms(path) < since_ms and all(
+            _is_idle(entry.path, since_ms)
+            if entry.is_dir(follow_symlinks=False)
+            else files.modified_ms(entry.path) < since_ms
+            for entry in files.list_directory(path)
+        )
+    except LogStorageError:  # somebody removes it now
+        return False
 
 
 def _locked(directory: str, patience_s: float) -> LogDirectory:
@@ -535,27 +565,25 @@ def _renumber(path: str, shift: int, epoch: int) -> None:
         file.sync()
 
 
-def _close(directory: str, held: LogDirectory, one: PendingPartition, config: LogConfig) -> Committed:
+def _topic_ids(directory: str, topics: set[str]) -> dict[str, str]:
+    """The id of each topic of which a partition has one."""
+    found: dict[str, str] = {}
+    for name in files.names_in(directory):
+        parsed = parse_directory_name(name)
+        if parsed is None or parsed.state or parsed.topic not in topics or parsed.topic in found:
+            continue
+        known = checkpoints.read_topic_id(os.path.join(directory, name))
+        if known is not None:
+            found[parsed.topic] = known
+    return found
+
+
+def _close(
+    directory: str, held: LogDirectory, one: PendingPartition, config: LogConfig, topic_id: str | None
+) -> Committed:
     """Open and close a partition, which writes its checkpoints, and the topic's id if other partitions have one."""
     if one.is_new:
         held.made(one.topic, one.partition)
     folder = os.path.join(directory, f"{one.topic}-{one.partition}")
-    known = checkpoints.read_topic_id(folder)
-    for name in [] if known else files.names_in(directory):
-        parsed = parse_directory_name(name)
-        if parsed is not None and parsed.topic == one.topic and not parsed.state and known is None:
-            known = checkpoints.read_topic_id(os.path.join(directory, name))
-    with Log(folder, config, topic_id=known) as log:
+    with Log(folder, config, topic_id=checkpoints.read_topic_id(folder) or topic_id) as log:
         return Committed(one.topic, one.partition, one.first_offset, log.log_end_offset)
-
-
-def remove_tree(path: str) -> None:
-    """Remove a directory and everything in it, as far as the system allows; another process may do the same."""
-    with suppress(KtsError):
-        for entry in files.list_directory(path):
-            if entry.is_dir(follow_symlinks=False):
-                remove_tree(entry.path)
-            else:
-                with suppress(KtsError):
-                    files.remove(entry.path, missing_ok=True)
-        files.remove_directory(path)

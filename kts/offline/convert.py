@@ -119,19 +119,19 @@ def aside(target: str) -> Iterator[str]:
     directory = f"{target}.{os.getpid()}{PART}"
     lock = os.path.join(os.path.dirname(target), LOCK)
     with FileLock(lock, target) if files.exists(lock) else nullcontext():
-        _remove_tree(directory)
+        files.remove_tree(directory)
         files.make_directory(directory)
         try:
             yield directory
             for entry in files.list_directory(directory):  # of attempts that ended with their machine
                 if entry.name.endswith(PART):
-                    _remove_tree(entry.path)
+                    files.remove_tree(entry.path)
             files.sync_directory(directory)
             files.rename(directory, target)
             files.sync_directory(os.path.dirname(target))
         except BaseException:
             with suppress(LogStorageError):
-                _remove_tree(directory)
+                files.remove_tree(directory)
             raise
 
 
@@ -177,7 +177,7 @@ def convert_segments(
                     files.rename(entry.path, os.path.join(target, entry.name))
                 yield found
     finally:
-        _remove_tree(made)
+        files.remove_tree(made)
 
 
 def target_of(log: PartitionLog, directory: str) -> str:
@@ -346,15 +346,3 @@ def _copy(source: str, target: str, wanted: Sequence[str]) -> None:
             copy = os.path.join(target, name)
             _write(copy, files.read_bytes(path))
             files.set_modified_ms(copy, files.modified_ms(path))
-
-
-def _remove_tree(path: str) -> None:
-    """Remove a directory and its contents, if it exists."""
-    if not files.exists(path):
-        return
-    for entry in files.list_directory(path):
-        if entry.is_dir(follow_symlinks=False):
-            _remove_tree(entry.path)
-        else:
-            files.remove(entry.path)
-    files.remove_directory(path)

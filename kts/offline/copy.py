@@ -43,7 +43,6 @@ from kts.errors import (
 from kts.log.directory import CONTROLLER, LOCK, LogDirectory
 from kts.log.epochs import LeaderEpochs
 from kts.log.log import Log
-from kts.log.staging import remove_tree
 from kts.offline.convert import tail_fault
 from kts.offline.reindex import generation_of, reindex, used_part
 from kts.offline.verify import Violation, magic_of, verify_segment
@@ -303,7 +302,7 @@ class _Target:
         try:
             for name in files.names_in(self.path):  # of a copy that was killed
                 if name.startswith("kts-copy-0.") and name.endswith("-delete"):
-                    remove_tree(os.path.join(self.path, name))
+                    files.remove_tree(os.path.join(self.path, name))
             self._marked = self.was_clean = files.exists(os.path.join(self.path, CLEAN_SHUTDOWN))
             self.aside = os.path.join(self.path, _ASIDE.format(uuid4().hex))
             files.make_directory(self.aside)
@@ -313,7 +312,8 @@ class _Target:
         return self
 
     def __exit__(self, *_: object) -> None:
-        remove_tree(self.aside)
+        with suppress(LogStorageError):
+            files.remove_tree(self.aside)
         if self._held is not None:
             self._held.leave()
 

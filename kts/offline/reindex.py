@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from kts.dataset.partition import PartitionLog
+from kts.dataset.partition import NotInParts, PartitionLog
 from kts.errors import CorruptIndexError
 from kts.log.directory import held
 from kts.model import NO_TIMESTAMP
@@ -88,8 +88,9 @@ class SegmentFinding(NamedTuple):
 
 
 def generation_of(log: PartitionLog) -> str:
-    """Return "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"."""
-    return settled(lambda: _generation_of(log.segments))
+    """Return "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"; of a part, by the log's first entry, too."""
+    whole = PartitionLog(log.path, log.topic, log.partition) if log.is_part else log
+    return settled(lambda: _generation_of(whole.segments))
 
 
 def _generation_of(segments: list[Segment]) -> str:
@@ -102,7 +103,7 @@ def _generation_of(segments: list[Segment]) -> str:
 
 
 def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = None) -> Iterator[SegmentFinding]:
-    """Rebuild and compare the index files of every segment, oldest first; nothing is written.
+    """Rebuild and compare the index files of every segment of a partition, or a part of one; nothing is written.
 
     Parameters
     ----------
@@ -111,17 +112,23 @@ def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = 
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just read.
 
+    Raises
+    ------
+    NotInParts
+        A part has transactions, and some may have begun before it.
+
     Notes
     -----
     Aborted transactions that began before the first segment are only known from its producer snapshot.
     """
-    producers = Producers()
+    producers = None if log.segments_before else Producers()
     segments, sealed = log.segments, log.sealed_indexes()
     for number, segment in enumerate(segments):
         with unless_deleted(segment.path):
-            if number == 0:
+            if number == 0 and producers is not None:
                 _load_snapshot(producers, segment)
-            found = _segment(segment, number + 1 == len(segments), config, producers, progress)
+            is_last = number + 1 == len(segments) and log.following_offset is None
+            found = _segment(segment, is_last, config, producers, progress)
             yield found._replace(indexes=_compared(found, sealed.get(segment.base_offset)))
 
 
@@ -139,7 +146,7 @@ def _compared(found: SegmentFinding, sealed: Sealed | None) -> tuple[IndexFindin
 
 
 def _segment(
-    segment: Segment, is_last: bool, config: IndexConfig, producers: Producers, progress: Progress | None
+    segment: Segment, is_last: bool, config: IndexConfig, producers: Producers | None, progress: Progress | None
 ) -> SegmentFinding:
     aborted: list[bytes] = []
     has_times = False
@@ -149,7 +156,10 @@ def _segment(
         records = batches.records()
         if not has_times:  # a batch that the cleaner emptied keeps its timestamp but needs no entry
             has_times = bool(((batches.column("maxTimestamp") != NO_TIMESTAMP) & (batches.column("count") != 0)).any())
-        if (batches.column("producerId") >= 0).any():
+        if producers is None:
+            if batches.column("transactional").any():
+                raise NotInParts
+        elif (batches.column("producerId") >= 0).any():
             aborted.extend(TXN_ENTRY.pack(0, *entry) for entry in producers.follow(records))
         if progress is not None:
             progress(len(records))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kts.codec.columns import HAS_TIMESTAMP
 from kts.codec.encode import int64s
-from kts.dataset.partition import PartitionLog
+from kts.dataset.partition import NotInParts, PartitionLog
 from kts.model import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -73,7 +73,7 @@ class Timestamps:
 
 
 def count_timestamps(log: PartitionLog, progress: Callable[[int], None] | None = None) -> Timestamps:
-    """Read all timestamps of a partition and count them.
+    """Read all timestamps of a partition, or of a part of one, and count them.
 
     Parameters
     ----------
@@ -84,6 +84,8 @@ def count_timestamps(log: PartitionLog, progress: Callable[[int], None] | None =
     ------
     CorruptRecordError
         The log is damaged.
+    NotInParts
+        A part's last segment reaches into the next one: a reader leaves out there what it has read.
 
     Notes
     -----
@@ -93,6 +95,8 @@ def count_timestamps(log: PartitionLog, progress: Callable[[int], None] | None =
     for batch in log.scan(columns=COLUMNS, include_control=True):
         offsets, times, magic, attributes = (int64s(batch.column(at), one) for at, one in enumerate(COLUMNS))
         marked = (magic == 2) & (attributes & HAS_TIMESTAMP != 0)
+        if log.following_offset is not None and len(offsets) and offsets[-1] >= log.following_offset:
+            raise NotInParts
         none = times == NO_TIMESTAMP
         made.records += len(times)
         made.marked += int(marked.sum())

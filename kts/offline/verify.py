@@ -20,7 +20,7 @@ from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.codec.columns import decode, scan_batches
 from kts.codec.layout import HEADER_BYTES, may_hide, read_header
-from kts.dataset.partition import LogDirs, PartitionLog
+from kts.dataset.partition import LogDirs, NotInParts, PartitionLog
 from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.remote import tiers
@@ -150,8 +150,8 @@ class PartFound:
         Of all violations.
     seams : list of (path, first missing offset, base offset)
         Gaps between its segments.
-    gaps, transactions : bool
-        Whether there are gaps within its segments, and transactions.
+    gaps : bool
+        Whether there are gaps within its segments.
     """
 
     path: str
@@ -162,14 +162,23 @@ class PartFound:
     counts: dict[tuple[str, str], int]
     seams: list[tuple[str, int, int]]
     gaps: bool
-    transactions: bool
 
 
 def verify_part(
-    log: PartitionLog, deep: bool = False, allow_negative_timestamps: bool = False, minus_one_is_a_time: bool = False
+    log: PartitionLog,
+    deep: bool = False,
+    progress: Progress | None = None,
+    allow_negative_timestamps: bool = False,
+    minus_one_is_a_time: bool = False,
 ) -> PartFound:
-    """Check the segments of a part of a partition, apart from the others."""
-    check = _PartitionCheck(log, deep, None, allow_negative_timestamps, minus_one_is_a_time)
+    """Check the segments of a part of a partition, apart from the others; the other arguments are those of ``verify``.
+
+    Raises
+    ------
+    NotInParts
+        There are transactions: what a part says of them depends on the parts before it.
+    """
+    check = _PartitionCheck(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time)
     limit, first = _Limit(), log.segments[0]
     found = list(limit.take(check.part()))
     return PartFound(
@@ -181,17 +190,11 @@ def verify_part(
         limit.counts,
         check.seams,
         check.gaps,
-        check.transactions,
     )
 
 
-def verify_joined(log: PartitionLog, parts: Sequence[PartFound]) -> Iterator[Violation] | None:
-    """What ``verify_partition`` yields, from the checks of all parts of a partition.
-
-    None if there are transactions: what a part says of them depends on the parts before it.
-    """
-    if any(part.transactions for part in parts):
-        return None
+def verify_joined(log: PartitionLog, parts: Sequence[PartFound]) -> Iterator[Violation]:
+    """What ``verify_partition`` yields, from the checks of all parts of a partition."""
     return _PartitionCheck(log, False, None, False, False).joined(parts)
 
 
@@ -278,7 +281,7 @@ class _PartitionCheck:
         self.magics = log.noted_magics()
         self.last_offset = -1
         self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
-        self.gaps = self.damaged = self.begins_damaged = self.transactions = False
+        self.gaps = self.damaged = self.begins_damaged = False
         self.open_transactions: dict[int, int] = {}  # first offset by producer id
 
     def run(self) -> Iterator[Violation]:
@@ -444,7 +447,8 @@ class _PartitionCheck:
     ) -> Iterator[tuple[transactions.Marker, int | None]]:
         """The markers of a slice, each with the first offset of the transaction it ends, if that had batches."""
         ours = np.flatnonzero(headers.transactional & headers.sound)
-        self.transactions |= bool(ours.size)
+        if ours.size and self.log.is_part:
+            raise NotInParts
         for i in ours.tolist():
             producer = int(headers.producer_id[i])
             if not headers.control[i]:

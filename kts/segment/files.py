@@ -1040,6 +1040,20 @@ def remove_directory(path: str) -> None:
         again(os.rmdir, path)
 
 
+def remove_tree(path: str) -> None:
+    """Delete a directory with everything in it, if it exists; another process may do the same."""
+    try:
+        for entry in list_directory(path):
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(entry.path)
+            else:
+                remove(entry.path, missing_ok=True)
+        remove_directory(path)
+    except LogStorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+
+
 def make_directory(path: str, *, parents: bool = True) -> None:
     """Create a directory, and its parents unless they must exist; do nothing if it exists."""
     require_local(path, "making a directory")

@@ -8,6 +8,8 @@ Layout::
         <20 digits>-<id>.log ...                                  a copy in tiered storage
         <20 digits>.log.gz .log.zst                               compressed by other programs: readers take them
         leader-epoch-checkpoint, partition.metadata
+      kts-write-0.<32 hex digits>-delete   segments that kts makes aside, and kts-copy-0...: nobody reads them, and a
+                                           broker that finds them at its start deletes them
       log-start-offset-checkpoint, replication-offset-checkpoint, ...
 """
 
@@ -45,6 +47,7 @@ _FILE = re.compile(
 _TOPIC = TOPIC_CHARACTERS + "{1,249}"
 _DIRECTORY = re.compile(rf"(?P<topic>{_TOPIC})-(?P<partition>[0-9]{{1,10}})")
 _MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|stray)")
+_ASIDE = re.compile(r"kts-(write|copy)-0\.[0-9a-f]{32}-delete")
 _TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
 
 
@@ -125,6 +128,11 @@ def parse_directory_name(name: str) -> DirectoryName | None:
     if match is None or int(match["partition"]) >= 2**31:
         return None
     return DirectoryName(match["topic"], int(match["partition"]), state)
+
+
+def is_aside(name: str) -> bool:
+    """True for a directory in which kts makes segments that join a log directory when they are whole."""
+    return _ASIDE.fullmatch(name) is not None
 
 
 def partition_of_file(path: str) -> tuple[str, int]:

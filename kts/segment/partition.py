@@ -32,6 +32,10 @@ class Partition(Protocol):
         """The live segments in order of base offset."""
 
     @property
+    def following_offset(self) -> int | None:
+        """The base offset of the segment behind the last one, if it is a part of a partition."""
+
+    @property
     def log_start_offset(self) -> int:
         """The first offset that readers see."""
 

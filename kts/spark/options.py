@@ -24,6 +24,7 @@ MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
 _UNIT_OPTION = "timeUnit={}"  # as an error names it
 BATCH, STREAM, EITHER = "batch", "stream", "either"  # the query: a source learns late which it is
 _DELAY_MS = 15 * 60 * 1000  # default of maxTriggerDelay
+_VIEW = "CREATE TEMPORARY VIEW name USING kts OPTIONS (path '/var/lib/kafka/data')"
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 KNOWN = (
@@ -209,10 +210,9 @@ def _refuse_unknown(given: Mapping[str, str], query: str) -> None:
                 f"option {shown} is for clients of a broker, and kts reads Kafka's files without one: {instead} and "
                 'give the log directory, as in .load("/var/lib/kafka/data")'
             )
-        if low == "location":
+        if low in ("location", "owner"):
             raise ValueError(
-                "option location comes from CREATE TABLE, which keeps no options for sources in Python: use "
-                "CREATE TEMPORARY VIEW name USING kts OPTIONS (path '/var/lib/kafka/data')"
+                f"option {name} comes from CREATE TABLE, which keeps no options for sources in Python: use {_VIEW}"
             )
         hint = suggestion(name, KNOWN) or f"known are {', '.join(KNOWN)}"
         raise ValueError(f"option {name} is unknown: {hint}")
@@ -233,7 +233,8 @@ def _paths(raw: Mapping[str, str]) -> tuple[str, ...]:
     if not found and not raw.get("remote", "").strip():
         raise ValueError(
             "option path is missing: name a log directory, a partition directory or segment files, as in "
-            '.load("/var/lib/kafka/data")'
+            '.load("/var/lib/kafka/data"); Spark tells none of a table in a catalog, so use a temporary view instead: '
+            f"{_VIEW}"
         )
     return tuple(dict.fromkeys(local_path(path) for path in found))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import TypeVar
 
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import one_level_down, open_path, paths_of, select, tier_of
@@ -23,6 +25,7 @@ TASK_BYTES = 64 << 20
 FILE_BYTES = 256 << 10  # the cost of opening a file, as the bytes that are read in the same time
 WHOLE_BYTES = 1 << 30  # a read of so many bytes without a range gets a hint
 SHARED_FROM = 200  # a task may read one partition for each 200 in the read
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def reach(options: Options) -> None:
 def unseen(folder: str) -> LogStorageError:
     """The error of an executor that lacks a path of the driver."""
     return LogStorageError(
-        f"the executor on {socket.gethostname()} does not see {folder}, which the driver saw while planning: put the"
+        f"the executor on {socket.gethostname()} does not see {folder}, which the driver saw: put the"
         " log directory where every executor sees it under the same path, such as a shared mount",
         path=folder,
     )
@@ -158,7 +161,7 @@ def whole_tasks(logs: Sequence[PartitionLog]) -> list[Task]:
 
 def _segment_tasks(ranges: Sequence[OffsetRange], *, to_end: bool) -> list[Task]:
     """Tasks of whole segments that overlap ranges of offsets, empty ones too; cut as tasks of ranges are."""
-    tasks, group, cost = list[Task](), list[SegmentRange](), 0
+    found = list[tuple[SegmentRange, int]]()
     for one in ranges:
         segments = one.log.segments
         ends = [segment.base_offset for segment in segments[1:]] + [NO_END] * bool(segments)
@@ -166,44 +169,43 @@ def _segment_tasks(ranges: Sequence[OffsetRange], *, to_end: bool) -> list[Task]
             if end <= one.start_offset or (segment.base_offset >= one.end_offset and not to_end):
                 continue
             whose, size = (segment.topic, segment.partition, segment.path, segment.base_offset), segment.size_bytes
-            if group and cost + size + FILE_BYTES > TASK_BYTES + FILE_BYTES:
-                tasks.append(Task(tuple(group)))
-                group, cost = [], 0
-            group.append(SegmentRange(*whose, 0, size, segment.base_offset, end, sound_part=int(segment.sound_part)))
-            cost += size + FILE_BYTES
-    return [*tasks, Task(tuple(group))] if group else tasks
+            part = SegmentRange(*whose, 0, size, segment.base_offset, end, sound_part=int(segment.sound_part))
+            found.append((part, size + FILE_BYTES))
+    return [Task(tuple(group)) for group in _full(found)]
 
 
-def grouped(logs: Sequence[PartitionLog]) -> Iterator[list[PartitionLog]]:
-    """Neighbouring partitions that one task takes, by their bytes and number of files."""
-    group: list[PartitionLog] = []
-    cost = 0
-    for log in logs:
-        own = FILE_BYTES + sum(_costs(log))
-        if group and cost + own > TASK_BYTES + FILE_BYTES:
-            yield group
-            group, cost = [], 0
-        group.append(log)
-        cost += own
-    if group:
-        yield group
+def grouped(logs: Iterable[PartitionLog], room: int | None = None) -> Iterator[list[PartitionLog]]:
+    """Neighbouring partitions that one task takes, by their bytes and number of files; ``room`` is ``TASK_BYTES``."""
+    return _full(((log, FILE_BYTES + sum(_costs(log))) for log in logs), room)
+
+
+def in_parts(log: PartitionLog, room: int | None = None) -> list[PartitionLog]:
+    """A partition, or parts of it where it is too large for one task; a part has one segment at least."""
+
+    def parts() -> list[PartitionLog]:
+        sizes = [len(group) for group in _full(((None, cost) for cost in _costs(log)), room)]
+        return [log] if len(sizes) <= 1 or log.lone else log.parts(sizes)
+
+    return settled(parts)
 
 
 def _costs(log: PartitionLog) -> list[int]:
-    """The cost of reading each segment of a partition."""
+    """The cost of reading each segment of a partition: its bytes, and as many as the opening of its file takes."""
     return settled(lambda: [segment.size_bytes + FILE_BYTES for segment in log.segments])
 
 
-def in_parts(log: PartitionLog) -> list[PartitionLog]:
-    """A partition, or parts of it where it is too large for one task; a part has one segment at least."""
-    sizes, cost = [0], 0
-    for own in _costs(log):
-        if sizes[-1] and cost + own > TASK_BYTES + FILE_BYTES:
-            sizes.append(0)
-            cost = 0
-        sizes[-1] += 1
-        cost += own
-    return [log] if len(sizes) == 1 or log.lone else log.parts(sizes)
+def _full(costs: Iterable[tuple[Item, int]], room: int | None = None) -> Iterator[list[Item]]:
+    """Neighbours that fill a task: at least one, and no more than it has room for."""
+    most = (TASK_BYTES if room is None else room) + FILE_BYTES
+    group, sum_of_costs = list[Item](), 0
+    for item, cost in costs:
+        if group and sum_of_costs + cost > most:
+            yield group
+            group, sum_of_costs = [], 0
+        group.append(item)
+        sum_of_costs += cost
+    if group:
+        yield group
 
 
 def _existing(options: Options) -> list[str]:
@@ -319,34 +321,25 @@ def _ranges(one: OffsetRange, parts: int) -> list[tuple[int, int]]:
 
 
 def tasks_of(ranges: Sequence[OffsetRange], options: Options) -> list[Task]:
-    """The tasks that read ranges of offsets; empty ones need none."""
-    return list(_tasks([one for one in ranges if one.start_offset < one.end_offset], options))
+    """The tasks that read ranges of offsets; empty ones need none.
 
-
-def _tasks(ranges: Sequence[OffsetRange], options: Options) -> Iterator[Task]:
-    """The tasks of all ranges. Partitions share a task only if there are many and no option sets the number of tasks.
-
-    The cost of a segment range is its bytes plus ``FILE_BYTES``.
+    Partitions share a task only if there are many and no option sets the number of tasks.
     """
-    total = sum(one.end_offset - one.start_offset for one in ranges)
+    wanted = [one for one in ranges if one.start_offset < one.end_offset]
+    total = sum(one.end_offset - one.start_offset for one in wanted)
     asked = options.min_partitions is not None or options.max_records is not None
-    together = 1 if asked else max(1, len(ranges) // SHARED_FROM)
-    group: list[SegmentRange] = []
-    cost = members = 0
-    for number, one in enumerate(ranges):
-        parts = _ranges(one, _parts(one, total, options))
-        on_error = "skip" if options.skips else "raise"
-        for planned in plan_all(one.log, parts, range_bytes=TASK_BYTES, isolation=options.isolation, on_error=on_error):
-            for part in planned:
-                part_cost = part.end_position - part.start_position + FILE_BYTES
-                if group and cost + part_cost > TASK_BYTES + FILE_BYTES:
-                    yield Task(tuple(group), one.strict_range)
-                    group, cost = [], 0
-                group.append(part)
-                cost += part_cost
-            following = ranges[number + 1] if number + 1 < len(ranges) else None
-            members += 1
-            if members >= together or following is None or following.strict_range != one.strict_range:
-                if group:
-                    yield Task(tuple(group), one.strict_range)
-                group, cost, members = [], 0, 0
+    most, on_error = 1 if asked else max(1, len(wanted) // SHARED_FROM), "skip" if options.skips else "raise"
+
+    def planned() -> Iterator[tuple[OffsetRange, list[SegmentRange]]]:
+        for one in wanted:
+            parts = _ranges(one, _parts(one, total, options))
+            found = plan_all(one.log, parts, range_bytes=TASK_BYTES, isolation=options.isolation, on_error=on_error)
+            yield from ((one, part) for part in found)
+
+    tasks = list[Task]()
+    for strict_range, alike in groupby(planned(), key=lambda found: found[0].strict_range):
+        while sharing := list(islice(alike, most)):
+            found = [part for _, parts in sharing for part in parts]
+            costs = ((part, part.end_position - part.start_position + FILE_BYTES) for part in found)
+            tasks += [Task(tuple(group), strict_range) for group in _full(costs)]
+    return tasks

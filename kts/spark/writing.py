@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from kts.arguments import INT32_MAX, suggestion
 from kts.compression import CODEC_NAMES
 from kts.config import TIMESTAMP_TYPES, LogConfig
-from kts.errors import LogStorageError
 from kts.log import staging
 from kts.segment import files
 from kts.segment.commits import read_commits
 from kts.spark.options import KNOWN, Values, local_path, wrong
-from kts.spark.schema import RECORD_TYPES
+from kts.spark.planning import unseen
+from kts.spark.schema import RECORD_TYPES, arrow_schema
 from kts.spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         known = suggestion(next(iter(config)), OPTIONS) if len(config) == 1 else ""
         raise ValueError(f"option {error}{known}") from error
     if not raw.get("path", "").strip():
-        raise ValueError('option path is missing: name a log directory, as in .save("/var/lib/kafka/data")')
+        raise ValueError(
+            'option path is missing: name a log directory, as in df.write.format("kts").mode("append").save("/data"), '
+            'writeStream.format("kts").start("/data"); saveAsTable, writeTo, toTable and INSERT name none'
+        )
     path = local_path(raw["path"])
     if files.is_served(path):
         raise ValueError(f"option path: a bucket is only read, found {path!r}: write to a directory, and `kts copy` it")
@@ -164,32 +167,31 @@ class _Writer:
     """What both writers share."""
 
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
-        self.given = options
+        self.options = parse_write_options(options)  # here: an absolute path is the driver's
         self.schema = schema
-        parsed = parse_write_options(options)
-        check_written(schema, parsed)
+        check_written(schema, self.options)
         if overwrite:
             raise ValueError(
                 "expected mode append, or output mode append or update, found one that replaces what is there: "
                 "kts appends"
             )
-        staging.check_free(parsed.path)
-        self.counts = staging.partition_counts(parsed.path)
+        staging.check_free(self.options.path)
+        self.counts = staging.partition_counts(self.options.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ship(self)
+
+    def _root(self, write_id: str) -> str:
+        """The directory of all tasks of a write, for an executor."""
+        if not files.exists(self.options.path):
+            raise unseen(self.options.path)
+        return staging.staging_root(self.options.path, write_id)
 
     def _write(self, batches: Iterator[pa.RecordBatch], root: str) -> list[staging.StagedLog]:
         """Write the rows of one task aside; runs on an executor."""
         import pyarrow as pa
 
-        options, context = parse_write_options(self.given), TaskContext.get()
-        if not files.exists(options.path):
-            raise LogStorageError(
-                "the executor does not see the log directory, which the driver saw: put it where every executor sees "
-                "it under the same path, such as a shared mount",
-                path=options.path,
-            )
+        options, context = self.options, TaskContext.get()
         with staging.StagedWriter(
             root,
             options.config,
@@ -207,9 +209,15 @@ class _Writer:
             return writer.finish()
 
     def _commit(self, messages: Sequence[Any], query: str | None = None, batch: int = -1) -> None:
-        options = parse_write_options(self.given)
         logs = [log for message in messages if message is not None for log in message.logs]
-        staging.commit(options.path, logs, options.config, query=query, batch=batch, sorted_by_time=options.sort)
+        staging.commit(
+            self.options.path,
+            logs,
+            self.options.config,
+            query=query,
+            batch=batch,
+            sorted_by_time=self.options.sort,
+        )
 
 
 class KtsWriter(_Writer, DataSourceArrowWriter):
@@ -228,12 +236,11 @@ class KtsWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
         self.write_id = uuid.uuid4().hex
-        files.make_directory(staging.staging_root(parse_write_options(options).path, self.write_id))
+        files.make_directory(staging.staging_root(self.options.path, self.write_id))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task aside; runs on an executor."""
-        root = staging.staging_root(parse_write_options(self.given).path, self.write_id)
-        return KtsCommitMessage(self._write(iterator, root))
+        return KtsCommitMessage(self._write(iterator, self._root(self.write_id)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the rows of all tasks visible; runs on the driver."""
@@ -242,7 +249,7 @@ class KtsWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote aside."""
-        staging.remove_staging(parse_write_options(self.given).path, write_id=self.write_id)
+        staging.remove_staging(self.options.path, write_id=self.write_id)
 
 
 class KtsStreamWriter(_Writer, _StreamWriter):
@@ -254,17 +261,18 @@ class KtsStreamWriter(_Writer, _StreamWriter):
     def write(self, iterator: Iterator[pa.RecordBatch] | Iterator[Row]) -> WriterCommitMessage:
         """Write the rows of one task of a batch aside; runs on an executor."""
         context = TaskContext.get()
-        query = None if context is None else context.getLocalProperty(QUERY_ID)
-        if context is None or query is None:
-            raise RuntimeError(f"expected the task of a streaming query, found none: Spark gave no {QUERY_ID}")
-        path, batch = parse_write_options(self.given).path, int(context.getLocalProperty(BATCH_ID) or 0)
+        query, batch = (None if context is None else context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
+        if query is None or batch is None:
+            raise RuntimeError(
+                f"expected the task of a streaming query, found none: Spark gave no {QUERY_ID}, {BATCH_ID}"
+            )
+        root = self._root(f"{_stream(query)}{int(batch):016x}")
         batches = iterator if _StreamWriter is not DataSourceStreamWriter else _columns(iterator, self.schema)
-        if read_commits(path).streams.get(query, -1) >= batch:  # committed before the query stopped
+        if read_commits(self.options.path).streams.get(query, -1) >= int(batch):  # committed before the query stopped
             for _ in batches:
                 pass
             return KtsCommitMessage([], query)
-        root = staging.staging_root(path, f"{_stream(query)}{batch:016x}")
-        files.make_directory(root)
+        files.make_directory(root, parents=False)
         return KtsCommitMessage(self._write(batches, root), query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -278,8 +286,7 @@ class KtsStreamWriter(_Writer, _StreamWriter):
         """Remove what the tasks of a batch, and of earlier ones, wrote aside."""
         query = self._query(messages)
         if query is not None:
-            path = parse_write_options(self.given).path
-            staging.remove_staging(path, stream=_stream(query), batch=batchId)
+            staging.remove_staging(self.options.path, stream=_stream(query), batch=batchId)
 
     @staticmethod
     def _query(messages: Sequence[Any]) -> str | None:
@@ -294,8 +301,7 @@ def _stream(query: str) -> str:
 def _columns(rows: Iterator[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Rows as Spark 4.0 gives them to a streaming write, as batches."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    arrow = to_arrow_schema(schema)
+    arrow = arrow_schema(schema)
     while part := list(islice(rows, ROWS)):
         yield pa.RecordBatch.from_pylist([row.asDict(recursive=True) for row in part], schema=arrow)

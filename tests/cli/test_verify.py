@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.golden import Golden, golden, goldens
@@ -49,14 +47,3 @@ def test_verify_names_each_kind_of_damage_and_exits_with_1(kind: str, writable: 
     rows = lines("verify", scenario.log_dir, "--json", code=1)
     assert rows[-1]["ok"] is False and rows[-1]["violations"] == len(rows) - 1 == len(result.stdout.splitlines())
     assert set(rows[0]) == {"path", "position", "offset", "kind", "message"}
-
-
-def test_verify_with_jobs_says_the_same_in_the_same_order(tmp_path: Path) -> None:
-    for source in (ORDERS, golden("demo", "clicks")):
-        for name in source.partitions:
-            shutil.copytree(source.partition_dir(name), tmp_path / name)
-    assert lines("verify", tmp_path, "--jobs", 2, "--json") == lines("verify", tmp_path, "--json")
-    for name in ("clicks-0", "orders-1"):
-        log = min((tmp_path / name).glob("*.log"))
-        log.write_bytes(log.read_bytes()[:-1] + b"!")
-    assert lines("verify", tmp_path, "--jobs", 2, "--json", code=1) == lines("verify", tmp_path, "--json", code=1)

@@ -17,7 +17,7 @@ from support.processes.cli_runs import lines, run
 from support.sets import log_records
 
 import kts
-from kts.cli import verify
+from kts.cli import verify, work
 from kts.segment import checkpoints, files
 from kts.spark import planning
 from kts.spark.options import parse_options
@@ -234,7 +234,7 @@ def test_a_checkpoint_that_changes_is_seen_at_once_whatever_its_time_and_length_
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_verify_starts_no_process_for_little_work(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "at_once", None)
+    monkeypatch.setattr(work, "_by_processes", None)
     folder = log_directory(tmp_path, 40)
     assert "OK: 40 partitions, 40 segments" in run("verify", folder, "--jobs", jobs).stdout
 
@@ -242,24 +242,20 @@ def test_verify_starts_no_process_for_little_work(jobs: int, tmp_path: Path, mon
 def test_verify_hands_out_pieces_and_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second: processes that check, on few partitions that are taken for much work."""
     folder = log_directory(tmp_path, 12)
-    for number in (3, 4, 11):
+    segments(folder / "t-12", 5)  # checked in parts
+    for number in (3, 4, 11, 12):
         path = folder / f"t-{number}" / f"{0:020d}.log"
         path.write_bytes(path.read_bytes()[:-1] + b"\xff")
     alone = lines("verify", folder, "--json", code=1)
     monkeypatch.setattr(verify, "SEGMENT_SECONDS", 0.5)
-    logs = list(kts.open(folder).values())  # type: ignore[union-attr]
-    parts = verify.pieces_of(logs, [verify.amount_of(log) for log in logs], False)
-    assert [log for members, _ in parts for log in members] == logs and len(parts) == 12
-    monkeypatch.setattr(verify, "PIECE_SECONDS", 3.5)
-    parts = verify.pieces_of(logs, [verify.amount_of(log) for log in logs], False)
-    assert [len(members) for members, _ in parts] == [4, 4, 4]
-    started: list[int] = []
-    real = verify.at_once
+    monkeypatch.setattr(work, "LEAST_BYTES", 4 * planning.FILE_BYTES)
+    started: list[tuple[int, list[int]]] = []
+    real = work._by_processes
 
-    def counted(parts: Any, how: Any, workers: int, advance: Any) -> Any:
-        started.append(workers)
-        return real(parts, how, workers, advance)
+    def counted(count: int, job: Any, groups: Any) -> Any:
+        started.append((count, [len(group) for group in groups]))
+        return real(count, job, groups)
 
-    monkeypatch.setattr(verify, "at_once", counted)
+    monkeypatch.setattr(work, "_by_processes", counted)
     assert lines("verify", folder, "--jobs", 2, "--json", code=1) == alone
-    assert started == [2]
+    assert started == [(2, [2, 2, 2, 2, 2, 2, 1, 1])]

@@ -20,9 +20,11 @@ from support.golden import scaled
 import kts
 from kts.log import staging
 from kts.log.commit import finish_commit
+from kts.log.epochs import LeaderEpochs
 from kts.offline.verify import verify
 from kts.segment import files
-from kts.segment.commits import FILE, read_commits
+from kts.segment.commits import FILE, Commits, read_commits, write_commits
+from kts.segment.names import CLEAN_SHUTDOWN
 
 T = 1_700_000_000_000
 SMALL = {"segment.bytes": 700}
@@ -241,6 +243,45 @@ def test_a_commit_whose_segments_are_lost_is_refused(tmp_path: Path) -> None:
     lost.unlink()
     with pytest.raises(kts.LogStorageError, match="expected a segment that joins .*, found no file"):
         finish_commit(home)
+
+
+def test_a_commit_that_fails_leaves_no_clean_stop(tmp_path: Path) -> None:
+    """A broker that found one would not look at indexes whose logs are still to come."""
+    home = str(tmp_path)
+    first(home, SMALL)
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+    staged, system = stage(home, SMALL, 1), FaultyOs(home)
+
+    def fail(name: str) -> None:
+        if name == "replace" and list(tmp_path.glob("b-0/*.index")):
+            system.after = None
+            raise OSError(errno.EIO, "of the disk")
+
+    system.after = fail
+    with in_place_of_os(system), pytest.raises(kts.LogStorageError):
+        staging.commit(home, staged, SMALL)
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists() and not list(tmp_path.glob("b-0/*.log"))
+
+
+def test_the_epochs_of_a_broker_that_came_before_the_list_was_emptied_stay(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    staged, system = stage(home, SMALL, 1, topics=("a",)), FaultyOs(home)
+    listed: list[Commits] = []
+
+    def keep(_: str) -> None:
+        system.after = None
+        found = read_commits(home)
+        system.after = keep
+        listed.extend([found] * bool(found.pending))
+
+    system.after = keep
+    with in_place_of_os(system):
+        staging.commit(home, staged, SMALL)
+    write_commits(home, listed[0])
+    LeaderEpochs(str(tmp_path / "a-0")).replace([(7, 24)])
+    finish_commit(home)
+    assert not read_commits(home).pending
+    assert LeaderEpochs(str(tmp_path / "a-0")).entries == [(7, 24)]
 
 
 def test_the_next_open_completes_a_commit(tmp_path: Path) -> None:

@@ -182,6 +182,23 @@ def test_a_task_that_outlives_its_write_fails_and_leaves_nothing(tmp_path: Path)
     assert os.listdir(tmp_path) == []
 
 
+def test_what_a_killed_write_left_goes_with_a_later_write_once_nothing_changed_for_a_week(tmp_path: Path) -> None:
+    """Its files are looked at, too: a task may write to one for days."""
+    week_ago = time.time() - staging.IDLE_MS / 1000
+    for number, ages in enumerate([(1, 1, 1), (1, 1, -9), (1, -9, 1), (-9, 1, 1)]):
+        root = Path(staging.staging_root(str(tmp_path), f"{number:032x}"))
+        tree = [root, root / "attempt" / "t-0", root / "attempt" / "t-0" / f"{0:020d}.log"]
+        tree[1].mkdir(parents=True)
+        tree[2].write_bytes(b"x")
+        for path, age in zip([*tree, root / "attempt"], [*ages, 1], strict=True):
+            os.utime(path, (week_ago - age * 10,) * 2)
+    (tmp_path / "kts-write-0").mkdir()  # a partition of a topic of that name
+    os.utime(tmp_path / "kts-write-0", (week_ago - 10,) * 2)
+    staging.check_free(str(tmp_path))
+    left = [f"kts-write-0.{number:032x}-delete" for number in (1, 2, 3)]
+    assert sorted(name for name in os.listdir(tmp_path) if name.startswith("kts-write")) == ["kts-write-0", *left]
+
+
 @pytest.mark.parametrize(
     ("rows", "more", "expected"),
     [

@@ -184,6 +184,14 @@ def test_overwriting_and_unknown_options_are_refused(spark: SparkSession, tmp_pa
     assert os.listdir(tmp_path) == []
 
 
+def test_a_table_of_a_catalog_is_refused_with_what_to_use_instead(spark: SparkSession) -> None:
+    frame = spark.range(3).selectExpr("string(id) value")
+    with pytest.raises(Exception, match=r"option path is missing: .*\.save\(.*; saveAsTable, writeTo"):
+        frame.write.format("kts").option("topic", "t").saveAsTable("rows")
+    with pytest.raises(Exception, match="option owner comes from CREATE TABLE.*: use CREATE TEMPORARY VIEW"):
+        spark.sql("CREATE TABLE rows USING kts")
+
+
 def test_a_query_that_restarts_writes_each_batch_once(spark: SparkSession, tmp_path: Path) -> None:
     """A batch that was committed runs again if the query died before Spark noted it: here its note is removed."""
     source, checkpoint, data = (str(tmp_path / name) for name in ("source", "checkpoint", "data"))

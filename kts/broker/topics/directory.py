@@ -17,7 +17,7 @@ from kts.errors import CorruptRecordError, LogStorageError
 from kts.log.directory import CONTROLLER
 from kts.model import TimestampType
 from kts.segment import checkpoints, files
-from kts.segment.names import LEADER_EPOCHS, parse_directory_name, parse_file_name
+from kts.segment.names import LEADER_EPOCHS, is_aside, parse_directory_name, parse_file_name
 
 LONGEST_NAME = 255
 _RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
@@ -123,7 +123,11 @@ def deleted_name(topic: str, partition: int, unique: str) -> str:
 
 
 def delete_directory(path: str) -> list[tuple[str, str]]:
-    """Remove a partition's directory with its files. One that contains directories is kept and reported."""
+    """Remove a partition's directory with its files. One that contains directories is kept and reported, unless kts
+    made it to write into."""
+    if is_aside(os.path.basename(path)):
+        files.remove_tree(path)
+        return []
     for entry in files.list_directory(path):
         if entry.is_dir(follow_symlinks=False):
             return [(os.path.basename(path), f"{entry.name} inside it is a directory")]

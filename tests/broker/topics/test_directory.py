@@ -211,6 +211,8 @@ def test_directories_to_be_deleted_go_with_their_files_and_what_has_others_insid
         (tmp_path / name).mkdir()
         (tmp_path / name / ("0" * 20 + ".log")).write_bytes(b"x")
     (tmp_path / "u-0.0123456789abcdef0123456789abcdef-delete/inside").mkdir()
+    for name in ("kts-write", "kts-copy"):  # what a writer that was killed left
+        (tmp_path / f"{name}-0.0123456789abcdef0123456789abcdef-delete/attempt/t-0").mkdir(parents=True)
     clock = [0]
     with Topics(tmp_path, clock=lambda: clock[0]) as topics:
         clock[0] = 60_000

@@ -1,0 +1,201 @@
+"""The work of a command on partitions: one after the other, in processes of this machine, or on executors of Spark."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from kts.errors import KtsError
+
+from .inputs import log_bytes
+
+if TYPE_CHECKING:
+    from kts.dataset.partition import PartitionLog
+
+Result = TypeVar("Result")
+# On one partition, with a function that counts the bytes read; pickle must find it by name.
+PartitionWork = Callable[["PartitionLog", Callable[[int], None]], Iterable[Result]]
+
+PIECES = 8  # for each process, so that all of them end at about the same time
+LEAST_BYTES = 4 << 20  # of a piece of work that is worth sending to a process
+
+
+def known_master(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse Spark Connect, which has no tasks for the work of commands."""
+    if value is not None and value.startswith("sc://"):
+        raise click.BadParameter(f"expected a master such as spark://HOST:7077, yarn or local[4], found {value}")
+    return value
+
+
+spark_option = click.option(
+    "--spark", "master", metavar="MASTER", callback=known_master,
+    help="Spread the work over a Spark cluster: spark://HOST:7077, yarn, k8s://URL; local[4] is this machine.",
+)  # fmt: skip
+
+
+def on_each(
+    logs: Sequence[PartitionLog],
+    work: PartitionWork[Result],
+    advance: Callable[[int], None],
+    *,
+    master: str | None = None,
+    jobs: int = 1,
+    parts: bool = False,
+) -> Iterator[tuple[PartitionLog, Iterator[Result]]]:
+    """The results of some work on each partition, in the order of the partitions.
+
+    Parameters
+    ----------
+    work : callable
+        Called with a partition, and with a function to call with the bytes that were just read. What it raises of kts
+        or of the system, and its warnings, come here in the partition's turn.
+    advance : callable
+        Called with bytes that were read.
+    master : str, optional
+        Spark's master: executors do the work.
+    jobs : int
+        So many processes do it; 1 is this one.
+    parts : bool
+        Cut a partition that is larger than a task between segments; its results are those of its parts, in order. If
+        one of them raises ``NotInParts``, the partition is worked on again, as a whole.
+
+    Raises
+    ------
+    KtsError
+        Spark does not start, or cannot do the work.
+    LogStorageError
+        An executor does not see a partition.
+    """
+    if master is None and jobs == 1:
+        for log in logs:
+            yield log, iter(work(log, advance))
+        return
+    from kts.dataset.partition import NotInParts
+    from kts.spark.planning import grouped, in_parts
+
+    job = _Job(work, None if master is None else os.getcwd())
+    room = max(LEAST_BYTES, log_bytes(logs) // (PIECES * jobs)) if master is None else None
+
+    def outcomes(pieces: Iterable[PartitionLog]) -> Iterator[_Outcome]:
+        groups = list(grouped(pieces, room))
+        if groups:
+            done = _by_processes(jobs, job, groups) if master is None else _by_executors(master, job, groups)
+            for one in chain.from_iterable(done):
+                advance(one.size_bytes)
+                yield one
+
+    if not parts:
+        found = outcomes(logs)
+        yield from ((log, _told([next(found)])) for log in logs)
+        return
+    pieces = [in_parts(log, room) for log in logs]
+    found = outcomes(chain.from_iterable(pieces))
+    done = [[next(found) for _ in own] for own in pieces]
+    undone = [any(isinstance(one.error, NotInParts) for one in own) for own in done]
+    again = outcomes([log for log, fails in zip(logs, undone, strict=True) if fails])
+    for log, own, fails in zip(logs, done, undone, strict=True):
+        yield log, _told([next(again)] if fails else own)
+
+
+class _Outcome(NamedTuple):
+    """What became of one partition, or a part of it."""
+
+    results: list[Any]
+    warnings: list[Warning]
+    error: Exception | None
+    size_bytes: int  # read
+
+
+def _told(outcomes: Iterable[_Outcome]) -> Iterator[Any]:
+    """The results of a partition, with the warnings and the error as if the work were done here."""
+    for one in outcomes:
+        for warning in one.warnings:
+            warnings.warn(warning, stacklevel=3)
+        yield from one.results
+        if one.error is not None:
+            raise one.error
+
+
+class _Job:
+    """The work on a group of partitions, in another process.
+
+    Parameters
+    ----------
+    folder : str, optional
+        The working directory of the command, where executors have another one: relative paths are in it.
+    """
+
+    def __init__(self, work: PartitionWork[Any], folder: str | None) -> None:
+        self.work = work
+        self.folder = folder
+
+    def __call__(self, logs: list[PartitionLog]) -> list[_Outcome]:
+        return [self.outcome(log) for log in logs]
+
+    def outcome(self, log: PartitionLog) -> _Outcome:
+        """Do the work on one partition. An error is an outcome too: Spark would try again, and show a traceback."""
+        from kts.dataset.partition import NotInParts
+
+        results: list[Any] = []
+        sizes: list[int] = []
+        raised: Exception | None = None
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                with self.in_folder(log):
+                    results.extend(self.work(log, sizes.append))
+            except (KtsError, OSError, NotInParts) as error:
+                raised = error
+        said = [one.message for one in told if isinstance(one.message, Warning)]
+        return _Outcome(results, said, raised, sum(sizes))
+
+    def in_folder(self, log: PartitionLog) -> AbstractContextManager[None]:
+        """Go where a relative path of the command is."""
+        from kts.segment import files
+        from kts.spark.planning import unseen
+
+        if self.folder is None or log.remote_alone or files.scheme_of(log.path) is not None:
+            return nullcontext()
+        if not files.exists(os.path.join(self.folder, log.path)):
+            raise unseen(os.path.join(self.folder, log.path))
+        return nullcontext() if os.path.isabs(log.path) else chdir(self.folder)
+
+
+def _by_executors(master: str, job: _Job, groups: list[list[PartitionLog]]) -> list[list[_Outcome]]:
+    try:
+        from kts.spark.jobs import run
+    except ImportError as error:
+        raise click.UsageError(f"--spark needs pyspark: pip install 'kafka-timestamps[spark]' ({error})") from error
+    return run(master, job, groups)
+
+
+def _by_processes(count: int, job: _Job, groups: list[list[PartitionLog]]) -> Iterator[list[_Outcome]]:
+    from kts.remote.buckets import known_options, use_all
+
+    context = multiprocessing.get_context("spawn")
+    with _deaf_to_interrupts():
+        pool = context.Pool(min(count, len(groups)), use_all, (known_options(),))
+    with pool:
+        yield from pool.imap(job, groups)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Make processes that start here ignore Ctrl-C, which a terminal sends to all; the parent ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
