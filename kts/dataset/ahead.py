@@ -1,4 +1,4 @@
-"""Threads that decode the slices of segment ranges ahead of their reader, in order."""
+"""Decodes the slices of segment ranges on several cores, ahead of their reader, in order."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Ahead(Generic[Range]):
     Parameters
     ----------
     threads : int
-        How many slices are decoded at the same time.
+        How many slices are decoded at the same time; the reader's thread decodes one of them while it would wait.
 
     Notes
     -----
@@ -163,20 +163,28 @@ class Ahead(Generic[Range]):
         while True:
             self._look_ahead()
             with self._state:
-                self._start()
-                if source.slots:
-                    slot = source.slots[0]
-                    break
-                if source.ended:
+                self._start(source)
+                slot = source.slots[0] if source.slots else None
+                if slot is None and source.ended:
                     if source.error is not None:
                         raise source.error
                     return None
-                self._state.wait()
-        slot.decoded.wait()
+            if slot is not None and slot.decoded.is_set():
+                break
+            found = None if source.reader.fetched else self._read()
+            if found is not None:
+                _decode(*found)
+                continue
+            if slot is not None:
+                slot.decoded.wait()
+                break
+            with self._state:
+                if not source.slots and not source.ended:
+                    self._state.wait()
         with self._state:
             source.slots.popleft()
             self._held -= 1
-            self._start()
+            self._start(source)
         return slot
 
     def _drop(self, source: _Source) -> None:
@@ -202,30 +210,27 @@ class Ahead(Generic[Range]):
         # How much a slice grows is unknown before the first one is decoded.
         return None if source is None or (self._held and not source.reader.paced) else source
 
-    def _start(self) -> None:
-        """Start threads for the room there is."""
-        while self._running < self._threads and self._next() is not None:
+    def _start(self, source: _Source) -> None:
+        """Start threads for the room there is; the reader of this source is one more where no store is waited for."""
+        most = self._threads if source.reader.fetched else self._threads - 1
+        while self._running < most and self._next() is not None:
             self._running += 1
             threading.Thread(target=self._work, name="kts-scan", daemon=True).start()
 
     def _work(self) -> None:
         """Read and decode slices until there is no room or nothing left."""
-        while (found := self._read()) is not None:
-            source, slot = found
-            try:
-                slot.found = source.reader.decode(slot.start, slot.data)
-            except BaseException as error:  # raised where the reader takes the slice
-                slot.error = error
-            slot.decoded.set()  # without the state's lock: garbage collection here may end the reader
-            del source, slot, found
+        while (found := self._read(ends=True)) is not None:
+            _decode(*found)
+            del found
 
-    def _read(self) -> tuple[_Source, _Slot] | None:
+    def _read(self, *, ends: bool = False) -> tuple[_Source, _Slot] | None:
+        """The next slice there is room for; a thread ends where there is none."""
         with self._reading:
             while True:
                 with self._state:
                     source = self._next()
                     if source is None:
-                        self._running -= 1
+                        self._running -= ends
                         return None
                 piece, error = None, None
                 try:
@@ -241,3 +246,12 @@ class Ahead(Generic[Range]):
                         return source, slot
                     source.ended, source.error = True, error
                     self._state.notify_all()
+
+
+def _decode(source: _Source, slot: _Slot) -> None:
+    """Decode a slice; what it raises is raised where the reader takes it."""
+    try:
+        slot.found = source.reader.decode(slot.start, slot.data)
+    except BaseException as error:
+        slot.error = error
+    slot.decoded.set()  # without the state's lock: garbage collection here may end the reader

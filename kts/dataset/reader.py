@@ -22,6 +22,7 @@ from kts.segment.files import File, Readable
 from kts.segment.rereading import Reread, warn
 from kts.segment.segment import rebase
 
+FIRST_BYTES = 2**18  # of a scan: it shows how much slices grow
 MOST_WAITING = 64  # small batches that wait to be joined
 TimeRange = tuple[int | None, int | None]
 
@@ -189,6 +190,8 @@ class RangeReader:
 
     def slices(self, position: int, end: int, first_bytes: int | None) -> Generator[tuple[int, memoryview]]:
         """Slices of the segment as long as the pace says, also when it changes meanwhile."""
+        if first_bytes is None and not self.paced and not self.fetched:
+            first_bytes = FIRST_BYTES
         changed = True
         while changed:
             changed, size = False, self.pace.read_bytes or self.options.batch_bytes

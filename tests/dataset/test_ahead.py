@@ -84,7 +84,7 @@ def test_a_reader_that_resumes_behind_damage_does_not_wait_for_room(
     def filled(self: Ahead[RangeReader], source: Any) -> None:
         drop(self, source)
         with self._state:
-            self._start()
+            self._start(source)
         settle()  # the threads have filled all room with slices of the following segments
 
     monkeypatch.setattr(Ahead, "_drop", filled)
@@ -96,17 +96,18 @@ def test_a_reader_that_resumes_behind_damage_does_not_wait_for_room(
 def test_decoding_runs_side_by_side_also_across_small_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = log_of(tmp_path, list(range(9)), per_segment=1)
     together = threading.Barrier(3)
-    decode, first = RangeReader.decode, threading.Event()
+    decode, first, met = RangeReader.decode, threading.Event(), threading.Event()
 
     def meeting(self: RangeReader, start: int, data: memoryview) -> pa.RecordBatch:
-        if first.is_set():
-            together.wait(20)  # three threads are in here, or it breaks
+        if first.is_set() and not met.is_set():
+            together.wait(20)  # three threads are in here, the reader's own among them, or it breaks
+            met.set()
         first.set()
         return decode(self, start, data)
 
     monkeypatch.setattr(RangeReader, "decode", meeting)
-    # The first slice is decoded alone; six are left, two rounds of three.
-    assert offsets(path, threads=3, ending_offsets=7) == list(range(7))
+    assert offsets(path, threads=3) == list(range(9))  # the first slice is decoded alone
+    assert met.is_set()
 
 
 def test_a_reader_that_waits_holds_few_slices_and_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
