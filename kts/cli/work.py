@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import warnings
@@ -30,8 +31,8 @@ LEAST_BYTES = 4 << 20  # of a piece of work that is worth sending to a process
 
 
 def known_master(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Refuse Spark Connect, which has no tasks for the work of commands."""
-    if value is not None and value.startswith("sc://"):
+    """Refuse what is no master, before Spark starts, and Spark Connect, which has no tasks for the work of commands."""
+    if value is not None and not re.match(r"local\b|yarn$|(?!sc:)[a-z][a-z0-9+.-]*://", value):
         raise click.BadParameter(f"expected a master such as spark://HOST:7077, yarn or local[4], found {value}")
     return value
 

@@ -384,9 +384,8 @@ def commit(
         if query is not None and commits.streams.get(query, -1) >= batch:
             is_clean = True
             return []
-        for name in files.names_in(directory):  # of a process that died before its commit
-            if name.startswith(ASIDE) and parse_file_name(name.removeprefix(ASIDE)[9:]) is not None:
-                files.remove(os.path.join(directory, name))
+        for name in _numbered(directory):  # of a process that died before its commit
+            files.remove(os.path.join(directory, name))
         groups = _grouped([one for one in staged if one.records], sorted_by_time)
         pending = []
         number = 0
@@ -449,15 +448,22 @@ def _is_idle(path: str, since_ms: int) -> bool:
 
 
 def _locked(directory: str, patience_s: float) -> LogDirectory:
-    """The log directory, once no other commit holds it."""
-    until = time.monotonic() + patience_s
+    """The log directory, once no other commit holds it; where a commit moves segments, it may take longer."""
+    start = time.monotonic()
     while True:
         try:
             return LogDirectory(directory)
         except LogLockedError:
-            if time.monotonic() > until:
+            passed_s = time.monotonic() - start
+            if passed_s > PATIENCE_S or (passed_s > patience_s and not _numbered(directory)):
                 raise
         time.sleep(0.1)
+
+
+def _numbered(directory: str) -> list[str]:
+    """The segments with their final offsets that wait to be renamed."""
+    names = files.names_in(directory)
+    return [one for one in names if one.startswith(ASIDE) and parse_file_name(one.removeprefix(ASIDE)[9:]) is not None]
 
 
 def _grouped(staged: Sequence[StagedLog], sorted_by_time: bool) -> dict[TopicPartition, list[StagedLog]]:

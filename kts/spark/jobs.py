@@ -70,7 +70,8 @@ def _context(master: str) -> SparkContext:
     try:
         return SparkContext.getOrCreate(settings)
     except (PySparkException, Py4JError) as error:
-        raise KtsError(f"Spark does not start with the master {master}: {_reason(error)}; it needs a JDK 17") from error
+        needs = "; it needs a JDK 17" if "JAVA_GATEWAY_EXITED" in str(error) else ""
+        raise KtsError(f"Spark does not start with the master {master}: {_reason(error)}{needs}") from error
 
 
 def _reason(error: Exception) -> str:

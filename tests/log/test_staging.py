@@ -224,3 +224,24 @@ def test_a_directory_that_is_held_is_refused(tmp_path: Path, monkeypatch: pytest
     held.leave()
     commit(tmp_path, staged)
     assert values(tmp_path, "t", 0) == [b"a"]
+
+
+def test_a_write_waits_for_the_commit_of_another_and_not_for_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "CHECK_PATIENCE_S", 0.01)
+    held = staging.LogDirectory(str(tmp_path))
+    with pytest.raises(kts.LogLockedError):
+        staging.check_free(str(tmp_path))
+    (tmp_path / f"kts-commit-00000000-{0:020d}.log").write_bytes(b"")
+    tries: list[int] = []
+
+    def slept(_: float) -> None:
+        tries.append(1)
+        if len(tries) == 5:
+            held.leave()
+
+    monkeypatch.setattr(staging.time, "sleep", slept)
+    monkeypatch.setattr(staging, "CHECK_PATIENCE_S", -1.0)
+    staging.check_free(str(tmp_path))
+    assert len(tries) == 5
