@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import os
 import re
 import shutil
@@ -31,6 +32,11 @@ for page in PAGES:
     BLOCKS += [
         (f"{name}:{text.count(chr(10), 0, found.start()) + 2}", *found.groups()) for found in FENCE.finditer(text)
     ]
+
+IN_SPARK = {
+    place: (code, shown) for place, language, code, shown in BLOCKS if language == "python" and "SparkSession" in code
+}
+BLOCKS = [block for block in BLOCKS if block[0] not in IN_SPARK]
 
 
 def script(code: str, folder: Path) -> list[str]:
@@ -65,11 +71,43 @@ def test_a_code_block_runs(place: str, language: str, code: str, shown: str | No
         env |= spark_environ()
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{place}\n{done.stdout}\n{done.stderr}"
-    assert done.stdout.strip(), f"{place}: a block shows something"
+    check_output(place, code, shown, done.stdout)
+
+
+def check_output(place: str, code: str, shown: str | None, said: str) -> None:
+    """A block prints what stands below it, and something in any case."""
+    assert said.strip(), f"{place}: a block shows something"
     if shown is not None:
         checker, example = doctest.OutputChecker(), doctest.Example(code, shown)
-        same = checker.check_output(shown.rstrip(), done.stdout.rstrip(), doctest.ELLIPSIS)
-        assert same, f"{place}\n{checker.output_difference(example, done.stdout, doctest.REPORT_UDIFF)}"
+        same = checker.check_output(shown.rstrip(), said.rstrip(), doctest.ELLIPSIS)
+        assert same, f"{place}\n{checker.output_difference(example, said, doctest.REPORT_UDIFF)}"
+
+
+@pytest.fixture(scope="module")
+def said_in_spark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What the blocks that make a Spark session print, and their errors; in one folder, which the session keeps."""
+    environ = os.environ | spark_environ()
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "tests").symlink_to(ROOT / "tests")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/support/spark/blocks.py")],
+        input=json.dumps({place: code for place, (code, _) in IN_SPARK.items()}),
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("place", IN_SPARK)
+def test_a_code_block_runs_in_spark(place: str, said_in_spark: dict[str, list[str]]) -> None:
+    said, error = said_in_spark[place]
+    assert error == "", f"{place}\n{said}\n{error}"
+    check_output(place, *IN_SPARK[place], said)
 
 
 def test_the_pages_show_python_and_shell() -> None:

@@ -15,7 +15,7 @@ import pytest
 from support.clients.client_librdkafka import Confluent
 from support.clients.client_places import Place, place
 from support.clients.client_records import APPEND, NOON_MS, make
-from support.golden import PATIENCE_S
+from support.golden import PATIENCE_S, scaled
 from support.kafka.jvm import JAVA, maven_class_path, require_spark
 from support.spark.applications import SETTINGS
 from support.spark.releases import release_environ
@@ -61,8 +61,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield found
 
 
+@pytest.mark.parametrize("spark", [SPARK][: scaled(0, 1)])  # fetches and starts a Spark of its own
 def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_directory(
-    broker: Place, tmp_path: Path, rng: random.Random
+    spark: str, broker: Place, tmp_path: Path, rng: random.Random
 ) -> None:
     jars = maven_class_path(JAVA / "clients" / f"spark-{SPARK}.xml")
     client, newest = Confluent(), []
@@ -77,7 +78,7 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
     asked = reads(min(newest), rng)
 
     job = [sys.executable, str(FOLDER / "spark_job.py"), broker.bootstrap, str(broker.data), str(tmp_path)]
-    environ = os.environ | release_environ(SPARK)
+    environ = os.environ | release_environ(spark)
     done = subprocess.run(
         [*job, json.dumps(SETTINGS | {"spark.master": "local[2]", "spark.jars": jars.replace(":", ",")})],
         input=json.dumps(asked),
@@ -90,7 +91,7 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
     if done.returncode:
         pytest.fail(f"the Spark job failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert answer["version"] == SPARK
+    assert answer["version"] == spark
     found = answer["reads"]
     assert found.keys() == asked.keys()
     for name, read in found.items():

@@ -91,9 +91,7 @@ def test_a_hundredth_of_the_time_fetches_a_few_chunks(
     assert count <= 12 * size
 
 
-def test_the_greatest_time_is_read_where_the_time_index_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_greatest_time_is_read_where_the_time_index_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, size = tmp_path / "t-0", 1 << 12
     times = [*range(T0, T0 + 1600), T0 + 10_000, *range(T0 + 1600, T0 + 2100), *range(T0, T0 + 1000)]
     with kts.Log(source, {"segment.bytes": 1 << 16}) as log:
