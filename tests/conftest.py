@@ -31,6 +31,8 @@ APART = (
     "tests/spark/test_stream_kills.py",
     "tests/broker/test_clients_spark.py",
 )  # which start their own
+# What takes a process longest comes first of all: what is left at the end is short, and no process waits for another.
+LONGEST = ("tests/spark/", "tests/test_readme.py", "tests/test_bench.py", "tests/test_packaging.py")
 LONG = ("java", "scaled", "crash", "slow")
 TEARDOWN_S = 300
 MEMORY, ROOM_BYTES = "/dev/shm", 4 * 2**30
@@ -69,7 +71,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
         if any(item.get_closest_marker(mark) for mark in LONG):
             long.add(item.path)
-    items.sort(key=lambda item: item.path not in long)
+
+    def rank(item: pytest.Item) -> tuple[int, bool]:
+        first = (number for number, start in enumerate(LONGEST) if item.nodeid.startswith(start))
+        return next(first, len(LONGEST)), item.path not in long
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(wrapper=True)

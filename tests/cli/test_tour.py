@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.golden import data_root
+from support.golden import data_root, scaled
 from support.kafka import jvm
 from tour import missing_for_spark
 
@@ -53,8 +53,9 @@ def test_an_old_java_is_named_with_the_one_that_is_needed(tmp_path: Path, monkey
     assert "get one with: sudo apt install" in told
 
 
-def test_with_spark_the_counts_come_from_there() -> None:
-    done = tour(DEMO, **jvm.spark_environ())
+@pytest.mark.parametrize("data", [DEMO][: scaled(0, 1)])  # a session of Spark of its own
+def test_with_spark_the_counts_come_from_there(data: Path) -> None:
+    done = tour(data, **jvm.spark_environ())
     check(done)
     assert "679 records; kts.scan counts the same in this process." in done.stdout
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.golden import golden
+from support.golden import golden, scaled
 from support.kafka.jvm import spark_environ
 from support.spark.applications import SETTINGS
 from support.spark.standalone import packed_environment, standalone
@@ -21,7 +21,8 @@ from support.spark.standalone import packed_environment, standalone
 ORDERS = golden("demo", "orders")
 
 
-@pytest.fixture(scope="module")
+# A minute of a cluster is for `make test-all`; executors in processes of their own, see test_stream_kills.py.
+@pytest.fixture(scope="module", params=["standalone"][: scaled(0, 1)])
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run of the application; a cluster, and the archive of an environment, take seconds to make."""
     environ = os.environ | spark_environ() | {"PYSPARK_PYTHON": "./env/bin/python"}
