@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,6 +52,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
+    from kts.offline.verify import beside, verify_checkpoints
+
     if master is not None and jobs > 1:
         raise click.UsageError("--jobs is for this machine and --spark for a cluster; leave out one")
     logs = open_logs(paths, topics=topics, partitions=partitions)
@@ -62,7 +64,8 @@ def command(
         workers = max(1, min(jobs, int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS)))
         done = on_each(logs, work, advance, master=master, jobs=workers, parts=True)
         found = chain.from_iterable(joined(log, results) for log, results in done)
-        for violation in chain(beside(paths, logs), found):
+        of_directories = chain.from_iterable(map(verify_checkpoints, beside(paths, logs)))
+        for violation in chain(of_directories, found):
             count += 1
             print_violation(violation, as_json)
     if as_json:
@@ -124,17 +127,6 @@ def joined(log: PartitionLog, results: Iterator[Violation | PartFound]) -> Itera
             yield one
     if parts:
         yield from verify_joined(log, parts)
-
-
-def beside(paths: Sequence[str], logs: Sequence[PartitionLog]) -> Iterator[Violation]:
-    """Check the checkpoint files of log directories."""
-    from kts.offline.verify import verify_checkpoints
-    from kts.segment.files import directory_exists
-
-    partitions = {log.path for log in logs}
-    for path in paths:
-        if directory_exists(path) and path not in partitions:
-            yield from verify_checkpoints(path)
 
 
 def print_violation(violation: Violation, as_json: bool) -> None:

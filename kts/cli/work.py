@@ -99,8 +99,8 @@ def on_each(
         yield from ((log, _told([next(found)])) for log in logs)
         return
     pieces = [in_parts(log, room) for log in logs]
-    found = outcomes(chain.from_iterable(pieces))
-    done = [[next(found) for _ in own] for own in pieces]
+    first = iter(list(outcomes(chain.from_iterable(pieces))))
+    done = [[next(first) for _ in own] for own in pieces]
     undone = [any(isinstance(one.error, NotInParts) for one in own) for own in done]
     again = outcomes([log for log, fails in zip(logs, undone, strict=True) if fails])
     for log, own, fails in zip(logs, done, undone, strict=True):

@@ -219,6 +219,14 @@ def apart(log: PartitionLog) -> Sequence[PartitionLog]:
     return [PartitionLog(path, log.topic, log.partition, segment_paths=[path]) for path in paths]
 
 
+def beside(paths: Iterable[str], logs: Iterable[PartitionLog]) -> Iterator[str]:
+    """The paths that are log directories: their checkpoint files are checked beside the partitions."""
+    partitions = {files.absolute(log.path) for log in logs}
+    for path in paths:
+        if files.directory_exists(path) and files.absolute(path) not in partitions:
+            yield path
+
+
 def verify_checkpoints(directory: str) -> Iterator[Violation]:
     """Yield every fault in the checkpoint files of a log directory."""
     for name in CHECKPOINTS:

@@ -14,6 +14,7 @@ from kts.dataset.paths import one_level_down, open_path, paths_of, select, tier_
 from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
+from kts.offline.verify import beside
 from kts.remote.buckets import use_options
 from kts.remote.tiers import read_as_planned
 from kts.segment import files
@@ -66,7 +67,8 @@ def plan_tasks(options: Options) -> list[Task]:
     check_named(options.start, logs)
     check_named(options.end, logs)
     if options.granularity == "finding":
-        return [Task((), folders=tuple(_folders(options, logs))), *whole_tasks(logs)]
+        folders = beside(dict.fromkeys(map(files.absolute, _existing(options))), logs)
+        return [Task((), folders=tuple(folders)), *whole_tasks(logs)]
 
     def planned() -> list[Task]:
         ranges = [resolve(log.listed(skip_damage=options.skips), options) for log in logs]
@@ -144,14 +146,6 @@ def _listed(opened: PartitionLog | LogDirs) -> list[PartitionLog]:
     for log in logs:
         log.segments  # noqa: B018 - makes their directories known
     return logs
-
-
-def _folders(options: Options, logs: list[PartitionLog]) -> Iterator[str]:
-    """The log directories among the paths."""
-    partitions = {log.path for log in logs}
-    for path in dict.fromkeys(files.absolute(path) for path in _existing(options)):
-        if files.directory_exists(path) and path not in partitions:
-            yield path
 
 
 def whole_tasks(logs: Sequence[PartitionLog]) -> list[Task]:
