@@ -70,7 +70,8 @@ def _context(master: str) -> SparkContext:
     try:
         return SparkContext.getOrCreate(settings)
     except (PySparkException, Py4JError) as error:
-        needs = "; it needs a JDK 17" if "JAVA_GATEWAY_EXITED" in str(error) else ""
+        ended = isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+        needs = "; it needs a JDK 17" if ended else ""
         raise KtsError(f"Spark does not start with the master {master}: {_reason(error)}{needs}") from error
 
 
