@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from pyspark.sql.types import StructType
 
 from kts.dataset.increments import Offsets, name_of
 from kts.dataset.options import takes
+from kts.dataset.partition import PartitionLog
 from kts.model import TopicPartition
+from kts.segment.rereading import settled
 from kts.spark.options import Options, parse_options
 from kts.spark.planning import OffsetRange, Task, tasks_of
 from kts.spark.reading import scanned
@@ -83,9 +86,13 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
 
 def _synced(source: Source, tables: list[_SparkTable], options: Options) -> Synced:
     bounds = Bounds(source, [table.offsets for table in tables])
-    logs = [log.listed(skip_damage=source.options.skip_damage) for log in source.logs]
-    for log in logs:
+
+    def listed(log: PartitionLog) -> PartitionLog:
+        log = log.listed(skip_damage=source.options.skip_damage)
         bounds.reached[name_of(log)] = max(bounds.of(log))
+        return log
+
+    logs = [settled(partial(listed, log)) for log in source.logs]
     done = []
     for number, table in enumerate(tables):
         added, offsets = Added(table.name, offsets=table.offsets), bounds.offsets(number)

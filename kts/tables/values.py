@@ -25,6 +25,7 @@ REGISTRY_MAGIC = 0  # the first byte of a value whose schema is in a registry; t
 REGISTRY_HEADER = 5
 OTHER_CONTEXT = ":."  # begins a subject of another context than the registry's own: it has ids of its own
 RECORD = ("offset", "key", "value")
+Fields = tuple[str | None, ...]  # names, and None for the items of an array
 Versions = dict[tuple[str, int], Any]  # what a registry was told of each version of a subject
 LOGICAL_TYPES = {
     "date": pa.date32(),
@@ -189,7 +190,7 @@ def _failing(values: pa.Array, call: Callable[[Any], object]) -> Callable[[int, 
 # --- JSON --------------------------------------------------------------------------------------
 
 
-def _json(type_: pa.DataType, required: list[tuple[str, ...]], values: pa.Array) -> Decoded:
+def _json(type_: pa.DataType, required: list[Fields], values: pa.Array) -> Decoded:
     """JSON values, each in a line of its own that has its number: what spills over into another one is found."""
     texts, refused = _text(values)  # Arrow's parser takes any bytes within a string
     there = pc.indices_nonzero(texts.is_valid()).to_numpy()
@@ -237,20 +238,24 @@ def _json_reason(error: pa.ArrowInvalid) -> str:
     return f"not JSON of this schema: {str(error).removeprefix('JSON parse error: ').removesuffix(' in row 0')}"
 
 
-def _refuse_missing(values: pa.Array, path: tuple[str, ...], refused: dict[int, str]) -> None:
+def _refuse_missing(values: pa.Array, path: Fields, refused: dict[int, str]) -> None:
     """Refuse values that lack a field, in objects that are there."""
-    within = values.is_valid()
-    for name in path[:-1]:
-        values = pc.struct_field(values, name)
-        within = pc.and_(within, values.is_valid())
-    missing = pc.and_(within, pc.struct_field(values, path[-1]).is_null())
-    for row in pc.indices_nonzero(missing).to_pylist():
-        refused.setdefault(row, f"the field {'.'.join(path)} is missing")
+    rows = pa.array(np.arange(len(values)))
+    for name in path:
+        there = values.is_valid()
+        rows, values = rows.filter(there), values.filter(there)
+        if name is None:
+            rows, values = rows.take(pc.list_parent_indices(values)), pc.list_flatten(values)
+        else:
+            values = pc.struct_field(values, name)
+    shown = "".join("[]" if name is None else f".{name}" for name in path)[1:]
+    for row in rows.filter(values.is_null()).to_pylist():
+        refused.setdefault(row, f"the field {shown} is missing")
 
 
-def _resolved(told: Any, root: Any, where: str) -> dict[str, Any]:
-    """A JSON Schema without ``$ref`` and without null among its types."""
-    seen = 0
+def _resolved(told: Any, root: Any, where: str) -> tuple[dict[str, Any], bool]:
+    """A JSON Schema without ``$ref`` and without null among its types, and whether null was among them."""
+    seen, nullable = 0, False
     while True:
         if not isinstance(told, dict):
             raise ValueError(f"value_schema: expected a JSON Schema for {where}, found {json.dumps(told)[:60]}")
@@ -266,18 +271,18 @@ def _resolved(told: Any, root: Any, where: str) -> dict[str, Any]:
             others = [one for one in choices if one != {"type": "null"}]
             if len(others) != 1:
                 raise ValueError(f"value_schema: {where} may be one of several types; a column has one")
-            told = others[0]
+            told, nullable = others[0], nullable or len(choices) > 1
         elif isinstance(told.get("type"), list):
             kinds = [kind for kind in told["type"] if kind != "null"]
             if len(kinds) != 1:
                 raise ValueError(f"value_schema: {where} may be of the types {', '.join(kinds)}; a column has one")
-            told = told | {"type": kinds[0]}
+            told, nullable = told | {"type": kinds[0]}, nullable or len(told["type"]) > 1
         else:
-            return told
+            return told, nullable
 
 
 def _json_type(told: Any, root: Any, where: str, depth: int = 0) -> pa.DataType:
-    told = _resolved(told, root, where)
+    told, _ = _resolved(told, root, where)
     kind = told.get("type")
     if depth > 50:
         raise ValueError(f"value_schema: {where} contains itself, which columns cannot")
@@ -296,21 +301,17 @@ def _json_type(told: Any, root: Any, where: str, depth: int = 0) -> pa.DataType:
     )
 
 
-def _required(told: Any, root: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def _required(told: Any, root: Any, path: Fields = ()) -> list[Fields]:
     """The paths of fields that may be neither missing nor null."""
-    told = _resolved(told, root, "the value")
+    told, _ = _resolved(told, root, "the value")
+    if told.get("type") == "array":
+        return _required(told["items"], root, (*path, None))
     found = []
     for name, field in told.get("properties", {}).items():
-        if name in told.get("required", ()) and not _may_be_null(field):
+        if name in told.get("required", ()) and not _resolved(field, root, name)[1]:
             found.append((*path, name))
-        if _resolved(field, root, name).get("type") == "object":
-            found += _required(field, root, (*path, name))
+        found += _required(field, root, (*path, name))
     return found
-
-
-def _may_be_null(told: Any) -> bool:
-    choices = told.get("oneOf") or told.get("anyOf") or []
-    return "null" in (told.get("type") or ()) or any(one == {"type": "null"} for one in choices)
 
 
 # --- Avro --------------------------------------------------------------------------------------

@@ -117,6 +117,29 @@ def test_the_reason_says_what_is_wrong() -> None:
     ]
 
 
+def test_a_field_is_required_in_items_and_behind_references_unless_it_may_be_null() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "l": {"type": "array", "items": {"$ref": "#/$defs/item"}},
+            "n": {"$ref": "#/$defs/may"},
+        },
+        "required": ["n"],
+        "$defs": {
+            "item": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+            "may": {"type": ["integer", "null"]},
+        },
+    }
+    values = [b"{}", b'{"l":[]}', b'{"l":[{"x":1},null]}', b'{"l":[{"x":1},{}],"n":2}', b'{"l":null,"n":3}']
+    assert decoded(decoder_of("json", json.dumps(schema)), [*values]) == [
+        {"l": None, "n": None},
+        {"l": [], "n": None},
+        {"l": [{"x": 1}, None], "n": None},
+        "the field l[].x is missing",
+        {"l": None, "n": 3},
+    ]
+
+
 def test_of_many_values_each_wrong_one_is_found(rng: random.Random) -> None:
     decoder = decoder_of("json", json.dumps(JSON_SCHEMA))
     sound = [rng.random() < 0.9 for _ in range(5000)]
