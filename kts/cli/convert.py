@@ -17,6 +17,7 @@ from .inputs import (
     filter_options,
     index_options,
     json_option,
+    local_directory,
     log_bytes,
     open_logs,
     storage_options_option,
@@ -73,6 +74,8 @@ those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a F
     "--out",
     metavar="DIR",
     type=click.Path(),
+    is_eager=True,
+    callback=local_directory,
     help="A missing or empty directory; it appears when it is complete.",
 )
 @click.option(

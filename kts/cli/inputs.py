@@ -17,6 +17,7 @@ import click
 from kts.arguments import INT64_MAX
 from kts.config import FORMAT_OF_MAGIC, PROPOSALS, LogConfig
 from kts.errors import InvalidRequestError, KtsError, LogLockedError, UnknownTopicOrPartitionError
+from kts.segment.files import require_local
 
 from .output import FINE, UNREADABLE, note, say
 
@@ -30,7 +31,8 @@ SIZE_UNITS = {"": 1, "b": 1}
 for _power, _prefix in enumerate("kmgt", start=1):
     SIZE_UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
 SIZE_WORDS = "k, KiB, M, MiB, G, GiB, T and TiB count in 1024; kB, MB, GB and TB in 1000"
-RECURSIVE, STORAGE_OPTIONS, REMOTE = "kts.recursive", "kts.storage_options", "kts.remote"  # in a context's meta
+# In a context's meta:
+RECURSIVE, STORAGE_OPTIONS, REMOTE, IN_PLACE = "kts.recursive", "kts.storage_options", "kts.remote", "kts.in_place"
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
@@ -163,6 +165,9 @@ def gone_down(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
     """The paths as given, or with ``--recursive`` the log directories in them."""
     if ctx.resilient_parsing:
         return value
+    if ctx.meta.get(IN_PLACE):
+        for path in value:
+            require_local(path, "--in-place")
     if any("://" in path for path in value):  # also for what is not opened by open_logs
         value = tuple(existing_paths(value))
     if not ctx.meta.get(RECURSIVE):
@@ -176,6 +181,19 @@ def gone_down(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
             f"no partition directories (such as orders-0) in or below {', '.join(value)}"
         )
     return tuple({real(path): path for path in found}.values())
+
+
+def local_directory(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse an address for what is written; eager, so that nothing is asked before."""
+    if value is not None:
+        require_local(value, param.opts[-1])
+    return value
+
+
+def remember_in_place(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Keep the flag for ``gone_down``."""
+    ctx.meta[IN_PLACE] = value
+    return value
 
 
 def existing_paths(paths: Sequence[str]) -> list[str]:

@@ -17,9 +17,11 @@ from .inputs import (
     filter_options,
     index_options,
     json_option,
+    local_directory,
     log_bytes,
     open_logs,
     paths_argument,
+    remember_in_place,
 )
 from .output import FINDINGS, counted, expand_option, note, print_json, print_table, progress, target_directory
 from .work import on_each, spark_option
@@ -52,8 +54,22 @@ STATES = {
 @paths_argument
 @filter_options
 @click.option("--dry-run", is_flag=True, help="Show what would change. This is the default.")
-@click.option("-o", "--out", metavar="DIR", type=click.Path(), help="Write all rebuilt files into this directory.")
-@click.option("--in-place", is_flag=True, help="Replace files that are missing, empty or wrong, each atomically.")
+@click.option(
+    "-o",
+    "--out",
+    metavar="DIR",
+    type=click.Path(),
+    is_eager=True,
+    callback=local_directory,
+    help="Write all rebuilt files into this directory.",
+)
+@click.option(
+    "--in-place",
+    is_flag=True,
+    is_eager=True,
+    callback=remember_in_place,
+    help="Replace files that are missing, empty or wrong, each atomically.",
+)
 @click.option(
     "--all", "everything", is_flag=True, help="With --in-place: also replace indexes that are sound but differ."
 )

@@ -9,7 +9,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -208,7 +208,7 @@ def verify_segment(segment: Segment, following: int | None) -> Iterator[Violatio
     """
     log = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
     check = _PartitionCheck(log, deep=False, progress=None, allow_negative=False, minus_one=False)
-    return _limited(_readable(check.segment(segment, None, following, None), segment.path))
+    return _limited(_readable(check.segment(segment, None, following, None, {}), segment.path))
 
 
 def apart(log: PartitionLog) -> Sequence[PartitionLog]:
@@ -328,13 +328,17 @@ class _PartitionCheck:
         yield from limit.rest()
 
     def segments(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:
-        """The segments one by one."""
-        opened = files.in_order([files.ByteRange(segment.path, 0, None) for segment in segments])
-        for number, (segment, file) in enumerate(zip(segments, opened, strict=True)):
+        """The segments one by one; a store fetches each file ahead."""
+        beside = [_indexes_of(segment) for segment in segments]
+        paths = [path for segment, two in zip(segments, beside, strict=True) for path in (*two, segment.path)]
+        opened = files.in_order([files.ByteRange(path, 0, None) for path in paths])
+        for number, (segment, two) in enumerate(zip(segments, beside, strict=True)):
+            indexes = {path: data for path in two if (data := _fetched(next(opened))) is not None}
+            file = next(opened)
             if (damage := files.damage_of(segment.path)) is not None:
                 yield Violation(segment.path, damage.position, None, "compression", damage.message)
             following = segments[number + 1].base_offset if number + 1 < len(segments) else self.log.following_offset
-            found = self.segment(segment, file, following, sealed.get(segment.base_offset))
+            found = self.segment(segment, file, following, sealed.get(segment.base_offset), indexes)
             yield from _readable(found, segment.path)
             if following is not None and not files.exists(segment.path):  # deleted meanwhile: no gap
                 self.last_offset = max(self.last_offset, following - 1)
@@ -354,17 +358,23 @@ class _PartitionCheck:
             yield from _readable(_missing_and_surplus(self.log, segments))
 
     def segment(
-        self, segment: Segment, file: files.Readable | None, following: int | None, sealed: Sealed | None
+        self,
+        segment: Segment,
+        file: files.Readable | None,
+        following: int | None,
+        sealed: Sealed | None,
+        fetched: Mapping[str, bytes],
     ) -> Iterator[Violation]:
+        """A segment, with its log and its indexes as far as a store gave them already."""
         with unless_deleted(segment.path):
             if segment.remote:
                 for fault in tiers.faults(segment.path):
                     yield Violation(fault.path, None, None, fault.kind, fault.message)
-            yield from self.log_and_indexes(segment, file, following)
+            yield from self.log_and_indexes(segment, file, following, fetched)
             yield from _sealed(segment, sealed)
 
     def log_and_indexes(
-        self, segment: Segment, file: files.Readable | None, following: int | None
+        self, segment: Segment, file: files.Readable | None, following: int | None, fetched: Mapping[str, bytes]
     ) -> Iterator[Violation]:
         log = _LogCheck(segment, following, self.deep, self.allow_negative, self.minus_one, file)
         txn_path = segment.txn_index_path
@@ -372,9 +382,9 @@ class _PartitionCheck:
         indexes: list[_IndexCheck] = []
         with suppress(CorruptIndexError):  # an object of tiered storage: its faults have it
             if not is_cut and (path := segment.offset_index_path) is not None:
-                indexes.append(_OffsetIndexCheck(log, path))
+                indexes.append(_OffsetIndexCheck(log, path, fetched.get(path)))
             if not is_cut and (path := segment.time_index_path) is not None:
-                indexes.append(_TimeIndexCheck(log, path))
+                indexes.append(_TimeIndexCheck(log, path, fetched.get(path)))
         aborted: list[transactions.AbortedTransaction] = []
         markers: set[tuple[int, int]] = set()  # (producer id, offset) of abort markers
         for found in log.walk(self.progress):
@@ -396,8 +406,8 @@ class _PartitionCheck:
             yield Violation(segment.path, None, None, "copy", message)
         # Both indexes of an active segment are preallocated while the broker runs and after it was killed.
         parent = os.path.dirname(files.absolute(self.log.path))
-        stopped = files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
-        zero_tail_allowed = following is None and not stopped and all(index.preallocated for index in indexes)
+        in_use = following is None and bool(indexes) and all(index.preallocated for index in indexes)
+        zero_tail_allowed = in_use and not files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
         for index in indexes:
             yield from index.end(zero_tail_allowed)
         if not is_cut:
@@ -828,8 +838,8 @@ class _OffsetIndexCheck(_IndexCheck):
 
     kind, entry_bytes = "offset-index", 8
 
-    def __init__(self, log: _LogCheck, path: str) -> None:
-        super().__init__(log, path, OffsetIndex(files.read_bytes(path), log.segment.base_offset))
+    def __init__(self, log: _LogCheck, path: str, data: bytes | None) -> None:
+        super().__init__(log, path, OffsetIndex(_read(path, data), log.segment.base_offset))
         self.larger: list[int] = []  # entries with offsets above their batch's
 
     def compare(self, headers: _Headers) -> Iterator[Violation]:
@@ -883,8 +893,8 @@ class _TimeIndexCheck(_IndexCheck):
 
     kind, entry_bytes = "time-index", 12
 
-    def __init__(self, log: _LogCheck, path: str) -> None:
-        super().__init__(log, path, TimeIndex(files.read_bytes(path), log.segment.base_offset))
+    def __init__(self, log: _LogCheck, path: str, data: bytes | None) -> None:
+        super().__init__(log, path, TimeIndex(_read(path, data), log.segment.base_offset))
         self.larger: list[Violation] = []  # entries later than all messages before them
 
     def compare(self, headers: _Headers) -> Iterator[Violation]:
@@ -928,6 +938,23 @@ class _TimeIndexCheck(_IndexCheck):
             last = "there is no entry" if largest == NO_TIME else f"the last entry has {largest}"
             message = f"{last}, but the log's greatest timestamp is {log.filled_max}"
             yield Violation(self.path, self.entry_bytes * len(timestamps), None, self.kind, message)
+
+
+def _indexes_of(segment: Segment) -> list[str]:
+    """The indexes that a store fetches ahead; tiered storage has other rules for what is missing."""
+    both = () if segment.remote else (segment.offset_index_path, segment.time_index_path)
+    return [path for path in both if path is not None]
+
+
+def _fetched(file: files.Readable | None) -> bytes | None:
+    """A whole file; None for one that its reader opens, and, to be told there, for one that cannot be read."""
+    with suppress(LogStorageError):
+        return None if file is None else file.read(0, file.size())
+    return None
+
+
+def _read(path: str, data: bytes | None) -> bytes:
+    return files.read_bytes(path) if data is None else data
 
 
 def _sealed(segment: Segment, sealed: Sealed | None) -> Iterator[Violation]:

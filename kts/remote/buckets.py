@@ -7,18 +7,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from kts.errors import LogStorageError
 from kts.remote import objects
 from kts.remote.services import SAME, SERVICES, Library, service_of
+from kts.remote.threads import Limit, Threads
 from kts.segment import files
 from kts.segment.files import ByteRange, Item, Result, Status
-from kts.segment.names import parse_file_name
+from kts.segment.names import LOG_DIRECTORY_FILES, is_partition_file
 
 REQUESTS = 16  # at a time
 LISTING_S = 60.0  # how long a listing answers for the sizes of its files
+TIME_LIMIT_S = 120.0  # of a request with all its attempts
 
 StorageOptions = Mapping[str, Any] | None
 
@@ -48,7 +50,7 @@ class Bucket:
     root : str
         Scheme and bucket, as ``s3://logs``.
     options : dict
-        What its service takes: see ``kts.remote.services``.
+        What its service takes, see ``kts.remote.services``; and ``time_limit``, in seconds.
     """
 
     def __init__(self, root: str, options: Mapping[str, Any]) -> None:
@@ -56,34 +58,41 @@ class Bucket:
         self.service = service_of(root.partition("://")[0])
         self.options = dict(options)
         self.answers = objects.Kept[bytes](objects.KEPT_BYTES)
+        self._limit = Limit(_seconds(self.options.get("time_limit", TIME_LIMIT_S)))
+        # Work that waits for requests has threads of its own: else it could take all that the requests need.
+        self._requests, self._work = Threads("kts-get", REQUESTS), Threads("kts-work", REQUESTS)
+        self._asking = Threads("kts-ask")
         self._lock = threading.Lock()
-        self._made: tuple[Library, ThreadPoolExecutor, ThreadPoolExecutor] | None = None
+        self._made: Library | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}
 
     # --- the library ---
 
-    def _tools(self) -> tuple[Library, ThreadPoolExecutor, ThreadPoolExecutor]:
+    def _library(self) -> Library:
         with self._lock:
             if self._made is None:
-                library = self._connected()
-                # Work that waits for requests has threads of its own: else it could take all that the requests need.
-                self._made = library, ThreadPoolExecutor(REQUESTS, "kts-get"), ThreadPoolExecutor(REQUESTS, "kts-work")
+                self._made = self._connected()
             return self._made
 
     def _connected(self) -> Library:
-        options, scheme = dict(self.options), self.root.partition("://")[0]
+        scheme, _, host = self.root.partition("://")
+        options = {name: value for name, value in self.options.items() if name != "time_limit"}
         if scheme == "swebhdfs":
             options.setdefault("use_https", True)
         try:
-            return self.service.connect(self.root.partition("://")[2], options)
+            return self.service.connect(host, options)
         except TypeError as error:
-            raise ValueError(f"storage_options: {error}; expected arguments of {self.service.takes}") from error
+            raise ValueError(
+                f"storage_options: {error}; expected time_limit or arguments of {self.service.takes}"
+            ) from error
         except OSError as error:
             raise self.failure(error, self.root, "opening") from error
 
     def _key(self, path: str) -> str:
         """The name that the library has for a path."""
         host, _, rest = path.partition("://")[2].partition("/")
+        if "//" in rest:
+            raise LogStorageError("expected an address without an empty name (//)", path=path, errno=errno.EINVAL)
         return self.service.key(host, rest)
 
     def failure(self, error: BaseException | None, path: str, doing: str) -> LogStorageError:
@@ -92,14 +101,27 @@ class Bucket:
         message = f"{doing} failed: {what}; check the address and what gives access: {self.service.usual}"
         return LogStorageError(message, path=path, errno=getattr(error, "errno", None) or errno.EIO)
 
-    def submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Run a request beside others."""
-        return self._tools()[1].submit(work, *arguments)
+    def submit(self, work: Callable[..., Result], *given: Any) -> Future[Result]:
+        """Run work that asks for an object beside others."""
+        return self._requests.submit(work, *given)
+
+    def ask(self, path: str, doing: str, work: Callable[..., Result], *given: Any) -> Result:
+        """The result of work that waits for the service; its errors, and a wait that was too long, with the path."""
+        return self.wait(path, doing, self._asking.submit(work, *given))
+
+    def wait(self, path: str, doing: str, work: Future[Result], sent: Callable[[], int] = lambda: 0) -> Result:
+        """The result of such work that was submitted; while it sends, the limit of time grows with the bytes."""
+        try:
+            return self._limit.wait(work, sent)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self.failure(error, path, doing) from error
 
     def opened(self, path: str) -> objects.Opened:
-        """Ask for an object: its size and version, in one request."""
+        """Ask for an object: its size and version, in one request, and without a limit of time."""
         try:
-            return self._tools()[0].opened(self._key(path))
+            return self._library().opened(self._key(path))
         except FileNotFoundError as error:
             self.forget(path)
             raise LogStorageError("there is no such object", path=path, errno=errno.ENOENT) from error
@@ -127,17 +149,20 @@ class Bucket:
 
     def entries(self, path: str) -> Sequence[Found]:
         """What lies in a directory now: one request for each 1,000 names."""
-        path = path.rstrip("/")
+        path, began = path.rstrip("/"), time.monotonic()
         try:
-            listed = self._tools()[0].listed(self._key(path))
+            listed = self.ask(path, "listing", lambda: self._library().listed(self._key(path)))
         except FileNotFoundError as error:
-            self.forget(path)
+            if self._shows(path):
+                message = "expected names in it, as the directory above shows it, found none"
+                raise self.failure(OSError(message), path, "listing") from error
             raise LogStorageError("there is no such directory", path=path, errno=errno.ENOENT) from error
-        except OSError as error:
-            raise self.failure(error, path, "listing") from error
         # A directory comes before an object of its name, which some tools put there as a mark.
         known = dict(sorted(listed, key=lambda one: one[1].is_directory))
-        self._listings[path] = time.monotonic(), known
+        for name in [name for name, status in known.items() if status == (0, status.modified_ns, False)]:
+            if name.endswith(".log") and (seen := self._look(f"{path}/{name}")) is not None:
+                known[name] = seen  # an odd size in a list becomes 0
+        self._listings[path] = began, known
         return sorted(Found(name, f"{path}/{name}", status) for name, status in known.items())
 
     def status(self, path: str) -> Status | None:
@@ -145,13 +170,22 @@ class Bucket:
         path = path.rstrip("/")
         if (known := self._listed(path)) is not None:
             return known.get(os.path.basename(path))
-        is_segment_file = parse_file_name(os.path.basename(path)) is not None
-        if not is_segment_file and (self._listed(f"{path}/") is not None or self._lists(path)):
+        name = os.path.basename(path)
+        is_file = is_partition_file(name) or name in LOG_DIRECTORY_FILES
+        if not is_file and (self._listed(f"{path}/") is not None or self._lists(path)):
             return Status(0, 0, is_directory=True)  # the names in it are asked for next
-        try:
-            return self._tools()[0].look(self._key(path))
-        except OSError as error:
-            raise self.failure(error, path, "looking for it") from error
+        return self._look(path)
+
+    def _look(self, path: str) -> Status | None:
+        return self.ask(path, "looking for it", lambda: self._library().look(self._key(path)))
+
+    def _shows(self, path: str) -> bool:
+        """Whether the directory above, if it was listed, still shows a directory: some answers are wrongly empty."""
+        if self._listed(path) is None:
+            return False
+        self.forget(path)
+        above, name = os.path.split(path)
+        return any(one.name == name and one.is_dir() for one in self.entries(above))
 
     def _lists(self, path: str) -> bool:
         try:
@@ -165,21 +199,26 @@ class Bucket:
 
     def put(self, path: str, pieces: Iterable[bytes]) -> None:
         """Make or replace an object, whole."""
+        sent = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal sent
+            for piece in pieces:
+                sent += len(piece)
+                yield piece
+
         try:
-            self._tools()[0].put(self._key(path), pieces)
-        except OSError as error:
-            raise self.failure(error, path, "writing") from error
+            work = self._asking.submit(lambda: self._library().put(self._key(path), counted()))
+            self.wait(path, "writing", work, lambda: sent)
         finally:
             self._forget_names(path)
 
     def remove(self, path: str) -> None:
         """Delete an object; do nothing if there is none."""
         try:
-            self._tools()[0].remove(self._key(path))
+            self.ask(path, "deleting", lambda: self._library().remove(self._key(path)))
         except FileNotFoundError:
             pass
-        except OSError as error:
-            raise self.failure(error, path, "deleting") from error
         finally:
             self._forget_names(path)
 
@@ -192,7 +231,7 @@ class Bucket:
 
     def side_by_side(self, work: Callable[[Item], Result], items: Sequence[Item], path: str) -> Iterator[Result]:
         """The results of work that waits for this bucket, in order."""
-        return objects.side_by_side(self._tools()[2].submit, work, items, REQUESTS)
+        return objects.side_by_side(self._work.submit, work, items, REQUESTS)
 
     def _listed(self, path: str) -> dict[str, Status] | None:
         if path == self.root:
@@ -207,6 +246,12 @@ class Bucket:
     def forget_all(self) -> None:
         """No listing holds any more."""
         self._listings.clear()
+
+
+def _seconds(limit: object) -> float:
+    if not isinstance(limit, (int, float)) or isinstance(limit, bool) or not 0 < limit < threading.TIMEOUT_MAX:
+        raise ValueError(f"storage_options: time_limit: expected a number of seconds, found {limit!r}")
+    return float(limit)
 
 
 # --- the buckets of this process ------------------------------------------------------------------

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from kts.errors import LogStorageError
 from kts.segment.files import ByteRange, Item, Result
@@ -20,7 +20,7 @@ LEAST_BYTES = 2**12  # what a kept value counts at least
 PART_BYTES = 2**22  # a request of a long read
 MOST_AHEAD_BYTES = 2**26  # requested or fetched, and not yet read
 MOST_AHEAD = 64  # requests
-ATTEMPTS = 3  # beyond those of the library
+ATTEMPTS, ATTEMPTS_S = 3, 30.0  # beyond those of the library, if it fails so soon
 
 Value = TypeVar("Value")
 
@@ -38,6 +38,13 @@ class Opened(NamedTuple):
     handle: Handle
     size: int
     version: Hashable  # differs once the object is replaced
+
+
+class Fetched(NamedTuple):
+    """Bytes of an object, and when they came."""
+
+    data: bytes
+    answered: float
 
 
 class Kept(Generic[Value]):
@@ -77,8 +84,14 @@ class Origin(Protocol):
     def opened(self, path: str) -> Opened:
         """Ask for an object; a missing one raises LogStorageError with ENOENT."""
 
-    def submit(self, work: Callable[[], bytes]) -> Future[bytes]:
+    def submit(self, work: Callable[..., Result], *given: Any) -> Future[Result]:
         """Run work that waits for the bucket beside others."""
+
+    def ask(self, path: str, doing: str, work: Callable[..., Result], *given: Any) -> Result:
+        """The result of such work; LogStorageError after the bucket's limit of time."""
+
+    def wait(self, path: str, doing: str, work: Future[Result]) -> Result:
+        """The result of work that was submitted; LogStorageError after the bucket's limit of time."""
 
     def failure(self, error: BaseException | None, path: str, doing: str) -> LogStorageError:
         """An error of the library, with what to look at next."""
@@ -93,7 +106,8 @@ class ObjectFile:
     Notes
     -----
     All bytes are of one version. A request says nothing of the version of what it returns, so the object is looked at
-    again after each request but an only one: if it was replaced, the bytes are dropped, and LogStorageError has ESTALE.
+    again before a reader gets any bytes but the first: if it was replaced, they are dropped, and LogStorageError has
+    ESTALE. One look is enough for all requests that had their answers before it began.
     """
 
     def __init__(self, origin: Origin, path: str, ahead: tuple[int, int | None] | None = None) -> None:
@@ -102,12 +116,11 @@ class ObjectFile:
         self._lock, self._looking = threading.Lock(), threading.Lock()
         self._looked = -1.0  # when the last look at the object began
         self._opened: Opened | None = None
-        self._requests = 0
+        self._given = False  # the first bytes, which no others must match
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._parts: deque[_Part] = deque()
         self._ahead: Ahead | None = None
         if ahead is not None:
-            self._known()
             self._ahead = Ahead([(self, *ahead)])
 
     def __enter__(self) -> Self:
@@ -126,7 +139,8 @@ class ObjectFile:
 
     def size(self) -> int:
         """Length of the version that is read, in bytes."""
-        return self._known().size
+        known = self._opened
+        return (known or self._origin.ask(self.path, "opening", self._known)).size
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Fill the buffer from a position; fewer bytes only at the end of the object."""
@@ -160,53 +174,54 @@ class ObjectFile:
 
     def fetch(self, start: int, end: int) -> bytes:
         """Bytes in one request, certainly of the version that was opened."""
+        doing = f"reading {end - start} bytes at {start}"
+        return self._checked(self._origin.ask(self.path, doing, self.request, start, end), start)
+
+    def request(self, start: int, end: int) -> Fetched:
+        """Bytes in one request, of the version that is there."""
         known = self._known()
         end = min(end, known.size)
         if start >= end:
-            return b""
-        with self._lock:
-            self._requests += 1
-        problem: OSError | None = None
+            return Fetched(b"", -1.0)
+        began = time.monotonic()
         for _ in range(ATTEMPTS):
             try:
-                data, problem = known.handle.read_at(end - start, start), None
+                data = known.handle.read_at(end - start, start)
+                if len(data) == end - start:
+                    return Fetched(data, time.monotonic())
+                problem = OSError(errno.EIO, f"expected {end - start} bytes, found {len(data)}")
             except OSError as error:
                 problem = error
-            else:
-                if len(data) != end - start:
-                    problem = OSError(errno.EIO, f"expected {end - start} bytes, found {len(data)}")
-                elif self._requests == 1:
-                    return data
-            self._look_again(known, start)
-            if problem is None:
-                return data
+            if time.monotonic() - began > ATTEMPTS_S:
+                break
+            self._look_again(start)
         raise self._origin.failure(problem, self.path, f"reading {end - start} bytes at {start}") from problem
 
-    def _look_again(self, known: Opened, position: int) -> None:
-        """Raise unless the object is still the version that was opened.
-
-        One look is enough for all requests that had their answers before it began.
-        """
-        answered = time.monotonic()
+    def _checked(self, found: Fetched, position: int) -> bytes:
         with self._looking:
-            if self._looked > answered:
-                return
-            began = time.monotonic()
-            try:
-                now = self._origin.opened(self.path)
-            except LogStorageError:
-                self._origin.forget(self.path)
-                raise
-            if now.version != known.version:
-                self._origin.forget(self.path)
-                raise LogStorageError(
-                    f"the object was replaced while it was read: expected version {known.version} of {known.size}"
-                    f" bytes, found {now.version} of {now.size} bytes; read it again",
-                    path=self.path,
-                    position=position,
-                    errno=errno.ESTALE,
-                )
-            self._looked = began
+            if self._given and found.answered >= self._looked:
+                self._origin.ask(self.path, "looking at it again", self._look_again, position)
+            self._given = True
+        return found.data
+
+    def _look_again(self, position: int) -> None:
+        """Raise unless the object is still the version that was opened."""
+        began, known = time.monotonic(), self._known()
+        try:
+            now = self._origin.opened(self.path)
+        except LogStorageError:
+            self._origin.forget(self.path)
+            raise
+        if now.version != known.version:
+            self._origin.forget(self.path)
+            raise LogStorageError(
+                f"the object was replaced while it was read: expected version {known.version} of {known.size}"
+                f" bytes, found {now.version} of {now.size} bytes; read it again",
+                path=self.path,
+                position=position,
+                errno=errno.ESTALE,
+            )
+        self._looked = began
 
     def _in_blocks(self, position: int, end: int) -> bytes:
         first, last = position // BLOCK_BYTES, (end - 1) // BLOCK_BYTES
@@ -227,32 +242,35 @@ class ObjectFile:
         return found[position - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
 
     def _in_parts(self, position: int, end: int) -> bytes:
+        ahead_of_all, self._parts = self._parts, deque()
         ahead = Ahead([(self, position, end)])
         try:
-            return self._taken(position, end) or b""
+            return self._joined(position, end)
         finally:
             ahead.stop()
+            self._parts = ahead_of_all
 
     def _taken(self, position: int, end: int) -> bytes | None:
         """Bytes that were fetched ahead; None if they were not."""
-        parts = self._parts
-        while parts and parts[0].end <= position:
-            parts.popleft().drop()
-        if not parts or not parts[0].start <= position:
-            return None
-        found = []
+        while self._parts and self._parts[0].end <= position:
+            self._parts.popleft().drop()
+        return self._joined(position, end) if self._parts and self._parts[0].start <= position else None
+
+    def _joined(self, position: int, end: int) -> bytes:
+        """Bytes that begin in the first part. The last part stays: the next read may begin before its end."""
+        found: list[bytes | memoryview] = []
         while position < end:
-            if not parts:  # the end of the range
+            if not self._parts:  # the end of the range
                 found.append(self.fetch(position, end))
                 break
-            part = parts[0]
-            data = part.data()
-            stop = min(end, part.end)
-            found.append(data if (position, stop) == part[:2] else data[position - part.start : stop - part.start])
-            position = stop
-            if position == part.end:
-                parts.popleft().drop()
-        return found[0] if len(found) == 1 else b"".join(found)
+            part = self._parts[0]
+            fetched = self._origin.wait(self.path, f"reading from {part.start} on", part.future)
+            data, stop = self._checked(fetched, part.start), min(end, part.end)
+            whole = (position, stop) == (part.start, part.end)
+            found.append(data if whole else memoryview(data)[position - part.start : stop - part.start])
+            if (position := stop) < end:
+                self._parts.popleft().drop()
+        return found[0] if len(found) == 1 and isinstance(found[0], bytes) else b"".join(found)
 
 
 class _Part(NamedTuple):
@@ -260,11 +278,8 @@ class _Part(NamedTuple):
 
     start: int
     end: int
-    future: Future[bytes]
+    future: Future[Fetched]
     drop: Callable[[], None]
-
-    def data(self) -> bytes:
-        return self.future.result()
 
 
 class Ahead:
@@ -280,11 +295,14 @@ class Ahead:
         self._waiting = self._split(ranges)
         self._bytes = self._count = 0
         self._stopped = False
+        self._under_way = set[Future[Fetched]]()
         self._fill()
 
     def stop(self) -> None:
         """Request nothing more."""
         self._stopped = True
+        for future in tuple(self._under_way):
+            future.cancel()
 
     def _split(self, ranges: Sequence[tuple[ObjectFile, int, int | None]]) -> Iterator[tuple[ObjectFile, int, int]]:
         for file, start, end in ranges:
@@ -307,7 +325,9 @@ class Ahead:
 
         self._bytes += end - start
         self._count += 1
-        future = file._origin.submit(lambda: file.fetch(start, end))
+        future = file._origin.submit(file.request, start, end)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
         file._parts.append(_Part(start, end, future, drop))
 
 

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from support.buckets.proxy import Answer, Asked
 from support.buckets.s3 import TestBucket
 
 import kts
 from kts.broker.broker import Broker
+from kts.broker.following.topic_copy import TopicCopy
+from kts.cli import main
+from kts.offline.truncate import truncate_in_place
 from kts.remote import buckets
 from kts.segment import files
 
@@ -142,10 +146,41 @@ WRITES: list[Callable[[str], object]] = [
     Broker,
     lambda path: files.WritableFile(f"{path}/x", create=True),
     files.make_directory,
+    lambda path: truncate_in_place(path, 0),
+    lambda path: TopicCopy(object(), path, "orders"),  # type: ignore[arg-type]
 ]
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_writing_to_a_bucket_is_refused(write: Callable[[str], object]) -> None:
+def test_writing_to_a_bucket_is_refused_before_anything_is_asked(
+    write: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("the bucket was asked")
+
+    monkeypatch.setattr(buckets.Bucket, "_library", asked)
     with pytest.raises(kts.LogStorageError, match="a bucket is only read"):
         write("s3://bucket/orders-0")
+
+
+COMMANDS = [
+    "append s3://bucket/orders-0",
+    "truncate s3://bucket/orders-0 --to-offset 3 --in-place",
+    "reindex s3://bucket/orders-0 --in-place",
+    "reindex s3://bucket/orders-0 --out s3://bucket/made",
+    "convert s3://bucket/orders-0 --to-magic 2 --out s3://bucket/made",
+    "serve s3://bucket/logs",
+    "follow s3://bucket/logs --bootstrap-server 127.0.0.1:9 --topic orders",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_that_write_to_a_bucket_are_refused_before_anything_is_asked(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("the bucket was asked")
+
+    monkeypatch.setattr(buckets.Bucket, "_library", asked)
+    done = CliRunner().invoke(main, command.split())
+    assert done.exit_code and "a bucket is only read" in done.output, (done.output, done.exception)

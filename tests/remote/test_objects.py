@@ -58,6 +58,21 @@ def test_objects_in_order_are_requested_side_by_side_and_each_byte_once(bucket: 
     assert bucket.proxy.body_bytes == 20 * (size - 100)
 
 
+def test_what_is_fetched_ahead_is_requested_once_and_any_other_read_is_right(bucket: TestBucket, data: bytes) -> None:
+    """A reader of batches begins again where the last whole one ended, and may want a larger piece from there."""
+    path = bucket.put("x.bin", data)
+    bucket.forget()
+    with files.open_file(path, ahead=(0, None)) as file:
+        position = 0
+        while part := file.read(position, objects.PART_BYTES):
+            assert part == data[position : position + objects.PART_BYTES]
+            position += max(len(part) - 1_000, 1) if position + len(part) < SIZE else len(part)
+        assert bucket.proxy.body_bytes == SIZE
+    with files.open_file(path, ahead=(0, None)) as file:
+        for position, count in ((0, objects.PART_BYTES), (0, SIZE - 1), (SIZE - 9, 9), (3, objects.PART_BYTES + 1)):
+            assert file.read(position, count) == data[position : position + count]
+
+
 def test_a_reader_that_stops_early_leaves_the_rest_where_it_is(bucket: TestBucket, data: bytes) -> None:
     paths = [bucket.put(f"many/{n}", data) for n in range(10)]
     bucket.forget()
@@ -97,18 +112,18 @@ def test_an_object_that_is_replaced_between_two_ranges_gives_no_mix(bucket: Test
 
 def test_a_first_request_that_is_answered_last_gives_no_mix(bucket: TestBucket, data: bytes) -> None:
     path = bucket.put("x.bin", data)
-    answered, looked = set[str | None](), threading.Event()
+    answered, others = set[str | None](), threading.Event()
 
     def hold_the_first(asked: Asked) -> None:
         if asked.range is not None and asked.range.startswith("bytes=0-"):
-            assert looked.wait(20)
+            assert others.wait(20)
             bucket.put("x.bin", data[::-1])
 
     def note(asked: Asked, answer: Answer) -> None:
         if asked.method == "GET":
             answered.add(asked.range)
-        elif len(answered) == 3:
-            looked.set()
+        if len(answered) == 3:
+            others.set()
 
     bucket.proxy.before, bucket.proxy.change = hold_the_first, note
     with pytest.raises(LogStorageError) as raised, files.open_file(path, ahead=(0, None)) as file:

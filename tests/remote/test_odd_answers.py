@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import boto3
 import pytest
@@ -66,6 +68,51 @@ def test_a_listing_of_several_pages_is_whole(client: object) -> None:
     for number in range(1_005):
         there.put_object("odd", f"many/{number:04}", b"")
     assert files.names_in("s3://odd/many") == [f"{number:04}" for number in range(1_005)]
+
+
+PAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda body: b"",
+    "of a portal": lambda body: b"<html></html>",
+    "cut": lambda body: body[: len(body) // 2],
+    "of other names": lambda body: body.replace(b"many/", b"less/"),
+    "without the next token": lambda body: re.sub(rb"<NextContinuationToken>.*?</NextContinuationToken>", b"", body),
+}
+
+
+def test_a_wrong_page_is_no_end_of_a_list(client: object, server: Proxy) -> None:
+    there = get_backend("s3")["123456789012"]["aws"]
+    for number in range(2_005):
+        there.put_object("odd", f"many/{number:04}", b"")
+    for page in PAGES.values():
+        once = count()
+
+        def change(
+            asked: Asked, answer: Answer, page: Callable[[bytes], bytes] = page, once: Iterator[int] = once
+        ) -> Answer | None:
+            changed = asked.lists and "continuation-token" in asked.path and not next(once)
+            return Answer(200, [("Content-Type", "application/xml")], page(answer.body)) if changed else None
+
+        server.change = change
+        with pytest.raises(kts.LogStorageError, match="listing failed: .*"):
+            files.names_in("s3://odd/many")
+
+
+def test_a_list_without_end_is_an_error_after_the_limit(client: object, server: Proxy) -> None:
+    """It repeats its token."""
+    for number in range(3):
+        client.put_object(Bucket="odd", Key=f"many/{number}", Body=b"")  # type: ignore[attr-defined]
+    more = b"<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>"
+    pages: list[bytes] = []
+
+    def change(asked: Asked, answer: Answer) -> Answer | None:
+        pages.append(re.sub(rb"<IsTruncated>.*?</IsTruncated>", more, answer.body))
+        return Answer(200, [("Content-Type", "application/xml")], pages[0]) if asked.lists else None
+
+    buckets.use_options("s3://odd", buckets.bucket_of("s3://odd").options | {"time_limit": 0.3})
+    server.change = change
+    with pytest.raises(kts.LogStorageError, match=r"no answer within 0\.3 s"):
+        files.names_in("s3://odd/many")
+    server.change = lambda asked, answer: Answer(500, [], b"")  # which ends it
 
 
 def test_an_archived_object_is_told(client: object) -> None:

@@ -30,6 +30,25 @@ def gives_what_the_disk_gives(store: Emulator) -> None:
     assert [one.kind for one in verify(there)] == [one.kind for one in verify(ORDERS)]
 
 
+def lists_folders_whether_or_not_they_are_marked(store: Emulator) -> None:
+    for key in ("deep/b.bin", "deep/a/x/1.bin", "deep/a/x/2.bin", "deep/a-b/1.bin"):
+        store.put(key, b"data")
+    for marked in (False, True):
+        if marked:
+            for folder in ("deep", "deep/a", "deep/a/x", "deep/a-b"):
+                store.files.create_dir(f"{store.root}/{folder}", recursive=True)
+        buckets.use_options(store.address, store.options)
+        for folder, names in (("deep", ["a", "a-b", "b.bin"]), ("deep/a", ["x"]), ("deep/a/x", ["1.bin", "2.bin"])):
+            found = files.list_directory(f"{store.address}/{folder}")
+            assert [one.name for one in found] == names
+            assert [one.name for one in found if one.is_dir()] == [name for name in names if "." not in name]
+            buckets.use_options(store.address, None)  # nothing is known of it
+            assert files.directory_exists(f"{store.address}/{folder}")
+        assert files.matching(f"{store.address}/de*/a*/*1.bin") == [f"{store.address}/deep/a-b/1.bin"]
+        assert "deep" in files.names_in(store.address)
+    assert files.size_of(f"{store.address}/deep/a/x/2.bin") == 4
+
+
 def tells_what_is_missing_replaced_or_deleted(store: Emulator) -> None:
     with pytest.raises(FileNotFoundError, match="nothing lies at this address"):
         kts.open(f"{store.address}/none", storage_options=store.options)
@@ -85,6 +104,7 @@ def takes_a_copy_that_comes_back(store: Emulator) -> None:
 
 CHECKS = [
     gives_what_the_disk_gives,
+    lists_folders_whether_or_not_they_are_marked,
     tells_what_is_missing_replaced_or_deleted,
     puts_objects_whole_or_not_at_all,
     takes_a_copy_that_comes_back,

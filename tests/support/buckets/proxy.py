@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ class Answer:
     headers: list[tuple[str, str]]
     body: bytes
     sent: int | None = None  # bytes of the body that are sent before the connection is cut; None is all
+    length: int | None = None  # what Content-Length says; None is the truth
+    pause_s: float = 0.0  # before each byte of the body, until the test forgets
 
 
 @dataclass(frozen=True)
@@ -141,13 +144,22 @@ class Proxy:
                         self.send_header(name, value)
                 lengths = [value for name, value in answer.headers if name.lower() == "content-length"]
                 length = lengths[0] if lengths and self.command == "HEAD" else str(len(answer.body))
-                self.send_header("Content-Length", length)
+                self.send_header("Content-Length", length if answer.length is None else str(answer.length))
                 self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(answer.body[: answer.sent])
-                if answer.sent is not None:
+                self.close_connection |= answer.sent is not None or answer.length is not None
+                if self.command == "HEAD":
+                    return
+                if answer.pause_s:
+                    self.trickle(answer)
+                self.wfile.write(answer.body[: answer.sent])
+                self.wfile.flush()
+
+            def trickle(self, answer: Answer) -> None:
+                while answer.body and proxy.change is not None:
+                    self.wfile.write(answer.body[:1])
                     self.wfile.flush()
-                    self.close_connection = True
+                    answer.body = answer.body[1:]
+                    time.sleep(answer.pause_s)
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
 
