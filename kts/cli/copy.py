@@ -40,9 +40,10 @@ stop, and a broker opens it without a recovery. A bucket holds the same files, w
 
 \b
 Run it again after anything stopped it, or for what is new: a segment that lies in DST with the same size and
-modification time is not copied (in a bucket: the same size, and not older). Each other one is copied aside, all its
-batches are verified as by kts verify, indexes that are missing or wrong are rebuilt, and then it takes its place whole.
-Older segments of DST stay, though the retention of PATH deleted them; what PATH has compacted is replaced.
+modification time is not copied (in a bucket: the same size and last 4 KiB, and not older). Each other one is copied
+aside, all its batches are verified as by kts verify, indexes that are missing or wrong are rebuilt, and then it takes
+its place whole. Older segments of DST stay, though the retention of PATH deleted them; what PATH has compacted is
+replaced.
 
 \b
 A range of times copies whole segments, so that offsets stay: from the one with the first record at or after --from up

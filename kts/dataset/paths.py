@@ -577,8 +577,8 @@ def scan(
     paths = [os.fspath(remote or "")] if given is None else given
     logs = select(opened, paths, topics=topics, partitions=partitions, decoder=decoder)
     known = {(log.topic, log.partition) for log in logs}
-    for name, given in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):
-        for topic, partition in given if isinstance(given, dict) else ():
+    for name, offsets in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):
+        for topic, partition in offsets if isinstance(offsets, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
     if isinstance(opened, LogDirs) and not opened and (hint := one_level_down(paths)):

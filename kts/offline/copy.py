@@ -69,6 +69,7 @@ from kts.segment.snapshots import snapshot_paths
 from kts.times import Time, milliseconds, time_unit
 
 PIECE_BYTES = 2**22
+COMPARED_BYTES = 2**12  # of the end of a segment that a bucket has
 THREADS, MOST_WAITING_BYTES = 8, 2**28  # segments that are fetched and verified ahead of the one that takes its place
 COPIED, EQUAL = "copied", "equal"
 _ASIDE = "kts-copy-0.{}-delete"
@@ -182,7 +183,8 @@ def copy(
     Notes
     -----
     Offsets and file times stay. A segment that is in the target with the same size and modification time is not copied
-    again; in a bucket, with the same size and not older than the source's. If the process dies, run it again.
+    again; in a bucket, with the same size and the same last 4 KiB, and not older than the source's. If the process dies,
+    run it again.
 
     Examples
     --------
@@ -432,7 +434,7 @@ class _Partition:
             files.require_plain_logs(self.folder, "copying")
         there = {int(name[:20]) for name in names if _is_log(name)}
         self.check_end(there)
-        equal = {one.segment.base_offset for one in plan if self.is_equal(one, names)}
+        equal = self.equal(plan, names)
         missing = [one for one in plan if one.segment.base_offset not in equal]
         gone = self.superseded(plan, there)
         changed = bool(missing or gone or not names)
@@ -537,6 +539,23 @@ class _Partition:
                 f"{found}: another program wrote to the copy, or it is one of something else; copy to another directory"
             )
 
+    def equal(self, plan: Sequence[_Planned], names: Sequence[str]) -> set[int]:
+        """The base offsets of the segments that the target has."""
+        found = [one for one in plan if self.is_equal(one, names)]
+        if not self.place.in_bucket:
+            return {one.segment.base_offset for one in found}
+        alike = files.side_by_side(self.ends_alike, found, self.folder)
+        return {one.segment.base_offset for one, same in zip(found, alike, strict=True) if same}
+
+    def ends_alike(self, one: _Planned) -> bool:
+        """Whether a segment of the target has the same last bytes. A bucket's times do not tell two sources apart."""
+        if one.size is None:
+            return True
+        start = max(one.size - COMPARED_BYTES, 0)
+        path = os.path.join(self.folder, f"{one.segment.base_offset:020d}.log")
+        with one.segment.open() as source, files.open_file(path) as there:
+            return source.read(start, one.size - start) == there.read(start, one.size - start)
+
     def is_equal(self, one: _Planned, names: Sequence[str]) -> bool:
         """Whether the target has a segment with its indexes: by size and modification time."""
         stem = f"{one.segment.base_offset:020d}"
@@ -635,6 +654,8 @@ class _Partition:
         """Give a segment its place; its log comes last, and shows it to readers."""
         target, base = path.removesuffix(".log"), os.path.basename(done.stem)
         for suffix in (*[".snapshot"] * with_snapshot, *_INDEXES, ".log"):
+            if suffix == ".log":
+                self.place.synced(self.folder)  # no crash leaves a log whose indexes are those of another
             if files.exists(done.stem + suffix):
                 files.put(done.stem + suffix, target + suffix)
             elif base + suffix in names and suffix != ".snapshot":

@@ -941,9 +941,10 @@ class _TimeIndexCheck(_IndexCheck):
 
 
 def _indexes_of(segment: Segment) -> list[str]:
-    """The indexes that a store fetches ahead; tiered storage has other rules for what is missing."""
-    both = () if segment.remote else (segment.offset_index_path, segment.time_index_path)
-    return [path for path in both if path is not None]
+    """The indexes that a bucket fetches ahead; tiered storage has other rules for what is missing."""
+    if segment.remote or not files.is_served(segment.path):
+        return []
+    return [path for path in (segment.offset_index_path, segment.time_index_path) if path is not None]
 
 
 def _fetched(file: files.Readable | None) -> bytes | None:

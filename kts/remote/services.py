@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kts.remote.objects import Opened
+from kts.remote.objects import Handle, Opened
+from kts.remote.threads import leave_at_end
 from kts.segment.files import Status
 
 if TYPE_CHECKING:
@@ -48,34 +50,35 @@ class Arrow:
         An object shows once all of it is there; others are written beside their place.
     renames : bool
         It renames, but over no other file; others copy.
-    deep : bool
-        It lists directories only if they were marked: the names of all objects below one show those in it.
+    google : bool
+        It lists directories only if they were marked: the names of all objects below one show those in it. And it
+        fetches an object, whole, as soon as it is opened: that waits for the first read.
     """
 
     def __init__(
-        self, system: fs.FileSystem, *, whole: bool = False, renames: bool = False, deep: bool = False
+        self, system: fs.FileSystem, *, whole: bool = False, renames: bool = False, google: bool = False
     ) -> None:
-        self._system, self._whole, self._renames, self._deep = system, whole, renames, deep
+        self._system, self._whole, self._renames, self._google = system, whole, renames, google
 
     def opened(self, key: str) -> Opened:
         """As in ``Library``; one request where the answer has a version."""
+        if self._google:
+            found = self.look(key)
+            if found is None or found.is_directory:
+                raise FileNotFoundError(f"there is no object {key}")
+            return Opened(_Later(lambda: self._system.open_input_file(key)), found.size, found)
         handle = self._system.open_input_file(key)
-        try:
-            facts = {_text(name).lower(): value for name, value in (handle.metadata() or {}).items()}
-            size = handle.size()
-        except ValueError as error:  # Google's, if it could not be opened after all
-            raise OSError(str(error)) from error
-        version = facts.get("generation") or facts.get("etag")
-        return Opened(handle, size, version or self.look(key))
+        facts = {_text(name).lower(): value for name, value in (handle.metadata() or {}).items()}
+        return Opened(handle, handle.size(), facts.get("etag") or self.look(key))
 
     def listed(self, key: str) -> Sequence[tuple[str, Status]]:
         """As in ``Library``; one request for each 1,000 names."""
         from pyarrow import fs
 
         try:
-            found = self._system.get_file_info(fs.FileSelector(key, recursive=self._deep))
+            found = self._system.get_file_info(fs.FileSelector(key, recursive=self._google))
             if found and len(found) % PAGE == 0:  # S3's library takes an odd answer for an empty last page
-                again = self._system.get_file_info(fs.FileSelector(key, recursive=self._deep))
+                again = self._system.get_file_info(fs.FileSelector(key, recursive=self._google))
                 if len(again) != len(found):
                     raise OSError(f"expected the same names twice, found {len(found)} and {len(again)}")
         except FileNotFoundError:
@@ -126,6 +129,24 @@ class Arrow:
         self._system.delete_file(key)
 
 
+class _Later:
+    """An object that is opened when it is read."""
+
+    def __init__(self, opening: Callable[[], Handle]) -> None:
+        self._opening = opening
+        self._lock = threading.Lock()
+        self._handle: Handle | None = None
+
+    def read_at(self, nbytes: int, offset: int) -> bytes:
+        with self._lock:
+            if self._handle is None:
+                self._handle = self._opening()
+        try:
+            return self._handle.read_at(nbytes, offset)
+        except ValueError as error:  # how Arrow says that it could not be opened after all
+            raise OSError(str(error)) from error
+
+
 class Service(NamedTuple):
     """A service, and how it is reached."""
 
@@ -150,6 +171,7 @@ def _absolute(host: str, path: str) -> str:
 def _s3(host: str, options: dict[str, Any]) -> Library:
     from pyarrow import fs
 
+    leave_at_end(fs.ensure_s3_finalized)
     options.setdefault("connect_timeout", CONNECT_S)
     options.setdefault("request_timeout", REQUEST_S)
     attempts = options.pop("max_attempts", ATTEMPTS)
@@ -167,7 +189,7 @@ def _google(host: str, options: dict[str, Any]) -> Library:
 
     limit = options.get("retry_time_limit", REQUEST_S)
     options["retry_time_limit"] = limit if isinstance(limit, timedelta) else timedelta(seconds=limit)
-    return Arrow(fs.GcsFileSystem(**options), whole=True, deep=True)
+    return Arrow(fs.GcsFileSystem(**options), whole=True, google=True)
 
 
 def _azure(host: str, options: dict[str, Any]) -> Library:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import errno
-import sys
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from typing import Any
 from kts.segment.files import Result
 
 SLOWEST_BYTES = 2**16  # a second: what is sent slower than this is an error, too
+END_S = 5.0  # a program that ends waits no longer for calls under way
+
+_under_way = set[Future[Any]]()
 
 
 class Threads:
@@ -49,10 +53,12 @@ class Threads:
         while True:
             future, work, given = self._calls.get()
             if future.set_running_or_notify_cancel():
+                _under_way.add(future)
                 try:
                     future.set_result(work(*given))
                 except BaseException as error:
                     future.set_exception(error)
+                _under_way.discard(future)
             del future, work, given  # else they live until the next call
             self._idle.release()
 
@@ -93,23 +99,23 @@ class Limit:
                 if call.done():  # just now, or it is the library's own
                     return call.result()
                 if left <= 0:
-                    _leave(call)
                     raise TimeoutError(
                         errno.ETIMEDOUT, f"no answer within {self._seconds:g} s (storage option time_limit)"
                     ) from None
 
 
-_left: list[Future[Any]] = []  # calls that took too long
+@functools.cache
+def leave_at_end(finish: Callable[[], None]) -> None:
+    """Let no program wait at its end for a library that waits there, in ``finish``, for all calls under way.
 
+    Parameters
+    ----------
+    finish : callable
+        What the library registered with ``atexit``.
+    """
 
-def _leave(call: Future[Any]) -> None:
-    if not _left:
-        atexit.register(_end_without)
-    _left[:] = [call, *(one for one in _left if not one.done())]
+    def leave() -> None:
+        if concurrent.futures.wait(tuple(_under_way), END_S).not_done:
+            atexit.unregister(finish)
 
-
-def _end_without() -> None:
-    """The program ends: Arrow's own end of S3 would wait for all calls."""
-    arrow = sys.modules.get("pyarrow.fs")
-    if arrow is not None and not all(call.done() for call in _left):
-        atexit.unregister(arrow.ensure_s3_finalized)
+    atexit.register(leave)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -86,12 +87,24 @@ def _judged(response: Any, **_: Any) -> None:
                                    f"status {response.status_code}: {why}")  # fmt: skip
 
 
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Raise OSError for an answer in which fsspec or kts misses something."""
+    try:
+        yield
+    except OSError:  # which a ValueError of requests is, too
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        raise OSError(f"expected an answer of WebHDFS, found one without what it has: {error!r}") from error
+
+
 class Hdfs:
     """A ``Library`` of ``kts.remote.services``."""
 
     def __init__(self, system: WebHDFS) -> None:
         self._system = system
 
+    @_understood()
     def opened(self, key: str) -> Opened:
         """A file as the name node knows it; its version is its number, length and time."""
         info = self._system.info(key)
@@ -100,6 +113,7 @@ class Hdfs:
         size = int(info["length"])
         return Opened(_Handle(self._system, key, size), size, (info["fileId"], size, info["modificationTime"]))
 
+    @_understood()
     def listed(self, key: str) -> Sequence[tuple[str, Status]]:
         """The names in a directory, in one request."""
         found = self._system.ls(key, detail=True)
@@ -107,6 +121,7 @@ class Hdfs:
             raise FileNotFoundError(f"{key} is a file")
         return [(info["pathSuffix"], _status(info)) for info in found]
 
+    @_understood()
     def look(self, key: str) -> Status | None:
         """Size and time of a file; None if there is none."""
         try:
@@ -142,6 +157,7 @@ class _Handle:
     def __init__(self, system: WebHDFS, key: str, size: int) -> None:
         self._system, self._key, self._size = system, key, size
 
+    @_understood()
     def read_at(self, nbytes: int, offset: int) -> bytes:
         from fsspec.implementations.webhdfs import WebHDFile
 

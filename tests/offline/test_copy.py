@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from typing import Any
 
 import pytest
 import zstandard
-from support.golden import PATIENCE_S, goldens
+from support.disk.crashdisk import write_tree
+from support.disk.faultfs import FaultyOs
+from support.disk.lives import in_place_of_os, quick_directory
+from support.golden import PATIENCE_S, goldens, scaled
 from support.sets.copies import SMALL, WHOLE, T, check_equal, logs, records, states, write
 from support.tiered import names, session
 from support.waiting import wait_until
@@ -208,6 +212,31 @@ def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
         copy(source, target)
         check_equal(source, target)
     assert 10 < failing < 39
+
+
+def test_after_a_crash_at_any_step_the_copy_goes_on_and_no_file_of_before_stays(rng: random.Random) -> None:
+    """The disk keeps any part of what was not synced, and the times of the logs; costs a second."""
+    with quick_directory() as folder:
+        source, home, where = (Path(folder, name) for name in ("source", "home", "crashed"))
+        write(source, 2)
+        copy(source, home)
+        write(source, 9)  # the last segment grows
+        times = {path.name: path.stat().st_mtime_ns for path in logs(source)}
+        system = FaultyOs(str(home))
+        with in_place_of_os(system):
+            copy(source, home)
+        assert system.unrecorded() == [] and system.open_files() == []
+        disk, count = system.disk(), len(system.trace)
+        moments = set(rng.sample(range(count), min(scaled(8, 80), count)))
+        for done, op in enumerate(system.trace):
+            for state in disk.states(rng, count=scaled(3, 8)) if done in moments else ():
+                write_tree(str(where), state.tree)
+                for path in logs(where):
+                    os.utime(path, ns=(times[path.name],) * 2)
+                copy(source, where)
+                check_equal(source, where)
+                shutil.rmtree(where)
+            disk.step(op)
 
 
 # --- damage ---------------------------------------------------------------------------------------

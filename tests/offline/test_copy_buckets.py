@@ -12,12 +12,13 @@ import pytest
 from support import TESTS
 from support.buckets.s3 import TestBucket
 from support.golden import PATIENCE_S
-from support.sets.copies import check_equal, logs, records, states, write
+from support.sets.copies import SMALL, T, check_equal, logs, records, states, write
 from support.waiting import wait_until
 
 import kts
-from kts.offline.copy import copy
+from kts.offline.copy import CopyRange, copy, copy_partitions
 from kts.offline.verify import verify
+from kts.segment import files
 
 pytestmark = pytest.mark.slow  # a real server
 
@@ -51,7 +52,9 @@ def test_a_second_run_asks_for_names_and_puts_only_what_is_new(bucket: TestBucke
     assert set(states(copy(source, there))) == {"equal"}
     assert bucket.proxy.counted()["PUT"] == bucket.proxy.counted()["POST"] == bucket.proxy.counted()["DELETE"] == 0
     read = {one.name for one in bucket.proxy.asked if one.method == "GET" and one.name.endswith(".log")}
-    assert read <= {logs(source)[-1].name}  # to see where the copy ends
+    assert len(read) == len(logs(source)) and bucket.proxy.body_bytes < 2 * sum(
+        path.stat().st_size for path in logs(source)
+    )  # their ends, which are not longer here
     write(source, 8)
     bucket.forget()
     done = copy(source, there)
@@ -85,6 +88,25 @@ def test_a_killed_copy_to_a_bucket_shows_whole_segments_in_order_and_goes_on(
     done = states(copy(source, there))
     assert "equal" in done and "copied" in done
     assert records(there) == expected
+
+
+def test_a_copy_of_another_source_of_the_same_sizes_is_replaced_whole(bucket: TestBucket, tmp_path: Path) -> None:
+    """A bucket's times are those of the copy. Nothing of it stays, also where a copy was stopped half-way."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for source in (first, second):
+        with kts.Log(source / "t-0", SMALL) as log:
+            for n in range(40):
+                log.append_rows({"timestamp": [T + n], "value": [source.name.ljust(9).encode() * 9]})
+    assert [path.stat().st_size for path in logs(first)] == [path.stat().st_size for path in logs(second)]
+    target = f"{bucket.address}/logs"
+    copy(first, target)
+    done = copy_partitions(list(kts.open_log_dirs(second).values()), target, CopyRange())
+    assert [next(done).state for _ in range(3)] == ["copied"] * 3
+    done.close()  # type: ignore[attr-defined]
+    for source in (first, second):
+        copy(source, target)
+        for path in logs(source):
+            assert files.read_bytes(f"{target}/t-0/{path.name}") == path.read_bytes()
 
 
 def test_damage_on_the_way_is_found_and_an_error_of_the_server_leaves_nothing_half(

@@ -174,7 +174,8 @@ def test_a_server_that_is_too_slow_is_an_error_after_the_limit(bucket: TestBucke
 def test_a_program_ends_though_an_answer_does_not(bucket: TestBucket, clicks: str) -> None:
     """Costs a start of Python; buys that neither our threads nor Arrow's wait at the end."""
     SLOW["a body"](bucket.proxy, threading.Event())
-    command = [sys.executable, "-m", "kts.cli", "dump", clicks, "--storage-options", '{"time_limit": 0.3}']
+    program = "import kts.cli, kts.remote.threads as threads; threads.END_S = 0.1; kts.cli.main()"
+    command = [sys.executable, "-c", program, "dump", clicks, "--storage-options", '{"time_limit": 0.3}']
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert bucket.proxy.change is not None and done.returncode not in (0, -6, -11)
     assert "no answer within 0.3 s" in done.stderr

@@ -98,6 +98,36 @@ def test_failing_nodes_are_asked_again_as_often_as_told(between: Between) -> Non
     assert between.names.counted() == {"GET": 3}
 
 
+ODD = {
+    "html": b"<html></html>",
+    "empty": b"",
+    "a list": b"[]",
+    "without its parts": b'{"FileStatus": {}, "FileStatuses": {}}',
+    "of other types": b'{"FileStatus": {"type": "FILE", "length": "x"}, "FileStatuses": {"FileStatus": [{"length": null}]}}',
+    "one of another kind": b'{"FileStatus": 7, "FileStatuses": {"FileStatus": 7}}',
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD)
+def test_an_answer_that_is_none_of_webhdfs_is_an_error(between: Between, body: bytes) -> None:
+    between.store.put("odd/y.bin", b"data")
+    address = between.address("odd/y.bin", max_attempts=1)
+    between.names.change = lambda asked, answer: Answer(200, [("Content-Type", "application/json")], body)
+    for ask in (files.read_bytes, files.exists, files.size_of, files.names_in):
+        with pytest.raises(kts.LogStorageError, match=r"failed: .*HADOOP_USER_NAME") as raised:
+            ask(address)
+        assert raised.value.path is not None
+
+
+def test_a_data_node_that_is_too_slow_is_an_error_after_the_limit(between: Between) -> None:
+    between.store.put("y.bin", bytes(1000))
+    with files.open_file(between.address("y.bin", time_limit=0.4)) as file:
+        between.data.change = lambda asked, answer: Answer(answer.status, answer.headers, answer.body, pause_s=0.1)
+        with pytest.raises(kts.LogStorageError, match=r"no answer within 0\.4 s"):
+            file.read(0, 1000)
+        between.data.forget()
+
+
 def test_limits_of_time_users_and_ports_are_told(between: Between, monkeypatch: pytest.MonkeyPatch) -> None:
     between.store.put("y.bin", b"data")
     between.names.before = lambda asked: time.sleep(1)
