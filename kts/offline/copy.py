@@ -183,8 +183,8 @@ def copy(
     Notes
     -----
     Offsets and file times stay. A segment that is in the target with the same size and modification time is not copied
-    again; in a bucket, with the same size and the same last 4 KiB, and not older than the source's. If the process dies,
-    run it again.
+    again; in a bucket, with the same size and last 4 KiB, and not older than the source's. If the process dies, run it
+    again.
 
     Examples
     --------

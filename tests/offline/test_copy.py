@@ -226,8 +226,9 @@ def test_after_a_crash_at_any_step_the_copy_goes_on_and_no_file_of_before_stays(
         with in_place_of_os(system):
             copy(source, home)
         assert system.unrecorded() == [] and system.open_files() == []
-        disk, count = system.disk(), len(system.trace)
-        moments = set(rng.sample(range(count), min(scaled(8, 80), count)))
+        disk = system.disk()
+        renamed = [done for done, op in enumerate(system.trace, 1) if op.kind == "names"]
+        moments = set(rng.sample(renamed, min(scaled(10, 100), len(renamed))))
         for done, op in enumerate(system.trace):
             for state in disk.states(rng, count=scaled(3, 8)) if done in moments else ():
                 write_tree(str(where), state.tree)

@@ -52,9 +52,8 @@ def test_a_second_run_asks_for_names_and_puts_only_what_is_new(bucket: TestBucke
     assert set(states(copy(source, there))) == {"equal"}
     assert bucket.proxy.counted()["PUT"] == bucket.proxy.counted()["POST"] == bucket.proxy.counted()["DELETE"] == 0
     read = {one.name for one in bucket.proxy.asked if one.method == "GET" and one.name.endswith(".log")}
-    assert len(read) == len(logs(source)) and bucket.proxy.body_bytes < 2 * sum(
-        path.stat().st_size for path in logs(source)
-    )  # their ends, which are not longer here
+    ends = [one for one in bucket.proxy.asked if one.method == "GET" and one.name.endswith(".log")]
+    assert read == {path.name for path in logs(source)} and len(ends) <= len(read) + 2  # and where the copy ends
     write(source, 8)
     bucket.forget()
     done = copy(source, there)
@@ -95,13 +94,13 @@ def test_a_copy_of_another_source_of_the_same_sizes_is_replaced_whole(bucket: Te
     first, second = tmp_path / "first", tmp_path / "second"
     for source in (first, second):
         with kts.Log(source / "t-0", SMALL) as log:
-            for n in range(40):
+            for n in range(20):
                 log.append_rows({"timestamp": [T + n], "value": [source.name.ljust(9).encode() * 9]})
     assert [path.stat().st_size for path in logs(first)] == [path.stat().st_size for path in logs(second)]
     target = f"{bucket.address}/logs"
     copy(first, target)
     done = copy_partitions(list(kts.open_log_dirs(second).values()), target, CopyRange())
-    assert [next(done).state for _ in range(3)] == ["copied"] * 3
+    assert [next(done).state for _ in range(2)] == ["copied"] * 2
     done.close()  # type: ignore[attr-defined]
     for source in (first, second):
         copy(source, target)

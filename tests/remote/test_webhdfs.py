@@ -103,7 +103,7 @@ ODD = {
     "empty": b"",
     "a list": b"[]",
     "without its parts": b'{"FileStatus": {}, "FileStatuses": {}}',
-    "of other types": b'{"FileStatus": {"type": "FILE", "length": "x"}, "FileStatuses": {"FileStatus": [{"length": null}]}}',
+    "of other types": b'{"FileStatus": {"type": "FILE", "length": "x"}, "FileStatuses": {"FileStatus": [{}]}}',
     "one of another kind": b'{"FileStatus": 7, "FileStatuses": {"FileStatus": 7}}',
 }
 
