@@ -1,7 +1,8 @@
 #!/bin/sh
 # `make soak`: rounds of fuzzing and of all random tests at full length, each with other cases, for SECONDS, into
-# bench/soak.txt; the first round that fails ends it. Then Spark's streams, into bench/streams.txt: driver, executors
-# and workers killed 50 times for each sink, and the memory over 3,600 micro-batches (SECONDS=0 does only these).
+# bench/soak.txt; the first round that fails ends it. Then Spark's streams and kts.spark.sync, into bench/streams.txt:
+# driver, executors and workers killed 50 times for each sink, and the memory over 3,600 micro-batches (SECONDS=0 does
+# only these).
 set -eu
 cd "$(dirname "$0")/.."
 until=$(($(date +%s) + $1))
