@@ -1,6 +1,6 @@
 """Whole records into Spark's `noop` sink: kts on a broker's log directory, Spark's own Kafka source on the broker.
 
-Both run on pyspark 4.0.0, in an environment that is made once for this.
+Both run on pyspark 4.2.0, in an environment that is made once for this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .broker import BUILD, HERE, Broker, NotHere, class_path, kafka_java, runnin
 from .java import ROOT
 from .table import Report, all_cores, reached
 
-SPARK = "4.0.0"
+SPARK = "4.2.0"
 GOAL = 4.0
 TOPIC, PARTITIONS = "bench", 2
 OURS, THEIRS, MOST = "kts", "Spark's Kafka source", "ready-made batches"

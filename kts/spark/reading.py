@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import socket
 import warnings
@@ -41,6 +42,8 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
     InvalidTimestampError
         A timestamp does not fit Spark's type and ``timestampOverflow`` is ``error``.
     """
+    if not gc.get_freeze_count():
+        gc.freeze()  # pyspark collects garbage after each task, and would walk all that was imported
     names = check_schema(schema, options)
     reach(options)
     yield from joined(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
