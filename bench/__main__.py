@@ -55,17 +55,17 @@ class Settings:
 def pipeline(report: Report, settings: Settings) -> None:
     """Planning, the threads of a scan, tables, buckets, then Spark's streams and writes."""
     planning.run(report, settings.seed, SCRATCH / "planning")
-    scanning.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
+    scanning.run(report, 4 * settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
     tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
     buckets.run(report, 8 * settings.bytes, settings.rounds, SCRATCH / "bucket")
     kafka_stream.run(report, 16 * settings.bytes, settings.seed, settings.rounds)
-    kafka_sink.run(report, 4 * settings.bytes, settings.seed, settings.rounds)
+    kafka_sink.run(report, 8 * settings.bytes, settings.seed, settings.rounds)
 
 
 def both_threads(report: Report, settings: Settings) -> None:
     """Threads that decode data of their own, then those of one scan."""
     threads.run(report, settings.bytes, settings.seed, settings.rounds)
-    scanning.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
+    scanning.run(report, 4 * settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
 
 
 Part = Callable[[Report, Settings], None]
