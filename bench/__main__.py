@@ -58,7 +58,7 @@ def pipeline(report: Report, settings: Settings) -> None:
     scanning.run(report, 4 * settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
     tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
     buckets.run(report, 8 * settings.bytes, settings.rounds, SCRATCH / "bucket")
-    kafka_stream.run(report, 16 * settings.bytes, settings.seed, settings.rounds)
+    kafka_stream.run(report, 32 * settings.bytes, settings.seed, settings.rounds)
     kafka_sink.run(report, 8 * settings.bytes, settings.seed, settings.rounds)
 
 

@@ -19,6 +19,9 @@ from .table import Report, all_cores, reached
 
 GOAL = 2.0
 TRIGGERS, SETTLING = 10, 4  # micro-batches of a query; the first ones start processes and compile
+HEADER = [
+    "source", "Mrec/s", "whole query", "Mrec per CPU s", "micro-batches", "whole query", "by CPU", "goal", "reached",
+]  # fmt: skip
 CHECKPOINT_SECONDS = 60.0  # a broker writes its high watermarks every five
 
 
@@ -58,7 +61,7 @@ def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
         rows.append([*row, *([f"{GOAL:.0f}x", reached(ratios[0], GOAL)] if name == OURS else ["", ""])])
     report.table(
         f"Spark {SPARK} local[2], a stream of {records:,} records of 100 B in {PARTITIONS} partitions to noop",
-        ["source", "Mrec/s", "whole query", "Mrec per CPU s", "micro-batches", "whole query", "by CPU", "goal", "reached"],
+        HEADER,
         rows,
     )
     report.text(

@@ -32,6 +32,7 @@ SMALL_BYTES = 2**14  # reading a whole log of this size is as fast as reading th
 GROUP = 256  # most small logs to read together
 EVERYTHING = INT64_MAX
 GLANCE_BYTES = 2**20  # most bytes to read at the end of a log for a repr
+POOLED_BYTES = 2**18  # parts of a log from this size on are read into pooled memory
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,12 +174,12 @@ class Segment:
             while position < end:
                 asked = min(want, end - position)
                 try:
-                    data = file.read(position, asked)
+                    data = _read(file, position, asked)
                 except CorruptRecordError as error:  # bytes of tiered storage that cannot be read: first those before
                     asked = (error.position or 0) - position
                     if asked <= 0 or asked < needed:
                         raise
-                    data = file.read(position, asked)
+                    data = memoryview(file.read(position, asked))
                 if len(data) < asked:
                     end = position + len(data)  # a broker cut the file meanwhile
                 if not data:
@@ -186,7 +187,7 @@ class Segment:
                 whole, needed = whole_entries(data)
                 if whole == 0:
                     if needed <= len(data):
-                        yield position, memoryview(data)
+                        yield position, data
                         return
                     if position + needed > end:
                         return
@@ -194,7 +195,7 @@ class Segment:
                     continue
                 want = usual = min(slice_bytes, 2 * usual)
                 needed = 0
-                yield position, memoryview(data)[:whole]
+                yield position, data[:whole]
                 position += whole
 
     def batches(
@@ -306,6 +307,17 @@ def whole_entries(data: bytes | memoryview) -> tuple[int, int]:
     if entry is not None:
         return position, entry.size
     return position, SMALLEST_ENTRY_BYTES if len(data) - position < SMALLEST_ENTRY_BYTES else HEADER_BYTES
+
+
+def _read(file: files.Readable, position: int, count: int) -> memoryview:
+    """As ``read``; large parts of a local file in memory of Arrow's pool, which several threads fill and drop at less
+    cost than that of the C library: it keeps the pages."""
+    if count < POOLED_BYTES or not isinstance(file, files.File):
+        return memoryview(file.read(position, count))
+    import pyarrow as pa
+
+    memory = memoryview(pa.allocate_buffer(count)).cast("B")
+    return memory[: file.read_into(memory, position)]
 
 
 def batches_of(segment: Segment, slices: Iterator[tuple[int, memoryview]]) -> Iterator[pa.RecordBatch]:
