@@ -85,13 +85,13 @@ def command(
     """Copy partitions into the log directory DST, on a disk or in a bucket; only what is not there yet."""
     from kts.errors import InvalidRequestError
     from kts.offline.copy import CopyRange, copy_partitions
-    from kts.remote.buckets import use_options
+    from kts.remote.buckets import reached
 
     if strict and start is None and end is None:
         raise click.UsageError("--strict needs --from or --to")
     wanted = CopyRange(resolve(start, "--from", unit, now), resolve(end, "--to", unit, now), strict)
     logs = open_logs(paths, topics=topics, partitions=partitions)
-    use_options(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
+    target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
     report = Report(as_json, target)
     whole = not topics and not partitions
     try:

@@ -14,7 +14,7 @@ from kts.dataset import scan as scanning
 from kts.dataset.options import BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
-from kts.remote.buckets import StorageOptions, use_options
+from kts.remote.buckets import StorageOptions, reached
 from kts.remote.metadata import PartitionId
 from kts.remote.tiers import RemoteOptions, Tier, TieredPartition
 from kts.segment import files
@@ -79,7 +79,8 @@ def open(
         {topic: {partition: offset}} or {(topic, partition): offset}.
     storage_options : dict, optional
         How to reach the bucket: arguments of its class in ``pyarrow.fs``, such as ``region`` or ``endpoint_override``.
-        They hold for this bucket in this process. None is the usual environment, or what was given before.
+        The first ones of a bucket in a process go with its name: None is those, or the usual environment. What is
+        opened with others has a number in its address, as ``s3://logs;2/orders-0``.
     remote : path, optional
         The tiered storage (KIP-405) of these partitions: a path or address, with the prefix of the keys as it is. Its
         segments and those of the directory are read as one log.
@@ -123,9 +124,7 @@ def tier_of(
     remote: Path, remote_options: RemoteOptions, storage_options: StorageOptions, directories: Sequence[str] = ()
 ) -> Tier:
     """Tiered storage as a user names it; errors as for ``kts.open``."""
-    name = _name(remote)
-    use_options(name, storage_options)
-    return Tier(name, remote_options, directories)
+    return Tier(reached(_name(remote), storage_options), remote_options, directories)
 
 
 def _partitions_of(
@@ -265,7 +264,7 @@ def paths_of(path: Path | Sequence[Path], storage_options: StorageOptions = None
     Parameters
     ----------
     storage_options
-        How this process reaches their buckets from now on.
+        How their buckets are reached: see ``kts.open``.
 
     Raises
     ------
@@ -286,9 +285,7 @@ def _is_pattern(path: str) -> bool:
 
 
 def _matching(path: object, storage_options: StorageOptions) -> list[str]:
-    name = _name(path)
-    use_options(name, storage_options)
-    name = files.plain(name)
+    name = files.plain(reached(_name(path), storage_options))
     if not _is_pattern(name):
         return [_there(name)]
     found = files.matching(name)

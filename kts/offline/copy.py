@@ -47,7 +47,7 @@ from kts.offline.convert import tail_fault
 from kts.offline.reindex import generation_of, reindex, used_part
 from kts.offline.verify import Violation, magic_of, verify_segment
 from kts.remote import tiers
-from kts.remote.buckets import StorageOptions, use_options
+from kts.remote.buckets import StorageOptions, reached
 from kts.remote.tiers import RemoteOptions
 from kts.segment import checkpoints, files, transactions
 from kts.segment.damage import header_scan
@@ -204,10 +204,10 @@ def copy(
     opened = open_path(given, storage_options=storage_options, remote=remote, remote_options=remote_options)
     named = [os.fspath(remote or "")] if given is None else given
     logs = select(opened, named, topics=topics, partitions=partitions, internal=True)
-    use_options(os.fspath(target), storage_options)
+    place = reached(os.fspath(target), storage_options)
     whole = topics is None and partitions is None
     wanted = CopyRange(start, end, strict_time_range)
-    return list(copy_partitions(logs, os.fspath(target), wanted, on_error=on_error, whole=whole, progress=progress))
+    return list(copy_partitions(logs, place, wanted, on_error=on_error, whole=whole, progress=progress))
 
 
 def copy_partitions(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from kts.errors import LogStorageError
@@ -23,6 +25,8 @@ LISTING_S = 60.0  # how long a listing answers for the sizes of its files
 TIME_LIMIT_S = 120.0  # of a request with all its attempts
 
 StorageOptions = Mapping[str, Any] | None
+
+_NUMBER = re.compile(r";[0-9]+$")  # of a root, for options that are not the first
 
 
 class Found(NamedTuple):
@@ -48,7 +52,7 @@ class Bucket:
     Parameters
     ----------
     root : str
-        Scheme and bucket, as ``s3://logs``.
+        Scheme and bucket, as ``s3://logs``, and a number of options, as ``s3://logs;2``.
     options : dict
         What its service takes, see ``kts.remote.services``; and ``time_limit``, in seconds.
     """
@@ -62,6 +66,8 @@ class Bucket:
         # Work that waits for requests has threads of its own: else it could take all that the requests need.
         self._requests, self._work = Threads("kts-get", REQUESTS), Threads("kts-work", REQUESTS)
         self._asking = Threads("kts-ask")
+        self.answered = self.failed = False
+        self._host = _NUMBER.sub("", root.partition("://")[2])
         self._lock = threading.Lock()
         self._made: Library | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}
@@ -75,12 +81,12 @@ class Bucket:
             return self._made
 
     def _connected(self) -> Library:
-        scheme, _, host = self.root.partition("://")
+        scheme = self.root.partition("://")[0]
         options = {name: value for name, value in self.options.items() if name != "time_limit"}
         if scheme == "swebhdfs":
             options.setdefault("use_https", True)
         try:
-            return self.service.connect(host, options)
+            return self.service.connect(self._host, options)
         except TypeError as error:
             raise ValueError(
                 f"storage_options: {error}; expected time_limit or arguments of {self.service.takes}"
@@ -90,13 +96,14 @@ class Bucket:
 
     def _key(self, path: str) -> str:
         """The name that the library has for a path."""
-        host, _, rest = path.partition("://")[2].partition("/")
+        rest = path.partition("://")[2].partition("/")[2]
         if "//" in rest:
             raise LogStorageError("expected an address without an empty name (//)", path=path, errno=errno.EINVAL)
-        return self.service.key(host, rest)
+        return self.service.key(self._host, rest)
 
     def failure(self, error: BaseException | None, path: str, doing: str) -> LogStorageError:
         """An error of the library, with what to look at next."""
+        self.failed = True
         what = "" if error is None else str(error).strip().rstrip(".")
         message = f"{doing} failed: {what}; check the address and what gives access: {self.service.usual}"
         return LogStorageError(message, path=path, errno=getattr(error, "errno", None) or errno.EIO)
@@ -121,12 +128,14 @@ class Bucket:
     def opened(self, path: str) -> objects.Opened:
         """Ask for an object: its size and version, in one request, and without a limit of time."""
         try:
-            return self._library().opened(self._key(path))
+            found = self._library().opened(self._key(path))
         except FileNotFoundError as error:
             self.forget(path)
             raise LogStorageError("there is no such object", path=path, errno=errno.ENOENT) from error
         except OSError as error:
             raise self.failure(error, path, "opening") from error
+        self.answered = True
+        return found
 
     # --- what a store answers ---
 
@@ -157,6 +166,7 @@ class Bucket:
                 message = "expected names in it, as the directory above shows it, found none"
                 raise self.failure(OSError(message), path, "listing") from error
             raise LogStorageError("there is no such directory", path=path, errno=errno.ENOENT) from error
+        self.answered = True
         # A directory comes before an object of its name, which some tools put there as a mark.
         known = dict(sorted(listed, key=lambda one: one[1].is_directory))
         for name in [name for name, status in known.items() if status == (0, status.modified_ns, False)]:
@@ -256,7 +266,8 @@ def _seconds(limit: object) -> float:
 
 # --- the buckets of this process ------------------------------------------------------------------
 
-_buckets: dict[str, Bucket] = {}
+_lock = threading.Lock()
+_buckets: dict[str, Bucket] = {}  # by root
 _process: list[int] = [os.getpid()]
 
 
@@ -266,30 +277,52 @@ def bucket_of(path: str) -> Bucket:
         _process[0] = os.getpid()
         for root, bucket in list(_buckets.items()):
             _buckets[root] = Bucket(root, bucket.options)
-    root = _root(path)
+    root = root_of(path)
     found = _buckets.get(root)
     return found if found is not None else _buckets.setdefault(root, Bucket(root, {}))
 
 
-def _root(path: str) -> str:
+def root_of(path: str) -> str:
+    """Scheme and bucket of a path."""
     scheme, _, rest = path.partition("://")
     return f"{scheme.lower()}://{rest.partition('/')[0]}"
 
 
-def use_options(path: str, options: StorageOptions) -> None:
-    """From now on this process reaches the bucket of a path with these options; None leaves them as they are.
+def reached(path: str, options: StorageOptions) -> str:
+    """The address of a path for a reader with these options, whatever others use; a path of this machine as it is.
 
-    What was listed in the bucket is forgotten: a caller that names a path sees it as it is now.
+    The first options of a bucket in this process go with its own name, others with a number behind it, as in
+    ``s3://logs;2/orders-0``. None is what goes with the address. What was listed in the bucket is forgotten: a caller
+    that names a path sees it as it is now.
     """
+    if not _is_in_bucket(path, options):
+        return path
+    own = root_of(path)
+    plain = _NUMBER.sub("", own)
+    with _lock:
+        if options is None:
+            bucket = bucket_of(own)
+        else:
+            roots = chain([plain], (f"{plain};{number}" for number in count(2)))
+            bucket = next(found for root in roots if (found := _bucket_with(root, options)) is not None)
+    bucket.forget_all()
+    return bucket.root + path[len(own) :]
+
+
+def _bucket_with(root: str, options: Mapping[str, Any]) -> Bucket | None:
+    """The bucket of a root, if that goes with these options."""
+    found = _buckets.get(root)
+    if found is None or (found.failed and not found.answered):  # nobody reads by options that gave no access
+        found = _buckets[root] = Bucket(root, options)
+    return found if found.options == dict(options) else None
+
+
+def _is_in_bucket(path: str, options: StorageOptions) -> bool:
     if files.scheme_of(path) not in (*SERVICES, *SAME):
-        return
+        return False
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"storage_options: expected a dictionary, found {type(options).__name__}")
-    bucket = bucket_of(path)
-    if options is None or bucket.options == dict(options):
-        bucket.forget_all()
-    else:
-        _buckets[bucket.root] = Bucket(bucket.root, options)
+    return True
 
 
 def known_options() -> dict[str, dict[str, Any]]:
@@ -297,10 +330,14 @@ def known_options() -> dict[str, dict[str, Any]]:
     return {root: bucket.options for root, bucket in _buckets.items()}
 
 
-def use_all(options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Reach buckets as another process does."""
-    for root, one in options.items():
-        use_options(root, one)
+def use_all(known: Mapping[str, Mapping[str, Any]]) -> None:
+    """From now on reach buckets as another process does, for which this one works alone."""
+    for root, options in known.items():
+        bucket = bucket_of(root)
+        if bucket.options == dict(options):
+            bucket.forget_all()
+        else:
+            _buckets[root] = Bucket(root, options)
 
 
 files.serve_schemes((*SERVICES, *SAME), bucket_of)

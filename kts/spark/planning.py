@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import one_level_down, open_path, paths_of, select, tier_of
@@ -15,7 +15,7 @@ from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.offline.verify import beside
-from kts.remote.buckets import use_options
+from kts.remote.buckets import known_options, use_all
 from kts.remote.tiers import read_as_planned
 from kts.segment import files
 from kts.segment.rereading import settled, warn
@@ -37,6 +37,7 @@ class Task:
     strict_range: tuple[int | None, int | None] = (None, None)
     logs: tuple[PartitionLog, ...] = ()  # instead of ranges, where whole partitions are checked
     folders: tuple[str, ...] = ()  # log directories whose own files are checked
+    buckets: Mapping[str, Mapping[str, Any]] = field(default_factory=known_options)  # the options of each
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,9 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
         raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error
 
 
-def reach(options: Options) -> None:
-    """Let this process, an executor's, reach the buckets and the tiered storage of a read."""
-    for path in options.paths:
-        use_options(path, options.storage_options)
+def reach(options: Options, task: Task) -> None:
+    """Let this process, an executor's, reach the buckets and the tiered storage of a task, as the driver does."""
+    use_all(task.buckets)
     if options.remote is not None:
         # The metadata topic, which only the driver must see, is read if a directory must be listed.
         known = {name: value for name, value in (options.remote_options or {}).items() if name != "metadata"}

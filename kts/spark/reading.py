@@ -45,7 +45,7 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
     if not gc.get_freeze_count():
         gc.freeze()  # pyspark collects garbage after each task, and would walk all that was imported
     names = check_schema(schema, options)
-    reach(options)
+    reach(options, task)
     yield from joined(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
 
 
@@ -60,7 +60,7 @@ def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Opt
 
 def scanned(task: Task, names: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
     """The records of one task in the columns and types of ``kts.scan``; errors as for ``read_task``."""
-    reach(options)
+    reach(options, task)
     read = partial(_records, names=names, strict_range=task.strict_range, options=options)
     for _, batch in _of_ranges(task, options, read):
         yield batch

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import pickle
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from support.buckets.proxy import Answer, Asked
+from support import TESTS
+from support.buckets.proxy import Answer, Asked, Proxy
 from support.buckets.s3 import TestBucket
 
 import kts
@@ -45,13 +49,13 @@ def test_a_caller_that_names_a_path_sees_all_below_it_as_it_is_now(
     bucket: TestBucket, options: dict[str, str] | None
 ) -> None:
     given = options and options | {"endpoint_override": bucket.proxy.endpoint}
-    folder = f"{bucket.address}/logs"
     bucket.put("logs/orders-0/00000000000000000000.log", b"")
-    buckets.use_options(folder, given)
+    folder = buckets.reached(f"{bucket.address}/logs", given)
     assert files.names_in(f"{folder}/orders-0") == ["00000000000000000000.log"]
-    later = bucket.put("logs/orders-0/00000000000000000007.txnindex", b"x")
+    bucket.put("logs/orders-0/00000000000000000007.txnindex", b"x")
+    later = f"{folder}/orders-0/00000000000000000007.txnindex"
     assert not files.exists(later)  # as the listing has it
-    buckets.use_options(folder, given)
+    assert buckets.reached(f"{bucket.address}/logs", given) == folder
     assert files.exists(later) and files.size_of(later) == 1
 
 
@@ -103,6 +107,43 @@ def test_storage_options_reach_a_bucket_without_the_environment(
         kts.open(bucket.address, storage_options="x")  # type: ignore[call-overload]
 
 
+def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(bucket: TestBucket) -> None:
+    folder = bucket.put_folder(TESTS / "data/golden/demo/orders/orders-0", "orders-0")
+    expected = kts.scan(TESTS / "data/golden/demo/orders/orders-0").read_all()
+    with Proxy(bucket.proxy.behind) as other:
+        ways = [{"region": "us-east-1", "endpoint_override": one.endpoint} for one in (bucket.proxy, other)]
+        logs = [kts.open_partition(folder, storage_options=way) for way in ways]
+        assert [log.path for log in logs] == [folder, folder.replace(bucket.address, f"{bucket.address};2")]
+        readers = [log.scan(batch_bytes=1 << 14) for log in logs]
+        found: list[list[pa.RecordBatch]] = [[], []]
+        for turn in zip_longest(*readers):
+            for own, batch in zip(found, turn, strict=True):
+                own += [batch] if batch is not None else []
+        assert [pa.Table.from_batches(own) for own in found] == [expected, expected]
+        assert bucket.proxy.counted()["GET"] == other.counted()["GET"] > 1
+        other.change = lambda asked, answer: Answer(403, [], b"")
+        logs.append(kts.open_partition(folder, storage_options=ways[0]))
+        with pytest.raises(kts.LogStorageError, match="check the address"):
+            kts.open_partition(folder, storage_options=ways[1]).scan().read_all()
+        assert logs[0].scan().read_all() == logs[2].scan().read_all() == expected and logs[2].path == logs[0].path
+    worker = pickle.dumps((buckets.known_options(), logs[0]))
+    known, log = pickle.loads(worker)
+    buckets.use_all(known)
+    assert log.scan().read_all() == expected
+
+
+def test_options_that_gave_no_access_keep_no_address(bucket: TestBucket) -> None:
+    folder = bucket.put_folder(TESTS / "data/golden/demo/orders/orders-0", "orders-0")
+    plain = kts.open_partition(folder).path
+    bad = {"access_key": "nobody", "secret_key": "x", "region": "us-east-1",
+           "endpoint_override": bucket.proxy.endpoint}  # fmt: skip
+    for _ in range(2):
+        with pytest.raises(kts.LogStorageError, match="check the address"):
+            kts.open_partition(folder, storage_options=bad)
+    after = kts.open_partition(folder, storage_options=bad | {"access_key": "testkey", "secret_key": "testsecret"})
+    assert (plain, after.path) == (folder, folder.replace(bucket.address, f"{bucket.address};2"))
+
+
 def test_a_refused_key_is_an_error_with_address_reason_and_what_to_set(
     bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +160,7 @@ def test_a_refused_key_is_an_error_with_address_reason_and_what_to_set(
 def test_a_server_that_only_fails_is_an_error_after_its_attempts(bucket: TestBucket) -> None:
     path = bucket.put("x", b"x")
     bucket.forget()
-    buckets.use_options(path, {"retry_strategy": _few_attempts(), "endpoint_override": bucket.proxy.endpoint})
+    path = buckets.reached(path, {"retry_strategy": _few_attempts(), "endpoint_override": bucket.proxy.endpoint})
 
     def fail(asked: Asked, answer: Answer) -> Answer:
         return Answer(503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>")

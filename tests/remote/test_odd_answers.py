@@ -42,7 +42,7 @@ def client(server: Proxy) -> Iterator[object]:
     requests.post(f"http://127.0.0.1:{server.behind}/moto-api/reset", timeout=60)
     made.create_bucket(Bucket="odd")
     options = {"access_key": KEY, "secret_key": SECRET, "region": REGION, "endpoint_override": server.endpoint}
-    buckets.use_options("s3://odd", options | {"max_attempts": 2})
+    buckets.use_all({"s3://odd": options | {"max_attempts": 2}})
     yield made
     server.forget()
     buckets._buckets.pop("s3://odd", None)
@@ -59,7 +59,7 @@ def test_markers_of_folders_and_objects_of_their_names_change_nothing(client: ob
     put_clicks(client)
     for key in ("clicks/", "clicks/clicks-0/", "clicks", "clicks/clicks-0"):
         client.put_object(Bucket="odd", Key=key, Body=b"")  # type: ignore[attr-defined]
-    buckets.use_options("s3://odd/clicks", None)
+    buckets.reached("s3://odd/clicks", None)
     assert kts.scan("s3://odd/clicks").read_all() == kts.scan(CLICKS).read_all()
 
 

@@ -13,7 +13,7 @@ from support.tiered import session
 import kts.spark
 from kts.dataset.reader import read_range
 from kts.spark.options import STREAM, parse_options
-from kts.spark.planning import reach
+from kts.spark.planning import Task, reach
 from kts.spark.streaming import Stream
 
 
@@ -47,7 +47,7 @@ def test_a_stream_goes_through_both_tiers_as_one_log() -> None:
     one = session("aiven-zstd-encrypted")
     given = {"path": str(one.data), "subscribe": "txn", "startingOffsets": "earliest", "isolation": "read_committed"}
     asked = parse_options(given | options("aiven-zstd-encrypted"), STREAM)
-    reach(asked)  # as an executor does
+    reach(asked, Task(()))  # as an executor does
     stream, found = Stream(asked), list[int]()
     at = stream.initial()
     while (following := stream.latest(at, 70, None, 0)) != at:

@@ -73,7 +73,7 @@ def tells_what_is_missing_replaced_or_deleted(store: Emulator) -> None:
 
 def puts_objects_whole_or_not_at_all(store: Emulator) -> None:
     path = f"{store.address}/put/00000000000000000000.log.gz"  # a name that the library would compress
-    buckets.use_options(path, store.options)
+    buckets.use_all({buckets.root_of(path): store.options})
     for data in (b"first" * 1000, b"second"):
         files.write_atomically(path, data)
         assert buckets.bucket_of(path).file(path, None).read(0, 10_000) == data
