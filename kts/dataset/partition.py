@@ -96,6 +96,12 @@ class PartitionLog:
         return self._segment_paths is not None
 
     @property
+    def addresses(self) -> list[str]:
+        """What it is read from: its directory or files, and its tiered storage."""
+        remote = [] if self._remote is None else [self._remote.tier.remote]
+        return [*(self._segment_paths or [self.path]), *remote]
+
+    @property
     def remote_alone(self) -> bool:
         """True if it is in tiered storage alone, without a log directory."""
         return self._remote is not None and self.path.startswith(REMOTE)

@@ -273,13 +273,17 @@ _process: list[int] = [os.getpid()]
 
 def bucket_of(path: str) -> Bucket:
     """The bucket of a path; made at its first use in this process."""
+    root = root_of(path)
+    found = _known().get(root)
+    return found if found is not None else _buckets.setdefault(root, Bucket(root, {}))
+
+
+def _known() -> dict[str, Bucket]:
     if _process[0] != os.getpid():  # the library's threads are not those of a forked process
         _process[0] = os.getpid()
         for root, bucket in list(_buckets.items()):
             _buckets[root] = Bucket(root, bucket.options)
-    root = root_of(path)
-    found = _buckets.get(root)
-    return found if found is not None else _buckets.setdefault(root, Bucket(root, {}))
+    return _buckets
 
 
 def root_of(path: str) -> str:
@@ -311,7 +315,7 @@ def reached(path: str, options: StorageOptions) -> str:
 
 def _bucket_with(root: str, options: Mapping[str, Any]) -> Bucket | None:
     """The bucket of a root, if that goes with these options."""
-    found = _buckets.get(root)
+    found = _known().get(root)
     if found is None or (found.failed and not found.answered):  # nobody reads by options that gave no access
         found = _buckets[root] = Bucket(root, options)
     return found if found.options == dict(options) else None
@@ -331,8 +335,10 @@ def known_options() -> dict[str, dict[str, Any]]:
 
 
 def use_all(known: Mapping[str, Mapping[str, Any]]) -> None:
-    """From now on reach buckets as another process does, for which this one works alone."""
+    """From now on reach the roots that are buckets as another process does, for which this one works alone."""
     for root, options in known.items():
+        if not _is_in_bucket(root, options):
+            continue
         bucket = bucket_of(root)
         if bucket.options == dict(options):
             bucket.forget_all()

@@ -28,7 +28,6 @@ AUTO, LOCAL, AIVEN = "auto", "local", "aiven"
 LAYOUTS = (AUTO, LOCAL, AIVEN)
 FOLDER = "kafka-tiered-storage"  # what LocalTieredStorage makes in its directory
 MANIFEST, INDEXES, EPOCHS = ".rsm-manifest", ".indexes", ".leader_epoch_checkpoint"
-WHOLE = {AIVEN: (".log", INDEXES, MANIFEST), LOCAL: (".log", ".index", ".timeindex", EPOCHS, ".snapshot")}
 
 _TOPIC = re.compile(rf"(?P<name>{TOPIC_CHARACTERS}+)-(?P<id>[A-Za-z0-9_-]{{22}})")
 _OBJECT = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
@@ -54,9 +53,11 @@ class Objects(NamedTuple):
     stem: str
     suffixes: frozenset[str]
 
-    def lacks(self, layout: str) -> list[str]:
-        """The suffixes of a whole copy that are not there."""
-        return [suffix for suffix in WHOLE[layout] if suffix not in self.suffixes]
+    def is_whole(self, layout: str) -> bool:
+        """Whether the copy was finished: its last object is there."""
+        # A plugin writes the manifest, and Kafka's own storage the epochs and the snapshot, after all the rest.
+        last = {MANIFEST} if layout == AIVEN else {".log", EPOCHS}
+        return last <= self.suffixes
 
 
 class Root(NamedTuple):

@@ -26,11 +26,10 @@ from kts.segment.segment import Segment
 
 TOPIC = "__remote_log_metadata"
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
-STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 FRAME_VERSION = 1
 NEWEST_VERSION = 1
 MAX_ELEMENTS = 1_000_000  # leader epochs and tagged fields of one record
-REMOTE_SIZE, OBJECT_PREFIX, OBJECT_KEY = range(3)  # tags of Aiven's custom metadata
+OBJECT_PREFIX, OBJECT_KEY = 1, 2  # tags of Aiven's custom metadata
 
 _BEFORE = {  # the states that a state may follow
     COPY_STARTED: (COPY_STARTED,),
@@ -269,17 +268,14 @@ class History:
     ----------
     copies : dict
         All copies by segment id, each in its last state.
+    changes : list of Copy
+        Each copy when it was finished, and when its deletion began, in this order.
     """
 
     def __init__(self, of: PartitionId) -> None:
         self.of = of
         self.copies: dict[str, Copy] = {}
-        self._on_change: list[Copy] = []
-
-    @property
-    def changes(self) -> list[Copy]:
-        """Each copy when it was finished, and when its deletion began, in this order."""
-        return self._on_change
+        self.changes: list[Copy] = []
 
     def add(self, event: Copy | Update) -> None:
         """The next event. As in Kafka, one that its copy's state does not allow is dropped.
@@ -299,7 +295,7 @@ class History:
                 now = now._replace(**event.noted._asdict())
         self.copies[event.segment_id] = now
         if now.state in (COPY_FINISHED, DELETE_STARTED) and (known is None or known.state != now.state):
-            self._on_change.append(now)
+            self.changes.append(now)
 
     def in_state(self, *states: int) -> list[Copy]:
         """The copies whose last state is one of these, by offset."""

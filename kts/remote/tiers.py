@@ -51,7 +51,6 @@ from kts.remote.lineage import Epochs, Lineage, Part, best_end, parts_of
 from kts.remote.manifests import MOST_BYTES, Manifest, decompressed, read_manifest
 from kts.remote.metadata import (
     COPY_FINISHED,
-    COPY_STARTED,
     TOPIC,
     Copy,
     History,
@@ -123,19 +122,19 @@ class Tier:
 
     def partitions(self) -> list[TieredPartition]:
         """The partitions that the store holds, each of the topic id that is live."""
-        if self.metadata.partitions():
-            live = [one for one in self.metadata.histories().values() if one.in_state(COPY_FINISHED)]
-            found = {one.of: max(copy.event_ms for copy in one.in_state(COPY_FINISHED)) for one in live}
-            return [TieredPartition(self, of) for of in _newest(found)]
-        by_id = {place.of: place for place in places(self.root, self.layout)}
-        held = {of: objects_in(place.directory) for of, place in by_id.items()}
-        ids = {of: 0 for of, objects in held.items() if objects}
-        opened = {of: TieredPartition(self, of, by_id[of]) for of in ids}
-        named = Counter(of[::2] for of in ids)
-        for of in ids:
-            if named[of[::2]] > 1:
-                ids[of] = max((copy.event_ms for copy in opened[of].source().history.copies.values()), default=0)
-        return [opened[of] for of in _newest(ids)]
+        histories = self.metadata.histories()
+        live = [one for one in histories.values() if one.in_state(COPY_FINISHED)]
+        found = {one.of: max(copy.event_ms for copy in one.in_state(COPY_FINISHED)) for one in live}
+        chosen = [TieredPartition(self, of) for of in _newest(found)]
+        # Another broker may have the metadata of the other partitions.
+        named = {one.of[::2] for one in chosen}
+        there = (place for place in places(self.root, self.layout) if place.of not in histories)
+        others = [place for place in there if place.of[::2] not in named]
+        held = [TieredPartition(self, one.of, one) for one in others if objects_in(one.directory)]
+        several = Counter(one.of[::2] for one in held)
+        events = {one.of: one.last_event_ms if several[one.of[::2]] > 1 else 0 for one in held}
+        newest = {*_newest(events)}
+        return chosen + [one for one in held if one.of in newest]
 
 
 def _checked(options: RemoteOptions) -> dict[str, Any]:
@@ -243,6 +242,8 @@ class TieredPartition:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        if self._store_source is not None:
+            self._store_source = time.monotonic(), self._store_source[1]  # another machine has another clock
         for folder, directory in self._directories.items():
             _number(folder, self.tier.reader, _number_in(directory))
             _views.setdefault(directory, WeakSet()).add(self)
@@ -321,6 +322,11 @@ class TieredPartition:
                 self.tell(message)
         return self._store_source[1]
 
+    @property
+    def last_event_ms(self) -> int:
+        """When a copy was last made or deleted."""
+        return max((copy.event_ms for copy in self.source().history.copies.values()), default=0)
+
     def _choose_id(self, histories: Mapping[PartitionId, History]) -> None:
         mine = {of: one for of, one in histories.items() if of[::2] == self.of[::2]}
         ends = {of: max(copy.event_ms for copy in one.copies.values()) for of, one in mine.items() if one.copies}
@@ -369,7 +375,7 @@ class TieredPartition:
             The leader epochs, as the log directory knows them.
         """
         source = self.source()
-        state = id(source.history), len(source.history.changes), start, tuple(lineage), [one.path for one in local]
+        state = source.history, len(source.history.changes), start, tuple(lineage), [one.path for one in local]
         if self._made is not None and self._made[0] == state:
             return self._made[1]
         stop = local[0].base_offset if local else INT64_MAX
@@ -469,8 +475,8 @@ class TieredPartition:
 def _source_of_store(view: TieredPartition, place: Place) -> _Source:
     """The copies of a partition as its objects alone tell them."""
     objects = objects_in(place.directory)
-    whole = [one for one in objects if _is_whole(one, place.layout)]
-    unfinished = tuple(one.stem for one in objects if not _is_whole(one, place.layout))
+    whole = [one for one in objects if one.is_whole(place.layout)]
+    unfinished = tuple(one.stem for one in objects if not one.is_whole(place.layout))
     bases = sorted({one.base_offset for one in whole})
     following = dict(zip(bases, bases[1:], strict=False))
     items = [(one, following.get(one.base_offset)) for one in whole]
@@ -479,17 +485,9 @@ def _source_of_store(view: TieredPartition, place: Place) -> _Source:
     history = History(place.of)
     known = [copy for copy in found if not copy.problem]
     for copy in sorted(known, key=lambda one: (one.leader_epochs[-1][0], one.event_ms, one.end_offset)):
-        history.add(copy._replace(state=COPY_STARTED))
-        history.copies[copy.segment_id] = copy
-        history.changes.append(copy)
+        history.add(copy)
     problems = tuple(copy for copy in found if copy.problem)
     return _Source(history, False, problems, unfinished, tuple(message for _, message in told if message))
-
-
-def _is_whole(one: Objects, layout: str) -> bool:
-    # A plugin writes the manifest, and Kafka's own storage the epochs and the snapshot, after all the rest.
-    last = (MANIFEST,) if layout == AIVEN else (".log", EPOCHS)
-    return all(suffix in one.suffixes for suffix in last)
 
 
 def _copy_of(view: TieredPartition, place: Place, item: tuple[Objects, int | None]) -> tuple[Copy, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import one_level_down, open_path, paths_of, select, tier_of
@@ -15,9 +15,10 @@ from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.offline.verify import beside
-from kts.remote.buckets import known_options, use_all
+from kts.remote.buckets import root_of, use_all
 from kts.remote.tiers import read_as_planned
 from kts.segment import files
+from kts.segment.names import REMOTE
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import last_stable_offset, log_end_offset
 from kts.spark.options import Bound, Options
@@ -37,7 +38,6 @@ class Task:
     strict_range: tuple[int | None, int | None] = (None, None)
     logs: tuple[PartitionLog, ...] = ()  # instead of ranges, where whole partitions are checked
     folders: tuple[str, ...] = ()  # log directories whose own files are checked
-    buckets: Mapping[str, Mapping[str, Any]] = field(default_factory=known_options)  # the options of each
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,9 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
 
 def reach(options: Options, task: Task) -> None:
     """Let this process, an executor's, reach the buckets and the tiered storage of a task, as the driver does."""
-    use_all(task.buckets)
+    addresses = [*options.paths, options.remote or "", *(part.path for part in task.ranges), *task.folders]
+    addresses += [address for log in task.logs for address in log.addresses]
+    use_all({root_of(address.removeprefix(REMOTE)): options.storage_options or {} for address in addresses})
     if options.remote is not None:
         # The metadata topic, which only the driver must see, is read if a directory must be listed.
         known = {name: value for name, value in (options.remote_options or {}).items() if name != "metadata"}

@@ -41,7 +41,7 @@ def test_a_prefix_is_taken_as_it_is(tmp_path: Path) -> None:
     assert place.of == PartitionId("t", ID, 0) and place.directory == f"{tmp_path}/pre/fix-t-{ID}/0"
     [objects] = objects_in(place.directory)
     assert (objects.base_offset, objects.segment_id) == (7, ID)
-    assert objects.lacks(AIVEN) == [".log", ".indexes"]
+    assert (objects.is_whole(AIVEN), objects.is_whole(LOCAL)) == (True, False)
     for same in (f"{tmp_path}/pre", f"{tmp_path}/pre/"):
         assert Root.of(same) == Root(f"{tmp_path}/pre", "")
 
