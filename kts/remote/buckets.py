@@ -119,23 +119,23 @@ class Bucket:
     def wait(self, path: str, doing: str, work: Future[Result], sent: Callable[[], int] = lambda: 0) -> Result:
         """The result of such work that was submitted; while it sends, the limit of time grows with the bytes."""
         try:
-            return self._limit.wait(work, sent)
+            found = self._limit.wait(work, sent)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise self.failure(error, path, doing) from error
+        self.answered = True
+        return found
 
     def opened(self, path: str) -> objects.Opened:
         """Ask for an object: its size and version, in one request, and without a limit of time."""
         try:
-            found = self._library().opened(self._key(path))
+            return self._library().opened(self._key(path))
         except FileNotFoundError as error:
             self.forget(path)
             raise LogStorageError("there is no such object", path=path, errno=errno.ENOENT) from error
         except OSError as error:
             raise self.failure(error, path, "opening") from error
-        self.answered = True
-        return found
 
     # --- what a store answers ---
 
@@ -166,7 +166,6 @@ class Bucket:
                 message = "expected names in it, as the directory above shows it, found none"
                 raise self.failure(OSError(message), path, "listing") from error
             raise LogStorageError("there is no such directory", path=path, errno=errno.ENOENT) from error
-        self.answered = True
         # A directory comes before an object of its name, which some tools put there as a mark.
         known = dict(sorted(listed, key=lambda one: one[1].is_directory))
         for name in [name for name, status in known.items() if status == (0, status.modified_ns, False)]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -279,7 +280,7 @@ def _copy(found: Mapping[str, Any], size: int) -> Copy:
     topic = _object(partition.get("topicPartition"), "topicPartition")
     of = PartitionId(_text(topic, "topic"), _text(partition, "topicId"), _number(topic, "partition"))
     epochs = _object(found.get("segmentLeaderEpochs"), "segmentLeaderEpochs")
-    if not all(epoch.isdigit() for epoch in epochs):
+    if not all(re.fullmatch("[0-9]{1,10}", epoch) for epoch in epochs):
         raise _Wrong(f"segmentLeaderEpochs: expected numbers, found {list(epochs)!r:.60}")
     largest = _number(found, "maxTimestampMs", -INT64_MAX, INT64_MAX)
     copy = Copy(

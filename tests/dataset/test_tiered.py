@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from pathlib import Path
 
 import pytest
 from support import tiered
 from support.tiered import offsets, records, session
 
 import kts
+from kts.remote.metadata import MetadataTopic
 
 SESSIONS = tiered.names()
 WITH_TRANSACTIONS = [name for name in SESSIONS if "txn-0" in session(name).partitions]
@@ -75,6 +77,22 @@ def test_the_store_alone_has_all_that_was_copied(name: str, with_metadata: bool)
     expected = [] if with_metadata else [*orphans.get(name, []), *late]
     assert sorted(line.split(": ")[0] for line in said) == sorted(expected), said
     assert all("without __remote_log_metadata" in line for line in said)
+
+
+def test_partitions_of_which_another_broker_has_the_metadata_are_there(tmp_path: Path) -> None:
+    one = session("aiven-s3").copy(tmp_path)
+    whole = one.store_alone(metadata=one.data)
+    known = len(MetadataTopic([str(one.data)]).histories())
+    for folder in one.data.glob("__remote_log_metadata-*"):
+        away = tmp_path / folder.name
+        folder.rename(away)
+        if len(MetadataTopic([str(one.data)]).histories()) < known:
+            break
+        away.rename(folder)
+    part = one.store_alone(metadata=one.data)
+    assert list(part) == list(whole)
+    with pytest.warns(kts.KtsWarning, match="says nothing of topic id .* they are read as the store alone tells them"):
+        assert {key: offsets(log) for key, log in part.items()} == {key: offsets(log) for key, log in whole.items()}
 
 
 def test_a_follower_reads_with_the_metadata_of_another_directory() -> None:

@@ -31,7 +31,7 @@ def clicks(bucket: TestBucket) -> Iterator[str]:
     """A log directory in a bucket that gives up soon."""
     there = bucket.put_folder(CLICKS, "clicks")
     options = {"endpoint_override": bucket.proxy.endpoint, "max_attempts": 1, "time_limit": 20}
-    buckets.use_options(there, options)
+    buckets.use_all({buckets.root_of(there): options})
     yield there
     bucket.forget()
 
@@ -129,7 +129,7 @@ def test_an_object_that_changes_between_its_listing_and_its_opening_gives_no_mix
     ]
     for change in changes:
         bucket.put(f"clicks/clicks-0/{log.name}", log.read_bytes())
-        buckets.use_options(clicks, None)
+        buckets.reached(clicks, None)
         done: list[object] = []
         bucket.proxy.before = lambda asked, change=change, done=done: (  # type: ignore[misc]
             done.append(change()) if asked.name == log.name and not done else None
@@ -158,7 +158,7 @@ SLOW: dict[str, Callable[[Proxy, threading.Event], None]] = {
 def test_a_server_that_is_too_slow_is_an_error_after_the_limit(bucket: TestBucket, clicks: str, slow: str) -> None:
     """Even while single bytes come, which no limit of the library ends."""
     end = threading.Event()
-    buckets.use_options(clicks, {"endpoint_override": bucket.proxy.endpoint, "time_limit": 0.3})
+    buckets.use_all({buckets.root_of(clicks): {"endpoint_override": bucket.proxy.endpoint, "time_limit": 0.3}})
     path = f"{clicks}/{next(CLICKS.glob('*/*.log')).relative_to(CLICKS).as_posix()}"
     with files.open_file(path) as file:
         SLOW[slow](bucket.proxy, end)

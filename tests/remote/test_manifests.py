@@ -127,6 +127,8 @@ def test_a_chunk_size_above_the_object_counts_for_nothing_where_there_is_one_chu
         (["segmentIndexes", "offset", "size"], "8", "size: expected a number"),
         (["remoteLogSegmentMetadata", "endOffset"], -1, "endOffset: expected a number"),
         (["remoteLogSegmentMetadata", "segmentLeaderEpochs"], {"x": 1}, "segmentLeaderEpochs: expected numbers"),
+        (["remoteLogSegmentMetadata", "segmentLeaderEpochs"], {"²": 1}, "segmentLeaderEpochs: expected numbers"),
+        (["remoteLogSegmentMetadata", "segmentLeaderEpochs"], {"1" * 5000: 1}, "segmentLeaderEpochs: expected numbers"),
         (["remoteLogSegmentMetadata", "segmentLeaderEpochs"], {}, "leader_epochs: expected rising"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_list_without_end_is_an_error_after_the_limit(client: object, server: 
         pages.append(re.sub(rb"<IsTruncated>.*?</IsTruncated>", more, answer.body))
         return Answer(200, [("Content-Type", "application/xml")], pages[0]) if asked.lists else None
 
-    buckets.use_options("s3://odd", buckets.bucket_of("s3://odd").options | {"time_limit": 0.3})
+    buckets.use_all({"s3://odd": buckets.bucket_of("s3://odd").options | {"time_limit": 0.3}})
     server.change = change
     with pytest.raises(kts.LogStorageError, match=r"no answer within 0\.3 s"):
         files.names_in("s3://odd/many")

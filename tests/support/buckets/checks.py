@@ -37,12 +37,12 @@ def lists_folders_whether_or_not_they_are_marked(store: Emulator) -> None:
         if marked:
             for folder in ("deep", "deep/a", "deep/a/x", "deep/a-b"):
                 store.files.create_dir(f"{store.root}/{folder}", recursive=True)
-        buckets.use_options(store.address, store.options)
+        buckets.use_all({buckets.root_of(store.address): store.options})
         for folder, names in (("deep", ["a", "a-b", "b.bin"]), ("deep/a", ["x"]), ("deep/a/x", ["1.bin", "2.bin"])):
             found = files.list_directory(f"{store.address}/{folder}")
             assert [one.name for one in found] == names
             assert [one.name for one in found if one.is_dir()] == [name for name in names if "." not in name]
-            buckets.use_options(store.address, None)  # nothing is known of it
+            buckets.reached(store.address, None)  # nothing is known of it
             assert files.directory_exists(f"{store.address}/{folder}")
         assert files.matching(f"{store.address}/de*/a*/*1.bin") == [f"{store.address}/deep/a-b/1.bin"]
         assert "deep" in files.names_in(store.address)
