@@ -230,7 +230,7 @@ def test_after_a_crash_at_any_step_the_copy_goes_on_and_no_file_of_before_stays(
         renamed = [done for done, op in enumerate(system.trace, 1) if op.kind == "names"]
         moments = set(rng.sample(renamed, min(scaled(10, 100), len(renamed))))
         for done, op in enumerate(system.trace):
-            for state in disk.states(rng, count=scaled(3, 8)) if done in moments else ():
+            for state in disk.states(rng, count=8) if done in moments else ():
                 write_tree(str(where), state.tree)
                 for path in logs(where):
                     os.utime(path, ns=(times[path.name],) * 2)
