@@ -38,8 +38,8 @@ FUZZ_ARGS ?=
 
 help:
 	@echo "make run       a tour over real Kafka data"
-	@echo "make check     lint and the quick tests, in two minutes: no Java, no crashes, nothing random and long"
-	@echo "make test      lint and all tests, in 12 minutes; random tests are short (KTS_SEED=n for other cases)"
+	@echo "make check     lint and the quick tests, in 90 seconds: no Java, no crashes, nothing random and long"
+	@echo "make test      lint and all tests, in 9 minutes; random tests are short (KTS_SEED=n for other cases)"
 	@echo "make test-all  lint and all tests at full length, with fresh random cases (KTS_SEED=n replays them)"
 	@echo "make soak      fuzzing and fresh random cases for hours, and kills of streams, reported in bench/soak.txt and streams.txt (SECONDS=10800)"
 	@echo "make bench     kts against its peers and against the machine, in bench/results.md (BENCH_ARGS='--mib 4' is quicker)"

@@ -89,17 +89,61 @@ cdef object beyond(int64_t limit):
         f"decompressing would pass the bound of {limit} bytes; raise max_decompressed_bytes if the data is trusted")
 
 
-ctypedef int (*BlockCall)(const char*, char*, int, int) noexcept nogil
+ctypedef int (*Lz4Block)(const char*, char*, int, int) noexcept nogil
+ctypedef void* (*ZstdMake)() noexcept nogil
+ctypedef size_t (*ZstdFree)(void*) noexcept nogil
+ctypedef size_t (*ZstdReset)(void*, int) noexcept nogil
+ctypedef size_t (*ZstdStream)(void*, ZstdOut*, ZstdIn*) noexcept nogil
+ctypedef unsigned (*ZstdIsError)(size_t) noexcept nogil
+ctypedef const char* (*ZstdErrorName)(size_t) noexcept nogil
 
-cdef BlockCall LZ4_BLOCK = NULL    # the library's own function, which needs no lock; NULL where it cannot be had
+cdef struct ZstdIn:                    # ZSTD_inBuffer
+    const void* src
+    size_t size
+    size_t pos
+
+cdef struct ZstdOut:                   # ZSTD_outBuffer
+    void* dst
+    size_t size
+    size_t pos
+
+cdef struct Zstd:
+    ZstdMake make
+    ZstdFree free
+    ZstdReset reset
+    ZstdStream stream
+    ZstdIsError is_error
+    ZstdErrorName error_name
+
+# The libraries' own functions, which need no lock; NULL where they cannot be had.
+cdef Lz4Block LZ4_BLOCK = NULL
+cdef Zstd ZSTD
 cdef bint LZ4_SOUGHT = False
+cdef bint ZSTD_SOUGHT = False
 
 
 cdef int seek_lz4() except -1:
     """Find the library's function once, when lz4 data is first met."""
     global LZ4_BLOCK, LZ4_SOUGHT
-    LZ4_BLOCK = <BlockCall> <intptr_t> compression.lz4_block_address()
-    LZ4_SOUGHT = True
+    if not LZ4_SOUGHT:
+        LZ4_BLOCK = <Lz4Block> <intptr_t> compression.lz4_address()
+        LZ4_SOUGHT = True
+    return 0
+
+
+cdef int seek_zstd() except -1:
+    """Find the library's functions once, when zstd data is first met."""
+    global ZSTD_SOUGHT
+    if not ZSTD_SOUGHT:
+        found = compression.zstd_addresses()
+        if found:
+            ZSTD.make = <ZstdMake> <intptr_t> found[0]
+            ZSTD.free = <ZstdFree> <intptr_t> found[1]
+            ZSTD.reset = <ZstdReset> <intptr_t> found[2]
+            ZSTD.is_error = <ZstdIsError> <intptr_t> found[4]
+            ZSTD.error_name = <ZstdErrorName> <intptr_t> found[5]
+            ZSTD.stream = <ZstdStream> <intptr_t> found[3]
+        ZSTD_SOUGHT = True
     return 0
 
 
@@ -117,9 +161,12 @@ cdef class Inflater:
     cdef object snappy
     cdef object lz4
     cdef object zstd
+    cdef void* zstd_context
 
     def __dealloc__(self):
         free(self.scratch.p)
+        if self.zstd_context != NULL:
+            ZSTD.free(self.zstd_context)
 
     cdef bint begin(self, const CEntry* e) noexcept nogil:
         """Forget the payload before; false if there is nothing to decompress."""
@@ -127,11 +174,13 @@ cdef class Inflater:
         self.out_size = 0
         return not (e.magic == 2 and e.count == 0 and e.payload_size == 0)
 
-    cdef int lz4_free(self, const CEntry* e, int64_t limit) except -1 nogil:
-        """As ``run``, for lz4, without the interpreter's lock."""
-        if self.begin(e):
-            self.lz4_frame(e.payload, e.payload_size, limit, e.magic)
-        return 0
+    cdef int run_free(self, const CEntry* e, int64_t limit) except -1 nogil:
+        """As ``run``, for lz4 and zstd, without the interpreter's lock."""
+        if not self.begin(e):
+            return 0
+        if e.codec == KTS_LZ4:
+            return self.lz4_frame(e.payload, e.payload_size, limit, e.magic)
+        return self.zstd_frames(e.payload, e.payload_size, limit)
 
     cdef int run(self, const CEntry* e, int64_t limit) except -1:
         cdef const uint8_t* p = e.payload
@@ -145,10 +194,10 @@ cdef class Inflater:
             elif e.codec == KTS_SNAPPY:
                 self.snappy_stream(p, n, limit)
             elif e.codec == KTS_LZ4:
-                if not LZ4_SOUGHT:
-                    seek_lz4()
+                seek_lz4()
                 self.lz4_frame(p, n, limit, e.magic)
             else:
+                seek_zstd()
                 self.zstd_frames(p, n, limit)
         except BaseException as error:
             self.zstd = None
@@ -367,25 +416,60 @@ cdef class Inflater:
                     raise beyond(limit)
             at += size + sums
 
-    cdef int zstd_frames(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+    cdef int zstd_frames(self, const uint8_t* p, int64_t n, int64_t limit) except -1 nogil:
         """Every frame, as zstd-jni's stream; the blocks are walked first, so nothing is cut and little is claimed."""
-        cdef int64_t bound = zstd_bound(p, n), total = 0, cap
-        cdef Py_ssize_t got
+        cdef int64_t bound = zstd_bound(p, n), cap
         if bound < 0:
-            raise damaged("zstd data is not a sequence of whole frames")
+            with gil:
+                raise damaged("zstd data is not a sequence of whole frames")
         cap = (bound if bound < limit else limit) + 1         # one to spare: the library checks a frame's end beyond it
         self.own(cap)
+        if ZSTD.stream != NULL:
+            self.zstd_stream(p, n, cap)
+        else:
+            with gil:
+                self.zstd_reader(p, n, cap)
+        if self.out_size > limit:
+            with gil:
+                raise beyond(limit)
+        return 0
+
+    cdef int zstd_stream(self, const uint8_t* p, int64_t n, int64_t cap) except -1 nogil:
+        """Up to ``cap`` bytes of the frames, by the library's own functions."""
+        cdef ZstdIn source
+        cdef ZstdOut made
+        cdef size_t status, read, before
+        if self.zstd_context == NULL:
+            self.zstd_context = ZSTD.make()
+            if self.zstd_context == NULL:
+                with gil:
+                    raise MemoryError()
+        ZSTD.reset(self.zstd_context, 1)       # the session alone
+        source.src, source.size, source.pos = p, <size_t> n, 0
+        made.dst, made.size, made.pos = self.scratch.p, <size_t> cap, 0
+        while made.pos < made.size:
+            read, before = source.pos, made.pos
+            status = ZSTD.stream(self.zstd_context, &made, &source)
+            if ZSTD.is_error(status):
+                with gil:
+                    raise damaged(f"zstd data is damaged: {ZSTD.error_name(status).decode()}")
+            if source.pos == read and made.pos == before:
+                break
+        self.out_size = <int64_t> made.pos
+        return 0
+
+    cdef int zstd_reader(self, const uint8_t* p, int64_t n, int64_t cap) except -1:
+        """Up to ``cap`` bytes of the frames, through the package."""
+        cdef Py_ssize_t got
         if self.zstd is None:
             self.zstd = compression.zstd_reader()
         stream = self.zstd(PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ))
-        while total < cap:
-            got = stream.readinto(PyMemoryView_FromMemory(<char*> self.scratch.p + total, cap - total, PyBUF_WRITE))
+        while self.out_size < cap:
+            got = stream.readinto(PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, cap - self.out_size,
+                                                          PyBUF_WRITE))
             if got <= 0:
                 break
-            total += got
-        if total > limit:
-            raise beyond(limit)
-        self.out_size = total
+            self.out_size += got
         return 0
 
 
@@ -686,10 +770,10 @@ cdef class Decoder:
                 stop = d.position + slice_bytes if slice_bytes < whole - d.position else whole
 
     cdef int inflate(self, Slab* s, CEntry* e) except -1 nogil:
-        """Decompress an entry: lz4 without the interpreter's lock, the other codecs by calls that take it."""
-        cdef bint free = e.codec == KTS_LZ4 and not self.d.views and LZ4_BLOCK != NULL and self.inflater is not None
-        if free:
-            return self.inflater.lz4_free(e, self.limit)
+        """Decompress an entry: lz4 and zstd without the interpreter's lock, the other codecs by calls that take it."""
+        cdef bint free = LZ4_BLOCK != NULL if e.codec == KTS_LZ4 else e.codec == KTS_ZSTD and ZSTD.stream != NULL
+        if free and not self.d.views and self.inflater is not None:
+            return self.inflater.run_free(e, self.limit)
         with gil:
             return self.inflate_locked(s, e)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 from .arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -74,20 +75,36 @@ def lz4_block_decompressor() -> Callable[[Any, Any, int], int]:
     return cramjam.lz4.decompress_block_into
 
 
-def lz4_block_address() -> int:
+def lz4_address() -> int:
     """The address of liblz4's ``LZ4_decompress_safe`` in the package ``lz4``; 0 where its module does not show it.
 
     The compiled core calls it for each block without the interpreter's lock, and without an object for it.
     """
-    import ctypes
-
     import lz4.block
 
+    return next(iter(_addresses(lz4.block._block.__file__, "LZ4_decompress_safe")), 0)
+
+
+def zstd_addresses() -> tuple[int, ...]:
+    """The addresses of libzstd's ``ZSTD_createDCtx``, ``ZSTD_freeDCtx``, ``ZSTD_DCtx_reset``,
+    ``ZSTD_decompressStream``, ``ZSTD_isError`` and ``ZSTD_getErrorName`` in the package ``zstandard``, for the compiled
+    core as above; none where it does not show them.
+    """
+    found = find_spec("zstandard._cffi")
+    names = "createDCtx", "freeDCtx", "DCtx_reset", "decompressStream", "isError", "getErrorName"
+    return () if found is None or not found.origin else _addresses(found.origin, *(f"ZSTD_{name}" for name in names))
+
+
+def _addresses(path: str, *names: str) -> tuple[int, ...]:
+    """The addresses of functions of a shared library; none if one is not there."""
+    import ctypes
+
     try:
-        function = ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe
+        library = ctypes.CDLL(path)
+        functions = [getattr(library, name) for name in names]
     except (AttributeError, OSError):
-        return 0
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return ()
+    return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
 
 
 def zstd_reader() -> Callable[[Any], Any]:

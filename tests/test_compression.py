@@ -78,28 +78,30 @@ def test_snappy_has_no_levels() -> None:
         compression.compressor(SNAPPY, 2, 1)
 
 
-LZ4_CALLS = """
+CALLS = """
 import sys
 import kts, kts.compression as compression
-data = kts.encode({"timestamp": list(range(3000)), "value": [b"%d" % i * 9 for i in range(3000)]}, compression="lz4")
-if sys.argv[1] == "without":
-    compression.lz4_block_address = lambda: 0
-address = compression.lz4_block_address()
+codec, how = sys.argv[1:]
+data = kts.encode({"timestamp": list(range(3000)), "value": [b"%d" % i * 9 for i in range(3000)]}, compression=codec)
+if how == "without":
+    compression.lz4_address, compression.zstd_addresses = lambda: 0, lambda: ()
+found = compression.lz4_address() if codec == "lz4" else compression.zstd_addresses()
 table = kts.decode(data)
 broken = data[:90] + bytes(40) + data[130:]
 try:
     print(kts.decode(broken, verify_crc=False).num_rows)
 except kts.CorruptRecordError as error:
     print(error.reason, error.position, error.offset, str(error).split(":")[0])
-print(address > 0, table.num_rows, table["value"][2999].as_py())
+print(bool(found), table.num_rows, table["value"][2999].as_py())
 """
 
 
-def test_lz4_decompresses_with_and_without_the_librarys_function() -> None:
-    """Two processes, because the function is sought once in each: where lz4's module hides it, cramjam stands in."""
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_a_codec_decompresses_with_and_without_its_librarys_functions(codec: str) -> None:
+    """Two processes, because they are sought once in each: where a module hides them, Python's calls stand in."""
     found = {}
     for how in ("with", "without"):
-        done = subprocess.run([sys.executable, "-c", LZ4_CALLS, how], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, "-c", CALLS, codec, how], capture_output=True, text=True, check=True)
         found[how] = done.stdout.splitlines()
     rows = "3000 b'299929992999299929992999299929992999'"
     assert found["without"][-1] == f"False {rows}"
