@@ -84,7 +84,8 @@ def settled(read: Callable[[], Result]) -> Result:
 
     Notes
     -----
-    An error is raised once two attempts in a row give it; a storage error at once, unless a file is truly missing.
+    An error is raised once two attempts in a row give it; a storage error at once, unless a file is missing, which may
+    be there again when it is looked for.
     """
     before: dict[str, Any] | None = None  # the error of the previous attempt
     for _ in range(ATTEMPTS):
@@ -95,7 +96,7 @@ def settled(read: Callable[[], Result]) -> Result:
                 raise
             before = vars(error)
         except LogStorageError as error:
-            if not is_gone(error) or vars(error) == before:
+            if error.errno != errno.ENOENT or vars(error) == before:
                 raise
             before = vars(error)
     return read()

@@ -42,12 +42,24 @@ def test_an_answer_after_a_deletion_is_the_answer(tmp_path: Path) -> None:
     assert settled(read) == "what is there now"
 
 
-def test_a_file_that_cannot_be_read_but_is_there_is_an_error_at_once(tmp_path: Path) -> None:
+def test_a_file_that_was_deleted_and_is_there_again_is_read(tmp_path: Path) -> None:
+    """A truncation deletes a segment, and the next append makes it again."""
+    missing = iter([storage_error(str(tmp_path), errno.ENOENT)])
+
+    def read() -> str:
+        for error in missing:
+            raise error
+        return "what is there now"
+
+    assert settled(read) == "what is there now"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_at_once(tmp_path: Path) -> None:
     calls = []
 
     def read() -> None:
         calls.append(1)
-        raise storage_error(str(tmp_path), errno.ENOENT)
+        raise storage_error(str(tmp_path), errno.EACCES)
 
     with pytest.raises(LogStorageError):
         settled(read)
