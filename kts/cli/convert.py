@@ -17,9 +17,9 @@ from .inputs import (
     filter_options,
     index_options,
     json_option,
-    local_directory,
     log_bytes,
     open_logs,
+    out_option,
     storage_options_option,
 )
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
@@ -69,15 +69,7 @@ those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a F
 @storage_options_option
 @filter_options
 @click.option("--to-magic", type=click.Choice(["0", "1", "2"]), help="The message format to convert to.")
-@click.option(
-    "-o",
-    "--out",
-    metavar="DIR",
-    type=click.Path(),
-    is_eager=True,
-    callback=local_directory,
-    help="A missing or empty directory; it appears when it is complete.",
-)
+@out_option("A missing or empty directory; it appears when it is complete.")
 @click.option(
     "--compression", type=click.Choice(CODEC_NAMES), help="Use this codec for all batches. Default: each keeps its own."
 )

@@ -190,6 +190,13 @@ def local_directory(ctx: click.Context, param: click.Parameter, value: str | Non
     return value
 
 
+def out_option(text: str) -> Callable[[Any], Any]:
+    """``-o/--out DIR``: a directory on this machine."""
+    return click.option(
+        "-o", "--out", metavar="DIR", type=click.Path(), is_eager=True, callback=local_directory, help=text
+    )
+
+
 def remember_in_place(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     """Keep the flag for ``gone_down``."""
     ctx.meta[IN_PLACE] = value

@@ -17,9 +17,9 @@ from .inputs import (
     filter_options,
     index_options,
     json_option,
-    local_directory,
     log_bytes,
     open_logs,
+    out_option,
     paths_argument,
     remember_in_place,
 )
@@ -54,15 +54,7 @@ STATES = {
 @paths_argument
 @filter_options
 @click.option("--dry-run", is_flag=True, help="Show what would change. This is the default.")
-@click.option(
-    "-o",
-    "--out",
-    metavar="DIR",
-    type=click.Path(),
-    is_eager=True,
-    callback=local_directory,
-    help="Write all rebuilt files into this directory.",
-)
+@out_option("Write all rebuilt files into this directory.")
 @click.option(
     "--in-place",
     is_flag=True,
