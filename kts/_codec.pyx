@@ -16,7 +16,7 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport (
     INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from . import compression, errors
@@ -90,6 +90,8 @@ cdef object beyond(int64_t limit):
 
 
 ctypedef int (*Lz4Block)(const char*, char*, int, int) noexcept nogil
+ctypedef void (*DeflateBegin)(Deflate*) noexcept nogil
+ctypedef int (*DeflateRun)(Deflate*) noexcept nogil
 ctypedef void* (*ZstdMake)() noexcept nogil
 ctypedef size_t (*ZstdFree)(void*) noexcept nogil
 ctypedef size_t (*ZstdReset)(void*, int) noexcept nogil
@@ -107,6 +109,18 @@ cdef struct ZstdOut:                   # ZSTD_outBuffer
     size_t size
     size_t pos
 
+cdef struct Deflate:                   # the front of ISA-L's inflate_state, as since 2.17; 88 KB of it are its own
+    uint8_t* out
+    uint32_t room
+    uint32_t total
+    const uint8_t* source
+    uint64_t bits
+    uint32_t left
+
+cdef struct Isal:
+    DeflateBegin begin
+    DeflateRun run
+
 cdef struct Zstd:
     ZstdMake make
     ZstdFree free
@@ -117,54 +131,80 @@ cdef struct Zstd:
 
 # The libraries' own functions, which need no lock; NULL where they cannot be had.
 cdef Lz4Block LZ4_BLOCK = NULL
+cdef Isal ISAL
 cdef Zstd ZSTD
-cdef bint LZ4_SOUGHT = False
-cdef bint ZSTD_SOUGHT = False
+cdef bint[8] SOUGHT                    # by the number of the codec
+
+cdef enum:
+    DEFLATE_STATE = 262144             # bytes for an inflate_state
+    DEFLATE_ENDS_EARLY = 1             # ISAL_END_INPUT
+    DEFLATE_FULL = 2                   # ISAL_OUT_OVERFLOW
+
+DEFLATE_FAULTS = {-1: "invalid block", -2: "invalid symbol", -3: "distance that goes too far back"}
 
 
-cdef int seek_lz4() except -1:
-    """Find the library's function once, when lz4 data is first met."""
-    global LZ4_BLOCK, LZ4_SOUGHT
-    if not LZ4_SOUGHT:
-        LZ4_BLOCK = <Lz4Block> <intptr_t> compression.lz4_address()
-        LZ4_SOUGHT = True
+cdef int seek_functions(int codec) except -1:
+    """Find a library's functions once, when data of its codec is first met."""
+    global LZ4_BLOCK
+    if SOUGHT[codec]:
+        return 0
+    if codec == KTS_GZIP and (found := compression.isal_addresses()):
+        ISAL.begin = <DeflateBegin> <intptr_t> found[0]
+        ISAL.run = <DeflateRun> <intptr_t> found[1]
+        if not isal_is_known():
+            ISAL.run = NULL
+    elif codec == KTS_LZ4 and (found := compression.lz4_addresses()):
+        LZ4_BLOCK = <Lz4Block> <intptr_t> found[0]
+    elif codec == KTS_ZSTD and (found := compression.zstd_addresses()):
+        ZSTD.make = <ZstdMake> <intptr_t> found[0]
+        ZSTD.free = <ZstdFree> <intptr_t> found[1]
+        ZSTD.reset = <ZstdReset> <intptr_t> found[2]
+        ZSTD.is_error = <ZstdIsError> <intptr_t> found[4]
+        ZSTD.error_name = <ZstdErrorName> <intptr_t> found[5]
+        ZSTD.stream = <ZstdStream> <intptr_t> found[3]
+    SOUGHT[codec] = True
     return 0
 
 
-cdef int seek_zstd() except -1:
-    """Find the library's functions once, when zstd data is first met."""
-    global ZSTD_SOUGHT
-    if not ZSTD_SOUGHT:
-        found = compression.zstd_addresses()
-        if found:
-            ZSTD.make = <ZstdMake> <intptr_t> found[0]
-            ZSTD.free = <ZstdFree> <intptr_t> found[1]
-            ZSTD.reset = <ZstdReset> <intptr_t> found[2]
-            ZSTD.is_error = <ZstdIsError> <intptr_t> found[4]
-            ZSTD.error_name = <ZstdErrorName> <intptr_t> found[5]
-            ZSTD.stream = <ZstdStream> <intptr_t> found[3]
-        ZSTD_SOUGHT = True
-    return 0
+cdef bint isal_is_known() except -1:
+    """Whether an ``inflate_state`` has the fields of ``Deflate``: a known stream is inflated."""
+    cdef Inflater known = Inflater.__new__(Inflater)
+    known.own(1)
+    return known.deflated(b"\x4b\x04\x00", 3, 1) == 3 and known.bytes() == b"a"
+
+
+cdef inline bint isal_takes(int64_t n, int64_t limit) noexcept nogil:
+    """Whether n bytes that give at most ``limit`` can be inflated by the library's own functions, which count in 32 bits."""
+    return ISAL.run != NULL and n < INT32_MAX and limit < INT32_MAX
+
+
+cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
+    """Whether the functions for an entry were found."""
+    if e.codec == KTS_GZIP:
+        return isal_takes(e.payload_size, limit)
+    if e.codec == KTS_LZ4:
+        return LZ4_BLOCK != NULL
+    return e.codec == KTS_ZSTD and ZSTD.stream != NULL
 
 
 cdef class Inflater:
     """Decompresses one payload at a time, never more than a bound, whatever sizes the payload claims.
 
-    After ``run`` the bytes are at ``out``, valid until the next call; ``owner`` is the bytes object that holds them,
-    or None where they lie in the inflater's own scratch memory.
+    After ``run`` the bytes are at ``out``, in the inflater's own memory, valid until the next call.
     """
 
     cdef Buf scratch
     cdef const uint8_t* out
     cdef int64_t out_size
-    cdef object owner
     cdef object snappy
     cdef object lz4
     cdef object zstd
     cdef void* zstd_context
+    cdef Deflate* deflate
 
     def __dealloc__(self):
         free(self.scratch.p)
+        free(self.deflate)
         if self.zstd_context != NULL:
             ZSTD.free(self.zstd_context)
 
@@ -175,30 +215,23 @@ cdef class Inflater:
         return not (e.magic == 2 and e.count == 0 and e.payload_size == 0)
 
     cdef int run_free(self, const CEntry* e, int64_t limit) except -1 nogil:
-        """As ``run``, for lz4 and zstd, without the interpreter's lock."""
+        """As ``run``, for what ``needs_no_lock``."""
         if not self.begin(e):
             return 0
+        if e.codec == KTS_GZIP:
+            return self.gzip(e.payload, e.payload_size, limit)
         if e.codec == KTS_LZ4:
             return self.lz4_frame(e.payload, e.payload_size, limit, e.magic)
         return self.zstd_frames(e.payload, e.payload_size, limit)
 
     cdef int run(self, const CEntry* e, int64_t limit) except -1:
-        cdef const uint8_t* p = e.payload
-        cdef int64_t n = e.payload_size
-        self.owner = None
         if not self.begin(e):
             return 0
         try:
-            if e.codec == KTS_GZIP:
-                self.gzip(p, n, limit)
-            elif e.codec == KTS_SNAPPY:
-                self.snappy_stream(p, n, limit)
-            elif e.codec == KTS_LZ4:
-                seek_lz4()
-                self.lz4_frame(p, n, limit, e.magic)
-            else:
-                seek_zstd()
-                self.zstd_frames(p, n, limit)
+            if e.codec == KTS_SNAPPY:
+                return self.snappy_stream(e.payload, e.payload_size, limit)
+            seek_functions(e.codec)
+            return self.run_free(e, limit)
         except BaseException as error:
             self.zstd = None
             if compression.out_of_memory(error):
@@ -207,13 +240,10 @@ cdef class Inflater:
                 raise
             name = compression.CODEC_NAMES[e.codec]
             raise damaged(f"{name} data is damaged: {error}") from error
-        return 0
 
-    cdef int keep(self, bytes data) except -1:
-        self.owner = data
-        self.out = <const uint8_t*> PyBytes_AS_STRING(data)
-        self.out_size = PyBytes_GET_SIZE(data)
-        return 0
+    cdef bytes bytes(self):
+        """A copy of what ``run`` made."""
+        return PyBytes_FromStringAndSize(<char*> self.out, self.out_size)
 
     cdef int own(self, int64_t size) except -1 nogil:
         if kts_grow(&self.scratch, size):
@@ -222,49 +252,95 @@ cdef class Inflater:
         self.out = self.scratch.p
         return 0
 
-    cdef int gzip(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+    cdef int gzip(self, const uint8_t* p, int64_t n, int64_t limit) except -1 nogil:
         """Every member (RFC 1952), as Java's GZIPInputStream: what follows one and has no whole member header is left."""
-        cdef int64_t total = 0, at = gzip_header(p, n), step = n, used, size
-        cdef list parts = [], made
-        cdef object stream
-        cdef bytes data
-        cdef uint32_t crc
+        cdef int64_t at = gzip_header(p, n), before, more
+        cdef uint32_t crc, size
         if at == 0:
-            raise damaged("gzip data has no member header")
-        while at:
-            stream = compression.deflate_decompressor()
-            made = []
-            size = 0
-            while not stream.eof:
-                if at == n:
-                    raise damaged("gzip data ends before its end mark")
-                used = n - at if n - at < step else step
-                data = stream.decompress(PyMemoryView_FromMemory(<char*> p + at, used, PyBUF_READ),
-                                         limit - total - size + 1)
-                size += PyBytes_GET_SIZE(data)
-                if total + size > limit:
-                    raise beyond(limit)
-                made.append(data)
-                at += used - PyBytes_GET_SIZE(<bytes> stream.unconsumed_tail)
-                step *= 2
-            at -= PyBytes_GET_SIZE(<bytes> stream.unused_data)
+            with gil:
+                raise damaged("gzip data has no member header")
+        self.own(1)
+        while True:
+            before = self.out_size
+            if isal_takes(n, limit):
+                at += self.deflated(p + at, n - at, limit)
+            else:
+                with gil:
+                    at += self.deflated_by_package(p + at, n - at, limit)
             if n - at < 8:
-                raise damaged("gzip data ends inside a trailer")
-            data = made[0] if len(made) == 1 else b"".join(made)
-            crc = kts_crc32(<const uint8_t*> PyBytes_AS_STRING(data), <size_t> size)
+                with gil:
+                    raise damaged("gzip data ends inside a trailer")
+            crc = kts_crc32(self.scratch.p + before, <size_t> (self.out_size - before))
+            size = <uint32_t> (self.out_size - before)
             if crc != kts_le32(p + at):
-                raise damaged(f"gzip CRC is {crc:08x}, expected the stored {kts_le32(p + at):08x}")
-            if <uint32_t> size != kts_le32(p + at + 4):
-                raise damaged(f"gzip size is {size}, expected the stored {kts_le32(p + at + 4)}")
+                with gil:
+                    raise damaged(f"gzip CRC is {crc:08x}, expected the stored {kts_le32(p + at):08x}")
+            if size != kts_le32(p + at + 4):
+                with gil:
+                    raise damaged(f"gzip size is {size}, expected the stored {kts_le32(p + at + 4)}")
             at += 8
-            total += size
-            parts.append(data)
             # Java looks for a further member only where more than 18 bytes are left
-            used = gzip_header(p + at, n - at) if n - at > 18 else 0
-            at = at + used if used else 0
-            # small steps, doubling: what is read too far is read again, and must not add up to n a member
-            step = 256
-        return self.keep(parts[0] if len(parts) == 1 else b"".join(parts))
+            more = gzip_header(p + at, n - at) if n - at > 18 else 0
+            if more == 0:
+                return 0
+            at += more
+
+    cdef int64_t deflated(self, const uint8_t* p, int64_t n, int64_t limit) except -1 nogil:
+        """Append one deflate stream to the scratch memory, by the library's own functions; its length."""
+        cdef int64_t room = self.scratch.cap - self.out_size, most = limit - self.out_size + 1
+        cdef Deflate* d
+        cdef int status
+        if self.deflate == NULL:
+            self.deflate = <Deflate*> calloc(1, DEFLATE_STATE)
+            if self.deflate == NULL:
+                with gil:
+                    raise MemoryError()
+        d = self.deflate
+        if room < 4 * n:
+            room = 4 * n
+        while True:
+            if room > most:
+                room = most
+            self.own(self.out_size + room)
+            ISAL.begin(d)
+            d.source, d.left = p, <uint32_t> n
+            d.out, d.room = self.scratch.p + self.out_size, <uint32_t> room
+            status = ISAL.run(d)
+            if status != DEFLATE_FULL or room == most:
+                break
+            room *= 2
+        if status == DEFLATE_ENDS_EARLY:
+            with gil:
+                raise damaged("gzip data ends before its end mark")
+        if status < 0:
+            with gil:
+                raise damaged(f"gzip data is damaged: {DEFLATE_FAULTS.get(status, status)}")
+        room = d.out - (self.scratch.p + self.out_size)
+        if status == DEFLATE_FULL or room == most:
+            with gil:
+                raise beyond(limit)
+        self.out_size += room
+        return d.source - p
+
+    cdef int64_t deflated_by_package(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+        """As ``deflated``, through the package."""
+        cdef int64_t at = 0, step = 256, used, size
+        cdef bytes data
+        cdef object stream = compression.deflate_decompressor()
+        while not stream.eof:
+            if at == n:
+                raise damaged("gzip data ends before its end mark")
+            used = n - at if n - at < step else step
+            data = stream.decompress(PyMemoryView_FromMemory(<char*> p + at, used, PyBUF_READ), limit - self.out_size + 1)
+            size = PyBytes_GET_SIZE(data)
+            if self.out_size + size > limit:
+                raise beyond(limit)
+            self.own(self.out_size + size)
+            memcpy(self.scratch.p + self.out_size, PyBytes_AS_STRING(data), <size_t> size)
+            self.out_size += size
+            at += used - PyBytes_GET_SIZE(<bytes> stream.unconsumed_tail)
+            step *= 2                          # what is read beyond the end is read again, and must not add up to n
+        return at - PyBytes_GET_SIZE(<bytes> stream.unused_data)
 
     cdef int snappy_block(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
         """Append one raw block to the scratch memory."""
@@ -770,9 +846,8 @@ cdef class Decoder:
                 stop = d.position + slice_bytes if slice_bytes < whole - d.position else whole
 
     cdef int inflate(self, Slab* s, CEntry* e) except -1 nogil:
-        """Decompress an entry: lz4 and zstd without the interpreter's lock, the other codecs by calls that take it."""
-        cdef bint free = LZ4_BLOCK != NULL if e.codec == KTS_LZ4 else e.codec == KTS_ZSTD and ZSTD.stream != NULL
-        if free and not self.d.views and self.inflater is not None:
+        """Decompress an entry, without the interpreter's lock if its codec allows that."""
+        if needs_no_lock(e, self.limit) and not self.d.views and self.inflater is not None:
             return self.inflater.run_free(e, self.limit)
         with gil:
             return self.inflate_locked(s, e)
@@ -786,10 +861,8 @@ cdef class Decoder:
             if self.inflater.out_size > INT32_MAX:
                 raise ValueError(f"buf: the batch at position {e.position} decompresses to {self.inflater.out_size} bytes, "
                                  "and a view reaches 2 GiB at most; read it with views=False")
-            owner = self.inflater.owner
-            if owner is None:
-                owner = PyBytes_FromStringAndSize(<char*> self.inflater.out, self.inflater.out_size)
-                self.inflater.out = <const uint8_t*> PyBytes_AS_STRING(owner)
+            owner = self.inflater.bytes()
+            self.inflater.out = <const uint8_t*> PyBytes_AS_STRING(owner)
             self.keep(s, owner, self.inflater.out, self.inflater.out_size)
         return 0
 
@@ -1618,7 +1691,6 @@ cdef class Appender:
 
     cdef int give_back(self, Inflater inflater) except -1:
         if inflater is not None:
-            inflater.owner = None
             Py_INCREF(inflater)
             if not kts_offer(&self.spare, <void*> inflater):
                 Py_DECREF(inflater)
@@ -1812,9 +1884,7 @@ cdef class AppendSet:
 
     cdef bytes payload(self):
         """What was decompressed last."""
-        if self.inflater.owner is not None:
-            return self.inflater.owner
-        return PyBytes_FromStringAndSize(<char*> self.inflater.out, self.inflater.out_size)
+        return self.inflater.bytes()
 
     def deep(self):
         """Look at every record of a set that is compressed, will be or is to be converted.
@@ -2070,9 +2140,7 @@ def inflate(payload, int codec, int64_t max_decompressed_bytes):
     e.payload = <const uint8_t*> source.view.buf
     e.payload_size = source.view.len
     inflater.run(&e, max_decompressed_bytes)
-    if inflater.owner is not None:
-        return inflater.owner
-    return PyBytes_FromStringAndSize(<char*> inflater.out, inflater.out_size)
+    return inflater.bytes()
 
 
 def message(int magic, int attributes, int64_t offset, int64_t timestamp, bytes value not None):

@@ -75,20 +75,28 @@ def lz4_block_decompressor() -> Callable[[Any, Any, int], int]:
     return cramjam.lz4.decompress_block_into
 
 
-def lz4_address() -> int:
-    """The address of liblz4's ``LZ4_decompress_safe`` in the package ``lz4``; 0 where its module does not show it.
+def isal_addresses() -> tuple[int, ...]:
+    """The addresses of ISA-L's ``isal_inflate_init`` and ``isal_inflate_stateless`` in the package ``isal``; none where
+    its module does not show them.
 
-    The compiled core calls it for each block without the interpreter's lock, and without an object for it.
+    The compiled core calls them for each deflate stream without the interpreter's lock, and without an object for it.
     """
+    from isal import isal_zlib
+
+    return _addresses(isal_zlib.__file__, "isal_inflate_init", "isal_inflate_stateless")
+
+
+def lz4_addresses() -> tuple[int, ...]:
+    """The address of liblz4's ``LZ4_decompress_safe`` in the package ``lz4``, as above; none where it is not shown."""
     import lz4.block
 
-    return next(iter(_addresses(lz4.block._block.__file__, "LZ4_decompress_safe")), 0)
+    return _addresses(lz4.block._block.__file__, "LZ4_decompress_safe")
 
 
 def zstd_addresses() -> tuple[int, ...]:
     """The addresses of libzstd's ``ZSTD_createDCtx``, ``ZSTD_freeDCtx``, ``ZSTD_DCtx_reset``,
-    ``ZSTD_decompressStream``, ``ZSTD_isError`` and ``ZSTD_getErrorName`` in the package ``zstandard``, for the compiled
-    core as above; none where it does not show them.
+    ``ZSTD_decompressStream``, ``ZSTD_isError`` and ``ZSTD_getErrorName`` in the package ``zstandard``, as above; none
+    where they are not shown.
     """
     found = find_spec("zstandard._cffi")
     names = "createDCtx", "freeDCtx", "DCtx_reset", "decompressStream", "isError", "getErrorName"

@@ -6,18 +6,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, cast
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 
 class Slice(NamedTuple):
-    """Bytes of whole batches, and a call that gives their rows or raises."""
+    """Bytes of whole batches, and a call that gives what the reader makes of them, or raises."""
 
     start: int
     data: memoryview
-    rows: Callable[[], pa.RecordBatch]
+    decoded: Callable[[], Any]
 
 
 class Sliced(Protocol):
@@ -37,8 +34,8 @@ class Sliced(Protocol):
     def slices(self, position: int, end: int, first_bytes: int | None) -> Generator[tuple[int, memoryview]]:
         """Its slices from a position on."""
 
-    def decode(self, start: int, data: memoryview) -> pa.RecordBatch:
-        """The rows of a slice; called by several threads."""
+    def decode(self, start: int, data: memoryview) -> Any:
+        """What is made of a slice; called by several threads."""
 
 
 Range = TypeVar("Range", bound=Sliced)
@@ -49,16 +46,16 @@ class _Slot:
 
     def __init__(self, start: int, data: memoryview) -> None:
         self.start, self.data = start, data
-        self.found: pa.RecordBatch | None = None
+        self.found: Any = None
         self.error: BaseException | None = None
         self.decoded = threading.Event()
 
-    def rows(self) -> pa.RecordBatch:
-        """The rows, which are no longer kept here."""
+    def taken(self) -> Any:
+        """What was made of it, which is no longer kept here."""
         found, error, self.found, self.error = self.found, self.error, None, None
         if error is not None:
             raise error
-        return cast("pa.RecordBatch", found)
+        return found
 
 
 class _Source:
@@ -113,11 +110,11 @@ class Ahead(Generic[Range]):
                 self._drop(source)
 
     def slices(self, reader: Sliced, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
-        """As the reader's own ``slices``, each with its rows."""
+        """As the reader's own ``slices``, each decoded."""
         source = self._source(reader, (position, end, first_bytes))
         try:
             while (slot := self._take(source)) is not None:
-                yield Slice(slot.start, slot.data, slot.rows)
+                yield Slice(slot.start, slot.data, slot.taken)
         finally:
             self._drop(source)
 

@@ -73,6 +73,14 @@ class Pace:
         self.read_bytes = now if now // 2 <= fitting <= now * 2 else fitting
 
 
+class Decoded(NamedTuple):
+    """The rows of a slice, and their offsets, which no CRC covers: whether each is greater than the one before."""
+
+    rows: pa.RecordBatch
+    offsets: npt.NDArray[np.int64]
+    rise: bool
+
+
 class Skip(NamedTuple):
     """What ``on_error="skip"`` left out: bytes, a record that its decoder refused, or the lost end of a segment."""
 
@@ -131,7 +139,7 @@ class RangeReader:
             for start, data, decoded in self.readable(self.pieces(position, end, first_bytes)):
                 progress, first_bytes = True, None
                 try:
-                    rows = decoded()
+                    found = decoded()
                     position = start + len(data)
                 except CorruptRecordError as error:
                     # The rows before the damage come first.
@@ -139,32 +147,32 @@ class RangeReader:
                         position, expected = self.restart(expected)
                         break
                     relative = error.position or 0
-                    rows = self.decode(start, data[:relative])
-                    if self.is_past(rows):
-                        yield from self.finished(rows)
+                    found = self.decode(start, data[:relative])
+                    if self.is_past(found):
+                        yield from self.finished(found)
                         return
                     if not self.options.skip_damage:
-                        yield from self.finished(rows)
+                        yield from self.finished(found)
                         raise at(error, self.part.path, start) from error.__cause__
-                    expected = self.seen(rows, expected)
+                    expected = self.seen(found, expected)
                     position = self.skipped(start + relative, end, error.message)
                     first_bytes = AFTER_DAMAGE_BYTES
-                    yield from self.finished(rows)
+                    yield from self.finished(found)
                     break
-                if rows.num_rows and rows.column("offset")[0].as_py() != expected and self.reread.differs():
+                if len(found.offsets) and found.offsets[0] != expected and self.reread.differs():
                     position, expected = self.restart(expected)
                     break
                 self.reread.note(start, data)
-                self.look_at_order(rows, expected)
+                self.look_at_order(found, expected)
                 if self.options.committed and not self.part.by_markers:
-                    self.look_at_markers(rows)
-                expected = self.seen(rows, expected)
-                if self.is_past(rows):
-                    yield from self.finished(rows)
+                    self.look_at_markers(found.rows)
+                expected = self.seen(found, expected)
+                if self.is_past(found):
+                    yield from self.finished(found)
                     return
-                size = rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
+                size = found.rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
                 self.pace.fit(len(data), size, self.options.batch_bytes)
-                yield from self.finished(rows)
+                yield from self.finished(found)
             if self.unread is not None:
                 position = self.skipped(position, end, self.unread.message)
                 first_bytes = AFTER_DAMAGE_BYTES
@@ -226,7 +234,7 @@ class RangeReader:
         self.reread.again += 1
         return self.part.start_position, self.part.base_offset
 
-    def decode(self, start: int, data: memoryview) -> pa.RecordBatch:
+    def decode(self, start: int, data: memoryview) -> Decoded:
         rows = decode(
             data,
             self.needed,
@@ -234,40 +242,40 @@ class RangeReader:
             verify_crc=self.options.verify_crc,
             max_decompressed_bytes=self.options.max_decompressed_bytes,
         )
-        return rebase(rows, start)
+        offsets = rows.column("offset").to_numpy()
+        return Decoded(rebase(rows, start), offsets, bool((offsets[1:] > offsets[:-1]).all()))
 
-    def seen(self, rows: pa.RecordBatch, expected: int) -> int:
+    def seen(self, found: Decoded, expected: int) -> int:
         """The offset after the last row; also updates ``reached``, an offset that does not come from damage.
 
         No CRC covers offsets: an offset that is out of sequence is accepted once others follow it.
         """
-        if rows.num_rows == 0:
+        offsets = found.offsets
+        if not len(offsets):
             return expected
-        offsets = rows.column("offset").to_numpy()
-        last, jumps = int(offsets[-1]), np.flatnonzero(np.diff(offsets) != 1)
-        if len(jumps):
-            self.reached = min(int(offsets[jumps[-1]]) + 1, int(offsets[jumps[-1] + 1]))
+        first, last = int(offsets[0]), int(offsets[-1])
+        if found.rise and last - first == len(offsets) - 1:
+            self.reached = last + 1 if first == expected else min(expected, first)
         else:
-            self.reached = last + 1 if offsets[0] == expected else min(expected, int(offsets[0]))
+            jump = int(np.flatnonzero(np.diff(offsets) != 1)[-1])
+            self.reached = min(int(offsets[jump]) + 1, int(offsets[jump + 1]))
         if last < self.part.base_offset + 2**31:
             self.last_offset = min(last, self.part.end_offset - 1)
         return last + 1
 
-    def is_past(self, rows: pa.RecordBatch) -> bool:
+    def is_past(self, found: Decoded) -> bool:
         """True if these rows reach the end offset, so that reading may stop."""
-        if rows.num_rows == 0:
+        if not found.rise or not len(found.offsets):
             return False
-        offsets = rows.column("offset").to_numpy()
-        believed = offsets[-1] < self.part.base_offset + 2**31 and _rises(offsets)
-        return bool(believed and offsets[-1] >= self.part.end_offset - 1)
+        return self.part.end_offset - 1 <= int(found.offsets[-1]) < self.part.base_offset + 2**31
 
-    def look_at_order(self, rows: pa.RecordBatch, expected: int) -> None:
+    def look_at_order(self, found: Decoded, expected: int) -> None:
         """Warn once if offsets do not increase or are outside the segment; no CRC covers them."""
-        offsets = rows.column("offset").to_numpy()
+        offsets = found.offsets
         if self.warned or not len(offsets):
             return
         limit = self.part.base_offset + 2**31
-        if offsets[0] < expected or offsets[-1] >= limit or not _rises(offsets):
+        if offsets[0] < expected or offsets[-1] >= limit or not found.rise:
             self.warned = True
             before = np.concatenate([[expected - 1], offsets[:-1]])
             i = int(np.flatnonzero((offsets <= before) | (offsets >= limit))[0])
@@ -363,9 +371,9 @@ class RangeReader:
         warn(f"{self.part.path}: {message}", self.part.path, DamageWarning)
         return self.part.end_position if behind is None else behind
 
-    def finished(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def finished(self, found: Decoded) -> Iterator[pa.RecordBatch]:
         """The requested rows and columns."""
-        rows = self.within(rows)
+        rows = self.within(found)
         mask = self.mask(rows)
         if mask is not None and not mask.all():
             rows = _filter(rows, mask)
@@ -374,12 +382,12 @@ class RangeReader:
         elif rows.num_rows:
             yield self.shaped(rows, {})
 
-    def within(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        offsets = rows.column("offset").to_numpy()
+    def within(self, found: Decoded) -> pa.RecordBatch:
+        rows, offsets = found.rows, found.offsets
         low, high = self.part.start_offset, self.part.end_offset
-        if len(offsets) == 0 or (offsets[0] >= low and offsets[-1] < high and _rises(offsets)):
+        if len(offsets) == 0 or (offsets[0] >= low and offsets[-1] < high and found.rise):
             return rows
-        if _rises(offsets):
+        if found.rise:
             first, stop = np.searchsorted(offsets, [low, high]).tolist()
             return rows.slice(first, stop - first)
         return _filter(rows, (offsets >= low) & (offsets < high))
@@ -463,7 +471,7 @@ class RangeReader:
         known = self.constants.get(name)
         if known is None or len(known) < count:
             value = pa.scalar(self.part.topic) if name == "topic" else pa.scalar(self.part.partition, pa.int32())
-            known = self.constants[name] = pa.repeat(value, max(count, 1024))
+            known = self.constants[name] = pa.repeat(value, max(2 * count, 1024))  # slices differ a little
         return known.slice(0, count)
 
 
@@ -562,10 +570,6 @@ def _filter(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
             validity = pa.array(np.asarray(column.is_valid())[mask]).buffers()[1]
         columns.append(pa.Array.from_buffers(column.type, len(chosen), [validity, pa.py_buffer(chosen), *data]))
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-
-
-def _rises(offsets: npt.NDArray[np.int64]) -> bool:
-    return bool((offsets[1:] > offsets[:-1]).all())
 
 
 def _bools(rows: pa.RecordBatch, name: str) -> Mask:

@@ -17,7 +17,7 @@ from support.sets.partitions import flip, log_of, offsets
 import kts
 from kts.dataset import scan as scanning
 from kts.dataset.ahead import Ahead
-from kts.dataset.reader import RangeReader
+from kts.dataset.reader import Decoded, RangeReader
 from kts.errors import CorruptRecordError, LogStorageError
 
 PARTITIONS = golden_partitions()
@@ -138,9 +138,9 @@ def test_the_memory_of_one_slice_is_known_before_others_are_decoded(
     sizes = list[int]()
     decode = RangeReader.decode
 
-    def measured(self: RangeReader, start: int, data: memoryview) -> pa.RecordBatch:
+    def measured(self: RangeReader, start: int, data: memoryview) -> Decoded:
         found = decode(self, start, data)
-        sizes.append(found.nbytes)
+        sizes.append(found.rows.nbytes)
         return found
 
     monkeypatch.setattr(RangeReader, "decode", measured)
