@@ -15,7 +15,7 @@ from .table import Report, all_cores, medians, reached, wall_seconds
 
 TESTS = Path(__file__).parent.parent / "tests"
 SEGMENTS, GOAL, SHARE_GOAL = 8, 0.8, 0.02
-PART_BYTES, REQUESTS = 2**22, 16
+PART_BYTES, REQUESTS = 2**23, 16
 
 
 def run(report: Report, size: int, rounds: int, scratch: Path) -> None:

@@ -108,16 +108,42 @@ def open(
     >>> kts.open(["tests/data/golden/demo/orders", "tests/data/golden/demo/clicks"])["orders", 0].log_end_offset
     3042
     """
-    if path is None:
-        logs = _partitions_of(remote, remote_options, storage_options)
-        _give_start_offsets(logs, log_start_offset)
-        return LogDirs(logs)
-    paths = paths_of(path, storage_options)
     single = isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path))
-    logs, is_log_directory = _partitions_in(paths)
-    logs = _with_remote(logs, paths, remote, remote_options, storage_options)
+    return opened_at(
+        None if path is None else paths_of(path, storage_options),
+        single=single,
+        log_start_offset=log_start_offset,
+        storage_options=storage_options,
+        remote=remote,
+        remote_options=remote_options,
+    )
+
+
+def opened_at(
+    paths: Sequence[str] | None,
+    *,
+    single: bool,
+    log_start_offset: LogStartOffsets = None,
+    storage_options: StorageOptions = None,
+    remote: Path | None = None,
+    remote_options: RemoteOptions = None,
+) -> PartitionLog | LogDirs:
+    """As ``open``, for what ``paths_of`` found.
+
+    Parameters
+    ----------
+    single : bool
+        One partition is a ``PartitionLog``.
+    """
+    if paths is None:
+        logs = _partitions_of(remote, remote_options, storage_options)
+        single = False
+    else:
+        logs, is_log_directory = _partitions_in(paths)
+        logs = _with_remote(logs, paths, remote, remote_options, storage_options)
+        single = single and not is_log_directory
     _give_start_offsets(logs, log_start_offset)
-    return LogDirs(logs) if is_log_directory or not single else logs[0]
+    return logs[0] if single else LogDirs(logs)
 
 
 def tier_of(
@@ -249,13 +275,16 @@ def open_log_dirs(
     orders-1 0 2952
     orders-2 0 3006
     """
-    if path is None:
-        logs = _partitions_of(remote, remote_options, storage_options)
-    else:
-        paths = paths_of(path, storage_options)
-        logs = _with_remote(_partitions_in(paths)[0], paths, remote, remote_options, storage_options)
-    _give_start_offsets(logs, log_start_offset)
-    return LogDirs(logs)
+    opened = opened_at(
+        None if path is None else paths_of(path, storage_options),
+        single=False,
+        log_start_offset=log_start_offset,
+        storage_options=storage_options,
+        remote=remote,
+        remote_options=remote_options,
+    )
+    assert isinstance(opened, LogDirs)
+    return opened
 
 
 def paths_of(path: Path | Sequence[Path], storage_options: StorageOptions = None) -> list[str]:
@@ -564,8 +593,9 @@ def scan(
     )
     given = None if path is None else paths_of(path, storage_options)
     single = isinstance(path, (str, os.PathLike)) and given is not None and len(given) == 1
-    opened = open_path(
-        given[0] if single and given else given,
+    opened = opened_at(
+        given,
+        single=single,
         log_start_offset=log_start_offset,
         storage_options=storage_options,
         remote=remote,

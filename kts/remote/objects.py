@@ -17,8 +17,8 @@ BLOCK_BYTES = 2**16  # what a short read fetches and keeps
 KEPT_BLOCKS = 32
 KEPT_BYTES = 2**25  # of all objects of a bucket
 LEAST_BYTES = 2**12  # what a kept value counts at least
-PART_BYTES = 2**22  # a request of a long read
-MOST_AHEAD_BYTES = 2**26  # requested or fetched, and not yet read
+PART_BYTES = 2**23  # a request of a long read
+MOST_AHEAD_BYTES = 2**27  # requested or fetched, and not yet read
 MOST_AHEAD = 64  # requests
 ATTEMPTS, ATTEMPTS_S = 3, 30.0  # beyond those of the library, if it fails so soon
 
@@ -144,18 +144,25 @@ class ObjectFile:
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Fill the buffer from a position; fewer bytes only at the end of the object."""
-        data = self.read(position, len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        end = min(position + len(buffer), self.size())
+        filled = 0
+        for piece in self._pieces(position, end) if self._is_ahead(position) else (self.read(position, len(buffer)),):
+            buffer[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        return filled
+
+    def at_hand(self, position: int, count: int) -> memoryview:
+        """The bytes at a position that were requested together ahead, up to ``count``; empty if none were."""
+        end = min(position + count, self.size())
+        return next(self._pieces(position, end)) if position < end and self._is_ahead(position) else memoryview(b"")
 
     def read(self, position: int, count: int) -> bytes:
         """Up to ``count`` bytes from a position; fewer only at the end of the object."""
         end = min(position + count, self.size())
         if position >= end:
             return b""
-        found = self._taken(position, end)
-        if found is not None:
-            return found
+        if self._is_ahead(position):
+            return _whole(self._pieces(position, end))
         if end - position > PART_BYTES:
             return self._in_parts(position, end)
         key = self.path, self._known().version, position, end
@@ -245,32 +252,36 @@ class ObjectFile:
         ahead_of_all, self._parts = self._parts, deque()
         ahead = Ahead([(self, position, end)])
         try:
-            return self._joined(position, end)
+            return _whole(self._pieces(position, end))
         finally:
             ahead.stop()
             self._parts = ahead_of_all
 
-    def _taken(self, position: int, end: int) -> bytes | None:
-        """Bytes that were fetched ahead; None if they were not."""
+    def _is_ahead(self, position: int) -> bool:
+        """Whether a part that was requested ahead begins at a position or before; those that end there are dropped."""
         while self._parts and self._parts[0].end <= position:
             self._parts.popleft().drop()
-        return self._joined(position, end) if self._parts and self._parts[0].start <= position else None
+        return bool(self._parts) and self._parts[0].start <= position
 
-    def _joined(self, position: int, end: int) -> bytes:
+    def _pieces(self, position: int, end: int) -> Iterator[memoryview]:
         """Bytes that begin in the first part. The last part stays: the next read may begin before its end."""
-        found: list[bytes | memoryview] = []
         while position < end:
             if not self._parts:  # the end of the range
-                found.append(self.fetch(position, end))
-                break
+                yield memoryview(self.fetch(position, end))
+                return
             part = self._parts[0]
             fetched = self._origin.wait(self.path, f"reading from {part.start} on", part.future)
             data, stop = self._checked(fetched, part.start), min(end, part.end)
-            whole = (position, stop) == (part.start, part.end)
-            found.append(data if whole else memoryview(data)[position - part.start : stop - part.start])
+            yield memoryview(data)[position - part.start : stop - part.start]
             if (position := stop) < end:
                 self._parts.popleft().drop()
-        return found[0] if len(found) == 1 and isinstance(found[0], bytes) else b"".join(found)
+
+
+def _whole(pieces: Iterator[memoryview]) -> bytes:
+    found = list(pieces)
+    if len(found) == 1 and isinstance(part := found[0].obj, bytes) and len(part) == len(found[0]):
+        return part  # without a copy
+    return b"".join(found)
 
 
 class _Part(NamedTuple):

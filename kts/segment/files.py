@@ -96,6 +96,14 @@ class Readable(Protocol):
         """Fill the buffer from a position; fewer bytes only at the end of the file."""
 
 
+@runtime_checkable
+class ReadAhead(Readable, Protocol):
+    """A file whose bytes are requested before they are read."""
+
+    def at_hand(self, position: int, count: int) -> memoryview:
+        """The bytes at a position that were requested together ahead, up to ``count``; empty if none were."""
+
+
 class ByteRange(NamedTuple):
     """Bytes of a file that a reader takes in order; an end of None is the end of the file."""
 

@@ -169,19 +169,22 @@ class Segment:
         with self.open(ahead) if file is None else nullcontext(file) as file:
             size = file.size()
             end = size if end_position is None else min(end_position, size)
+            at_hand = file.at_hand if isinstance(file, files.ReadAhead) else None
             usual = slice_bytes if first_bytes is None else first_bytes
             position, want, needed = start_position, usual, 0
             while position < end:
                 asked = min(want, end - position)
-                try:
-                    data = _read(file, position, asked)
-                except CorruptRecordError as error:  # bytes of tiered storage that cannot be read: first those before
-                    asked = (error.position or 0) - position
-                    if asked <= 0 or asked < needed:
-                        raise
-                    data = memoryview(file.read(position, asked))
-                if len(data) < asked:
-                    end = position + len(data)  # a broker cut the file meanwhile
+                data = None if at_hand is None or needed else at_hand(position, asked)
+                if not data:
+                    try:
+                        data = _read(file, position, asked)
+                    except CorruptRecordError as error:  # tiered storage that cannot be read: first what lies before
+                        asked = (error.position or 0) - position
+                        if asked <= 0 or asked < needed:
+                            raise
+                        data = memoryview(file.read(position, asked))
+                    if len(data) < asked:
+                        end = position + len(data)  # a broker cut the file meanwhile
                 if not data:
                     return
                 whole, needed = whole_entries(data)

@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from typing import TypeVar
 
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import one_level_down, open_path, paths_of, select, tier_of
+from kts.dataset.paths import one_level_down, opened_at, paths_of, select, tier_of
 from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
@@ -219,8 +219,9 @@ def _existing(options: Options) -> list[str]:
 def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
     start = options.log_start_offset
     try:
-        opened = open_path(
-            paths[0] if len(paths) == 1 else paths or None,
+        opened = opened_at(
+            paths or None,
+            single=len(paths) == 1,
             log_start_offset=start,
             storage_options=options.storage_options,
             remote=options.remote,
