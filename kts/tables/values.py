@@ -213,8 +213,8 @@ def _json(type_: pa.DataType, required: list[Fields], values: pa.Array) -> Decod
 def _json_lines(texts: pa.Array, type_: pa.DataType) -> Callable[[int, int], pa.Array]:
     """A parser of some of the values: each is in a line with its number, so that none spills over into another."""
     numbers = pa.array(np.arange(len(texts))).cast(pa.string())
-    # Between two tokens they are white space, and within one they are no JSON.
-    flat = pc.replace_substring_regex(texts, "[\r\n]", " ")
+    # Between two tokens a tab is white space too, and within one it is no JSON either.
+    flat = pc.replace_substring_regex(texts, "[\r\n]", "\t")
     lines = pc.binary_join_element_wise('{"i":', numbers, ',"v":[', flat, "]}\n", "")
     edges = np.frombuffer(lines.buffers()[1], np.int32, len(lines) + 1)
     schema = pa.schema([("i", pa.int64()), ("v", pa.list_(type_))])

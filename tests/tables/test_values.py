@@ -92,6 +92,8 @@ WRONG = [
     b'{"a":1,"a":2}',
     b'{"a":1}}',
     b'{"a":1,\n"b":"x\ny"',
+    b'{"a":1,"b":"x\ny"}',
+    b'{"a":1,"b":null,"other":"x\r"}',
     b'{"t":"yesterday","a":1}',
     b'{"b":"x"}',
     b'{"a":null}',
