@@ -1,4 +1,4 @@
-"""Runs a function over groups of partitions on the executors of a Spark cluster."""
+"""Runs a function over tasks on the executors of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
-from kts.dataset.partition import PartitionLog
 from kts.errors import KtsError
 from kts.remote.buckets import known_options, use_all
 from kts.spark.shipping import ship
 
+Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 _ERROR = re.compile(r"^(?:: )?(?:\w+\.)*(\w+(?:Error|Exception): .+)", re.MULTILINE)
 
 
-def run(master: str, job: Callable[[list[PartitionLog]], Result], groups: Sequence[list[PartitionLog]]) -> list[Result]:
-    """What a function returns for each group of partitions, which is a task, in order.
+def run(master: str, job: Callable[[Given], Result], tasks: Sequence[Given]) -> list[Result]:
+    """What a function returns for each task, in order.
 
     Parameters
     ----------
@@ -39,19 +39,23 @@ def run(master: str, job: Callable[[list[PartitionLog]], Result], groups: Sequen
     KtsError
         Spark does not start, or cannot do the work.
     """
-    tasks = [pickle.dumps(group) for group in groups]
-    context = _context(master)
+    return run_in(_context(master), job, tasks)
+
+
+def run_in(context: SparkContext, job: Callable[[Given], Result], tasks: Sequence[Given]) -> list[Result]:
+    """As ``run``, in a context that is there."""
+    pickled = [pickle.dumps(task) for task in tasks]
     try:
-        done: list[Result] = context.parallelize(tasks, len(tasks) or 1).map(_Shipped(job)).collect()
+        done: list[Result] = context.parallelize(pickled, len(pickled) or 1).map(_Shipped(job)).collect()
     except (Py4JError, PySparkException) as error:
-        raise KtsError(f"Spark at {master} could not do the work: {_reason(error)}") from error
+        raise KtsError(f"Spark at {context.master} could not do the work: {_reason(error)}") from error
     return done
 
 
 class _Shipped:
     """A function as executors get it, with what they need to reach the buckets of the driver."""
 
-    def __init__(self, job: Callable[[list[PartitionLog]], Any]) -> None:
+    def __init__(self, job: Callable[[Any], Any]) -> None:
         self.job = job
         self.buckets = known_options()
 

@@ -116,11 +116,11 @@ class Options:
     decoder: str | None
     timestamp_overflow: str
     log_start_offset: int | PartitionValues | None
-    storage_options: dict[str, Any] | None
+    storage_options: Mapping[str, Any] | None
     batch_bytes: int
     max_decompressed_bytes: int
     remote: str | None = None
-    remote_options: dict[str, Any] | None = None
+    remote_options: Mapping[str, Any] | None = None
     max_offsets: int | None = None  # of a micro-batch
     min_offsets: int | None = None
     max_delay_ms: int = _DELAY_MS

@@ -137,8 +137,8 @@ def reach(options: Options, task: Task) -> None:
 def unseen(folder: str) -> LogStorageError:
     """The error of an executor that lacks a path of the driver."""
     return LogStorageError(
-        f"the executor on {socket.gethostname()} does not see {folder}, which the driver saw: put the"
-        " log directory where every executor sees it under the same path, such as a shared mount",
+        f"the executor on {socket.gethostname()} does not see {folder}, which the driver saw: put it where every"
+        " executor sees it under the same path, such as a shared mount",
         path=folder,
     )
 

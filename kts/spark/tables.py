@@ -1,13 +1,14 @@
-"""``kts.spark.sync``: the records of logs in an Iceberg table, read and written by executors."""
+"""``kts.spark.sync``: the records of logs in an Iceberg table or a Parquet folder, read and written by executors."""
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from os import PathLike, fspath
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,15 +19,19 @@ from pyspark.sql.types import StructType
 from kts.dataset.increments import Offsets, name_of
 from kts.dataset.options import takes
 from kts.dataset.partition import PartitionLog
+from kts.dataset.paths import Path, paths_of
 from kts.model import TopicPartition
+from kts.segment import files
 from kts.segment.rereading import settled
+from kts.spark.jobs import run_in
 from kts.spark.options import Options, parse_options
-from kts.spark.planning import OffsetRange, Task, tasks_of
+from kts.spark.planning import OffsetRange, Task, tasks_of, unseen
 from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
+from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.iceberg import PROPERTIES, identifier_of, offsets_in, snapshot_properties
-from kts.tables.options import SyncOptions
+from kts.tables.options import COMMIT_BYTES, SyncOptions
 from kts.tables.rows import DAY, READ, Plausible, check_types, lost_race, types_of
 from kts.tables.run import Added, Bounds, Source, Synced, shaped, source_of
 from kts.tables.values import Decoder
@@ -40,15 +45,15 @@ BRANCHES = re.compile(BRANCH.format("[0-9a-f]{32}"))
 
 @takes(SyncOptions)
 def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
-    """Add the records of logs that an Iceberg table does not have yet; see ``kts.tables.SyncOptions``.
+    """Add the records of logs that a table does not have yet; see ``kts.tables.SyncOptions``.
 
     Parameters
     ----------
     spark : SparkSession
-        With Iceberg's runtime, its extensions and the catalog; a JdbcCatalog (schema version V1) on the SQLite file of
-        ``kts sync`` leads to the same tables, and each of the two goes on where the other one ended.
+        For an Iceberg table with Iceberg's runtime, its extensions and the catalog; a JdbcCatalog (schema version V1)
+        on the SQLite file of ``kts sync`` leads to the same tables. For a Parquet folder, not of Spark Connect.
     asked
-        The arguments of ``kts.tables.SyncOptions``, one by one. All executors see the paths.
+        The arguments of ``kts.tables.SyncOptions``, one by one. The driver and all executors see the paths.
 
     Returns
     -------
@@ -60,31 +65,42 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
         Another program has added to the table meanwhile; this run has added nothing to it.
     OffsetOutOfRangeError, InvalidRequestError, ValueError
         As for ``kts.tables.sync``.
+    KtsError, or an error of Spark
+        An executor could not do its work; this run has added nothing to the table.
 
     Notes
     -----
-    A run is one commit for each table. Its rows are written to a branch, and ``main`` is moved to it if nobody else
-    has moved it. A branch ``kts_sync_...`` that a killed run left is dropped by the next one.
+    A run is one commit for each table, in the layout of ``kts sync``: each of the two goes on where the other one
+    ended. Rows of an Iceberg table are written to a branch, and ``main`` is moved to it if nobody else has moved it. A
+    branch ``kts_sync_...`` that a killed run left is dropped by the next one. Files of a folder are written aside, and
+    the driver holds the folder's lock from the first one to the commit.
     """
-    source, path = source_of(asked), asked.path
-    tables = [_SparkTable(spark, f"{asked.table}{suffix}", schema) for suffix, schema in source.tables]
-    paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path or ()]
-    given = {
-        "paths": json.dumps(paths),
-        "isolation": source.options.isolation,
-        "onError": source.options.on_error,
-        "failOnDataLoss": str(source.losses.fails).lower(),
-    }
-    if asked.storage_options is not None:
-        given["storageOptions"] = json.dumps(asked.storage_options)
-    if asked.remote is not None:
-        given["remote"] = fspath(asked.remote)
-    if asked.remote_options is not None:
-        given["remoteOptions"] = json.dumps(asked.remote_options)
-    return _synced(source, tables, parse_options(given))
+    # Executors have working directories of their own.
+    paths = [] if asked.path is None else [files.absolute(one) for one in paths_of(asked.path, asked.storage_options)]
+    remote = None if asked.remote is None else _absolute_prefix(asked.remote)
+    source = source_of(replace(asked, path=paths or None, remote=remote))
+    kind = _SparkFolder if "/" in source.table else _SparkIceberg
+    tables = [kind(spark, name, schema) for name, schema in source.tables]
+    options = replace(
+        parse_options({"path": "/"}),  # the defaults of all others
+        paths=tuple(paths),
+        isolation=source.options.isolation,
+        on_error=source.options.on_error,
+        fail_on_data_loss=source.losses.fails,
+        storage_options=asked.storage_options,
+        remote=remote,
+        remote_options=asked.remote_options,
+    )
+    return _synced(source, tables, options)
 
 
-def _synced(source: Source, tables: list[_SparkTable], options: Options) -> Synced:
+def _absolute_prefix(remote: Path) -> str:
+    """Where tiered storage lies, to the last character: it may be the beginning of names."""
+    name = files.plain(os.fspath(remote))
+    return os.path.join(os.getcwd(), name) if files.scheme_of(name) is None else name
+
+
+def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], options: Options) -> Synced:
     bounds = Bounds(source, [table.offsets for table in tables])
 
     def listed(log: PartitionLog) -> PartitionLog:
@@ -107,7 +123,7 @@ def _synced(source: Source, tables: list[_SparkTable], options: Options) -> Sync
 
 
 class Work:
-    """What an executor makes of records: the rows of the table of a number."""
+    """What an executor does with the records of a task: they become rows of the table of a number."""
 
     def __init__(self, number: int, plausible: Plausible, decoder: Decoder | None, options: Options) -> None:
         self.number, self.plausible, self.decoder, self.options = number, plausible, decoder, options
@@ -117,7 +133,42 @@ class Work:
         for batch in scanned(task, READ, self.options):
             rows = shaped(batch, self.plausible, self.decoder)[self.number]
             if rows.num_rows:
-                yield from split(rows, self.options.batch_bytes)
+                yield rows
+
+    def write(self, own: str, task: Task) -> list[Aside]:
+        """Write the rows of a task into the directory ``_kts`` of a folder."""
+        if not files.directory_exists(own):
+            raise unseen(own)
+        found, waiting, waiting_bytes = list[Aside](), list[pa.RecordBatch](), 0
+        for rows in self.rows(task):
+            waiting.append(rows)
+            waiting_bytes += rows.nbytes
+            if waiting_bytes >= COMMIT_BYTES:
+                found += write_aside(own, pa.Table.from_batches(waiting))
+                waiting, waiting_bytes = [], 0
+        return found + (write_aside(own, pa.Table.from_batches(waiting)) if waiting else [])
+
+
+class _SparkFolder:
+    """A Parquet folder; executors write its files aside, and the driver commits them."""
+
+    def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:
+        self.context, self.folder = spark.sparkContext, FolderTable(name, schema)
+        self.name, self.offsets = self.folder.name, self.folder.offsets
+
+    def add(self, tasks: list[Task], work: Work, offsets: Offsets) -> tuple[int, int, int]:
+        """Add the rows of tasks and set the offsets; how many rows, without a day, and without a timestamp."""
+
+        def write(own: str) -> list[Aside]:
+            # A task that is tried again writes other files; Spark gives those of one attempt.
+            return [*chain.from_iterable(run_in(self.context, partial(work.write, own), tasks))]
+
+        written = self.folder.commit(write, offsets)
+        return (
+            sum(one.records for one in written),
+            sum(one.records for one in written if one.day is None),
+            sum(one.without_timestamp for one in written),
+        )
 
 
 class _RowsPartition(InputPartition):
@@ -146,12 +197,12 @@ class _RowsReader(DataSourceReader):
             return
         target = arrow_schema(self.schema)
         for rows in self.work.rows(partition.task):
-            yield pa.RecordBatch.from_arrays(
-                [rows.column(field.name).cast(field.type) for field in target], schema=target
-            )
+            for part in split(rows, self.work.options.batch_bytes):
+                columns = [part.column(field.name).cast(field.type) for field in target]
+                yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-class _SparkTable:
+class _SparkIceberg:
     """An Iceberg table of Spark's catalog; its executors add to it."""
 
     def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:

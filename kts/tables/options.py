@@ -22,7 +22,8 @@ class SyncOptions:
     path : path or list of paths
         As for ``kts.open``.
     table : str or path
-        An Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``. It is made if missing.
+        An Iceberg table as Spark names it: catalog, namespace and name, as ``lake.db.orders``; or a folder of Parquet
+        files, which has a ``/`` in its path. It is made if missing.
     topics, partitions, storage_options, remote, remote_options : optional
         As for ``kts.scan``.
     isolation, on_error : str
@@ -73,7 +74,7 @@ class LocalSyncOptions(SyncOptions):
     Parameters
     ----------
     table : str or path
-        Without ``catalog``, a folder of Parquet files. It is made if missing.
+        Without ``catalog``, a folder of Parquet files whatever its path is.
     catalog : path, optional
         The SQLite file of the catalog, for ``pyiceberg`` here and for Iceberg's JdbcCatalog in Spark.
     warehouse : path, optional

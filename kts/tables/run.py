@@ -95,7 +95,8 @@ class Synced:
     tables : list of Added
         The table, and the one of what was not decoded.
     held_back : dict of TopicPartition to int
-        Offsets above the high watermark, or above the last stable offset, which a later run adds.
+        How many offsets of each partition lie above the high watermark, or above the last stable offset: a later run
+        adds them.
     """
 
     tables: list[Added]
@@ -133,15 +134,15 @@ def sync(asked: LocalSyncOptions) -> Synced:
     if asked.catalog is None and asked.warehouse is not None:
         raise ValueError("warehouse: give catalog as well; without it the table is a folder")
     source = source_of(asked, asked.threads)
-    name = os.fspath(asked.table).rstrip("/")
-    targets = [_target(f"{name}{suffix}", asked, schema) for suffix, schema in source.tables]
+    targets = [_target(name, asked, schema) for name, schema in source.tables]
     return Run(source, targets, asked.commit_bytes, asked.progress).finish()
 
 
 @dataclass(frozen=True)
 class Source:
-    """The logs of a run, and how their records become rows."""
+    """The logs of a run, and how their records become rows of tables."""
 
+    table: str
     logs: Sequence[PartitionLog]
     there: frozenset[TopicPartition]  # these and others in the same paths
     options: ScanOptions
@@ -152,14 +153,17 @@ class Source:
 
     @property
     def tables(self) -> list[tuple[str, pa.Schema]]:
-        """The ends of the names of the tables, and their columns."""
+        """The names of the table and, with a decoder, of the one of what was not decoded; and their columns."""
         if self.decoder is None:
-            return [("", table_schema())]
-        return [("", table_schema(self.decoder.type)), (REJECTED, table_schema(reason=True))]
+            return [(self.table, table_schema())]
+        return [
+            (self.table, table_schema(self.decoder.type)),
+            (f"{self.table}{REJECTED}", table_schema(reason=True)),
+        ]
 
 
 def source_of(asked: SyncOptions, threads: int = 1) -> Source:
-    """The arguments about what is read, checked, and its partitions."""
+    """The arguments that both engines have, checked, and the partitions that are read."""
     options = ScanOptions.of(columns=READ, isolation=asked.isolation, on_error=asked.on_error, threads=threads)
     losses = Losses(boolean("fail_on_data_loss", asked.fail_on_data_loss), ADVICE)
     to_end, plausible = boolean("to_end", asked.to_end), _plausible(asked)
@@ -169,7 +173,8 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
     if boolean("registry", asked.registry):
         logs = [log for log in logs if log.topic != REGISTRY]
     decoder = _decoder(asked, opened, logs)
-    return Source(sorted(logs, key=name_of), frozenset(opened), options, losses, to_end, plausible, decoder)
+    table = os.fspath(asked.table).rstrip("/")
+    return Source(table, sorted(logs, key=name_of), frozenset(opened), options, losses, to_end, plausible, decoder)
 
 
 def _plausible(asked: SyncOptions) -> Plausible:

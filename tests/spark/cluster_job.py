@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from kts.cli import main as kts
+from kts.spark import sync
 
 HIDE = """
 import os
@@ -98,6 +99,8 @@ def main(settings: dict[str, str], master: str, archive: Path, log_directory: Pa
         here = told(*command, *outs[0], relative)
         there = told(*command, *outs[1], relative, "--spark", master)
         seen["commands"].append([" ".join(command), here, there])
+    runs = [sync(spark, relative, "./table") for _ in range(2)]
+    seen["added"] = [done.tables[0].records for done in runs]
     moved = log_directory.with_name("moved")
     planned = load(log_directory).rdd
     planned.getNumPartitions()  # plans; from here on only executors look at the path

@@ -17,6 +17,7 @@ from support.golden import golden, scaled
 from support.kafka.jvm import spark_environ
 from support.spark.applications import SETTINGS
 from support.spark.standalone import packed_environment, standalone
+from support.tables import folder_files, query
 
 ORDERS = golden("demo", "orders")
 
@@ -65,6 +66,13 @@ def test_commands_on_the_cluster_report_and_write_what_they_do_here(seen: dict[s
         assert len(names) > 10
         assert names and len(names) == sum(path.is_file() for path in other.rglob("*"))
         assert filecmp.cmpfiles(one, other, names, shallow=False)[1:] == ([], [])
+
+
+def test_two_executors_write_a_parquet_folder(seen: dict[str, Any]) -> None:
+    assert seen["added"] == [len(seen["rows"]), 0]
+    columns = 'topic, partition, "offset", timestampMs'
+    found = query(folder_files(seen["work"] / "table"), f"SELECT {columns} FROM rows ORDER BY ALL")
+    assert [[*row] for row in found] == seen["rows"]
 
 
 def test_an_executor_without_the_wheel_says_so(seen: dict[str, Any]) -> None:

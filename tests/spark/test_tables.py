@@ -1,4 +1,4 @@
-"""``kts.spark.sync`` and ``kts sync`` leave the same Iceberg table, and each goes on where the other one ended."""
+"""``kts.spark.sync`` and ``kts sync`` leave the same tables, and each goes on where the other one ended."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ import io
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import duckdb
 import fastavro
+import pyarrow.parquet as pq
 import pytest
 from support.golden import scaled
 from support.kafka.jvm import require_spark
 from support.spark.applications import SETTINGS, Application
 from support.spark.iceberg import iceberg_environ, iceberg_settings
-from support.tables import data_files, iceberg_table, query
+from support.tables import data_files, folder_files, iceberg_table, query
+from support.tiered import session
 
 import kts
+import kts.spark
 from kts.codec.micros import MAX_MS
+from kts.errors import InvalidRequestError, KtsError
+from kts.spark import planning
 from kts.tables import sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
 TABLE = "lake.db.my-rows"
@@ -49,6 +59,93 @@ AVRO_ROW = {
     "r": {"x": 1.5},
 }
 NOW = 1_767_225_600_000  # 2026-01-01
+DAY_MS = 86_400_000
+Places = list[tuple[int, int]]  # partition and offset
+
+
+def grow(logs: Path, sound: Places, refused: Places) -> None:
+    """Add seven records to each of two partitions: some do not decode, one of them has no day and no timestamp."""
+    for number in range(2):
+        with kts.Log(logs / f"t-{number}") as log:
+            end = log.log_end_offset
+            values = [b'{"a":%d}' % offset if offset % 3 else b"{" for offset in range(end, end + 7)]
+            log.append_rows({"value": values, "timestamp": [NOW, NOW + DAY_MS, MAX_MS + 1, *[NOW] * 4]}, unit="ms")
+            log.checkpoint()
+            for offset in range(end, end + 7):
+                (sound if offset % 3 else refused).append((number, offset))
+
+
+def test_each_engine_goes_on_in_the_parquet_folder_of_the_other(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Seconds of Spark: that both leave the same folder can only be seen from both.
+    (tmp_path / "schema.json").write_text(SCHEMA)
+    decoded = {"value_format": "json", "value_schema": str(tmp_path / "schema.json")}
+    monkeypatch.chdir(tmp_path)  # Spark's workers have another working directory
+    monkeypatch.setattr(planning, "TASK_BYTES", 200)  # several tasks
+    engines: list[Callable[..., Any]] = [partial(kts.spark.sync, spark), sync]
+    sound, refused = Places(), Places()
+    for turn in range(3):
+        before = len(sound), len(refused)
+        grow(tmp_path / "logs", sound, refused)
+        for first in range(2):
+            done = engines[(first + turn) % 2]("logs", f"./rows{first}", **decoded)
+            assert [one.table for one in done.tables] == [f"./rows{first}", f"./rows{first}_rejected"]
+            assert [one.records for one in done.tables] == [len(sound) - before[0], len(refused) - before[1]]
+            assert [one.commits for one in done.tables] == [1, 1]
+            without = [(one.without_day, one.without_timestamp) for one in done.tables]
+            assert without == ([(2, 2), (0, 0)] if turn != 1 else [(0, 0), (2, 2)])
+    for engine in engines:
+        assert [(one.records, one.commits) for one in engine("logs", "./rows0", **decoded).tables] == [(0, 0)] * 2
+    with pytest.raises(InvalidRequestError, match="expected the column value of type binary, found .* struct<a: int"):
+        kts.spark.sync(spark, "logs", "./rows0")
+
+    sync("logs", "./alone", **decoded)  # type: ignore[arg-type]
+    columns = ["partition", "offset", "timestampMs", "timestampType", "value", "day"]
+    for suffix, expected in (("", sound), ("_rejected", refused)):
+        folders = [tmp_path / f"{name}{suffix}" for name in ("alone", "rows0", "rows1")]
+        rows = [
+            [tuple(row) for row in spark.read.parquet(str(one)).select(columns).sort(columns).collect()]
+            for one in folders
+        ]
+        assert rows[0] == rows[1] == rows[2] and [row[:2] for row in rows[0]] == sorted(expected)
+        for one in folders:
+            asked = f"""SELECT partition, "offset", day FROM '{one}/*/*.parquet' ORDER BY ALL"""
+            assert duckdb.sql(asked).fetchall() == [(*row[:2], row[-1]) for row in rows[0]]
+            assert sorted(path.name for path in (one / "_kts").iterdir()) == ["ledger.json", "lock"]
+        assert len({str(pq.read_schema(path)) for one in folders for path in folder_files(one)}) == 1
+        assert len(folder_files(folders[1])) > len(folder_files(folders[0])) >= 3
+        ledgers = [json.loads((one / "_kts" / "ledger.json").read_text()) for one in folders]
+        assert ledgers[0]["offsets"] == ledgers[1]["offsets"] == ledgers[2]["offsets"]
+
+
+def test_a_run_into_a_folder_that_fails_adds_nothing_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0") as log:
+        for value in (b"one", b"two", b"three"):
+            log.append_rows({"value": [value], "timestamp": [NOW]})
+    (path,) = (tmp_path / "logs" / "t-0").glob("*.log")
+    path.write_bytes(path.read_bytes().replace(b"two", b"owt"))
+    logs, table = str(tmp_path / "logs"), tmp_path / "rows"
+    with pytest.raises(KtsError, match="could not do the work: .*CorruptRecordError: .*CRC"):
+        kts.spark.sync(spark, logs, table)
+    assert folder_files(table) == []
+    assert kts.spark.sync(spark, logs, table, on_error="skip").tables[0].records == 2
+    assert query(folder_files(table), 'SELECT "offset", value FROM rows ORDER BY ALL') == [(0, b"one"), (2, b"three")]
+    assert sorted(path.name for path in (table / "_kts").iterdir()) == ["ledger.json", "lock"]
+
+
+def test_tiered_storage_becomes_a_folder_with_keys_that_no_executor_has_as_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = session("aiven-zstd-encrypted")
+    monkeypatch.chdir(Path(one.remote).parent)  # not that of Spark's workers
+    keys = {name: Path(path).read_bytes() for name, path in one.keys.items()}
+    tier = {"remote": Path(one.remote).name, "remote_options": {"private_keys": keys}, "topics": "restart"}
+    done = kts.spark.sync(spark, None, tmp_path / "rows", **tier)  # type: ignore[arg-type]
+    assert done.tables[0].records > 300
+    sync(one.data, tmp_path / "rows", to_end=True, **tier)  # type: ignore[arg-type]
+    found = query(folder_files(tmp_path / "rows"), 'SELECT "offset" FROM rows ORDER BY ALL')
+    assert [offset for (offset,) in found] == [row.offset for row in one.expected("restart-0")]
 
 
 def check_types_of_avro(folder: Path, spark_sync: Callable[..., Any]) -> None:
@@ -90,22 +187,10 @@ def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> N
         spark.tell(path=str(tmp_path / "logs"), table=table, show=True, **asked)
         return spark.answer()
 
-    offsets: list[tuple[int, int]] = []
-    refused: list[tuple[int, int]] = []
-    with (
-        spark.running(),
-        kts.Log(tmp_path / "logs" / "t-0") as one,
-        kts.Log(tmp_path / "logs" / "t-1") as other,
-    ):
+    offsets, refused = Places(), Places()
+    with spark.running():
         for turn in range(4):
-            for number, log in enumerate((one, other)):
-                end = log.log_end_offset
-                values = [b'{"a":%d}' % offset if offset % 3 else b"{" for offset in range(end, end + 7)]
-                times = [NOW, NOW + 86_400_000, MAX_MS + 1, *[NOW] * 4]
-                log.append_rows({"value": values, "timestamp": times}, unit="ms")
-                log.checkpoint()
-                for offset in range(end, end + 7):
-                    (offsets if offset % 3 else refused).append((number, offset))
+            grow(tmp_path / "logs", offsets, refused)
             if (turn % 2 == 0) == (first == "spark"):
                 found = spark_sync(**decoded)
                 assert set(found) == {TABLE, f"{TABLE}_rejected"}, found

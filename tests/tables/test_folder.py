@@ -16,7 +16,7 @@ import pytest
 from kts.errors import InvalidRequestError, LogLockedError, LogStorageError
 from kts.model import TopicPartition
 from kts.segment import files
-from kts.tables.folder import FolderTable
+from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.rows import table_schema
 
 NAME = TopicPartition("t", 0)
@@ -90,6 +90,60 @@ def test_of_two_programs_that_add_at_the_same_time_one_is_refused(tmp_path: Path
     with pytest.raises(LogLockedError, match="another program has added records meanwhile"):
         other.append(rows(0), {NAME: 1})
     assert [offset for offset, _ in found(tmp_path / "t")] == [0]
+
+
+def test_what_attempts_that_failed_wrote_aside_is_never_seen(tmp_path: Path) -> None:
+    one = FolderTable(str(tmp_path / "t"), table_schema())
+
+    def write(own: str) -> list[Aside]:
+        write_aside(own, rows(0, 1))
+        assert found(tmp_path / "t") == []
+        return write_aside(own, rows(0, 1, 3))
+
+    assert [given[1:] for given in one.commit(write, {NAME: 4})] == [(DAYS[0], 2, 2), (DAYS[1], 1, 1)]
+    assert [offset for offset, _ in found(tmp_path / "t")] == [0, 1, 3]
+    assert sorted(os.listdir(tmp_path / "t" / "_kts")) == ["ledger.json", "lock"]
+
+
+def test_a_file_of_another_process_that_is_not_there_makes_no_commit(tmp_path: Path) -> None:
+    one = FolderTable(str(tmp_path / "t"), table_schema())
+    with pytest.raises(LogStorageError, match="expected a file that another process wrote, found none.* shared mount"):
+        one.commit(lambda own: [*write_aside(own, rows(0)), Aside("0" * 32, None, 1, 0)], {NAME: 2})
+    assert FolderTable(str(tmp_path / "t"), table_schema()).offsets == {} and found(tmp_path / "t") == []
+    assert sorted(os.listdir(tmp_path / "t" / "_kts")) == ["lock"]
+
+
+def test_nobody_else_opens_the_folder_while_files_are_written_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = FolderTable(str(tmp_path / "t"), table_schema())
+    (tmp_path / "link").symlink_to("t")
+    monkeypatch.chdir(tmp_path)
+
+    def write(own: str) -> list[Aside]:
+        written = write_aside(own, rows(0))
+        for name in ("t", "./link", str(tmp_path / "t")):
+            with pytest.raises(LogLockedError):
+                FolderTable(name, table_schema())
+        return written
+
+    one.commit(write, {NAME: 1})
+    assert [offset for offset, _ in found(tmp_path / "t")] == [0]
+
+
+def test_a_folder_whose_ledger_is_lost_is_refused(tmp_path: Path) -> None:
+    """Else all records would be added again, into files of the same names."""
+    FolderTable(str(tmp_path / "t"), table_schema()).append(rows(0), {NAME: 1})
+    (tmp_path / "t" / "_kts" / "ledger.json").unlink()
+    with pytest.raises(LogStorageError, match="expected the ledger of the days that are there, found none"):
+        FolderTable(str(tmp_path / "t"), table_schema())
+
+
+def test_a_folder_has_an_address_and_a_bucket_is_refused(tmp_path: Path) -> None:
+    FolderTable(f"file://{tmp_path}/t", table_schema()).append(rows(0), {NAME: 1})
+    assert [offset for offset, _ in found(tmp_path / "t")] == [0]
+    with pytest.raises(ValueError, match="a Parquet folder lies on a disk, .* found s3://lake/t: name an Iceberg"):
+        FolderTable("s3://lake/t", table_schema())
 
 
 def test_other_columns_and_a_malformed_ledger_are_refused(tmp_path: Path) -> None:
