@@ -29,6 +29,7 @@ TOGETHER = ("tests/spark/", "tests/broker/test_clients_")
 APART = (
     "tests/spark/test_cluster.py",
     "tests/spark/test_stream_kills.py",
+    "tests/spark/test_table_kills.py",
     "tests/broker/test_clients_spark.py",
 )  # which start their own
 # What takes a process longest comes first of all: what is left at the end is short, and no process waits for another.

@@ -1,8 +1,8 @@
 #!/bin/sh
 # `make soak`: rounds of fuzzing and of all random tests at full length, each with other cases, for SECONDS, into
-# bench/soak.txt; the first round that fails ends it. Then Spark's streams and kts.spark.sync, into bench/streams.txt:
-# driver, executors and workers killed 50 times for each sink, and the memory over 3,600 micro-batches (SECONDS=0 does
-# only these).
+# bench/soak.txt; the first round that fails ends it. Then streams and synchronisations, into bench/streams.txt: the
+# program, or Spark's driver, executors and workers, killed 50 times for each sink, and the memory over 3,600
+# micro-batches (SECONDS=0 does only these).
 set -eu
 cd "$(dirname "$0")/.."
 until=$(($(date +%s) + $1))
@@ -33,10 +33,10 @@ rounds() {
 streams() {
     where
     # Some of these tests are slower than a round's limit for one test.
-    for test in stream_kills table_kills stream_memory; do
+    for test in tables/test_kills spark/test_table_kills spark/test_stream_kills spark/test_stream_memory; do
         KTS_LENGTH=full KTS_KILLS="${KTS_KILLS:-50}" KTS_TRIGGERS="${KTS_TRIGGERS:-3600}" "$BIN/python" -m pytest -q -rP -n 0 \
-            --timeout 0 "tests/spark/test_$test.py" >"$round" 2>&1 || { cat "$round"; return 1; }
-        grep -E "KTS_SEED|kills,|Sample|passed" "$round"
+            --timeout 0 "tests/$test.py" >"$round" 2>&1 || { cat "$round"; return 1; }
+        grep -E "KTS_SEED| kills|Sample|passed" "$round"
     done
     echo "no stream failed"
 }

@@ -1,4 +1,4 @@
-"""A Spark application that synchronises logs with Iceberg tables.
+"""A Spark application that synchronises logs with tables.
 
 Usage: sync_job.py SETTINGS. The settings of the session are JSON. For each line of stdin, the arguments of
 ``kts.spark.sync`` as JSON, it prints what that returned or raised as JSON; with ``"show": true`` among them, also the

@@ -22,6 +22,11 @@ def data_files(catalog: Path, name: str = "lake.db.rows") -> list[str]:
     return [task.file.file_path.removeprefix("file://") for task in iceberg_table(catalog, name).scan().plan_files()]
 
 
+def folder_files(folder: Path) -> list[str]:
+    """The files of a Parquet folder."""
+    return [str(path) for path in folder.glob("day=*/*.parquet")]
+
+
 def query(files: list[str], sql: str) -> list[tuple[Any, ...]]:
     """What DuckDB answers; the rows of the files are called ``rows``."""
     with duckdb.connect() as connection:

@@ -15,7 +15,7 @@ import pytest
 from support.golden import scaled
 from support.processes.dying import DIES_TOO
 from support.sets.growing import JSON_SCHEMA, JsonWriter
-from support.tables import check_each_once, data_files
+from support.tables import check_each_once, data_files, folder_files
 from support.waiting import PATIENCE_S
 
 
@@ -46,12 +46,6 @@ class Job:
         assert self.process.returncode == 0, self.said.read_text()[-3000:]
 
 
-def files_of(work: Path, sink: str, name: str) -> list[str]:
-    if sink == "iceberg":
-        return data_files(work / "c.sqlite", f"lake.db.{name}")
-    return [str(path) for path in (work / name).glob("day=*/*.parquet")]
-
-
 @pytest.mark.parametrize("sink", ["iceberg", "parquet"])
 def test_each_record_arrives_once_though_the_program_is_killed(tmp_path: Path, rng: random.Random, sink: str) -> None:
     # Some seconds: what exactly once means can only be seen from outside, after real kills.
@@ -73,4 +67,9 @@ def test_each_record_arrives_once_though_the_program_is_killed(tmp_path: Path, r
         ends = writer.stop()
     (work / "finish").touch()
     job.finish()
-    check_each_once(*(files_of(work, sink, name) for name in ("rows", "rows_rejected")), ends)
+    names = "rows", "rows_rejected"
+    if sink == "iceberg":
+        found = [data_files(work / "c.sqlite", f"lake.db.{name}") for name in names]
+    else:
+        found = [folder_files(work / name) for name in names]
+    print(f"kts sync, {sink}: {kills} kills, {check_each_once(*found, ends)} records")
