@@ -47,6 +47,7 @@ CHECKPOINTS = (
 LISTED = 20  # violations of one kind in one file; the rest are counted
 # Columns of a deep check. Headers are included so that the decoder reads every field of a record.
 DEEP_COLUMNS = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
+HEADERS_OF_BYTES = 2**23  # of a log, looked at together
 SEGMENT_OFFSETS = 2**31  # a segment holds offsets below its base offset plus this
 NO_NEXT = INT64_MAX
 NO_TIME = INT64_MIN  # below all times
@@ -570,7 +571,7 @@ class _LogCheck:
         start, first_bytes, budget = 0, None, SearchBudget()
         while True:
             try:
-                for slice_start, data in segment.slices(start, first_bytes=first_bytes, file=self.file):
+                for slice_start, data in segment.slices(start, None, HEADERS_OF_BYTES, first_bytes, self.file):
                     try:
                         found = scan_batches(data)
                     except CorruptRecordError as error:

@@ -73,6 +73,26 @@ def test_what_is_fetched_ahead_is_requested_once_and_any_other_read_is_right(buc
             assert file.read(position, count) == data[position : position + count]
 
 
+def test_what_is_at_hand_lies_in_one_request_and_other_reads_go_on_from_there(bucket: TestBucket, data: bytes) -> None:
+    path = bucket.put("x.bin", data)
+    bucket.forget()
+    with files.open_file(path, ahead=(0, None)) as file:
+        assert isinstance(file, files.ReadAhead)
+        position = 0
+        while part := file.at_hand(position, objects.PART_BYTES // 2):
+            assert part == data[position : position + len(part)]
+            rest = objects.PART_BYTES - position % objects.PART_BYTES
+            assert len(part) == min(rest, objects.PART_BYTES // 2, SIZE - position)
+            position += len(part)
+            border = file.read(position, 1_000)  # as of an entry across two requests
+            assert border == data[position : position + 1_000]
+            position += len(border)
+        assert position == SIZE
+        assert bucket.proxy.body_bytes == SIZE
+    with files.open_file(path) as file:
+        assert isinstance(file, files.ReadAhead) and not file.at_hand(0, 10)
+
+
 def test_a_reader_that_stops_early_leaves_the_rest_where_it_is(bucket: TestBucket, data: bytes) -> None:
     paths = [bucket.put(f"many/{n}", data) for n in range(10)]
     bucket.forget()
