@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -560,16 +561,17 @@ class _Partition:
 
     def is_equal(self, one: _Planned, names: Sequence[str]) -> bool:
         """Whether the target has a segment with its indexes: by size and modification time."""
-        stem = f"{one.segment.base_offset:020d}"
-        if not {f"{stem}.log", f"{stem}.index", f"{stem}.timeindex"}.issubset(names):
+        stem = os.path.join(self.folder, f"{one.segment.base_offset:020d}")
+        path, indexes = f"{stem}.log", (f"{stem}.index", f"{stem}.timeindex")
+        if not {os.path.basename(each) for each in (path, *indexes)}.issubset(names):
             return False
-        path = os.path.join(self.folder, f"{stem}.log")
         size, modified_ms = files.size_of(path), files.modified_ms(path)
         if self.is_live and one.following is None and one.size is not None and size > one.size:
             return True
         same_size = one.size is None or one.size == size
         if self.place.in_bucket:  # which has times of its own, in whole seconds
             same_time = modified_ms // 1000 >= one.modified_ms // 1000
+            same_time &= all(files.modified_ms(index) <= modified_ms for index in indexes)  # else of a copy that ended
         else:
             same_time = modified_ms == one.modified_ms
         return same_size and same_time
@@ -655,6 +657,11 @@ class _Partition:
     def publish(self, done: _Staged, path: str, names: Sequence[str], with_snapshot: bool) -> None:
         """Give a segment its place; its log comes last, and shows it to readers."""
         target, base = path.removesuffix(".log"), os.path.basename(done.stem)
+        if f"{base}.log" in names and not self.place.in_bucket:
+            # A copy that ends before the log is in its place leaves new indexes beside one that equals no source.
+            files.set_modified_ms(path, time.time_ns() // 1_000_000)
+            with files.WritableFile(path) as old:
+                old.sync()
         for suffix in (*[".snapshot"] * with_snapshot, *_INDEXES, ".log"):
             if suffix == ".log":
                 self.place.synced(self.folder)  # no crash leaves a log whose indexes are those of another

@@ -214,6 +214,37 @@ def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
     assert 10 < failing < 39
 
 
+def test_a_copy_of_another_source_that_ends_anywhere_is_undone_by_the_next_one_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have the same names and sizes: no log stays beside the indexes of the other."""
+    first, second = write(tmp_path / "first", 8), write(tmp_path / "second", 8, start_ms=T + 10**6)
+    assert [path.stat().st_size for path in logs(first)] == [path.stat().st_size for path in logs(second)]
+    put = files.put
+    for failing in range(40):
+        target, calls = tmp_path / str(failing), iter(range(1000))
+
+        def fails(path: str, place: str, failing: int = failing, calls: Any = calls) -> None:
+            if next(calls) == failing:
+                raise kts.LogStorageError("no room", path=path, errno=28)
+            put(path, place)
+
+        copy(first, target)
+        before = {path.name: path.read_bytes() for path in logs(target)}
+        with monkeypatch.context() as patched:
+            patched.setattr(files, "put", fails)
+            try:
+                copy(second, target)
+            except kts.LogStorageError:
+                pass
+            else:
+                break
+        copy(first, target)
+        check_equal(first, target)
+        assert {path.name: path.read_bytes() for path in logs(target)} == before
+    assert 5 < failing < 39
+
+
 def test_after_a_crash_at_any_step_the_copy_goes_on_and_no_file_of_before_stays(rng: random.Random) -> None:
     """The disk keeps any part of what was not synced, and the times of the logs; costs a second."""
     with quick_directory() as folder:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,11 @@ def test_a_copy_of_another_source_of_the_same_sizes_is_replaced_whole(bucket: Te
         copy(source, target)
         for path in logs(source):
             assert files.read_bytes(f"{target}/t-0/{path.name}") == path.read_bytes()
+    time.sleep(1.1)  # a bucket's times are whole seconds
+    index = logs(second)[0].with_suffix(".timeindex")
+    files.write_atomically(f"{target}/t-0/{index.name}", b"")  # a copy puts it first, and is stopped
+    assert states(copy(second, target)) == ["copied"] + ["equal"] * (len(logs(second)) - 1)
+    assert files.read_bytes(f"{target}/t-0/{index.name}") == index.read_bytes() != b""
 
 
 def test_damage_on_the_way_is_found_and_an_error_of_the_server_leaves_nothing_half(

@@ -17,12 +17,12 @@ WHOLE: dict[str, Any] = {"columns": list(kts.ALL_COLUMNS), "include_control": Tr
 SMALL = {"segment.bytes": 1000, "index.interval.bytes": 100}
 
 
-def write(folder: Path, batches: int = 24, *, name: str = "t-0", **named: Any) -> Path:
+def write(folder: Path, batches: int = 24, *, name: str = "t-0", start_ms: int = T, **named: Any) -> Path:
     """A log directory with a partition of some segments, a batch for each second: three records, the last one late."""
     with kts.Log(folder / name, SMALL, topic_id=TOPIC_ID, **named) as log:
         first = log.log_end_offset // 3
         for n in range(first, first + batches):
-            times = [T + 1000 * n, T + 1000 * n + 1, T + 1000 * n - 1500]
+            times = [start_ms + 1000 * n + late for late in (0, 1, -1500)]
             log.append_rows({"timestamp": times, "value": [b"%d" % n, b"x" * 60, b"y"]})
     return folder
 
