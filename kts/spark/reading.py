@@ -9,7 +9,7 @@ import socket
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -42,11 +42,16 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
     InvalidTimestampError
         A timestamp does not fit Spark's type and ``timestampOverflow`` is ``error``.
     """
-    if not gc.get_freeze_count():
-        gc.freeze()  # pyspark collects garbage after each task, and would walk all that was imported
+    leave_imports()
     names = check_schema(schema, options)
     reach(options, task)
     yield from joined(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
+
+
+@cache
+def leave_imports() -> None:
+    """Once a worker: pyspark collects garbage after each task, and would walk all that was imported."""
+    gc.freeze()
 
 
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
