@@ -15,7 +15,16 @@ import click
 
 from kts.errors import KtsError
 
-from .inputs import ENCODINGS, filter_options, json_option, on_error_option, open_logs, tiered_paths_argument
+from .inputs import (
+    ENCODINGS,
+    filter_options,
+    isolation_option,
+    json_option,
+    on_error_option,
+    open_logs,
+    threads_option,
+    tiered_paths_argument,
+)
 from .output import (
     NAMES,
     NotTextError,
@@ -130,15 +139,10 @@ like, in every format; files and pipes get the bytes unchanged.
     help="Decode __consumer_offsets or __transaction_state to columns.",
 )
 @click.option("--columns", metavar="A,B,...", help="These columns, in this order; a wrong name lists all.")
-@click.option(
-    "--isolation",
-    type=click.Choice(["read_uncommitted", "read_committed"]),
-    default="read_uncommitted",
-    help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
-)
+@isolation_option
 @click.option("--include-control", is_flag=True, help="Include transaction markers and other control records.")
 @on_error_option
-@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Decode in up to this many threads. Default 1.")
+@threads_option
 @click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS} for a table.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table, or jsonl in a pipe."

@@ -247,12 +247,34 @@ def index_options(function: Any) -> Any:
     return interval(most(function))
 
 
+def negative_times_options(function: Any) -> Any:
+    """The two options about timestamps before 1970, for commands that compare indexes with logs."""
+    allow = click.option(
+        "--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none."
+    )
+    minus_one = click.option(
+        "--minus-one-is-a-time", is_flag=True, help="The same, and -1 is 1969-12-31T23:59:59.999Z."
+    )
+    return allow(minus_one(function))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for programs.")
 on_error_option = click.option(
     "--on-error",
     type=click.Choice(["raise", "skip"]),
     default="raise",
     help="On damage: stop; or skip it, warn, and end with exit code 1. Default raise.",
+)
+
+
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
+)
+threads_option = click.option(
+    "--jobs", type=click.IntRange(1, 256), default=1, help="Decode in up to this many threads. Default 1."
 )
 
 

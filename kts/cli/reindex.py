@@ -18,6 +18,7 @@ from .inputs import (
     index_options,
     json_option,
     log_bytes,
+    negative_times_options,
     open_logs,
     out_option,
     paths_argument,
@@ -71,8 +72,7 @@ STATES = {
     type=click.Choice(GENERATIONS),
     help="Write entries with first offsets (0.10.2) or last offsets (3.9). Default: by the log's magic.",
 )
-@click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
-@click.option("--minus-one-is-a-time", is_flag=True, help="The same, and -1 is 1969-12-31T23:59:59.999Z.")
+@negative_times_options
 @spark_option
 @expand_option
 @json_option

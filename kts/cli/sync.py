@@ -12,9 +12,11 @@ from .inputs import (
     Size,
     existing_paths,
     filter_options,
+    isolation_option,
     json_option,
     on_error_option,
     remote_of_context,
+    threads_option,
     tiered_paths_argument,
 )
 from .output import counted, note, print_json, print_table, progress
@@ -58,12 +60,7 @@ Times: {SPELLINGS}.
     "--warehouse", metavar="DIR", type=click.Path(), help="Where a new table lies. Default: warehouse beside the file."
 )
 @filter_options
-@click.option(
-    "--isolation",
-    type=click.Choice(["read_uncommitted", "read_committed"]),
-    default="read_uncommitted",
-    help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
-)
+@isolation_option
 @click.option(
     "--to-end", is_flag=True, help="Also what lies above the high watermark, which a dead broker never moves."
 )
@@ -86,7 +83,7 @@ Times: {SPELLINGS}.
 @click.option("--plausible-to", metavar="TIME", help="The first time that gets none. Default 366 days from now.")
 @time_options
 @on_error_option
-@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Decode in up to this many threads. Default 1.")
+@threads_option
 @click.option(
     "--commit-bytes",
     type=Size(1),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .inputs import filter_options, json_option, open_logs, tiered_paths_argument
+from .inputs import filter_options, json_option, negative_times_options, open_logs, tiered_paths_argument
 from .output import FINDINGS, counted, note, print_json, print_line, progress, show_bytes
 from .work import on_each, spark_option
 
@@ -37,8 +37,7 @@ violation, and a summary at the end.
 @click.option("--deep", is_flag=True, help="Also decompress and read every record.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Use up to this many processes. Default 1.")
 @spark_option
-@click.option("--allow-negative-timestamps", is_flag=True, help="Timestamps before 1970 count; only -1 means none.")
-@click.option("--minus-one-is-a-time", is_flag=True, help="The same, and -1 is 1969-12-31T23:59:59.999Z.")
+@negative_times_options
 @json_option
 def command(
     paths: tuple[str, ...],
