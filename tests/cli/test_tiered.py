@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from support.processes.cli_runs import lines, run
 from support.tiered import Session, session
 
-from kts.cli import main
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(main, [*arguments])
-    return done.exit_code, done.output
+from kts.offline.copy import copy
 
 
 def remote(one: Session) -> list[str]:
@@ -25,11 +20,25 @@ def remote(one: Session) -> list[str]:
 def test_dump_gives_the_records_of_both_tiers_or_of_the_store_alone() -> None:
     one = session("aiven-zstd-encrypted")
     expected = [row.offset for row in one.expected("txn-0")]
-    code, said = run("dump", str(one.data / "txn-0"), "--format", "jsonl", *remote(one))
-    assert code == 0 and [json.loads(line)["offset"] for line in said.splitlines()] == expected
-    code, said = run("dump", "--format", "jsonl", "--topic", "txn", *remote(one))
-    found = [json.loads(line)["offset"] for line in said.splitlines()]
-    assert code == 0 and found == expected[: len(found)] and len(found) > 300
+    dumped = lines("dump", one.data / "txn-0", "--format", "jsonl", *remote(one))
+    assert [line["offset"] for line in dumped] == expected
+    found = [line["offset"] for line in lines("dump", "--format", "jsonl", "--topic", "txn", *remote(one))]
+    assert found == expected[: len(found)] and len(found) > 300
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both tiers of a topic as one log on the disk."""
+    one, target = session("aiven-zstd-encrypted"), tmp_path_factory.mktemp("whole")
+    copy(one.data, target, topics=["txn"], remote=one.remote, remote_options=one.options)
+    return target / "txn-0"
+
+
+def without_paths(told: Any) -> Any:
+    """What JSON says, but where files lie."""
+    if isinstance(told, dict):
+        return {name: without_paths(one) for name, one in told.items() if not str(one).endswith((".log", "txn-0"))}
+    return [without_paths(one) for one in told] if isinstance(told, list) else told
 
 
 @pytest.mark.parametrize(
@@ -45,39 +54,32 @@ def test_dump_gives_the_records_of_both_tiers_or_of_the_store_alone() -> None:
     ],
     ids=lambda command: " ".join(command[:2]),
 )
-def test_a_command_reads_both_tiers(command: list[str]) -> None:
+def test_a_command_says_of_both_tiers_what_it_says_of_one_log(command: list[str], whole: Path) -> None:
     one = session("aiven-zstd-encrypted")
-    code, said = run(command[0], str(one.data / "txn-0"), *command[1:], *remote(one))
-    assert code == 0, said
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    if command[0] == "ls" and len(command) == 2:
-        facts = one.facts("txn-0")
-        assert (lines[0]["logStartOffset"], lines[0]["logEndOffset"]) == (facts["beginningOffset"], facts["endOffset"])
-        assert lines[0]["segments"] == len(one.log("txn-0").segments)
-    if command[0] == "batches":
-        assert lines[0]["baseOffset"] == 0
+    expected = without_paths(lines(command[0], whole, *command[1:]))
+    found = without_paths(lines(command[0], one.data / "txn-0", *command[1:], *remote(one)))
+    assert found == expected and found
 
 
 def test_verify_and_plot(tmp_path: Path) -> None:
     one = session("aiven-zstd-encrypted")
-    code, said = run("verify", str(one.data), "--deep", *remote(one))
-    assert code == 0 and said.startswith("OK: ")
-    copy = one.copy(tmp_path)
-    path = sorted(copy.store.rglob("*.rsm-manifest"))[0]
+    assert run("verify", one.data, "--deep", *remote(one)).output.startswith("OK: ")
+    copied = one.copy(tmp_path)
+    path = sorted(copied.store.rglob("*.rsm-manifest"))[0]
     path.write_bytes(path.read_bytes().replace(b'"version":"1"', b'"version":"9"'))
-    code, said = run("verify", str(copy.data), *remote(copy))
-    assert code == 1 and f"{path}: manifest: the manifest {path} is damaged: version: expected 1, found '9'" in said
-    assert run("plot", str(one.data / "txn-0"), "-o", str(tmp_path / "a.svg"), *remote(one))[0] == 0
+    said = run("verify", copied.data, *remote(copied), code=1).output
+    assert f"{path}: manifest: the manifest {path} is damaged: version: expected 1, found '9'" in said
+    run("plot", one.data / "txn-0", "-o", tmp_path / "a.svg", *remote(one))
+    assert "txn-0" in (tmp_path / "a.svg").read_text()
 
 
 def test_wrong_use_is_told() -> None:
     one = session("aiven-plain")
-    assert "Missing argument 'PATH...'" in run("ls")[1]
-    code, said = run("ls", str(one.data), "--remote-layout", "aiven")
-    assert code == 2 and "--remote-layout: give --remote URI as well" in said
-    code, said = run("ls", str(one.data), "--remote", one.remote, "--remote-key", "k1")
-    assert code == 2 and "expected ID=FILE, found 'k1'" in said
-    code, said = run("ls", str(one.data), "--remote", f"{one.path}/no/where")
-    assert code == 2 and f"{one.path}/no/where: no tiered storage lies there" in said
-    code, said = run("ls", "--remote", one.remote, "--remote-metadata", str(one.store))
-    assert code == 2 and "there is no __remote_log_metadata-N in it" in said
+    for arguments, expected in (
+        ([], "Missing argument 'PATH...'"),
+        ([one.data, "--remote-layout", "aiven"], "--remote-layout: give --remote URI as well"),
+        ([one.data, "--remote", one.remote, "--remote-key", "k1"], "expected ID=FILE, found 'k1'"),
+        ([one.data, "--remote", f"{one.path}/no/where"], f"{one.path}/no/where: no tiered storage lies there"),
+        (["--remote", one.remote, "--remote-metadata", one.store], "there is no __remote_log_metadata-N in it"),
+    ):
+        assert expected in run("ls", *arguments, code=2).stderr

@@ -90,8 +90,8 @@ def check(broker: Broker, client: Client, expected: dict[str, kts.PartitionLog])
         found = load(said, topic)
         assert (found.segments, found.log_end_offset) == (len(log.segments), log.log_end_offset)
         assert found.segments > 3
-        assert differing(before[topic], partition_files(broker, topic), running=True) == [], topic
         consumed = client.ask("consume", topic=topic)["records"]
+        assert differing(before[topic], partition_files(broker, topic), running=True) == [], topic
         assert [row_from_json(line) for line in consumed] == rows(log.scan(columns=RECORD_COLUMNS).read_all())
         times = [T - 1, T, T + 1500, T + 3000, T + 9000]
         ours = [log.offset_for_timestamp(t) for t in times]

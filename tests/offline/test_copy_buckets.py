@@ -6,11 +6,13 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from support import TESTS
+from support.buckets.proxy import Answer, Asked
 from support.buckets.s3 import TestBucket
 from support.golden import PATIENCE_S
 from support.sets.copies import SMALL, T, check_equal, logs, records, states, write
@@ -72,16 +74,24 @@ def test_a_killed_copy_to_a_bucket_shows_whole_segments_in_order_and_goes_on(
     """A kill (-9); buys that a multipart upload that nobody completes shows nothing."""
     source, there = write(tmp_path / "source", 60), f"{bucket.address}/logs"
     expected, count = records(source), len(logs(source))
-    wanted = rng.randrange(1, count // 2)
+    wanted, killed = rng.randrange(1, count // 2), threading.Event()
 
     def put() -> int:
         return sum(one.method == "POST" and one.name.endswith(".log") for one in bucket.proxy.asked)
 
+    def hold(asked: Asked) -> None:
+        """However slow this process is, the other one does not come to its end."""
+        if put() >= 2 * wanted:
+            killed.wait(PATIENCE_S)
+            raise ConnectionAbortedError("it was killed")
+
+    bucket.proxy.before = hold
     command = [sys.executable, "-m", "kts.cli", "copy", str(source), there]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         wait_until("some segments are put", lambda: put() >= 2 * wanted)
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE_S)
+    killed.set()
     bucket.forget()
     found = records(there)
     assert 0 < found.num_rows < expected.num_rows and found == expected.slice(0, found.num_rows)
@@ -117,22 +127,20 @@ def test_a_copy_of_another_source_of_the_same_sizes_is_replaced_whole(bucket: Te
 def test_damage_on_the_way_is_found_and_an_error_of_the_server_leaves_nothing_half(
     bucket: TestBucket, tmp_path: Path
 ) -> None:
-    there = bucket.put_folder(TESTS / "data/golden/demo/orders", "orders")
-    path = f"{there}/orders-1/{TESTS.joinpath('data/golden/demo/orders/orders-1').glob('*.log').__next__().name}"
-    bucket.forget()
-    source = write(tmp_path / "source", 6)
-    data = bytearray((TESTS / "data/golden/demo/orders/orders-1" / Path(path).name).read_bytes())
+    orders = TESTS / "data/golden/demo/orders"
+    there, log = bucket.put_folder(orders, "orders"), min((orders / "orders-1").glob("*.log"))
+    data = bytearray(log.read_bytes())
     data[200] ^= 1
-    bucket.put(path.removeprefix(f"{bucket.address}/"), bytes(data))
+    path = bucket.put(f"orders/orders-1/{log.name}", bytes(data))
+    bucket.forget()
     with pytest.raises(kts.CorruptRecordError) as caught:
         copy(there, tmp_path / "target", partitions=[1])
     assert caught.value.path == path and caught.value.position == 0
-    target = f"{bucket.address}/target"
-    refused = kts.LogStorageError
+    source, target = write(tmp_path / "source", 6), f"{bucket.address}/target"
     bucket.proxy.change = lambda asked, answer: (
-        type(answer)(403, [], b"") if asked.method in ("PUT", "POST") and "timeindex" in asked.path else None
+        Answer(403, [], b"") if asked.method in ("PUT", "POST") and "timeindex" in asked.path else None
     )
-    with pytest.raises(refused, match=r"writing failed: .*; check the address and what gives access"):
+    with pytest.raises(kts.LogStorageError, match=r"writing failed: .*; check the address and what gives access"):
         copy(source, target)
     bucket.forget()
     assert not kts.open_log_dirs(target) or records(target).num_rows == 0

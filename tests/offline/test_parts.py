@@ -16,7 +16,7 @@ from kts.dataset.partition import NotInParts, PartitionLog
 from kts.errors import CorruptRecordError
 from kts.offline.reindex import generation_of, reindex
 from kts.offline.timestamps import Timestamps, count_timestamps
-from kts.offline.verify import LISTED, verify_joined, verify_part, verify_partition
+from kts.offline.verify import verify_joined, verify_part, verify_partition
 from kts.segment.rebuild import IndexConfig
 
 PARTITIONS = [("demo", "orders", name) for name in ("orders-0", "orders-1", "orders-2")] + [
@@ -84,7 +84,6 @@ def test_parts_find_what_the_whole_finds(partition: Path, tmp_path: Path) -> Non
         kinds |= {one.kind for one in whole}
         listed += sum("more of this kind" in one.message for one in whole)
     assert len(kinds) >= 6 and listed > 0, kinds
-    assert LISTED == 20
 
 
 def test_parts_rebuild_what_the_whole_rebuilds(partition: Path, tmp_path: Path) -> None:

@@ -44,11 +44,9 @@ def test_a_listing_answers_for_the_names_sizes_and_times_of_its_files(bucket: Te
     assert bucket.proxy.counted() == {"LIST": 1}
 
 
-@pytest.mark.parametrize("options", [None, {"region": "us-east-1"}], ids=["environment", "options"])
-def test_a_caller_that_names_a_path_sees_all_below_it_as_it_is_now(
-    bucket: TestBucket, options: dict[str, str] | None
-) -> None:
-    given = options and options | {"endpoint_override": bucket.proxy.endpoint}
+@pytest.mark.parametrize("by_options", [False, True], ids=["environment", "options"])
+def test_a_caller_that_names_a_path_sees_all_below_it_as_it_is_now(bucket: TestBucket, by_options: bool) -> None:
+    given = bucket.options if by_options else None
     bucket.put("logs/orders-0/00000000000000000000.log", b"")
     folder = buckets.reached(f"{bucket.address}/logs", given)
     assert files.names_in(f"{folder}/orders-0") == ["00000000000000000000.log"]
@@ -93,13 +91,7 @@ def test_storage_options_reach_a_bucket_without_the_environment(
     bucket.put("orders-0/00000000000000000000.log", b"")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name)
-    options = {
-        "access_key": "testkey",
-        "secret_key": "testsecret",
-        "region": "us-east-1",
-        "endpoint_override": bucket.proxy.endpoint,
-    }
-    log = kts.open_partition(f"{bucket.address}/orders-0", storage_options=options)
+    log = kts.open_partition(f"{bucket.address}/orders-0", storage_options=bucket.options)
     assert (log.topic, log.partition, log.log_end_offset) == ("orders", 0, 0)
     with pytest.raises(ValueError, match="storage_options: .*colour.*pyarrow.fs.S3FileSystem"):
         kts.open(bucket.address, storage_options={"colour": 1})
@@ -111,7 +103,7 @@ def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(bucket:
     folder = bucket.put_folder(TESTS / "data/golden/demo/orders/orders-0", "orders-0")
     expected = kts.scan(TESTS / "data/golden/demo/orders/orders-0").read_all()
     with Proxy(bucket.proxy.behind) as other:
-        ways = [{"region": "us-east-1", "endpoint_override": one.endpoint} for one in (bucket.proxy, other)]
+        ways = [bucket.options, bucket.options | {"endpoint_override": other.endpoint}]
         logs = [kts.open_partition(folder, storage_options=way) for way in ways]
         assert [log.path for log in logs] == [folder, folder.replace(bucket.address, f"{bucket.address};2")]
         readers = [log.scan(batch_bytes=1 << 14) for log in logs]
@@ -135,12 +127,11 @@ def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(bucket:
 def test_options_that_gave_no_access_keep_no_address(bucket: TestBucket) -> None:
     folder = bucket.put_folder(TESTS / "data/golden/demo/orders/orders-0", "orders-0")
     plain = kts.open_partition(folder).path
-    bad = {"access_key": "nobody", "secret_key": "x", "region": "us-east-1",
-           "endpoint_override": bucket.proxy.endpoint}  # fmt: skip
+    bad = bucket.options | {"access_key": "nobody", "secret_key": "x"}
     for _ in range(2):
         with pytest.raises(kts.LogStorageError, match="check the address"):
             kts.open_partition(folder, storage_options=bad)
-    after = kts.open_partition(folder, storage_options=bad | {"access_key": "testkey", "secret_key": "testsecret"})
+    after = kts.open_partition(folder, storage_options=bucket.options)
     assert (plain, after.path) == (folder, folder.replace(bucket.address, f"{bucket.address};2"))
 
 
@@ -153,14 +144,12 @@ def test_a_refused_key_is_an_error_with_address_reason_and_what_to_set(
     for ask in (files.read_bytes, files.names_in, kts.open):
         with pytest.raises(kts.LogStorageError, match="AWS_SECRET_ACCESS_KEY") as raised:
             ask(path if ask is files.read_bytes else f"{bucket.address}/orders-0")
-        assert "AWS Error" in raised.value.message and str(raised.value).startswith(bucket.address) is False
-        assert raised.value.path is not None and raised.value.path.startswith(bucket.address)
+        assert "AWS Error" in raised.value.message
+        assert raised.value.path is not None and raised.value.path.startswith(f"{bucket.address}/orders-0")
 
 
 def test_a_server_that_only_fails_is_an_error_after_its_attempts(bucket: TestBucket) -> None:
-    path = bucket.put("x", b"x")
-    bucket.forget()
-    path = buckets.reached(path, {"retry_strategy": _few_attempts(), "endpoint_override": bucket.proxy.endpoint})
+    path = buckets.reached(bucket.put("x", b"x"), bucket.options | {"max_attempts": 2})
 
     def fail(asked: Asked, answer: Answer) -> Answer:
         return Answer(503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>")
@@ -168,18 +157,22 @@ def test_a_server_that_only_fails_is_an_error_after_its_attempts(bucket: TestBuc
     bucket.proxy.change = fail
     with pytest.raises(kts.LogStorageError, match="check the address"):
         files.read_bytes(path)
-    assert bucket.proxy.counted()["HEAD"] >= 2
-
-
-def _few_attempts() -> object:
-    from pyarrow import fs
-
-    return fs.AwsStandardS3RetryStrategy(max_attempts=2)
+    assert bucket.proxy.counted() == {"HEAD": 2}
 
 
 def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:
     with pytest.raises(kts.LogStorageError, match=r"ftp:// is not supported yet; .* one of .*file://.*gs://.*s3://"):
         kts.open("ftp://host/logs")
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that fails if it is asked for anything."""
+
+    def asked(*_: object) -> None:
+        raise AssertionError("the bucket was asked")
+
+    monkeypatch.setattr(buckets.Bucket, "_library", asked)
 
 
 WRITES: list[Callable[[str], object]] = [
@@ -193,13 +186,7 @@ WRITES: list[Callable[[str], object]] = [
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_writing_to_a_bucket_is_refused_before_anything_is_asked(
-    write: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def asked(*_: object) -> None:
-        raise AssertionError("the bucket was asked")
-
-    monkeypatch.setattr(buckets.Bucket, "_library", asked)
+def test_writing_to_a_bucket_is_refused_before_anything_is_asked(write: Callable[[str], object], unasked: None) -> None:
     with pytest.raises(kts.LogStorageError, match="a bucket is only read"):
         write("s3://bucket/orders-0")
 
@@ -216,12 +203,6 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_that_write_to_a_bucket_are_refused_before_anything_is_asked(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def asked(*_: object) -> None:
-        raise AssertionError("the bucket was asked")
-
-    monkeypatch.setattr(buckets.Bucket, "_library", asked)
+def test_commands_that_write_to_a_bucket_are_refused_before_anything_is_asked(command: str, unasked: None) -> None:
     done = CliRunner().invoke(main, command.split())
     assert done.exit_code and "a bucket is only read" in done.output, (done.output, done.exception)

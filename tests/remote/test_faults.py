@@ -93,7 +93,14 @@ FAULTS: dict[str, Change] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_faulty_server_gives_is_right_or_an_error(bucket: TestBucket, clicks: str, fault: str) -> None:
     expected, sound = kts.scan(CLICKS).read_all(), [one.kind for one in verify(CLICKS)]
-    bucket.proxy.change = FAULTS[fault]
+    changed: list[Asked] = []
+
+    def change(asked: Asked, answer: Answer) -> Answer | None:
+        found = FAULTS[fault](asked, answer)
+        changed.extend([asked] if found is not None else [])
+        return found
+
+    bucket.proxy.change = change
     right = False
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("kts.remote.objects.ATTEMPTS", 1)
@@ -108,6 +115,7 @@ def test_what_a_faulty_server_gives_is_right_or_an_error(bucket: TestBucket, cli
             assert clicks in f"{problem} {getattr(problem, 'path', '')}"
         else:
             assert len(found) > len(sound) or (right and found == sound)
+    assert changed
 
 
 def test_a_directory_that_is_there_but_lists_nothing_is_an_error(bucket: TestBucket, clicks: str) -> None:

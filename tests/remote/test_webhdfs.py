@@ -74,10 +74,6 @@ def test_what_a_data_node_refuses_is_not_taken_for_data(between: Between) -> Non
 
 
 def test_failing_nodes_are_asked_again_as_often_as_told(between: Between) -> None:
-    data = bytes(range(250)) * 4_000
-    between.store.put("y.bin", data)
-    seen = count()
-
     def fails_twice(asked: Asked, answer: Answer) -> Answer | None:
         turn = next(seen)
         if turn > 1:
@@ -85,11 +81,14 @@ def test_failing_nodes_are_asked_again_as_often_as_told(between: Between) -> Non
         cut = Answer(200, answer.headers, answer.body, sent=1000)
         return cut if turn else Answer(503, [], b"busy")
 
-    for node in (between.names, between.data):
+    for number, node in enumerate((between.names, between.data)):
+        data = bytes([number, *range(249)]) * 4_000  # others each time: the last answers are kept
+        between.store.put("y.bin", data)
         seen = count()
         node.change = fails_twice
         with files.open_file(between.address("y.bin")) as file:
             assert file.read(0, len(data)) == data
+        assert next(seen) > 2
         node.forget()
     between.names.forget()
     between.names.change = lambda asked, answer: Answer(500, [], refusal(500, "RetriableException"))

@@ -19,8 +19,7 @@ def test_executors_reach_a_bucket_by_options_and_give_the_rows_of_the_disk(load:
     there = bucket.put_folder(ORDERS.path, "orders")
     bucket.forget()
     # The workers of the session have been started without the bucket's environment.
-    options = {"access_key": "testkey", "secret_key": "testsecret", "region": "us-east-1"}
-    given = json.dumps(options | {"endpoint_override": bucket.proxy.endpoint})
+    given = json.dumps(bucket.options)
     asked = {"startingTimestamp": 1_788_300_000_000, "maxRecordsPerPartition": 900}
     expected = load(ORDERS.log_dir, **asked).orderBy("partition", "offset").toArrow()
     found = load(f"{there}/order*-*", storageOptions=given, **asked).orderBy("partition", "offset").toArrow()
@@ -36,9 +35,7 @@ def test_executors_reach_a_bucket_by_options_and_give_the_rows_of_the_disk(load:
 def test_a_stream_finds_what_comes_into_a_bucket(spark: Any, bucket: TestBucket, tmp_path: Path) -> None:
     """Larger objects in place of the active segment's, new segments and a new partition, each
     within the minute in which a listing would answer."""
-    options = {"access_key": "testkey", "secret_key": "testsecret", "region": "us-east-1"}
-    given = {"startingOffsets": "earliest", "isolation": "read_committed"}
-    given["storageOptions"] = json.dumps(options | {"endpoint_override": bucket.proxy.endpoint})
+    given = {"startingOffsets": "earliest", "isolation": "read_committed", "storageOptions": json.dumps(bucket.options)}
     logs = {name: kts.Log(tmp_path / "logs" / name, {"segment.bytes": 2000}) for name in ("orders-0", "orders-1")}
 
     def append(name: str, count: int) -> None:

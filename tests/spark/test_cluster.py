@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from support.golden import golden, scaled
 from support.kafka.jvm import spark_environ
+from support.sets.copies import same_files
 from support.spark.applications import SETTINGS
 from support.spark.standalone import packed_environment, standalone
 from support.tables import folder_files, query
@@ -61,11 +61,7 @@ def test_commands_on_the_cluster_report_and_write_what_they_do_here(seen: dict[s
         assert there == here, command
         assert here[2] == 0 and here[0].count("\n") > 5 or command.startswith("verify"), command
     for number in (3, 4):
-        one, other = (seen["work"] / f"{number}-{where}" for where in ("here", "there"))
-        names = [path.relative_to(one) for path in one.rglob("*") if path.is_file()]
-        assert len(names) > 10
-        assert names and len(names) == sum(path.is_file() for path in other.rglob("*"))
-        assert filecmp.cmpfiles(one, other, names, shallow=False)[1:] == ([], [])
+        assert same_files(*(seen["work"] / f"{number}-{where}" for where in ("here", "there"))) > 10
 
 
 def test_two_executors_write_a_parquet_folder(seen: dict[str, Any]) -> None:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import Result
 from support.golden import Golden, golden
 from support.processes.cli_runs import run
+from support.sets.copies import same_files
 from support.tiered import session
 
 from kts.spark import planning
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -96,15 +92,6 @@ def test_damage_gives_the_same_report_and_exit_code(
     assert "logs/" in "".join(here)
     assert told(*command, "logs", "--spark", MASTER, code=code) == here
     assert not Path("converted").exists()
-
-
-def same_files(one: Path, other: Path) -> int:
-    """The number of files in two trees, which are equal."""
-    found = [sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file()) for root in (one, other)]
-    assert found[0] == found[1]
-    _, differ, errors = filecmp.cmpfiles(one, other, map(str, found[0]), shallow=False)
-    assert (differ, errors) == ([], [])
-    return len(found[0])
 
 
 @pytest.mark.parametrize("command", [["reindex"], CONVERT], ids=lambda command: command[0])

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from support.golden import golden
 from support.kafka.jvm import require_spark
+from support.sets.compressed import compress_logs
 
 import kts
 from kts.codec.micros import MAX_MS
@@ -68,6 +68,22 @@ def test_a_segment_that_is_deleted_while_it_is_read_is_read_to_its_end(
     assert offsets == [*range(start, end)]
 
 
+def test_batches_have_about_the_size_that_is_asked_for() -> None:
+    require_spark()
+    from pyspark.sql.types import BinaryType, LongType, StructType
+
+    clicks = golden("demo", "clicks")
+    schema = StructType().add("offset", LongType()).add("value", BinaryType())
+    counts = []
+    for most, limit in (("1k", 8 << 10), ("20k", 60 << 10)):
+        options = parse_options({"path": str(clicks.log_dir), "maxBatchBytes": most})
+        batches = [batch for task in plan_tasks(options) for batch in read_task(task, options, schema)]
+        assert sum(batch.num_rows for batch in batches) == len(clicks.expected("clicks-0"))
+        assert max(batch.nbytes for batch in batches) < limit
+        counts.append(len(batches))
+    assert counts[0] > 3 * counts[1] > 10
+
+
 @pytest.mark.parametrize("granularity", ["record", "batch", "segment"])
 def test_compressed_logs_give_the_rows_of_plain_ones(tmp_path: Path, granularity: str) -> None:
     """Their size, by which tasks are cut and checked, is that of the log inside."""
@@ -83,12 +99,7 @@ def test_compressed_logs_give_the_rows_of_plain_ones(tmp_path: Path, granularity
         batches = [batch for task in plan_tasks(options) for batch in read_task(task, options, schema)]
         return [row for batch in batches for row in batch.to_pylist()]
 
-    shutil.copytree(orders.log_dir, tmp_path / "logs")
-    for number, log in enumerate(sorted((tmp_path / "logs").rglob("*.log"))):
-        suffix, compress = ("gz", gzip.compress) if number % 2 else ("zst", zstandard.compress)
-        Path(f"{log}.{suffix}").write_bytes(compress(log.read_bytes()))
-        log.unlink()
-    found = read(tmp_path / "logs")
+    found = read(compress_logs(Path(shutil.copytree(orders.log_dir, tmp_path / "logs"))))
     assert len(found) > 3 and found == read(orders.log_dir)
 
 

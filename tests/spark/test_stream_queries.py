@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.golden import PATIENCE_S, golden
+from support.kafka.jvm import require_spark
 
 import kts
 
@@ -154,7 +155,7 @@ def test_a_wrong_option_ends_a_query_and_is_named(queries: Queries, append: Appe
 
 
 def test_an_option_that_needs_a_newer_pyspark_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark.sql.datasource")
+    require_spark()
     from pyspark.sql.types import LongType, StructType
 
     from kts.spark import source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.golden import RECORD_COLUMNS, row_from_json, rows
-from support.kafka.broker_load import complaints, differing, load, partition_files, while_loading
+from support.kafka.broker_load import Files, complaints, differing, load, partition_files, while_loading
 from support.kafka.broker_play import PLAIN
 from support.kafka.brokers import Broker, Client, kafka
 
@@ -82,11 +82,12 @@ class Story:
         self.ours = {name: [log.offset_for_timestamp(t) for t in times] for name, log in self.logs.items()}
         broker.start()
         self.said = broker.said()
-        self.running = {name: partition_files(broker, name) for name in self.topics}
+        self.running: dict[str, Files] = {}
         self.consumed: dict[str, Any] = {}
         self.theirs: dict[str, Any] = {}
         for topic in self.topics:
             self.consumed[topic] = client.ask("consume", topic=topic)
+            self.running[topic] = partition_files(broker, topic)
             self.theirs[topic] = client.ask("times", topic=topic, targets=times)["answers"]
             record = {"timestamp": T, "value": base64.b64encode(b"later").decode()}
             self.next = client.ask("produce", topic=topic, groups=[[record]], settings=PLAIN)["sends"]

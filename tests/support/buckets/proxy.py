@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 
@@ -46,6 +48,18 @@ class Asked:
 Change = Callable[[Asked, Answer], Answer | None]  # None is the server's own answer
 
 
+class Server(ThreadingHTTPServer):
+    """Takes all connections that a client makes at once, and prints nothing into what a command prints here."""
+
+    request_queue_size = 128
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client may be gone before its answer; other errors are told, past what stands in for stderr."""
+        if not isinstance(sys.exception(), ConnectionError):
+            traceback.print_exc(file=sys.__stderr__)
+
+
 class Proxy:
     """Serves on ``port`` until the block ends.
 
@@ -53,8 +67,6 @@ class Proxy:
     ----------
     asked : list of Asked
         All requests since ``forget``.
-    body_bytes : int
-        Bytes of the bodies of answers to GET since then.
     before : callable, optional
         Called with a request before the server gets it.
     change : callable, optional
@@ -65,10 +77,8 @@ class Proxy:
         self.behind = behind
         self.before: Callable[[Asked], object] | None = None
         self.change: Change | None = None
-        self._lock = threading.Lock()
         self.forget()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", 0), self._handler())
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
@@ -87,10 +97,14 @@ class Proxy:
 
     def forget(self) -> None:
         """Count from 0, and answer as the server does."""
-        with self._lock:
-            self.asked: list[Asked] = []
-            self.body_bytes = 0
-            self.before = self.change = None
+        self.asked: list[Asked] = []
+        self._body_bytes: list[int] = []
+        self.before = self.change = None
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of the bodies of answers to GET since ``forget``."""
+        return sum(self._body_bytes)
 
     def counted(self) -> Counter[str]:
         """Requests by kind: HEAD, GET, LIST and others."""
@@ -121,6 +135,7 @@ class Proxy:
 
             def serve(self) -> None:
                 asked = Asked(self.command, self.path, self.headers.get("Range"))
+                counted, sizes = proxy.asked, proxy._body_bytes  # what began before ``forget`` does not count after it
                 body = self.body()
                 if proxy.before is not None:
                     proxy.before(asked)
@@ -135,9 +150,8 @@ class Proxy:
                 server.close()
                 if proxy.change is not None:
                     answer = proxy.change(asked, answer) or answer
-                with proxy._lock:
-                    proxy.asked.append(asked)
-                    proxy.body_bytes += len(answer.body) if asked.method == "GET" else 0
+                counted.append(asked)
+                sizes.append(len(answer.body) if asked.method == "GET" else 0)
                 self.send_response_only(answer.status)
                 for name, value in answer.headers:
                     if name.lower() not in ("transfer-encoding", "content-length", "connection"):

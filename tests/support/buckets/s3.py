@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs as fs
 from support.buckets.gateway import KEY, REGION, SECRET
@@ -24,6 +25,11 @@ class TestBucket:
         self.name = name
         self.address = f"s3://{name}"
         self._files.create_dir(name)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Storage options, for who has not the environment."""
+        return {"access_key": KEY, "secret_key": SECRET, "region": REGION, "endpoint_override": self.proxy.endpoint}
 
     @functools.cached_property
     def _files(self) -> fs.S3FileSystem:

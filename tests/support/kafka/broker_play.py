@@ -188,8 +188,8 @@ class Story:
 
     def serve(self, topic: Forward) -> None:
         name = topic.scenario.name
-        topic.running = partition_files(self.broker, name)
         topic.consumed, *ends = self.consume(name)
+        topic.running = partition_files(self.broker, name)
         topic.broker_ends = ends[0], ends[1]
         topic.broker_answers = self.client.ask("times", topic=name, targets=topic.targets)["answers"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,11 @@ def check_equal(source: Path, target: Path) -> None:
             theirs[key].log_start_offset,
             theirs[key].log_end_offset,
         )
+
+
+def same_files(one: Path, other: Path) -> int:
+    """The number of files in two trees, which are equal."""
+    found = [sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file()) for root in (one, other)]
+    assert found[0] == found[1]
+    assert filecmp.cmpfiles(one, other, found[0], shallow=False)[1:] == ([], [])
+    return len(found[0])
