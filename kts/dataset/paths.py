@@ -108,10 +108,10 @@ def open(
     >>> kts.open(["tests/data/golden/demo/orders", "tests/data/golden/demo/clicks"])["orders", 0].log_end_offset
     3042
     """
-    single = isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path))
+    paths = None if path is None else paths_of(path, storage_options)
     return opened_at(
-        None if path is None else paths_of(path, storage_options),
-        single=single,
+        paths,
+        single=isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path)),
         log_start_offset=log_start_offset,
         storage_options=storage_options,
         remote=remote,
