@@ -217,7 +217,7 @@ def _json_lines(texts: pa.Array, type_: pa.DataType) -> Callable[[int, int], pa.
     flat = pc.replace_substring_regex(texts, "[\r\n]", "\t")
     lines = pc.binary_join_element_wise('{"i":', numbers, ',"v":[', flat, "]}\n", "")
     edges = np.frombuffer(lines.buffers()[1], np.int32, len(lines) + 1)
-    schema = pa.schema([("i", pa.int64()), ("v", pa.list_(type_))])
+    schema = pa.schema([("i", pa.int64()), ("v", pa.list_(_parsed_type(type_)))])
     how = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
     def parse(first: int, end: int) -> pa.Array:
@@ -228,10 +228,19 @@ def _json_lines(texts: pa.Array, type_: pa.DataType) -> Callable[[int, int], pa.
         one_each = len(found) == len(wanted) and (found == wanted).all()
         if not one_each or not pc.all(pc.equal(pc.list_value_length(table.column("v")), 1)).as_py():
             raise pa.ArrowInvalid("not one value")
-        column = pc.list_flatten(table.column("v"))
+        column = pc.list_flatten(table.column("v")).cast(type_)
         return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
     return parse
+
+
+def _parsed_type(type_: pa.DataType) -> pa.DataType:
+    """The type as Arrow parses it: it takes days for numbers, so that they stay text first."""
+    if pa.types.is_list(type_):
+        return pa.list_(_parsed_type(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _parsed_type(field.type)) for field in type_])
+    return pa.string() if type_ == pa.date32() else type_
 
 
 def _json_reason(error: pa.ArrowInvalid) -> str:
@@ -419,7 +428,8 @@ def _avro_type(told: Any, named: dict[str, pa.DataType | None], where: str) -> p
             return AVRO_TYPES[told]
         known = named.get(told)
         if known is None:
-            raise ValueError(f"value_schema: {where} has the type {told}, which contains itself; a column cannot")
+            why = "which contains itself; a column cannot" if told in named else "which columns do not have"
+            raise ValueError(f"value_schema: {where} has the type {told}, {why}")
         return known
     if not isinstance(told, dict):
         raise ValueError(f"value_schema: expected an Avro schema for {where}, found {json.dumps(told)[:60]}")

@@ -18,7 +18,8 @@ def main(logs: Path, work: Path, asked: dict[str, Any]) -> None:
     last = False
     while not last:
         last = (work / "finish").exists()
-        done = sync(logs, commit_bytes=2000, fail_on_data_loss=False, **asked)
+        often = {} if last else {"commit_bytes": 2000}
+        done = sync(logs, fail_on_data_loss=False, **often, **asked)
         for added in done.tables:
             print("commit\n" * added.commits, end="", flush=True)
 

@@ -22,6 +22,7 @@ JSON_SCHEMA = {
         "a": {"type": "integer"},
         "b": {"type": ["string", "null"]},
         "t": {"type": "string", "format": "date-time"},
+        "d": {"type": "array", "items": {"type": "string", "format": "date"}},
         "o": {"$ref": "#/$defs/point"},
         "l": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"type": "number"}]}},
     },
@@ -66,9 +67,10 @@ def test_text_is_utf_8() -> None:
 
 def test_json_becomes_columns() -> None:
     one = {"a": 1, "b": "ü", "t": "2026-01-01T10:00:00Z", "o": {"x": 1.5}, "l": [1, None, 2.5], "other": [{}]}
+    one["d"] = ["2026-01-01", None]
     values = [json.dumps(one).encode(), None, json.dumps(one, indent=2).encode(), b'{"b":"x","a":2,"l":[]}', b"null"]
-    full = {"a": 1, "b": "ü", "t": TIME, "o": {"x": 1.5}, "l": [1, None, 2.5]}
-    few = {"a": 2, "b": "x", "t": None, "o": None, "l": []}
+    full = {"a": 1, "b": "ü", "t": TIME, "d": [TIME.date(), None], "o": {"x": 1.5}, "l": [1, None, 2.5]}
+    few = {"a": 2, "b": "x", "t": None, "d": None, "o": None, "l": []}
     assert decoded(decoder_of("json", json.dumps(JSON_SCHEMA)), values) == [full, None, full, few, None]
 
 
@@ -95,6 +97,9 @@ WRONG = [
     b'{"a":1,"b":"x\ny"}',
     b'{"a":1,"b":null,"other":"x\r"}',
     b'{"t":"yesterday","a":1}',
+    b'{"d":[5],"a":1,"b":null}',
+    b'{"d":["2026-02-30"],"a":1,"b":null}',
+    b'{"d":["2026-01-01T00:00:00Z"],"a":1,"b":null}',
     b'{"b":"x"}',
     b'{"a":null}',
     b'{"a":1,"o":{}}',
@@ -178,6 +183,7 @@ def test_avro_becomes_columns() -> None:
         ("avro", '{"type":"bytes","logicalType":"decimal","precision":39}', "has 39 digits; a column has 38"),
         ("avro", '"strange"', "not an Avro schema: UnknownType"),
         ("avro", '{"type":"record","name":"R","fields":[{"name":"r","type":["null","R"]}]}', "contains itself"),
+        ("avro", '{"type":"record","name":"R","fields":[{"name":"n","type":"null"}]}', "n has the type null, which co"),
     ],
 )
 def test_a_schema_that_columns_cannot_have_is_refused(value_format: str, schema: str | None, said: str) -> None:
