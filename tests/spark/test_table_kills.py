@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.golden import scaled
 from support.kafka.jvm import spark_environ
-from support.sets.growing import JSON_SCHEMA, JsonWriter
+from support.sets.growing import JSON_SCHEMA, PAUSE_S, JsonWriter
 from support.spark.applications import EXECUTOR, SETTINGS, WORKER, Application, separate
 from support.spark.iceberg import iceberg_environ, iceberg_settings
 from support.tables import check_each_once, data_files, folder_files, iceberg_table
@@ -41,7 +41,8 @@ def test_each_record_arrives_once_though_drivers_executors_and_workers_are_kille
     writer = JsonWriter(logs, rng, {"segment.bytes": 20_000})
 
     def ask() -> float:
-        """Ask for a run; the time of a monotonic clock."""
+        """Ask for a run once there is something to add; the time of a monotonic clock."""
+        time.sleep(4 * PAUSE_S)
         spark.tell(path=str(logs), table=table, **decoded)
         return time.monotonic()
 
@@ -52,15 +53,14 @@ def test_each_record_arrives_once_though_drivers_executors_and_workers_are_kille
         with spark.running():
             begun = ask()
             assert set(spark.answer()) == {*names}
-            took = time.monotonic() - begun  # what the last run took that was not killed
+            took = time.monotonic() - begun  # by the last run that added records and was not killed
             while sum(killed) < kills:
                 turn = sum(killed) % len(TURNS)
                 words = TURNS[turn]
                 begun = ask()
                 runs += 1
-                if spark.answers_within(rng.random() * took):
-                    took = time.monotonic() - begun
-                else:
+                answered = spark.answers_within(rng.random() * took)
+                if not answered:
                     if words is None:
                         spark.kill_driver()
                         killed[turn] += 1
@@ -71,6 +71,8 @@ def test_each_record_arrives_once_though_drivers_executors_and_workers_are_kille
                 if "raised" in found:
                     raised += 1
                     print(found["said"][:500])
+                elif answered and found[table]["added"][0]:
+                    took = time.monotonic() - begun
             ends = writer.stop()
             ask()
             last = spark.answer()
