@@ -140,7 +140,7 @@ cdef enum:
     DEFLATE_ENDS_EARLY = 1             # ISAL_END_INPUT
     DEFLATE_FULL = 2                   # ISAL_OUT_OVERFLOW
 
-DEFLATE_FAULTS = {-1: "invalid block", -2: "invalid symbol", -3: "distance that goes too far back"}
+cdef dict DEFLATE_FAULTS = {-1: "invalid block", -2: "invalid symbol", -3: "distance that goes too far back"}
 
 
 cdef int seek_functions(int codec) except -1:

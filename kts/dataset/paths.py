@@ -109,41 +109,38 @@ def open(
     3042
     """
     paths = None if path is None else paths_of(path, storage_options)
-    return opened_at(
-        paths,
-        single=isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path)),
-        log_start_offset=log_start_offset,
-        storage_options=storage_options,
-        remote=remote,
-        remote_options=remote_options,
-    )
+    logs, is_log_directory = _found(paths, log_start_offset, storage_options, remote, remote_options)
+    single = isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path))
+    return LogDirs(logs) if is_log_directory or not single else logs[0]
 
 
-def opened_at(
+def log_dirs_at(
     paths: Sequence[str] | None,
     *,
-    single: bool,
     log_start_offset: LogStartOffsets = None,
     storage_options: StorageOptions = None,
     remote: Path | None = None,
     remote_options: RemoteOptions = None,
-) -> PartitionLog | LogDirs:
-    """As ``open``, for what ``paths_of`` found.
+) -> LogDirs:
+    """As ``open_log_dirs``, for what ``paths_of`` found."""
+    return LogDirs(_found(paths, log_start_offset, storage_options, remote, remote_options)[0])
 
-    Parameters
-    ----------
-    single : bool
-        One partition is a ``PartitionLog``.
-    """
+
+def _found(
+    paths: Sequence[str] | None,
+    log_start_offset: LogStartOffsets,
+    storage_options: StorageOptions,
+    remote: Path | None,
+    remote_options: RemoteOptions,
+) -> tuple[list[PartitionLog], bool]:
+    """The partitions, and whether they are those of a log directory."""
     if paths is None:
-        logs = _partitions_of(remote, remote_options, storage_options)
-        single = False
+        logs, are_of_directory = _partitions_of(remote, remote_options, storage_options), True
     else:
-        logs, is_log_directory = _partitions_in(paths)
+        logs, are_of_directory = _partitions_in(paths)
         logs = _with_remote(logs, paths, remote, remote_options, storage_options)
-        single = single and not is_log_directory
     _give_start_offsets(logs, log_start_offset)
-    return logs[0] if single else LogDirs(logs)
+    return logs, are_of_directory
 
 
 def tier_of(
@@ -275,16 +272,13 @@ def open_log_dirs(
     orders-1 0 2952
     orders-2 0 3006
     """
-    opened = opened_at(
+    return log_dirs_at(
         None if path is None else paths_of(path, storage_options),
-        single=False,
         log_start_offset=log_start_offset,
         storage_options=storage_options,
         remote=remote,
         remote_options=remote_options,
     )
-    assert isinstance(opened, LogDirs)
-    return opened
 
 
 def paths_of(path: Path | Sequence[Path], storage_options: StorageOptions = None) -> list[str]:
@@ -592,10 +586,8 @@ def scan(
         threads=threads,
     )
     given = None if path is None else paths_of(path, storage_options)
-    single = isinstance(path, (str, os.PathLike)) and given is not None and len(given) == 1
-    opened = opened_at(
+    opened = log_dirs_at(
         given,
-        single=single,
         log_start_offset=log_start_offset,
         storage_options=storage_options,
         remote=remote,
@@ -608,7 +600,7 @@ def scan(
         for topic, partition in offsets if isinstance(offsets, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
-    if isinstance(opened, LogDirs) and not opened and (hint := one_level_down(paths)):
+    if not opened and (hint := one_level_down(paths)):
         warn(f"no partition directories (such as orders-0) in {', '.join(paths)}{hint}", paths[0])
     return scanning.records(logs, options)
 

@@ -32,7 +32,7 @@ from kts.arguments import choice
 from kts.config import FORMAT_OF_MAGIC
 from kts.dataset.options import ON_ERROR
 from kts.dataset.partition import PartitionLog
-from kts.dataset.paths import Path, opened_at, paths_of, select
+from kts.dataset.paths import Path, log_dirs_at, paths_of, select
 from kts.dataset.plan import NO_END, resolve_range
 from kts.errors import (
     CorruptIndexError,
@@ -202,9 +202,7 @@ def copy(
         for name, time in (("starting_timestamp", starting_timestamp), ("ending_timestamp", ending_timestamp))
     )
     given = None if source is None else paths_of(source, storage_options)
-    opened = opened_at(
-        given, single=False, storage_options=storage_options, remote=remote, remote_options=remote_options
-    )
+    opened = log_dirs_at(given, storage_options=storage_options, remote=remote, remote_options=remote_options)
     named = [os.fspath(remote or "")] if given is None else given
     logs = select(opened, named, topics=topics, partitions=partitions, internal=True)
     place = reached(os.fspath(target), storage_options)

@@ -18,7 +18,7 @@ KEPT_BLOCKS = 32
 KEPT_BYTES = 2**25  # of all objects of a bucket
 LEAST_BYTES = 2**12  # what a kept value counts at least
 PART_BYTES = 2**23  # a request of a long read
-MOST_AHEAD_BYTES = 2**27  # requested or fetched, and not yet read
+MOST_AHEAD_BYTES = 16 * PART_BYTES  # requested or fetched, and not yet read
 MOST_AHEAD = 64  # requests
 ATTEMPTS, ATTEMPTS_S = 3, 30.0  # beyond those of the library, if it fails so soon
 

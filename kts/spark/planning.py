@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from typing import TypeVar
 
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import one_level_down, opened_at, paths_of, select, tier_of
+from kts.dataset.paths import log_dirs_at, one_level_down, paths_of, select, tier_of
 from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
@@ -104,7 +104,7 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
     # Executors have working directories of their own, so they get absolute paths.
     paths = list(dict.fromkeys(files.absolute(path) for path in _existing(options)))
     opened = _open(paths, options)
-    there = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
+    there = list(opened.values())
     topics, assigned = options.subscribe, options.assign
     if options.subscribe_pattern is not None:
         topics = tuple({log.topic for log in there if re.fullmatch(options.subscribe_pattern, log.topic)})
@@ -143,8 +143,8 @@ def unseen(folder: str) -> LogStorageError:
     )
 
 
-def _listed(opened: PartitionLog | LogDirs) -> list[PartitionLog]:
-    logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
+def _listed(opened: LogDirs) -> list[PartitionLog]:
+    logs = list(opened.values())
     for log in logs:
         log.segments  # noqa: B018 - makes their directories known
     return logs
@@ -216,12 +216,11 @@ def _existing(options: Options) -> list[str]:
         ) from error
 
 
-def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
+def _open(paths: list[str], options: Options) -> LogDirs:
     start = options.log_start_offset
     try:
-        opened = opened_at(
+        opened = log_dirs_at(
             paths or None,
-            single=len(paths) == 1,
             log_start_offset=start,
             storage_options=options.storage_options,
             remote=options.remote,
@@ -229,7 +228,7 @@ def _open(paths: list[str], options: Options) -> PartitionLog | LogDirs:
         )
     except (ValueError, UnknownTopicOrPartitionError) as error:
         raise ValueError(f"option logStartOffset: {error}") if start is not None else error from error
-    if isinstance(opened, LogDirs) and not opened:
+    if not opened:
         raise UnknownTopicOrPartitionError(
             f"option path: {options.shown} holds no partition directories (such as orders-0){one_level_down(paths)}"
         )
