@@ -7,6 +7,7 @@ import os
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.golden import scaled
@@ -18,7 +19,7 @@ from support.tables import check_each_once, data_files, folder_files, iceberg_ta
 
 from kts.tables import sync
 
-TURNS = [EXECUTOR, None, WORKER]  # what is killed; None is the driver
+TURNS = [WORKER, EXECUTOR, None]  # what is killed; None is the driver
 SINKS = ["parquet", "iceberg"]  # Iceberg's Spark is a second environment, which `make test` does not fetch
 
 
@@ -48,6 +49,7 @@ def test_each_record_arrives_once_though_drivers_executors_and_workers_are_kille
 
     writer.start()
     ends: list[int] = []
+    last: dict[str, Any] = {}
     killed, runs, raised = [0] * len(TURNS), 0, 0
     try:
         with spark.running():
@@ -64,6 +66,8 @@ def test_each_record_arrives_once_though_drivers_executors_and_workers_are_kille
                     if words is None:
                         spark.kill_driver()
                         killed[turn] += 1
+                        if sum(killed) == kills:  # `kts sync` adds the rest
+                            break
                         spark.start()
                         continue
                     killed[turn] += spark.kill_one(rng, *words)
@@ -74,16 +78,17 @@ def test_each_record_arrives_once_though_drivers_executors_and_workers_are_kille
                 elif answered and found[table]["added"][0]:
                     took = time.monotonic() - begun
             ends = writer.stop()
-            ask()
-            last = spark.answer()
-            assert set(last) == {*names}, last
-            spark.ended()
+            if spark.process.poll() is None:
+                ask()
+                last = spark.answer()
+                assert set(last) == {*names}, last
+                spark.ended()
     finally:
         if not ends:
             writer.stop()
     catalog = work / "catalog.sqlite" if iceberg else None
     more = sync(logs, table, catalog=catalog, **decoded)  # type: ignore[arg-type]
-    assert [one.records for one in more.tables] == [0, 0]
+    assert not last or [one.records for one in more.tables] == [0, 0]
     files = [data_files(catalog, name) if catalog else folder_files(Path(name)) for name in names]
     records = check_each_once(*files, ends)
     for name in names:
@@ -91,8 +96,8 @@ def test_each_record_arrives_once_though_drivers_executors_and_workers_are_kille
             assert sorted(path.name for path in Path(name, "_kts").iterdir()) == ["ledger.json", "lock"]
         else:
             left = [ref for ref in iceberg_table(catalog, name).refs() if ref != "main"]
-            assert left == [] or last[name]["added"][0] == 0
-    executors, drivers, workers = killed
+            assert left == [] or not last or last[name]["added"][0] == 0
+    workers, executors, drivers = killed
     print(
         f"kts.spark.sync, {sink}: {kills} kills ({drivers} of drivers, {executors} of executors, {workers} of workers),"
         f" {runs} runs of which {raised} raised, {records} records"
