@@ -169,7 +169,8 @@ class Segment:
         with self.open(ahead) if file is None else nullcontext(file) as file:
             size = file.size()
             end = size if end_position is None else min(end_position, size)
-            at_hand = file.at_hand if isinstance(file, files.ReadAhead) else None
+            is_local = isinstance(file, files.File)  # to ask for a protocol takes as long as a small read
+            at_hand = file.at_hand if not is_local and isinstance(file, files.ReadAhead) else None
             usual = slice_bytes if first_bytes is None else first_bytes
             position, want, needed = start_position, usual, 0
             while position < end:
