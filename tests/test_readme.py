@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from support.golden import PATIENCE_S
 from support.kafka.jvm import FLAGS, JAVA, java_tool, maven_class_path, spark_environ
+from support.processes.scripts import run_script
 
 import kts
 from kts.testing import KtsBroker
@@ -39,16 +40,16 @@ IN_SPARK = {
 BLOCKS = [block for block in BLOCKS if block[0] not in IN_SPARK]
 
 
-def script(code: str, folder: Path) -> list[str]:
-    """A command that runs a block as a file. Libraries take ``python -c`` for a person who types."""
+def script(code: str, folder: Path) -> Path:
+    """A block as a file. Libraries take ``python -c`` for a person who types."""
     (folder / "block.py").write_text(code, encoding="utf-8")
-    return [sys.executable, str(folder / "block.py")]
+    return folder / "block.py"
 
 
 def test_a_slow_block_prints_no_progress_bar(tmp_path: Path) -> None:
     """DuckDB draws one into the output of ``python -c`` after two seconds, as of a query on a loaded machine."""
     code = "import duckdb; print(duckdb.sql(\"SELECT current_setting('enable_progress_bar')\").fetchall())"
-    done = subprocess.run(script(code, tmp_path), capture_output=True, text=True, timeout=PATIENCE_S)
+    done = run_script(script(code, tmp_path), tmp_path, {})
     assert done.stdout == "[(False,)]\n"
 
 
@@ -60,16 +61,19 @@ def test_a_code_block_runs(place: str, language: str, code: str, shown: str | No
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "tests").symlink_to(ROOT / "tests")
-    command = script(code, tmp_path) if language == "python" else ["bash", "-euo", "pipefail", "-c", code]
-    if language == "python" and "\ndef test_" in code:  # a test file
-        (folder / "test_block.py").write_text(code, encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-p", "kts_pytest", "test_block.py"]
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     if "spark" in code:
         env |= spark_environ()
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    if language == "python" and "\ndef test_" not in code:
+        done = run_script(script(code, tmp_path), folder, env)
+    else:
+        command = ["bash", "-euo", "pipefail", "-c", code]
+        if language == "python":  # a test file
+            (folder / "test_block.py").write_text(code, encoding="utf-8")
+            command = [sys.executable, "-m", "pytest", "-p", "kts_pytest", "test_block.py"]
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{place}\n{done.stdout}\n{done.stderr}"
     check_output(place, code, shown, done.stdout)
 

@@ -14,7 +14,6 @@ import kts
 from kts.remote.metadata import MetadataTopic
 
 SESSIONS = tiered.names()
-WITH_TRANSACTIONS = [name for name in SESSIONS if "txn-0" in session(name).partitions]
 
 
 @pytest.mark.parametrize("name", SESSIONS)
@@ -27,6 +26,9 @@ def test_records_offsets_and_times_are_those_of_java_clients(name: str) -> None:
         assert records(log) == one.expected(partition), partition
         assert (log.log_start_offset, log.log_end_offset) == (facts["beginningOffset"], facts["endOffset"]), partition
         assert log.last_stable_offset == facts["lastStableOffset"]
+        if topic == "txn":  # across both tiers
+            assert log.segments[0].remote and not log.segments[-1].remote
+            assert offsets(log, isolation="read_committed") == facts["readCommittedOffsets"]
         earliest_local = facts["listOffsets"]["earliestLocal"]["offset"]
         local = [segment for segment in log.segments if not segment.remote]
         assert max(local[0].base_offset, log.log_start_offset) == earliest_local
@@ -39,13 +41,6 @@ def test_records_offsets_and_times_are_those_of_java_clients(name: str) -> None:
         greatest = log.max_timestamp()
         assert greatest is not None
         assert {"offset": greatest.offset, "timestamp": greatest.timestamp_ms} == times["maxTimestamp"], partition
-
-
-@pytest.mark.parametrize("name", WITH_TRANSACTIONS)
-def test_aborted_transactions_are_left_out_across_both_tiers(name: str) -> None:
-    log, facts = session(name).log("txn-0"), session(name).facts("txn-0")
-    assert log.segments[0].remote and not log.segments[-1].remote
-    assert offsets(log, isolation="read_committed") == facts["readCommittedOffsets"]
 
 
 @pytest.mark.parametrize("with_metadata", [True, False])

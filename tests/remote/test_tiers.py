@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import tiered
+from support.golden import scaled
 from support.tiered import Session, names, offsets, records, session
 
 import kts
@@ -92,7 +93,7 @@ def damaged(
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("name, partition", [
     ("aiven-plain", "ct-0"), ("aiven-zstd", "ct-0"), ("aiven-encrypted", "txn-0"), ("aiven-zstd-encrypted", "txn-0"),
-])  # fmt: skip
+][:: scaled(3, 1)])  # fmt: skip
 def test_a_damaged_object_is_an_error_or_is_left_out_and_reported(
     tmp_path: Path, name: str, partition: str, suffix: str
 ) -> None:
