@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 HERE = TESTS / "allocation"
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
-STEP = scaled(5, 1)  # of the allocations that fail, behind the first twenty
+STEP = scaled(8, 1)  # of the allocations that fail, behind the first twenty
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # lz4 and snappy decompress into memory of ours, and ask for none.
 RUNS = {

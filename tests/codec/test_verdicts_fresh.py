@@ -26,7 +26,7 @@ import kts
 
 TEXTS = {"message", "root", "root_message"}
 COUNTS = {"validator": scaled(400, 1500), "tame log": scaled(20, 60)}
-RECORDED = 500
+RECORDED = scaled(200, 500)
 ANSWERS = {"validator": validate, "log": oracle_log.log}
 
 
