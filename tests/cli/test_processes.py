@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -127,9 +126,7 @@ def test_an_interrupted_dump_leaves_nothing_behind(
     output.write_text("as it was")
     command = [*KTS, "dump", str(long_log), "-o", str(output), "--values", "hex"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as running:
-        deadline = time.monotonic() + PATIENCE_S
-        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
-            time.sleep(0.005)
+        wait_until("it writes aside", lambda: len(list(tmp_path.iterdir())) > 1)
         running.send_signal(number)
         assert running.stderr is not None
         said = running.stderr.read().decode()
