@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.broker.asking import Asking
-from support.golden import RECORD_COLUMNS, Golden, Row, goldens, rows
+from support.golden import RECORD_COLUMNS, Golden, Row, goldens, rows, scaled
 
 import kts
 from kts.broker.broker import Broker
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     errors: set[int]
 
 
-@pytest.fixture(scope="module", params=goldens(), ids=str)
+@pytest.fixture(scope="module", params=goldens()[:: scaled(2, 1)], ids=str)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Golden, Asking]]:
     scenario: Golden = request.param.copy(tmp_path_factory.mktemp("golden"))
     found = [each.get("log-start-offset-checkpoint", []) for each in scenario.meta.get("checkpoints", {}).values()]

@@ -16,7 +16,7 @@ from support.sets.random_logs import Written
 
 import kts
 
-LOGS = scaled(60, 100)
+LOGS = scaled(40, 100)
 QUERIES = 100  # of each log
 INT64 = (-(2**63), 2**63 - 1)
 EDGES = (*INT64, -5, -2, -1, 0, 1)

@@ -37,7 +37,7 @@ SETTINGS = {
 }
 # More than before an attack: what may be queued, and what each thread unpacks, from one buffer to another.
 ALLOWED_BYTES = QUEUED_BYTES + 2 * THREADS * BOMB_BYTES + 32 * MIB
-MALFORMED = scaled(10_000, 50_000)
+MALFORMED = scaled(6_000, 50_000)
 WAIT_S = 1.0  # that a healthy client may wait on a machine that is not busy
 HEADER = struct.pack(">hhihs", 0, 3, 1, 1, b"x")
 
