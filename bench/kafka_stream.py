@@ -18,7 +18,7 @@ from .kafka_source import OURS, PARTITIONS, SPARK, THEIRS, TOPIC, environment, p
 from .table import Report, all_cores, reached
 
 GOAL = 2.0
-TRIGGERS, SETTLING = 5, 2  # micro-batches of a query; the first ones start processes and compile
+TRIGGERS, SETTLING = 10, 4  # micro-batches of a query; the first ones start processes and compile
 HEADER = [
     "source", "Mrec/s", "whole query", "Mrec per CPU s", "micro-batches", "whole query", "by CPU", "goal", "reached",
 ]  # fmt: skip

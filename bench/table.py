@@ -117,4 +117,5 @@ class Report:
         self.markdown += [f"![{title}]({path.name})", ""]
 
     def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(self.markdown), encoding="utf-8")
