@@ -55,3 +55,4 @@ class JsonWriter(Writer):
     def append(self, log: kts.Log, offsets: range) -> None:
         values = [json.dumps({"p": log.partition, "o": offset}).encode() for offset in offsets]
         log.append_rows({"value": [value if self.rng.random() < 0.9 else b"{" + value for value in values]})
+        log.checkpoint()  # readers take what lies below the last high watermark that was written
