@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -181,7 +182,7 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         storage_options=read.json_object("storageOptions", 'JSON such as {"region": "eu-west-1"}'),
         batch_bytes=read.size("maxBatchBytes", BATCH_BYTES, MAX_BATCH_BYTES),
         max_decompressed_bytes=read.size("maxDecompressedBytes", DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX),
-        remote=None if (remote := read.text("remote")) is None else local_path(remote, "remote"),
+        remote=None if (remote := read.text("remote")) is None else absolute_prefix(local_path(remote, "remote")),
         remote_options=read.json_object("remoteOptions", 'JSON such as {"private_keys": {"k1": "/etc/kts/k1.pem"}}'),
         max_offsets=read.positive("maxOffsetsPerTrigger"),
         min_offsets=read.positive("minOffsetsPerTrigger"),
@@ -249,6 +250,14 @@ def local_path(path: str, option: str = "path") -> str:
             f" system, found {path!r}: mount or copy the {scheme[1]} data first and give that path"
         )
     return unquote(urlsplit(path).path)
+
+
+def absolute_prefix(remote: str) -> str:
+    """Where tiered storage lies, for executors, which have working directories of their own.
+
+    It is kept to the last character: it may be the beginning of names.
+    """
+    return os.path.join(os.getcwd(), remote) if files.scheme_of(remote) is None else remote
 
 
 def _selection(read: Values) -> tuple[dict[str, tuple[int, ...]] | None, tuple[str, ...] | None, str | None]:

@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 from kts.dataset.increments import Offsets, name_of
 from kts.dataset.options import takes
 from kts.dataset.partition import PartitionLog
-from kts.dataset.paths import Path, paths_of
+from kts.dataset.paths import paths_of
 from kts.model import TopicPartition
 from kts.segment import files
 from kts.segment.rereading import settled
 from kts.spark.jobs import run_in
-from kts.spark.options import Options, parse_options
+from kts.spark.options import Options, absolute_prefix, parse_options
 from kts.spark.planning import OffsetRange, Task, tasks_of, unseen
 from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
@@ -77,7 +77,7 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
     """
     # Executors have working directories of their own.
     paths = [] if asked.path is None else [files.absolute(one) for one in paths_of(asked.path, asked.storage_options)]
-    remote = None if asked.remote is None else _absolute_prefix(asked.remote)
+    remote = None if asked.remote is None else absolute_prefix(files.plain(os.fspath(asked.remote)))
     source = source_of(replace(asked, path=paths or None, remote=remote))
     kind = _SparkFolder if "/" in source.table else _SparkIceberg
     tables = [kind(spark, name, schema) for name, schema in source.tables]
@@ -92,12 +92,6 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
         remote_options=asked.remote_options,
     )
     return _synced(source, tables, options)
-
-
-def _absolute_prefix(remote: Path) -> str:
-    """Where tiered storage lies, to the last character: it may be the beginning of names."""
-    name = files.plain(os.fspath(remote))
-    return os.path.join(os.getcwd(), name) if files.scheme_of(name) is None else name
 
 
 def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], options: Options) -> Synced:

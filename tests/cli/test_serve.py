@@ -201,20 +201,12 @@ def test_few_descriptors_are_enough_and_a_lack_of_them_is_told_in_few_lines(tmp_
 
 def test_a_broker_that_starts_with_few_descriptors_says_so_and_serves_a_log_of_more_segments(tmp_path: Path) -> None:
     """Starts a process: the limit is one of the process."""
-    import resource
-
     log = kts.Log(tmp_path / "data" / "t-0", {"segment.bytes": 200, "retention.ms": -1})
     for _ in range(150):
         log.append(batch([b"v" * 100]))
     assert len(log.segments) == 150
     log.abandon()
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
-    with contextlib.ExitStack() as stack:
-        try:
-            broker = stack.enter_context(serve(tmp_path / "data"))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with serve(tmp_path / "data", most_files=64) as broker:
         with RawClient(broker.address) as client:
             assert client.produce("t", batch([b"1"]))["base_offset"] == 150
         assert broker.descriptors() < 40

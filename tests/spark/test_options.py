@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,8 @@ def test_tiered_storage_alone_needs_no_path() -> None:
     options = parse_options({"remote": "file:///tiered/pre-", "remoteOptions": '{"private_keys": {"k1": "/k1.pem"}}'})
     assert (options.paths, options.remote, options.shown) == ((), "/tiered/pre-", "/tiered/pre-")
     assert options.remote_options == {"private_keys": {"k1": "/k1.pem"}}
+    relative = parse_options({"remote": "tiered/pre-"}).remote  # executors have other working directories
+    assert relative == f"{Path.cwd()}/tiered/pre-"
     with pytest.raises(ValueError, match="option remoteOptions: set remote as well"):
         parse_options({"path": "/logs", "remoteOptions": '{"layout": "local"}'})
     with pytest.raises(ValueError, match="option remoteOptions: expected JSON such as"):

@@ -17,11 +17,20 @@ from support.golden import PATIENCE_S
 
 
 class Serve:
-    """The process; `address` is where it listens."""
+    """The process; `address` is where it listens. It may open as many files as this one, or at most `most_files`."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, object], listen: str, options: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object],
+        listen: str,
+        options: tuple[str, ...],
+        most_files: int | None = None,
+    ) -> None:
         configs = [option for key, value in settings.items() for option in ("--config", f"{key}={value}")]
         command = [sys.executable, "-m", "kts.cli", "serve", str(directory), "--listen", listen, *configs, *options]
+        if most_files is not None:
+            command = ["sh", "-c", 'ulimit -S -n "$0" && exec "$@"', str(most_files), *command]
         self.errors = directory.with_name(directory.name + ".err")
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
@@ -68,10 +77,14 @@ class Serve:
 
 @contextmanager
 def serve(
-    directory: Path, settings: Mapping[str, object] | None = None, *options: str, listen: str = "127.0.0.1:0"
+    directory: Path,
+    settings: Mapping[str, object] | None = None,
+    *options: str,
+    listen: str = "127.0.0.1:0",
+    most_files: int | None = None,
 ) -> Iterator[Serve]:
     """A broker over a directory; it is killed at the end if it still runs."""
-    found = Serve(directory, settings or {}, listen, options)
+    found = Serve(directory, settings or {}, listen, options, most_files)
     try:
         yield found
     finally:
