@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.buckets.s3 import TestBucket
 from support.golden import RECORD_COLUMNS, row_from_json, rows, scaled
-from support.kafka.broker_load import complaints, differing, load, partition_files, while_loading
+from support.kafka.broker_load import complaints, differing, errors, load, partition_files
 from support.kafka.broker_play import PLAIN
 from support.kafka.brokers import Broker, Client, kafka
 from support.sets.copies import WHOLE
@@ -84,7 +84,7 @@ def check(broker: Broker, client: Client, expected: dict[str, kts.PartitionLog])
     before = {topic: partition_files(broker, topic) for topic in expected}
     broker.start()
     said = broker.said()
-    assert not any(line.startswith("ERROR") for line in while_loading(said)), said
+    assert errors(said) == []
     for topic, log in expected.items():
         assert complaints(said, topic) == [], topic
         found = load(said, topic)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.golden import RECORD_COLUMNS, row_from_json, rows, scaled
-from support.kafka.broker_load import Files, complaints, differing, load, partition_files, while_loading
+from support.kafka.broker_load import Files, complaints, differing, errors, load, partition_files
 from support.kafka.broker_play import PLAIN
 from support.kafka.brokers import Broker, Client, kafka
 
@@ -125,7 +125,7 @@ def test_a_broker_opens_what_spark_wrote_as_after_a_clean_stop(story: Story) -> 
         assert segments > 5, topic
         assert differing(story.written[topic], story.running[topic], running=True) == [], topic
         assert log.log_end_offset == 10 + 2 * ROWS + 1, topic
-    assert not any("ERROR" in line for line in while_loading(story.said)), story.said
+    assert errors(story.said) == []
 
 
 def test_a_java_consumer_reads_what_spark_wrote(story: Story) -> None:

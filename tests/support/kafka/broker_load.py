@@ -53,6 +53,11 @@ def while_loading(said: list[str]) -> list[str]:
     return said[:end]
 
 
+def errors(said: list[str]) -> list[str]:
+    """The errors of its storage while it loads. A controller that is asked before it leads logs one, too."""
+    return [line for line in while_loading(said) if STORAGE.match(line) and line.startswith(("ERROR", "FATAL"))]
+
+
 def complaints(said: list[str], topic: str, *, stale_snapshot: bool = False) -> list[str]:
     """What it said of the partition that it does not say of one which it closed itself."""
     normal = [*CLEAN, STALE_SNAPSHOT] if stale_snapshot else CLEAN
