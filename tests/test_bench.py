@@ -97,7 +97,7 @@ def tables(text: str) -> dict[str, list[list[str]]]:
 
 def run_bench(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     """Java's column takes long to warm up: without a home it is left out. A worker of xdist measures nothing."""
-    env = os.environ | {"JAVA_HOME": str(home)}
+    env = os.environ | {"JAVA_HOME": str(home), "PYTEST_ADDOPTS": ""}  # the benchmark runs pytest, too
     env.pop("PYTEST_XDIST_WORKER", None)
     command = [sys.executable, "-m", "bench", *arguments]
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
