@@ -85,6 +85,8 @@ codec, how = sys.argv[1:]
 data = kts.encode({"timestamp": list(range(3000)), "value": [b"%d" % i * 9 for i in range(3000)]}, compression=codec)
 if how == "without":
     compression.isal_addresses = compression.lz4_addresses = compression.zstd_addresses = lambda: ()
+if how == "others":  # as of a library whose structures changed
+    compression.isal_addresses = lambda found=compression.isal_addresses(): (found[0], found[0])
 libraries = {"gzip": compression.isal_addresses, "lz4": compression.lz4_addresses, "zstd": compression.zstd_addresses}
 found = libraries[codec]()
 table = kts.decode(data)
@@ -110,7 +112,7 @@ print(bool(found), table.num_rows, table["value"][2999].as_py())
 def test_a_codec_decompresses_with_and_without_its_librarys_functions(codec: str) -> None:
     """Two processes, because they are sought once in each: where a module hides them, Python's calls stand in."""
     found = {}
-    for how in ("with", "without"):
+    for how in ("with", "without", *["others"] * (codec == "gzip" and sys.platform == "linux")):
         done = subprocess.run([sys.executable, "-c", CALLS, codec, how], capture_output=True, text=True, check=True)
         found[how] = done.stdout.splitlines()
     rows = "3000 b'299929992999299929992999299929992999'"
@@ -118,4 +120,5 @@ def test_a_codec_decompresses_with_and_without_its_librarys_functions(codec: str
     assert found["with"][-1] in (f"True {rows}", f"False {rows}")
     if sys.platform == "linux":
         assert found["with"][-1] == f"True {rows}"
-    assert found["with"][:-1] == found["without"][:-1]  # what damage is found, and where
+    for lines in found.values():
+        assert lines[:-1] == found["without"][:-1]  # what damage is found, and where

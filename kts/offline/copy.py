@@ -569,7 +569,8 @@ class _Partition:
         same_size = one.size is None or one.size == size
         if self.place.in_bucket:  # which has times of its own, in whole seconds
             same_time = modified_ms // 1000 >= one.modified_ms // 1000
-            same_time &= all(files.modified_ms(index) <= modified_ms for index in indexes)  # else of a copy that ended
+            # Later indexes are those of a copy that was stopped before its log.
+            same_time &= all(files.modified_ms(index) <= modified_ms for index in indexes)
         else:
             same_time = modified_ms == one.modified_ms
         return same_size and same_time
@@ -656,7 +657,7 @@ class _Partition:
         """Give a segment its place; its log comes last, and shows it to readers."""
         target, base = path.removesuffix(".log"), os.path.basename(done.stem)
         if f"{base}.log" in names and not self.place.in_bucket:
-            # A copy that ends before the log is in its place leaves new indexes beside one that equals no source.
+            # Until the new log is in place, the old one lies beside new indexes: its time must be that of no source.
             files.set_modified_ms(path, time.time_ns() // 1_000_000)
             with files.WritableFile(path) as old:
                 old.sync()
