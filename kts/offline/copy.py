@@ -699,9 +699,10 @@ class _Partition:
             epochs.write()
             if start is not None:
                 epochs.truncate_from_start(start)
-        beside = [] if self.log.lone else [path for offset, path in snapshot_paths(self.log.path) if offset == end > 0]
+        entries = [] if self.log.lone else files.list_directory(self.log.path)
+        beside = [path for offset, path in snapshot_paths(entries) if offset == end > 0]
         if self.log.topic == CONTROLLER:
-            others = (one for one in files.list_directory(self.log.path) if not files.is_directory(one))
+            others = (one for one in entries if not files.is_directory(one))
             beside += [one.path for one in others if one.name == "quorum-state" or one.name.endswith(".checkpoint")]
         there = self.place.names(self.folder)
         for path in beside:

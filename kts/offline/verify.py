@@ -354,9 +354,8 @@ class _PartitionCheck:
         if self.log.late_start:
             yield Violation(self.log.path, None, self.log.log_start_offset, "gap", self.log.late_start)
         if not self.log.lone:
-            yield from _readable(self.snapshots(segments, sealed))
             yield from _readable(self.small_files())
-            yield from _readable(_missing_and_surplus(self.log, segments))
+            yield from _readable(self.names(segments, sealed))
 
     def segment(
         self,
@@ -480,12 +479,24 @@ class _PartitionCheck:
             for marker in found:
                 yield marker, self.open_transactions.pop(producer, None)
 
-    def snapshots(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:
+    def names(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:
+        """What the names in the directory show."""
+        entries = files.list_directory(self.log.path)
+        yield from _readable(self.snapshots(snapshot_paths(entries), segments, sealed))
+        # A writer may be deleting files one by one, so only faults found twice count.
+        if found := list(_lacking(self.log, segments, entries)):
+            left = [segment for segment in segments if files.exists(segment.path)]
+            again = set(_lacking(self.log, left, files.list_directory(self.log.path)))
+            yield from (one for one in found if one in again)
+
+    def snapshots(
+        self, paths: list[tuple[int, str]], segments: list[Segment], sealed: dict[int, Sealed]
+    ) -> Iterator[Violation]:
         end = self.last_offset + 1
         known = sealed.get(segments[-1].base_offset) if segments else None
         # A truncation inside a batch leaves the log end offset, and a snapshot there, beyond the last batch.
         unchanged = known is not None and known.log_bytes == segments[-1].size_bytes
-        for offset, path in [] if self.log.lone else snapshot_paths(self.log.path):
+        for offset, path in paths:
             try:
                 read_snapshot(path)
             except CorruptIndexError as error:
@@ -1012,18 +1023,11 @@ def _txn_index(
 # --- the files of a partition ---------------------------------------------------------------------
 
 
-def _missing_and_surplus(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
-    """Missing and surplus files. A writer may be deleting files one by one, so only faults found twice count."""
-    found = list(_lacking(log, segments))
-    if found:
-        again = set(_lacking(log, [segment for segment in segments if files.exists(segment.path)]))
-        yield from (one for one in found if one in again)
-
-
-def _lacking(log: PartitionLog, segments: list[Segment]) -> Iterator[Violation]:
+def _lacking(log: PartitionLog, segments: list[Segment], entries: Iterable[files.Entry]) -> Iterator[Violation]:
+    """Missing and surplus files."""
     keys: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
-    for entry in [] if log.remote_alone else files.list_directory(log.path):
+    for entry in [] if log.remote_alone else entries:
         name = names.parse_file_name(names.without_compression(entry.name))
         if name is not None and not name.transition:
             keys.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))

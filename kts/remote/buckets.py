@@ -22,6 +22,7 @@ from kts.segment.names import LOG_DIRECTORY_FILES, is_partition_file
 
 REQUESTS = 16  # at a time
 LISTING_S = 60.0  # how long a listing answers for the sizes of its files
+ANSWER_S = 1.0  # how long one that told that there is a directory answers for the names in it, once
 TIME_LIMIT_S = 120.0  # of a request with all its attempts
 
 StorageOptions = Mapping[str, Any] | None
@@ -71,6 +72,7 @@ class Bucket:
         self._lock = threading.Lock()
         self._made: Library | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}
+        self._names: dict[str, tuple[float, Sequence[Found]]] = {}  # asked for next
 
     # --- the library ---
 
@@ -159,6 +161,8 @@ class Bucket:
     def entries(self, path: str) -> Sequence[Found]:
         """What lies in a directory now: one request for each 1,000 names."""
         path, began = path.rstrip("/"), time.monotonic()
+        if (asked := self._names.pop(path, None)) is not None and began - asked[0] < ANSWER_S:
+            return asked[1]
         try:
             listed = self.ask(path, "listing", lambda: self._library().listed(self._key(path)))
         except FileNotFoundError as error:
@@ -197,12 +201,15 @@ class Bucket:
         return any(one.name == name and one.is_dir() for one in self.entries(above))
 
     def _lists(self, path: str) -> bool:
+        began = time.monotonic()
         try:
-            return bool(self.entries(path))
+            found = self.entries(path)
         except LogStorageError as error:
             if error.errno != errno.ENOENT:
                 raise
-        return False
+            return False
+        self._names[path] = began, found
+        return bool(found)
 
     # --- what changes it ---
 
@@ -251,10 +258,12 @@ class Bucket:
     def forget(self, path: str) -> None:
         """The last listing no longer holds for a path."""
         self._listings.pop(os.path.dirname(path), None)
+        self._names.pop(os.path.dirname(path), None)
 
     def forget_all(self) -> None:
         """No listing holds any more."""
         self._listings.clear()
+        self._names.clear()
 
 
 def _seconds(limit: object) -> float:

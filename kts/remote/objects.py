@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from kts.errors import LogStorageError
@@ -17,8 +18,8 @@ BLOCK_BYTES = 2**16  # what a short read fetches and keeps
 KEPT_BLOCKS = 32
 KEPT_BYTES = 2**25  # of all objects of a bucket
 LEAST_BYTES = 2**12  # what a kept value counts at least
-PART_BYTES = 2**23  # a request of a long read
-MOST_AHEAD_BYTES = 16 * PART_BYTES  # requested or fetched, and not yet read
+PART_BYTES = 2**24  # a request of a long read
+MOST_AHEAD_BYTES = 8 * PART_BYTES  # requested or fetched, and not yet read
 MOST_AHEAD = 64  # requests
 ATTEMPTS, ATTEMPTS_S = 3, 30.0  # beyond those of the library, if it fails so soon
 
@@ -117,6 +118,7 @@ class ObjectFile:
         self._looked = -1.0  # when the last look at the object began
         self._opened: Opened | None = None
         self._given = False  # the first bytes, which no others must match
+        self._requested = self._answered = 0  # parts
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._parts: deque[_Part] = deque()
         self._ahead: Ahead | None = None
@@ -203,6 +205,17 @@ class ObjectFile:
                 break
             self._look_again(start)
         raise self._origin.failure(problem, self.path, f"reading {end - start} bytes at {start}") from problem
+
+    def request_part(self, start: int, end: int) -> Fetched:
+        """As ``request``; the last of several that are under way looks at the object again, before the reader waits."""
+        found = self.request(start, end)
+        with self._lock:
+            self._answered += 1
+            is_last = 1 < self._answered == self._requested
+        if is_last:
+            with self._looking:
+                self._look_again(start)
+        return found
 
     def _checked(self, found: Fetched, position: int) -> bytes:
         with self._looking:
@@ -318,8 +331,11 @@ class Ahead:
     def _split(self, ranges: Sequence[tuple[ObjectFile, int, int | None]]) -> Iterator[tuple[ObjectFile, int, int]]:
         for file, start, end in ranges:
             stop = file.size() if end is None else end
-            for first in range(start, stop, PART_BYTES):
-                yield file, first, min(first + PART_BYTES, stop)
+            parts = max(round((stop - start) / PART_BYTES), 1)  # alike: a small one would cost a request, too
+            edges = [start + (stop - start) * number // parts for number in range(parts + 1)]
+            for first, last in pairwise(edges):
+                if first < last:
+                    yield file, first, last
 
     def _fill(self) -> None:
         while not self._stopped and self._bytes < MOST_AHEAD_BYTES and self._count < MOST_AHEAD:
@@ -336,7 +352,9 @@ class Ahead:
 
         self._bytes += end - start
         self._count += 1
-        future = file._origin.submit(file.request, start, end)
+        with file._lock:
+            file._requested += 1
+        future = file._origin.submit(file.request_part, start, end)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         file._parts.append(_Part(start, end, future, drop))

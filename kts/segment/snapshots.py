@@ -94,10 +94,10 @@ def read_snapshot(path: str) -> Snapshot:
 # --- the snapshots of a directory -----------------------------------------------------------------
 
 
-def snapshot_paths(directory: str) -> list[tuple[int, str]]:
-    """(offset, path) of the live producer snapshots, newest first."""
+def snapshot_paths(entries: Iterable[files.Entry]) -> list[tuple[int, str]]:
+    """(offset, path) of the live producer snapshots in a partition directory, newest first."""
     found = []
-    for entry in files.list_directory(directory):
+    for entry in entries:
         name = parse_file_name(entry.name)
         if name is not None and name.suffix == ".snapshot" and not name.transition:
             found.append((name.base_offset, entry.path))

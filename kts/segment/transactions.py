@@ -295,7 +295,7 @@ def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
     """
     end = log_end_offset(log, skip_damage=skip_damage)
     start, still_open = log.log_start_offset, dict[int, int]()
-    for offset, path in [] if log.lone else snapshot_paths(log.path):
+    for offset, path in snapshot_paths([] if log.lone else files.list_directory(log.path)):
         if offset > end:
             continue
         try:

@@ -57,6 +57,20 @@ def test_a_caller_that_names_a_path_sees_all_below_it_as_it_is_now(bucket: TestB
     assert files.exists(later) and files.size_of(later) == 1
 
 
+def test_names_that_told_that_there_is_a_directory_answer_once_for_what_is_in_it(bucket: TestBucket) -> None:
+    bucket.put("dir/a", b"a")
+    bucket.forget()
+    folder = f"{bucket.address}/dir"
+    assert files.exists(folder) and files.names_in(folder) == ["a"]
+    assert bucket.proxy.counted() == {"LIST": 1}
+    bucket.put("dir/b", b"b")
+    assert files.names_in(folder) == ["a", "b"]
+    bucket.forget()
+    assert files.exists(folder)
+    files.write_atomically(f"{folder}/c", b"c")
+    assert files.names_in(folder) == ["a", "b", "c"]
+
+
 def test_without_a_listing_each_question_is_asked(bucket: TestBucket) -> None:
     path = bucket.put("dir/a", b"a")
     bucket.forget()
