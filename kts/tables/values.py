@@ -27,14 +27,14 @@ OTHER_CONTEXT = ":."  # begins a subject of another context than the registry's 
 RECORD = ("offset", "key", "value")
 Fields = tuple[str | None, ...]  # names, and None for the items of an array
 Versions = dict[tuple[str, int], Any]  # what a registry was told of each version of a subject
-LOGICAL_TYPES = {
-    "date": pa.date32(),
-    "timestamp-millis": pa.timestamp("us", tz="UTC"),
-    "timestamp-micros": pa.timestamp("us", tz="UTC"),
-    "local-timestamp-millis": pa.timestamp("us"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "time-millis": pa.time64("us"),
-    "time-micros": pa.time64("us"),
+LOGICAL_TYPES = {  # by the type below and the logical type
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time64("us"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("us", tz="UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
 AVRO_TYPES = {
     "boolean": pa.bool_(),
@@ -403,7 +403,7 @@ def _avro_column(rows: list[Any], type_: pa.DataType, refused: dict[int, str]) -
 
 
 def _plain_avro(told: Any) -> Any:
-    """The schema without logical types that columns do not have."""
+    """The schema without logical types that columns do not have, or that are not of their type, which Avro ignores."""
     if isinstance(told, list):
         return [_plain_avro(one) for one in told]
     if not isinstance(told, dict):
@@ -411,8 +411,9 @@ def _plain_avro(told: Any) -> Any:
     kept = {
         name: _plain_avro(one) if name in ("type", "items", "values", "fields") else one for name, one in told.items()
     }
-    logical = kept.get("logicalType")
-    if logical is not None and logical != "decimal" and logical not in LOGICAL_TYPES:
+    kind, logical = kept.get("type"), kept.get("logicalType")
+    is_decimal = logical == "decimal" and kind in ("bytes", "fixed") and "precision" in kept
+    if logical is not None and not is_decimal and (not isinstance(kind, str) or (kind, logical) not in LOGICAL_TYPES):
         del kept["logicalType"]
     return kept
 
@@ -434,12 +435,16 @@ def _avro_type(told: Any, named: dict[str, pa.DataType | None], where: str) -> p
     if not isinstance(told, dict):
         raise ValueError(f"value_schema: expected an Avro schema for {where}, found {json.dumps(told)[:60]}")
     kind = told.get("type")
-    if told.get("logicalType") in LOGICAL_TYPES:
-        return LOGICAL_TYPES[told["logicalType"]]
-    if told.get("logicalType") == "decimal":
+    logical = told.get("logicalType")
+    if logical == "decimal":
         if told["precision"] > MOST_DIGITS:
             raise ValueError(f"value_schema: {where} has {told['precision']} digits; a column has {MOST_DIGITS}")
-        return pa.decimal128(told["precision"], told.get("scale", 0))
+        decimal = pa.decimal128(told["precision"], told.get("scale", 0))
+        if kind == "fixed":
+            named[told["name"]] = decimal
+        return decimal
+    if logical is not None:
+        return LOGICAL_TYPES[str(kind), logical]
     if kind == "array":
         return pa.list_(_avro_type(told.get("items"), named, f"an item of {where}"))
     if kind == "map":

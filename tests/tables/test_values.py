@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import random
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -166,6 +167,27 @@ def test_avro_becomes_columns() -> None:
         "1 bytes follow the Avro value",
         "not Avro of this schema: EOFError",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "data"),
+    [
+        ({"type": "string", "logicalType": "timestamp-millis"}, "x", b"\2x"),
+        ({"type": "long", "logicalType": "date"}, 5, b"\12"),
+        ({"type": "bytes", "logicalType": "decimal"}, b"x", b"\2x"),
+        ({"type": "int", "logicalType": "time-micros"}, 5, b"\12"),
+    ],
+)
+def test_a_logical_type_that_is_not_of_its_type_is_ignored(kind: dict[str, str], value: object, data: bytes) -> None:
+    """As Avro's specification says."""
+    assert decoded(decoder_of("avro", json.dumps(kind)), [data]) == [value]
+
+
+def test_a_decimal_may_be_referred_to_by_its_name() -> None:
+    amount = {"type": "fixed", "name": "A", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 2}
+    fields = [{"name": "a", "type": amount}, {"name": "b", "type": ["null", "A"]}]
+    decoder = decoder_of("avro", json.dumps({"type": "record", "name": "R", "fields": fields}))
+    assert decoded(decoder, [b"\0\5\2\xff\xff"]) == [{"a": Decimal("0.05"), "b": Decimal("-0.01")}]
 
 
 @pytest.mark.parametrize(
