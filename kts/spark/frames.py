@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from kts.errors import UnknownTopicOrPartitionError
 from kts.spark.options import parse_options
 from kts.spark.planning import select_logs
 from kts.spark.schema import ddl, types_of
@@ -145,6 +146,8 @@ def _chosen(
         }
         logs = select_logs(parse_options({"paths": json.dumps(paths), **only}))
         names = sorted({log.topic for log in logs if log.partition in partitions})
+        if not names:
+            raise UnknownTopicOrPartitionError(f"partitions: expected some that are there, found {[*partitions]}")
         there = {(log.topic, log.partition) for log in logs}
         return {"assign": json.dumps({name: [one for one in partitions if (name, one) in there] for name in names})}
     return {"assign": json.dumps({name: [*partitions] for name in names})}

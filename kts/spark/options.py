@@ -355,8 +355,8 @@ def _refuse_contradictions(options: Options, query: str) -> None:
             "decoder": options.decoder is not None and kind != "damage",
             "maxOffsetsPerTrigger": options.max_offsets is not None,
             "onError=skip": options.on_error == "skip" and kind != "segment",
-            "minPartitions": options.min_partitions is not None and kind in ("segment", "finding"),
-            "maxRecordsPerPartition": options.max_records is not None and kind in ("segment", "finding"),
+            "minPartitions": options.min_partitions is not None and kind != "damage",
+            "maxRecordsPerPartition": options.max_records is not None and kind != "damage",
         }
         for name, asked in record_only.items():
             if asked:
@@ -423,12 +423,12 @@ class Values:
         return number
 
     def length(self, name: str, default: int) -> int:
-        """A length of time in ms."""
+        """A length of time in ms; a number is ms, and ``min`` is minutes, as Spark has them."""
         text = self.text(name)
         if text is None:
             return default
         try:
-            return parse_length(text)
+            return parse_length(f"{text}ms" if text.isdecimal() else text.replace("min", "m"))
         except ValueError:
             raise wrong(name, "a length of time such as 15m, 90s or 1h (ms s m h d w)", text) from None
 

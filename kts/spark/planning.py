@@ -18,7 +18,7 @@ from kts.offline.verify import beside
 from kts.remote.buckets import root_of, use_all
 from kts.remote.tiers import read_as_planned
 from kts.segment import files
-from kts.segment.names import REMOTE
+from kts.segment.names import INTERNAL_TOPICS, REMOTE
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import last_stable_offset, log_end_offset
 from kts.spark.options import Bound, Options
@@ -105,16 +105,17 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
     paths = list(dict.fromkeys(files.absolute(path) for path in _existing(options)))
     opened = _open(paths, options)
     there = list(opened.values())
-    topics, assigned = options.subscribe, options.assign
-    if options.subscribe_pattern is not None:
-        topics = tuple({log.topic for log in there if re.fullmatch(options.subscribe_pattern, log.topic)})
+    topics, assigned, internal = options.subscribe, options.assign, options.granularity == "finding"
+    if options.subscribe_pattern is not None:  # which finds no internal topics, as in Kafka's consumer
+        hidden = () if internal or options.decoder is not None else INTERNAL_TOPICS
+        named = {log.topic for log in there if re.fullmatch(options.subscribe_pattern, log.topic)}
+        topics = tuple(named.difference(hidden))
     if only_known and topics is not None:
         topics = tuple({log.topic for log in there} & {*topics})
     if only_known and assigned is not None:
         kept = [log for log in there if log.partition in assigned.get(log.topic, ())]
         assigned = {log.topic: tuple(each.partition for each in kept if each.topic == log.topic) for log in kept}
     try:
-        internal = options.granularity == "finding"
         shown = paths or [options.remote or ""]
         return select(opened, shown, topics=topics, partitions=assigned, internal=internal, decoder=options.decoder)
     except UnknownTopicOrPartitionError as error:
@@ -299,7 +300,12 @@ def time_of(bound: Bound, name: TopicPartition) -> int | None:
 
 
 def _parts(one: OffsetRange, total: int, options: Options) -> int:
-    """The number of parts to cut a range into, as Spark's Kafka source counts them."""
+    """The number of parts to cut a range into, as Spark's Kafka source counts them.
+
+    Only records are cut by offsets: two parts would both show the batch, or the damage, between them.
+    """
+    if options.granularity != "record":
+        return 1
     size = one.end_offset - one.start_offset
     parts = 1
     if options.min_partitions is not None:

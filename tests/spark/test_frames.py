@@ -68,6 +68,8 @@ def test_wrong_arguments_are_named(spark: SparkSession) -> None:
         read(spark, ORDERS.log_dir, columns=["ofset"])
     with pytest.raises(ValueError, match="start: .* looks like"):
         read(spark, ORDERS.log_dir, start=START // 1000)
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match=r"partitions: expected some .* found \[7\]"):
+        read(spark, ORDERS.log_dir, partitions=[7])
     with pytest.raises(ValueError, match="partitions: expected those of orders, found clicks"):
         read(spark, ORDERS.log_dir, topics="orders", partitions={"clicks": [0]})
     with pytest.raises(ValueError, match="option onErorr is unknown"):

@@ -242,6 +242,7 @@ def test_the_limits_of_micro_batches() -> None:
 
     assert limits() == (None, None, 900_000)
     assert limits(maxOffsetsPerTrigger="7", minOffsetsPerTrigger="7", maxTriggerDelay="90s") == (7, 7, 90_000)
+    assert limits(maxTriggerDelay="15min") == limits(maxTriggerDelay="900000") == (None, None, 900_000)
     for given, match in (
         ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger: expected a whole number above 0, found '0'"),
         ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: expected a length of time such as 15m"),
@@ -274,3 +275,4 @@ def test_contradictions_are_refused() -> None:
     assert "includeHeaders is about records" in refusal(includeHeaders="true", granularity="batch")
     assert "decoder is about records" in refusal(decoder="offsets", granularity="batch")
     assert "read_committed is about records" in refusal(isolation="read_committed", granularity="batch")
+    assert "minPartitions is about records" in refusal(minPartitions=2, granularity="batch"), "a cut shows one twice"

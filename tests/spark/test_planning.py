@@ -124,6 +124,8 @@ def test_internal_topics_are_left_out_unless_named(big: Path, tmp_path: Path) ->
     assert {task.ranges[0].topic for task in plan_tasks(options(tmp_path))} == {"plain"}
     named = plan_tasks(options(tmp_path, subscribe="__consumer_offsets"))
     assert {task.ranges[0].topic for task in named} == {"__consumer_offsets"}
+    found = plan_tasks(options(tmp_path, subscribePattern=".*"))
+    assert {task.ranges[0].topic for task in found} == {"plain"}, "as in Kafka's consumer"
 
 
 def test_a_directory_that_only_has_a_partition_s_name_is_none(tmp_path: Path) -> None:
