@@ -13,6 +13,7 @@ from kts.segment.rereading import settled, warn
 
 Json = dict[str, dict[str, int]]  # as in Spark's checkpoints: {"orders": {"0": 23}}
 Offsets = dict[TopicPartition, int]
+TopicIds = dict[str, str]  # by topic
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ class Losses:
         for name in sorted(known.keys() - {*there}):
             self.tell(f"{name}, which was read up to offset {known[name]}, is gone")
 
-    def check_end(self, name: TopicPartition, begun: int, reach: Reach) -> None:
+    def check_end(self, name: TopicPartition, begun: int, end: int) -> None:
         """A partition that ends before what was read of it: it was truncated, or created again."""
-        if begun > reach.end:
-            self.tell(f"{name} was read up to offset {begun}, and ends now at offset {reach.end}")
+        if begun > end:
+            self.tell(f"{name} was read up to offset {begun}, and ends now at offset {end}")
 
     def check_start(self, name: TopicPartition, start: int, end: int, first: int) -> None:
         """Offsets from ``start`` on, of which the log has only those from ``first`` on."""

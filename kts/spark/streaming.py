@@ -10,6 +10,7 @@ from kts.dataset.increments import Json, Losses, Offsets, Reach, from_json, name
 from kts.dataset.partition import PartitionLog
 from kts.model import LATEST, TopicPartition
 from kts.segment.rereading import settled
+from kts.segment.transactions import log_end_offset
 from kts.spark.options import Options
 from kts.spark.planning import OffsetRange, Task, check_named, resolve, select_logs, tasks_of, time_of
 
@@ -48,7 +49,8 @@ class Stream:
         if bound.kind == "latest" or (bound.kind == "offsets" and bound.values[name.topic][name.partition] == LATEST):
             return LATEST
         # Also in front of an open transaction, whose records come when it ends.
-        found = resolve(log.listed(), replace(self.options, isolation="read_uncommitted"))
+        options = replace(self.options, isolation="read_uncommitted")
+        found = resolve(log.listed(skip_damage=options.skips), options)
         unmatched = time_of(bound, name) is not None and found.start_offset == found.end_offset
         return LATEST if unmatched else found.start_offset
 
@@ -81,13 +83,16 @@ class Stream:
         ends: Offsets = {}
         for name, reach in reaches.items():
             begun = starts.get(name, LATEST)
-            self._losses.check_end(name, begun, reach)
+            self._losses.check_end(name, begun, reach.end)
             # A checkpoint of the high watermark may be older than what was read.
             ends[name] = max(reach.stable, begun) if begun <= reach.end else reach.stable
         self._known = ends
         if self._target is not None:
-            target = {name: min(end, self._target[name]) for name, end in ends.items() if name in self._target}
-            ends, least = {name: max(end, starts.get(name, LATEST)) for name, end in target.items()}, None
+            least, ends = None, {name: end for name, end in ends.items() if name in self._target}
+            for name, end in ends.items():
+                begun = starts.get(name, LATEST)
+                # Not in front of what was read, unless that is gone.
+                ends[name] = max(min(end, self._target[name]), begun if begun <= end else LATEST)
         begins = {
             name: end if starts.get(name) == LATEST else max(starts.get(name, 0), reaches[name].first)
             for name, end in ends.items()
@@ -131,11 +136,13 @@ class Stream:
         return settled(planned)
 
     def _range(self, log: PartitionLog, start: int, end: int) -> OffsetRange:
-        log, name = log.listed(), name_of(log)
+        log, name = log.listed(skip_damage=self.options.skips), name_of(log)
         strict = (time_of(self.options.start, name), None) if self.options.strict_time_range else (None, None)
+        self._losses.check_end(name, start, end)  # before pyspark 4.2 nothing else compares the two
         if not 0 <= start < end:  # -1 is the latest offset
             return OffsetRange(log, end, end, strict)
-        first, last = log.log_start_offset, log.log_end_offset
+        first = log.log_start_offset
+        last = max(log_end_offset(log, skip_damage=self.options.skips), first)
         self._losses.check_start(name, start, end, first)
         if end > last:
             self._losses.tell(
@@ -148,7 +155,7 @@ class Stream:
 
     def _reaches(self) -> Iterator[tuple[TopicPartition, Reach]]:
         for log in self._logs():
-            yield name_of(log), reach_of(log, self.options.isolation)
+            yield name_of(log), reach_of(log, self.options.isolation, skip_damage=self.options.skips)
 
 
 def _shares(sizes: Offsets, most: int) -> Offsets:

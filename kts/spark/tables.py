@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from kts.dataset.increments import Offsets, name_of
+from kts.dataset.increments import Offsets, TopicIds, name_of
 from kts.dataset.options import takes
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import paths_of
@@ -95,7 +95,7 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
 
 
 def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], options: Options) -> Synced:
-    bounds = Bounds(source, [table.offsets for table in tables])
+    bounds = Bounds(source, tables)
 
     def listed(log: PartitionLog) -> PartitionLog:
         log = log.listed(skip_damage=source.options.skip_damage)
@@ -105,8 +105,8 @@ def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], opti
     logs = [settled(partial(listed, log)) for log in source.logs]
     done = []
     for number, table in enumerate(tables):
-        added, offsets = Added(table.name, offsets=table.offsets), bounds.offsets(number)
-        if offsets != table.offsets:
+        added, offsets = Added(table.name, offsets=bounds.known[number]), bounds.offsets(number)
+        if offsets != added.offsets:
             begins = bounds.begins[number]
             wanted = [OffsetRange(log, begins[name_of(log)], offsets[name_of(log)], (None, None)) for log in logs]
             tasks = tasks_of(wanted, options)
@@ -148,7 +148,7 @@ class _SparkFolder:
 
     def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:
         self.context, self.folder = spark.sparkContext, FolderTable(name, schema)
-        self.name, self.offsets = self.folder.name, self.folder.offsets
+        self.name, self.offsets, self.topic_ids = self.folder.name, self.folder.offsets, self.folder.topic_ids
 
     def add(self, tasks: list[Task], work: Work, offsets: Offsets) -> tuple[int, int, int]:
         """Add the rows of tasks and set the offsets; how many rows, without a day, and without a timestamp."""
@@ -210,7 +210,7 @@ class _SparkIceberg:
         found = arrow_schema(spark.table(self.quoted).schema)
         check_types(name, types_of(found), arrow_schema(self.types))
         self.snapshot: int | None = None
-        self.offsets = self._read_offsets()
+        self.offsets, self.topic_ids = self._read_offsets()
 
     def _make(self) -> None:
         from pyspark.sql.functions import col
@@ -224,7 +224,7 @@ class _SparkIceberg:
         """Make Spark forget what it knows of the table: other programs commit to it, too."""
         self.spark.sql(f"REFRESH TABLE {self.quoted}")
 
-    def _read_offsets(self) -> Offsets:
+    def _read_offsets(self) -> tuple[Offsets, TopicIds]:
         """As ``kts.tables.iceberg.IcebergTable`` finds them."""
         known = {row.snapshot_id: row for row in self.spark.sql(f"SELECT * FROM {self.quoted}.snapshots").collect()}
         snapshot = self.snapshot = self._head("main")
@@ -236,7 +236,7 @@ class _SparkIceberg:
         rows = self.spark.sql(
             f"SELECT topic, partition, max(offset) AS last FROM {self.quoted} GROUP BY topic, partition"
         )
-        return {TopicPartition(row.topic, row.partition): row.last + 1 for row in rows.collect()}
+        return {TopicPartition(row.topic, row.partition): row.last + 1 for row in rows.collect()}, {}
 
     def _head(self, branch: str) -> int | None:
         """The snapshot of a branch."""
@@ -275,7 +275,7 @@ class _SparkIceberg:
         version = "" if before is None else f" AS OF VERSION {before}"
         spark.sql(f"ALTER TABLE {self.quoted} CREATE BRANCH `{branch}`{version}")
         writer = spark.read.format("kts rows").load().writeTo(f"{self.quoted}.`branch_{branch}`")
-        for name, value in snapshot_properties(offsets).items():
+        for name, value in snapshot_properties(offsets, self.topic_ids).items():
             writer = writer.option(f"snapshot-property.{name}", value)
         writer.append()
         head = self._head(branch)
@@ -284,7 +284,7 @@ class _SparkIceberg:
             spark.sql(f"CALL {self.parts[0]}.system.fast_forward('{inside}', 'main', '{branch}')")
         except Exception as error:  # of the JVM
             self._refresh()
-            if self._read_offsets() == self.offsets:
+            if self._read_offsets()[0] == self.offsets:
                 raise
             raise lost_race(self.name) from error
         spark.sql(f"ALTER TABLE {self.quoted} DROP BRANCH `{branch}`")

@@ -4,7 +4,7 @@
 
     day=2026-01-01/part-00000007-0000.parquet    the rows of a commit and a day
     day=__HIVE_DEFAULT_PARTITION__/...           rows without a day
-    _kts/ledger.json                             offsets, columns, and the renames of the last commit
+    _kts/ledger.json                             offsets, topic ids, columns, and the renames of the last commit
     _kts/0123456789abcdef0123456789abcdef        a file that no commit has yet, or whose rename was interrupted
     _kts/lock                                    held by the one program that adds to the table
 """
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kts.dataset.increments import Offsets, from_json, to_json
+from kts.dataset.increments import Offsets, TopicIds, from_json, to_json
 from kts.errors import LogStorageError
 from kts.segment import files
 from kts.segment.locks import FileLock
@@ -90,13 +90,13 @@ class FolderTable:
         files.make_directory(self._own)
         files.sync_directory(os.path.dirname(self._path))
         with self._locked():
-            _, self.offsets = self._recovered()
+            _, self.offsets, self.topic_ids = self._recovered()
 
     def _locked(self) -> FileLock:
         return FileLock(self._in_own(LOCK), files.real(self._path))  # owners of other names would share it
 
-    def _recovered(self) -> tuple[int, Offsets]:
-        """Finish the last commit, and remove what belongs to none; its number and offsets."""
+    def _recovered(self) -> tuple[int, Offsets, TopicIds]:
+        """Finish the last commit, and remove what belongs to none; its number, offsets and topic ids."""
         path = self._in_own(LEDGER)
         data = files.read_if_there(path)
         if data is None and any(name.startswith(f"{DAY}=") for name in files.names_in(self._path)):
@@ -105,17 +105,19 @@ class FolderTable:
                 path=path,
             )
         try:
-            ledger = self._ledger(0, {}, {}) if data is None else json.loads(data)
+            ledger = self._ledger(0, {}, {}, {}) if data is None else json.loads(data)
+            topic_ids: TopicIds = dict(ledger.get("topicIds", {}))
             number, offsets, columns = int(ledger["number"]), from_json(ledger["offsets"]), dict(ledger["columns"])
             pending = {str(name): str(target) for name, target in ledger["files"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LogStorageError(f"expected the ledger of a table, found {data!r:.80}", path=path) from error
         check_types(self.name, columns, self.schema)
         self._rename(pending)
-        return number, offsets
+        return number, offsets, topic_ids
 
-    def _ledger(self, number: int, offsets: Offsets, pending: dict[str, str]) -> dict[str, Any]:
-        return {"number": number, "offsets": to_json(offsets), "columns": types_of(self.schema), "files": pending}
+    def _ledger(self, number: int, offsets: Offsets, topic_ids: TopicIds, pending: dict[str, str]) -> dict[str, Any]:
+        told = {"number": number, "offsets": to_json(offsets), "topicIds": topic_ids}
+        return told | {"columns": types_of(self.schema), "files": pending}
 
     def _rename(self, pending: dict[str, str]) -> None:
         """Move the files of a commit to their days, wait until that is on disk, and remove files that it lacks."""
@@ -155,7 +157,7 @@ class FolderTable:
             A file is not there: the processes that wrote see another directory.
         """
         with self._locked():
-            number, known = self._recovered()
+            number, known, _ = self._recovered()
             if known != self.offsets:
                 raise lost_race(self.name)
             written = write(self._own)
@@ -170,7 +172,7 @@ class FolderTable:
             pending = {}
             for place, (name, day, *_) in enumerate(written):
                 pending[name] = f"{DAY}={NO_DAY if day is None else day}/part-{number + 1:08d}-{place:04d}.parquet"
-            ledger = self._ledger(number + 1, offsets, pending)
+            ledger = self._ledger(number + 1, offsets, self.topic_ids, pending)
             files.write_atomically(self._in_own(LEDGER), json.dumps(ledger).encode())
             self._rename(pending)
             self.offsets = dict(offsets)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kts.dataset.increments import Offsets, from_json, to_json
+from kts.dataset.increments import Offsets, TopicIds, from_json, to_json
 from kts.errors import KtsError
 from kts.model import TopicPartition
 from kts.segment import files
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 OFFSETS = "kts.offsets"  # of a snapshot: {"orders": {"0": 23}}, the offset of the next record
+TOPIC_IDS = "kts.topic.ids"  # and {"orders": "0pRNyzbsQCOp2wUfl5aKFA"}, where the topic had an id
 # A commit that lost a race must not be added on top of the other one: its records may be the same.
 PROPERTIES = {"commit.retry.num-retries": "0"}
 # pyiceberg reads the bounds of a column as Python's times.
@@ -27,15 +28,16 @@ NO_BOUNDS = {"write.metadata.metrics.column.timestamp": "counts"}
 ATTEMPTS = 20  # against programs that rewrite or expire what is there
 
 
-def snapshot_properties(offsets: Offsets) -> dict[str, str]:
-    """The properties of a snapshot that has the records before these offsets."""
-    return {OFFSETS: json.dumps(to_json(offsets), separators=(",", ":"))}
+def snapshot_properties(offsets: Offsets, topic_ids: TopicIds) -> dict[str, str]:
+    """The properties of a snapshot that has the records before these offsets of topics with these ids."""
+    told = {OFFSETS: to_json(offsets), TOPIC_IDS: topic_ids}
+    return {name: json.dumps(value, separators=(",", ":")) for name, value in told.items()}
 
 
-def offsets_in(properties: Mapping[str, str]) -> Offsets | None:
-    """The offsets in the properties of a snapshot, if it has any."""
+def offsets_in(properties: Mapping[str, str]) -> tuple[Offsets, TopicIds] | None:
+    """The offsets and topic ids in the properties of a snapshot, if it has any."""
     told = properties.get(OFFSETS)
-    return None if told is None else from_json(json.loads(told))
+    return None if told is None else (from_json(json.loads(told)), json.loads(properties.get(TOPIC_IDS, "{}")))
 
 
 def identifier_of(table: str) -> list[str]:
@@ -101,19 +103,19 @@ class IcebergTable:
         self._table = _existing(catalog, identifier, schema)
         self._columns = [field.name for field in self._table.schema().fields]
         check_types(self.name, types_of(self._table.schema().as_arrow()), schema)
-        self.offsets = self._read_offsets()
+        self.offsets, self.topic_ids = self._read_offsets()
 
-    def _read_offsets(self) -> Offsets:
+    def _read_offsets(self) -> tuple[Offsets, TopicIds]:
         snapshot = self._table.current_snapshot()
         if snapshot is None:
-            return {}
+            return {}, {}
         while snapshot is not None:
             told = None if snapshot.summary is None else offsets_in(snapshot.summary.additional_properties)
             if told is not None:
                 return told
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
-        return self._offsets_of_rows()
+        return self._offsets_of_rows(), {}
 
     def _offsets_of_rows(self) -> Offsets:
         """One after the greatest offset of each partition."""
@@ -141,10 +143,10 @@ class IcebergTable:
                     with self._table.transaction() as change:
                         change.set_properties(missing)
                 # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
-                self._table.append(rows, snapshot_properties=snapshot_properties(offsets))
+                self._table.append(rows, snapshot_properties=snapshot_properties(offsets, self.topic_ids))
             except CommitFailedException as error:
                 self._table.refresh()
-                if self._read_offsets() != self.offsets:
+                if self._read_offsets()[0] != self.offsets:
                     raise lost_race(self.name) from error
             else:
                 self.offsets = dict(offsets)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kts.arguments import boolean, choice, integer
 from kts.dataset import scan as scanning
-from kts.dataset.increments import Losses, Offsets, Reach, name_of, reach_of
+from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of
 from kts.dataset.options import ScanOptions, takes_only
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import one_level_down, open_log_dirs, paths_of, select
@@ -37,12 +37,28 @@ REGISTRY = "_schemas"  # the topic of a schema registry
 ADVICE = "set fail_on_data_loss to false (--no-fail-on-data-loss) to go on with what is there"
 
 
-class Target(Protocol):
-    """A table that is appended to, with the offsets up to which it has the records of logs."""
+class Known(Protocol):
+    """What a table knows of the logs whose records it has."""
 
-    name: str
-    schema: pa.Schema
-    offsets: Offsets  # of the next record of each partition that was read
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def offsets(self) -> Offsets:
+        """Of the next record of each partition that was read."""
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        """Of the topics that had these offsets, as far as they have ids; the next commit keeps what is added."""
+
+
+class Target(Known, Protocol):
+    """A table that is appended to."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
         """Add rows and set the offsets, both or, after any crash, none.
@@ -150,6 +166,12 @@ class Source:
     to_end: bool
     plausible: Plausible
     decoder: Decoder | None
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        """The ids of the topics, where their partitions have one."""
+        ids = {topic: log.topic_id for topic, log in {log.topic: log for log in self.logs}.items()}
+        return {topic: found for topic, found in ids.items() if found is not None}
 
     @property
     def tables(self) -> list[tuple[str, pa.Schema]]:
@@ -275,6 +297,8 @@ class Bounds:
 
     Attributes
     ----------
+    known : list of dict
+        For each table, the offset of the next record of each partition when the run began.
     begins : list of dict
         For each table, the first offset that it lacks.
     reached : dict
@@ -282,18 +306,33 @@ class Bounds:
 
     Parameters
     ----------
-    known : sequence of dict
-        The offsets of each table when the run began.
+    tables : sequence of Known
+        As they are when the run begins. Their topic ids become those of the logs.
     """
 
-    def __init__(self, source: Source, known: Sequence[Offsets]) -> None:
-        self.source, self.known = source, known
-        self.begins: list[Offsets] = [{} for _ in known]
+    def __init__(self, source: Source, tables: Sequence[Known]) -> None:
+        self.source = source
+        self.known = [self._known(table, source.topic_ids) for table in tables]
+        self.begins: list[Offsets] = [{} for _ in tables]
         self.reached: Offsets = {}
         self._held_back: Offsets = {}
         topics = {log.topic for log in source.logs}
-        for offsets in known:  # partitions of these topics that the tables know, and the paths lack
+        for offsets in self.known:  # partitions of these topics that the tables know, and the paths lack
             source.losses.check_gone({name: at for name, at in offsets.items() if name.topic in topics}, source.there)
+
+    def _known(self, table: Known, topic_ids: TopicIds) -> Offsets:
+        """The offsets of a table, without those of topics that have another id now."""
+        known = table.offsets
+        for topic, now in topic_ids.items():
+            before = table.topic_ids.get(topic, now)
+            if before != now:
+                self.source.losses.tell(
+                    f"{table.name}: the topic {topic} had the id {before} when it was read, and has {now}: it was"
+                    " created again, or is another cluster's"
+                )
+                known = {name: offset for name, offset in known.items() if name.topic != topic}
+        table.topic_ids.update(topic_ids)
+        return known
 
     def of(self, log: PartitionLog) -> tuple[int, int]:
         """The first offset that a table lacks or an earlier attempt did not get to, and the end of what is stable.
@@ -322,7 +361,7 @@ class Bounds:
         """The offset of the first record that a table lacks."""
         if known is None:
             return reach.first
-        self.source.losses.check_end(name, known, reach)
+        self.source.losses.check_end(name, known, reach.end)
         if known > reach.end:
             return reach.stable
         self.source.losses.check_start(name, known, reach.end, reach.first)
@@ -350,8 +389,8 @@ class Run:
         progress: Callable[[int], None] | None,
     ) -> None:
         self.source, self.commit_bytes, self.progress = source, commit_bytes, progress
-        self.sinks = [_Sink(target) for target in targets]
-        self.bounds = Bounds(source, [target.offsets for target in targets])
+        self.bounds = Bounds(source, targets)
+        self.sinks = [_Sink(target, known) for target, known in zip(targets, self.bounds.known, strict=True)]
 
     def finish(self) -> Synced:
         """Read and commit everything that is new."""
@@ -400,11 +439,11 @@ class Run:
 class _Sink:
     """A table, and the rows that wait for its next commit."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, known: Offsets) -> None:
         self.target = target
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
-        self.added = Added(target.name, offsets=target.offsets)
+        self.added = Added(target.name, offsets=known)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Keep rows for the next commit."""
@@ -413,7 +452,7 @@ class _Sink:
 
     def commit(self, offsets: Offsets) -> None:
         """Commit the rows, unless the table has all of these offsets."""
-        if offsets == self.target.offsets:
+        if offsets == self.added.offsets:
             return
         rows = pa.Table.from_batches(self.waiting, schema=self.target.schema)
         self.target.append(rows, offsets)

@@ -36,9 +36,9 @@ def test_offsets_that_are_gone_are_told_with_their_ends() -> None:
     STRICT.check_start(NAME, 3, 9, 3)
     with pytest.raises(OffsetOutOfRangeError, match=r"offsets 2 to 3 \(not included\) of t-0 were deleted"):
         STRICT.check_start(NAME, 2, 9, 3)
-    STRICT.check_end(NAME, 9, Reach(0, 4, 9))
+    STRICT.check_end(NAME, 9, 9)
     with pytest.raises(OffsetOutOfRangeError, match="t-0 was read up to offset 10, and ends now at offset 9"):
-        STRICT.check_end(NAME, 10, Reach(0, 4, 9))
+        STRICT.check_end(NAME, 10, 9)
 
 
 def test_offsets_are_written_as_sparks_checkpoints_have_them() -> None:

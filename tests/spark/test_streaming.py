@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.golden import golden
+from support.sets.partitions import flip
 
 import kts
 from kts.dataset.increments import Json
@@ -32,6 +33,12 @@ def stream(path: object, **given: object) -> Stream:
 
 def latest(of: Stream, start: Json | None, most: int | None = None, least: int | None = None, now_s: float = 0) -> Json:
     return of.latest(start, most, least, now_s)
+
+
+def available(of: Stream, start: Json) -> Json:
+    """The end of the first micro-batch of what is available now."""
+    of.prepare_available_now()
+    return latest(of, start)
 
 
 def read(tasks: list[Task], isolation: str = "read_uncommitted") -> list[tuple[str, int, int]]:
@@ -273,6 +280,28 @@ def test_a_log_that_was_cut_is_told(writer: Writer, tmp_path: Path) -> None:
     assert read(lost(lambda query: query.tasks(start, end), tmp_path, match)) == all_of("orders", 0, 20, 30)
     match = "orders-0 was read up to offset 60, and ends now at offset 30"
     assert lost(lambda query: latest(query, end), tmp_path, match) == {"orders": {"0": 30}}
+    assert lost(lambda query: available(query, end), tmp_path, match) == {"orders": {"0": 30}}
+
+
+def test_a_micro_batch_that_would_go_back_is_a_loss(writer: Writer, tmp_path: Path) -> None:
+    """What a restarted query of pyspark 4.1 plans, whose driver does not know where it was, of a log that was cut."""
+    writer("orders-0", 60).truncate_to(30)
+    start = {"orders": {"0": 60}}
+    match = "orders-0 was read up to offset 60, and ends now at offset 30"
+    assert lost(lambda query: query.tasks(start, latest(query, None)), tmp_path, match) == []
+
+
+def test_damage_at_the_end_is_skipped_as_in_a_batch_query(writer: Writer, tmp_path: Path) -> None:
+    log = writer("orders-0", 15, checkpoint=False)
+    path = Path(log.segments[-1].path)
+    *_, last = kts.scan_batches(path.read_bytes())["position"].to_pylist()
+    flip(path, last + 16, 0x70)  # its magic
+    with pytest.raises(kts.CorruptRecordError):
+        latest(stream(tmp_path), None)
+    query = stream(tmp_path, onError="skip")
+    start = query.initial()
+    end = latest(query, start)
+    assert end == {"orders": {"0": 10}} and read(query.tasks(start, end)) == all_of("orders", 0, 0, 10)
 
 
 @pytest.mark.parametrize("named", [{}, {"subscribe": "clicks,orders"}, {"assign": '{"clicks": [0], "orders": [0]}'}])

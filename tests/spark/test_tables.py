@@ -28,6 +28,7 @@ from kts.codec.micros import MAX_MS
 from kts.errors import InvalidRequestError, KtsError
 from kts.spark import planning
 from kts.tables import sync
+from kts.tables.iceberg import TOPIC_IDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,13 +61,14 @@ AVRO_ROW = {
 }
 NOW = 1_767_225_600_000  # 2026-01-01
 DAY_MS = 86_400_000
+TOPIC_ID = "A" * 21 + "E"
 Places = list[tuple[int, int]]  # partition and offset
 
 
 def grow(logs: Path, sound: Places, refused: Places) -> None:
     """Add seven records to each of two partitions: some do not decode, one of them has no day and no timestamp."""
     for number in range(2):
-        with kts.Log(logs / f"t-{number}") as log:
+        with kts.Log(logs / f"t-{number}", topic_id=TOPIC_ID) as log:
             end = log.log_end_offset
             values = [b'{"a":%d}' % offset if offset % 3 else b"{" for offset in range(end, end + 7)]
             log.append_rows({"value": values, "timestamp": [NOW, NOW + DAY_MS, MAX_MS + 1, *[NOW] * 4]}, unit="ms")
@@ -117,6 +119,7 @@ def test_each_engine_goes_on_in_the_parquet_folder_of_the_other(
         assert len(folder_files(folders[1])) > len(folder_files(folders[0])) >= 3
         ledgers = [json.loads((one / "_kts" / "ledger.json").read_text()) for one in folders]
         assert ledgers[0]["offsets"] == ledgers[1]["offsets"] == ledgers[2]["offsets"]
+        assert [ledger["topicIds"] for ledger in ledgers] == [{"t": TOPIC_ID}] * 3
 
 
 def test_a_run_into_a_folder_that_fails_adds_nothing_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -215,3 +218,5 @@ def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> N
     (none, unheld, far) = query(data_files(catalog, TABLE), f"SELECT {counts} FROM rows")[0]
     assert none == unheld == far > 0
     assert [ref for ref in iceberg_table(catalog, TABLE).refs() if ref != "main"] == []
+    told = [snapshot.summary.additional_properties for snapshot in iceberg_table(catalog, TABLE).snapshots()]
+    assert [json.loads(one[TOPIC_IDS]) for one in told if TOPIC_IDS in one] == [{"t": TOPIC_ID}] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,28 @@ def test_a_partition_or_an_end_that_is_gone_is_told(tmp_path: Path) -> None:
     with pytest.warns(KtsWarning, match="t-0 was read up to offset 5, and ends now at offset 0"):
         assert synced(tmp_path, fail_on_data_loss=False).tables[0].records == 0
     assert len(identities(tmp_path)) == 10
+
+
+@pytest.mark.parametrize("catalog", [True, False], ids=["iceberg", "folder"])
+def test_a_topic_that_was_created_again_is_told_by_its_id(tmp_path: Path, catalog: bool) -> None:
+    """Its offsets look as if nothing were new."""
+    logs, table = tmp_path / "logs", "lake.db.rows" if catalog else str(tmp_path / "rows")
+    more: dict[str, Any] = {"catalog": tmp_path / "c.sqlite"} if catalog else {}
+
+    def run(count: int, topic_id: str, **options: Any) -> int:
+        with kts.Log(logs / "t-0", CONFIG, topic_id=topic_id) as log:
+            append(log, count)
+        return sync(logs, table, **more, **options).tables[0].records
+
+    first, again = "A" * 21 + "E", "B" * 21 + "E"
+    assert run(3, first) == 3 and run(2, first) == 2
+    shutil.rmtree(logs / "t-0")
+    told = f"{table}: the topic t had the id {first} when it was read, and has {again}: it was created again"
+    with pytest.raises(OffsetOutOfRangeError, match=told + ".*fail_on_data_loss"):
+        run(4, again)
+    with pytest.warns(KtsWarning, match=told):
+        assert run(1, again, fail_on_data_loss=False) == 5
+    assert run(2, again) == 2
 
 
 def test_only_stable_records_are_added(tmp_path: Path) -> None:
