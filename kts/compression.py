@@ -156,12 +156,11 @@ def _expanded_gzip(source: BinaryIO) -> Iterator[bytes]:
 
     member: Any = None
     while data := source.read(EXPANDED_BYTES):
-        while data:
+        while data := data if member else data.lstrip(b"\0"):  # zeros may follow a member, as tapes leave them
             member = member or isal_zlib.decompressobj(_WITH_GZIP_HEADER)
             yield member.decompress(data, EXPANDED_BYTES)
-            data = member.unconsumed_tail
-            if member.eof:
-                data, member = member.unused_data.lstrip(b"\0"), None  # zeros may follow, as tapes leave them
+            data = member.unused_data if member.eof else member.unconsumed_tail
+            member = None if member.eof else member
     if member is not None:
         raise EOFError
 

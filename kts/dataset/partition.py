@@ -125,6 +125,12 @@ class PartitionLog:
             return local
         return self._remote.segments(local, self._stated_start(), self._stated_epochs())
 
+    def hidden_copies(self) -> list[tuple[Segment, int]]:
+        """The copies in tiered storage of which local segments are read instead, each with the offset after it."""
+        if self._remote is None or self.remote_alone or not (local := self._local_segments()):
+            return []
+        return self._remote.hidden(local[0].base_offset, self._stated_epochs())
+
     def _local_segments(self) -> list[Segment]:
         live: dict[tuple[int, str], str] = {}
         swapped: dict[tuple[int, str], str] = {}

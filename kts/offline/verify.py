@@ -303,6 +303,7 @@ class _PartitionCheck:
         yield from _readable(self.leader_epochs(), log.path)
         sealed = log.sealed_indexes()
         yield from self.segments(segments, sealed)
+        yield from _readable(self.hidden_copies(), log.path)
         yield from self.whole(segments, sealed)
 
     def part(self) -> Iterator[Violation]:
@@ -310,6 +311,8 @@ class _PartitionCheck:
         for _ in _readable(self.leader_epochs()):
             pass  # of the whole
         yield from self.segments(self.log.listed(skip_damage=True).segments, self.log.sealed_indexes())
+        if self.log.following_offset is None:
+            yield from _readable(self.hidden_copies(), self.log.path)
 
     def joined(self, parts: Sequence[PartFound]) -> Iterator[Violation]:
         """The partition, of which each part was checked."""
@@ -356,6 +359,13 @@ class _PartitionCheck:
         if not self.log.lone:
             yield from _readable(self.small_files())
             yield from _readable(self.names(segments, sealed))
+
+    def hidden_copies(self) -> Iterator[Violation]:
+        """Copies in tiered storage of which local segments are read instead, one by one."""
+        for segment, following in self.log.hidden_copies():
+            alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
+            check = _PartitionCheck(alone, self.deep, None, self.allow_negative, self.minus_one)
+            yield from _readable(check.segment(segment, None, following, None, {}), segment.path)
 
     def segment(
         self,

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import count
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -51,6 +52,8 @@ from kts.remote.lineage import Epochs, Lineage, Part, best_end, parts_of
 from kts.remote.manifests import MOST_BYTES, Manifest, decompressed, read_manifest
 from kts.remote.metadata import (
     COPY_FINISHED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
     TOPIC,
     Copy,
     History,
@@ -176,6 +179,7 @@ def _newest(found: Mapping[PartitionId, int]) -> list[PartitionId]:
 _lock = threading.Lock()
 _readers: dict[str, list[Reader | None]] = {}  # by folder: the place of a reader numbers its addresses
 _views: dict[str, WeakSet[TieredPartition]] = {}  # by directory: the open partitions, all of one reader
+_lists = count(1)
 
 
 class _Planned(NamedTuple):
@@ -234,6 +238,7 @@ class TieredPartition:
         self._told: set[str] = set()
         self.first_offset = 0  # of the segments that were listed last
         self.late_start = ""  # why that is too late, if it is
+        self.listed_at = 0  # the number of its last list among those of this process
         self._copies: dict[str, Copy] = {}  # by stem
         self._directories: dict[str, str] = {}  # addresses by folder
 
@@ -242,6 +247,7 @@ class TieredPartition:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.listed_at = 0 if self._made is None else next(_lists)
         if self._store_source is not None:
             self._store_source = time.monotonic(), self._store_source[1]  # another machine has another clock
         for folder, directory in self._directories.items():
@@ -377,28 +383,32 @@ class TieredPartition:
         source = self.source()
         state = source.history, len(source.history.changes), start, tuple(lineage), [one.path for one in local]
         if self._made is not None and self._made[0] == state:
+            self.listed_at = next(_lists)
             return self._made[1]
         stop = local[0].base_offset if local else INT64_MAX
+        history = source.history
+        if history.copies or source.problems:
+            lineage = lineage or self.lineage(source)
         parts = self.parts(source, start, stop, lineage)
         found = [*map(self._segment, parts), *local]
         first = self.first_offset if parts else stop
+        begin = lineage[0][1] if start is None and source.by_metadata and lineage else start
         self.late_start = ""
         # Copies that retention deletes stay in the metadata; without it, nothing but the checkpoint tells of them.
-        if start is not None and start + 1 < first < INT64_MAX and not (parts and source.by_metadata):
-            self.late_start = f"the log starts at offset {start}, but there is nothing in the store before {first}"
+        deleted = [copy.end_offset + 1 for copy in history.in_state(DELETE_STARTED, DELETE_FINISHED)]
+        if begin is not None and max([begin, *deleted]) + 1 < first < INT64_MAX:
+            where = f"no live copy in {TOPIC}" if parts and source.by_metadata else "nothing in the store"
+            self.late_start = f"the log starts at offset {begin}, but there is {where} before {first}"
             self.tell(f"{self.of.topic}-{self.of.partition}: {self.late_start}: copies are missing")
-        self._made = state, found
+        self._made, self.listed_at = (state, found), next(_lists)
         return found
 
     def parts(self, source: _Source, start: int | None, stop: int, lineage: Lineage) -> list[Part]:
         """The copies that the log consists of, in order."""
-        history = source.history
         self.first_offset = 0
-        if not history.copies and not source.problems:
+        if not source.history.copies and not source.problems:
             return []
-        lineage = lineage or self.lineage(source)
-        changes = [*history.changes, *(self._assumed(one, history, lineage) for one in source.problems)]
-        epochs = Epochs(changes)
+        epochs = self._epochs(source, lineage)
         first = max(start or 0, 0)
         if not source.by_metadata:
             self._tell_orphans(source, epochs, lineage)
@@ -410,6 +420,20 @@ class TieredPartition:
                 f" {self.first_offset}: without {TOPIC} it does not say whether copies were deleted or are missing"
             )
         return parts_of(pieces, stop)
+
+    def hidden(self, first: int, lineage: Lineage) -> list[tuple[Segment, int]]:
+        """The live copies with offsets from the first local one on, each with the offset after it.
+
+        They are whole: local segments are read instead of them, but only until retention deletes those.
+        """
+        source = self.source()
+        lineage = lineage or self.lineage(source)
+        copies = [piece.copy for piece in self._epochs(source, lineage).pieces(lineage, first)]
+        return [(self._segment(Part(one, one.start_offset, None)), one.end_offset + 1) for one in copies if one]
+
+    def _epochs(self, source: _Source, lineage: Lineage) -> Epochs:
+        history = source.history
+        return Epochs([*history.changes, *(self._assumed(one, history, lineage) for one in source.problems)])
 
     @staticmethod
     def _assumed(problem: Copy, history: History, lineage: Lineage) -> Copy:
@@ -441,11 +465,6 @@ class TieredPartition:
         path = f"{self.address_of(stem)}{'' if part.end is None else f'-{part.end}'}.log"
         known = part.copy.max_timestamp_ms if part.end is None else None
         return Segment(path, topic, partition, part.base_offset, known_max_ms=known)
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether its segments were asked for."""
-        return self._made is not None
 
     def has(self, folder: str) -> bool:
         """Whether some of its objects are in a folder."""
@@ -766,22 +785,40 @@ def _number(folder: str, reader: Reader, given: int | None = None) -> int:
         return known.index(reader) + 1
 
 
-def _view_of(directory: str) -> TieredPartition | None:
-    """An open partition that reads a directory."""
-    found = sorted(_views.get(directory, ()), key=lambda view: view.is_listed)
-    return found[-1] if found else None
+def _views_of(directory: str) -> list[TieredPartition]:
+    """The open partitions that read a directory, by when they were listed last."""
+    return sorted(_views.get(directory, ()), key=lambda view: view.listed_at)
 
 
-def _planned_view_of(directory: str) -> TieredPartition | None:
-    """The partition that reads a directory of another process here; opened at the first call."""
+def _copy_at(directory: str, stem: str) -> Copy | None:
+    """The copy with these objects, if an open partition has it."""
+    found = (view.copy_of(stem) for view in reversed(_views_of(directory)))
+    return next((copy for copy in found if copy is not None), None)
+
+
+def _listed_in(directory: str) -> list[Segment] | None:
+    """The segments of the log that has a directory; None if no open partition reads it.
+
+    The open partitions may begin at different offsets, and some were listed before the log grew: it is the last list,
+    and what the earlier ones have before it.
+    """
+    views = _views_of(directory) or _planned_views_of(directory)
+    found: list[Segment] = []
+    for view in reversed([view for view in views if view.listed_at] or views):
+        found = [one for one in view.listed() if not found or one.base_offset < found[0].base_offset] + found
+    return found if views else None
+
+
+def _planned_views_of(directory: str) -> list[TieredPartition]:
+    """The partition that reads a directory of another process here, if there is one; opened at the first call."""
     folder = _folder_of(directory)
     for planned in _planned:
         if not planned.opened:
             planned.opened.append(planned.opening())
         for view in [view for views in list(_views.values()) for view in views]:
             if view.tier.reader[:3] == planned.tier.reader[:3] and view.has(folder):
-                return view
-    return None
+                return [view]
+    return []
 
 
 class _Name(NamedTuple):
@@ -834,9 +871,9 @@ class _TierStore:
 
     @staticmethod
     def _lost(path: str, first: int, end: int) -> Unreadable:
-        view = _view_of(os.path.dirname(path))
+        views = _views_of(os.path.dirname(path))
         problem = f"no live copy in tiered storage has the offsets {first} to {end - 1}"
-        if view is not None and (left := view.without_manifest(first, end)):
+        if views and (left := views[-1].without_manifest(first, end)):
             problem += f"; of {', '.join(left[:NAMED])} objects are missing, or the copy was never finished"
         return Unreadable(path, 1, problem)
 
@@ -856,33 +893,22 @@ class _TierStore:
     def entries(self, path: str) -> Sequence[buckets.Found]:
         """The segments of the log that has a directory, the local ones among them."""
         directory = path.rstrip("/")
-        view = _view_of(directory) or _planned_view_of(directory)
-        if view is None:  # an empty answer would hide the segments that follow, and the ends of transactions in them
+        segments = _listed_in(directory)
+        if segments is None:  # an empty answer would hide the segments that follow, and the ends of transactions
             message = "expected an open partition, found none in this process: open it with kts.open and remote"
             raise LogStorageError(message, path=path, errno=errno.EINVAL)
-        found = []
-        last: Segment | None = None
-        for segment in view.listed():
-            name = os.path.basename(segment.path)
-            found.append(buckets.Found(name, segment.path, Status(0, 0)))
-            last = segment if segment.remote else None
-        copy = None if last is None else view.copy_of(self._stem(last.path))
-        if copy is not None:
-            name = f"{copy.end_offset + 1:020d}-{copy.segment_id}.snapshot"
-            found.append(buckets.Found(name, f"{os.path.dirname(last.path if last else path)}/{name}", Status(0, 0)))
-        return sorted(found)
-
-    @staticmethod
-    def _stem(path: str) -> str:
-        name = _parsed(path)
-        return "" if name is None else name.stem
+        paths = [segment.path for segment in segments]
+        last = _parsed(paths[-1]) if paths and segments[-1].remote else None
+        if last is not None and (copy := _copy_at(last.directory, last.stem)) is not None:
+            paths.append(f"{last.directory}/{copy.end_offset + 1:020d}-{copy.segment_id}.snapshot")
+        return sorted(buckets.Found(os.path.basename(one), one, Status(0, 0)) for one in paths)
 
     def status(self, path: str) -> Status | None:
         """Size and time."""
         name = _parsed(path)
         if name is None:
             directory = path.rstrip("/")
-            if _view_of(directory) is not None or files.directory_exists(_folder_of(directory)):
+            if _views_of(directory) or files.directory_exists(_folder_of(directory)):
                 return Status(0, 0, is_directory=True)
             return None
         if name.lost:
@@ -900,9 +926,9 @@ class _TierStore:
         return files.side_by_side(work, items, objects_of(path))
 
     def _stored(self, name: _Name) -> StoredSegment:
-        view = _view_of(name.directory)
-        if view is not None:
-            return StoredSegment(name.stem, view.layout, view.tier.keys, view.copy_of(name.stem))
+        if views := _views_of(name.directory):
+            copy = _copy_at(name.directory, name.stem)
+            return StoredSegment(name.stem, views[-1].layout, views[-1].tier.keys, copy)
         folder = _folder_of(name.directory)
         numbered = _readers.get(folder, [])[_number_in(name.directory) - 1 :]
         known = [planned.tier.reader for planned in _planned] or numbered
@@ -913,9 +939,7 @@ class _TierStore:
 
     def _stored_snapshot(self, path: str, name: _Name) -> StoredSegment:
         """The segment that a snapshot was taken after: its name has the offset after the segment."""
-        directory = os.path.dirname(path)
-        view = _view_of(directory) or _planned_view_of(directory)
-        for segment in [] if view is None else view.listed():
+        for segment in _listed_in(os.path.dirname(path)) or ():
             found = _parsed(segment.path)
             if found is not None and found.segment_id == name.segment_id:
                 return self._stored(found)

@@ -280,15 +280,23 @@ class SegmentSearch:
 def search(
     log: Partition, query: Query, stats: ReadStats, skip_damage: bool = False, verify_crc: bool = True
 ) -> TimestampOffset | None:
-    """Search the segments of a partition directory."""
-    return first_match(_segments(log, query, stats, skip_damage, verify_crc), query, stats)
+    """Search the segments of a partition directory; as shipped, one in tiered storage, and then one of the others."""
+    segments = log.segments
+    tiers = [segments]
+    if query.one_segment:
+        remote = [one for one in _counted(segments, query.first_offset) if one.remote]
+        tiers = [remote, [one for one in segments if not one.remote]]
+    for tier in tiers:
+        found = first_match(_segments(log, tier, query, stats, skip_damage, verify_crc), query, stats)
+        if found is not None:
+            return found
+    return None
 
 
 def _segments(
-    log: Partition, query: Query, stats: ReadStats, skip_damage: bool, verify_crc: bool
+    log: Partition, segments: list[Segment], query: Query, stats: ReadStats, skip_damage: bool, verify_crc: bool
 ) -> Iterator[SegmentSearch]:
     """The segments that can match, judged by their closed time indexes."""
-    segments = log.segments
     known: Iterator[Closed] = iter(())
     if not query.one_segment:
         segments = _counted(segments, query.first_offset)

@@ -191,6 +191,13 @@ def test_the_most_that_a_piece_of_a_zstd_file_gives_is_bounded() -> None:
         list(expanded("zstd", io.BytesIO(wide)))
 
 
+@pytest.mark.parametrize("zeros", [5, 1 << 17])
+def test_zeros_behind_a_gzip_member_are_passed_over(zeros: int) -> None:
+    data = b"a" + bytes(40_000)
+    file = gzip.compress(data) + bytes(zeros)
+    assert b"".join(expanded("gzip", io.BytesIO(file + gzip.compress(data) + bytes(zeros)))) == 2 * data
+
+
 # --- files that change, threads, writers ---------------------------------------------------------------
 
 

@@ -150,3 +150,19 @@ def test_a_transaction_without_an_end_holds_the_last_stable_offset_in_both_tiers
         assert (log.last_stable_offset, log.log_end_offset) == (90, 120)
         rows = log.scan(columns=["offset"], isolation="read_committed").read_all()
         assert rows["offset"].to_pylist() == list(range(90))
+
+
+def test_the_shipped_search_asks_one_segment_of_each_tier(tmp_path: Path) -> None:
+    """As 3.9.2 does where DeleteRecords cut the segment with the time: RemoteLogManager.findOffsetByTimestamp."""
+    source = tmp_path / "t-0"
+    with kts.Log(source, {"segment.bytes": 1 << 12}) as log:
+        for _ in range(8):
+            times = [T0 + (9000 if row == 3 else row) for row in range(10)]
+            log.append_rows({"timestamp": times, "value": [bytes(200)] * 10})
+    made = copied(source, tmp_path / "copied", local=2)
+    (made.data.parent / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    log = made.open()
+    second = log.segments[1].base_offset
+    local = next(segment.base_offset for segment in log.segments if not segment.remote)
+    assert log.offset_for_timestamp(T0 + 100) == kts.TimestampOffset(T0 + 9000, second + 3)
+    assert log.offset_for_timestamp(T0 + 100, shipped_search=True) == kts.TimestampOffset(T0 + 9000, local + 3)

@@ -20,6 +20,7 @@ import kts
 from kts.dataset.plan import plan
 from kts.dataset.reader import read_range
 from kts.errors import CorruptRecordError, DamageWarning, KtsError, KtsWarning, LogStorageError
+from kts.model import uuid_bytes
 from kts.offline.verify import verify_partition
 from kts.remote.tiers import is_cut, objects_of
 from kts.segment import files
@@ -239,6 +240,17 @@ def test_a_reader_that_is_closed_leaves_another_of_the_same_kind_as_it_is() -> N
     assert [offset for rows in found for offset in rows] == one.facts("txn-0")["readCommittedOffsets"]
 
 
+def test_another_opening_that_begins_later_hides_no_end_of_a_transaction(tmp_path: Path) -> None:
+    one = session("local").copy(tmp_path)
+    for path in one.store.rglob("*.txnindex"):  # so that readers look for markers in the segments that follow
+        path.unlink()
+    later = [kts.open_partition(one.data / "txn-0", remote=one.remote, log_start_offset=180) for _ in range(4)]
+    assert [log.log_start_offset for log in later] == [180] * 4
+    log = kts.open_partition(one.data / "txn-0", remote=one.remote)
+    assert offsets(log, isolation="read_committed") == one.facts("txn-0")["readCommittedOffsets"]
+    assert [log.log_start_offset for log in later] == [180] * 4
+
+
 def test_a_greatest_time_that_a_manifest_states_wrongly_is_found(tmp_path: Path) -> None:
     """Without the metadata topic nothing but ``kts verify`` can tell: a search passes over the segment."""
     one = session("aiven-plain").copy(tmp_path)
@@ -300,6 +312,43 @@ def test_first_copies_that_are_missing_are_told_where_the_metadata_is_lost(tmp_p
     assert [(one.kind, one.offset) for one in verify_partition(log)] == [("gap", start)]
     with pytest.warns(KtsWarning, match=f"the leader epochs begin at offset 0, the store at {start}"):
         assert one.store_alone()["ct", 0].log_start_offset == start
+
+
+def test_first_copies_that_the_metadata_topic_has_lost_are_told(tmp_path: Path) -> None:
+    """A metadata topic with retention forgets copies that are live. What it says is deleted is not missed."""
+    one = session("aiven-plain").copy(tmp_path)
+    first, second = one.log("ct-0").segments[:2]
+    segment_id = Path(objects_of(first.path)).stem[21:]
+    for path in one.data.glob("__remote_log_metadata-*/*.log"):
+        rows = kts.decode(path.read_bytes(), ["offset", "position", "value"]).to_pylist()
+        ours = [row["position"] for row in rows if uuid_bytes(segment_id) in row["value"]]
+        if ours:
+            following = next(row for row in rows if row["position"] > max(ours))
+            kept = path.read_bytes()[following["position"] :]
+            path.with_name(f"{following['offset']:020d}.log").write_bytes(kept)
+            path.unlink()
+    start = second.base_offset
+    for log in (one.log("ct-0"), one.store_alone(metadata=one.data)["ct", 0]):
+        with pytest.warns(KtsWarning, match=f"starts at offset 0, but there is no live copy in .* before {start}"):
+            assert log.log_start_offset == start
+        assert [(found.kind, found.offset) for found in verify_partition(log)] == [("gap", start)]
+    for name in ("retention-0", "delete-records-0"):
+        assert not list(verify_partition(session("local").store_alone(metadata=session("local").data)[name[:-2], 0]))
+
+
+def test_copies_that_local_segments_hide_are_verified(tmp_path: Path) -> None:
+    """Retention will delete the local ones."""
+    one = session("aiven-plain").copy(tmp_path)
+    log = one.log("ct-0")
+    [hidden, *_] = [Path(objects_of(segment.path)) for segment, _ in log.hidden_copies()]
+    assert not any(hidden.name in segment.path for segment in log.segments) and not list(verify_partition(log))
+    data = hidden.read_bytes()
+    hidden.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    [found] = verify_partition(log)
+    assert found.kind == "crc" and hidden.stem in found.path
+    hidden.unlink()
+    assert "missing" in [found.kind for found in verify_partition(log)]
+    assert records(log) == one.expected("ct-0")
 
 
 def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:
