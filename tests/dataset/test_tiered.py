@@ -12,6 +12,7 @@ from support.tiered import offsets, records, session
 
 import kts
 from kts.remote.metadata import MetadataTopic
+from kts.remote.tiers import objects_of
 
 SESSIONS = tiered.names()
 
@@ -110,7 +111,9 @@ def test_a_segment_that_spans_a_fork_is_left_at_the_fork() -> None:
 
 def test_the_topic_id_of_the_directory_chooses_between_two_lives_of_a_topic() -> None:
     log = session("local").log("reborn-0")
-    assert log.topic_id is not None and all(f"-{log.topic_id}/" in one.path for one in log.segments if one.remote)
+    assert log.topic_id is not None and all(
+        f"-{log.topic_id}/" in objects_of(one.path) for one in log.segments if one.remote
+    )
 
 
 def test_each_way_to_open_takes_the_store() -> None:
