@@ -392,11 +392,13 @@ class TieredPartition:
         parts = self.parts(source, start, stop, lineage)
         found = [*map(self._segment, parts), *local]
         first = self.first_offset if parts else stop
-        begin = lineage[0][1] if start is None and source.by_metadata and lineage else start
-        self.late_start = ""
-        # Copies that retention deletes stay in the metadata; without it, nothing but the checkpoint tells of them.
+        # The epochs begin with the log, also after a crash that left an older checkpoint of its start.
+        begin = max(start or 0, lineage[0][1] if lineage else 0)
+        is_known = start is not None or (source.by_metadata and bool(lineage))
+        # Copies that retention deletes stay in the metadata.
         deleted = [copy.end_offset + 1 for copy in history.in_state(DELETE_STARTED, DELETE_FINISHED)]
-        if begin is not None and max([begin, *deleted]) + 1 < first < INT64_MAX:
+        self.late_start = ""
+        if is_known and max([begin, *deleted]) + 1 < first < INT64_MAX:
             where = f"no live copy in {TOPIC}" if parts and source.by_metadata else "nothing in the store"
             self.late_start = f"the log starts at offset {begin}, but there is {where} before {first}"
             self.tell(f"{self.of.topic}-{self.of.partition}: {self.late_start}: copies are missing")
