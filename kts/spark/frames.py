@@ -75,6 +75,9 @@ def read(
     if starts is not None or ends is not None:
         asked.setdefault("timeUnit", "ms")
         asked.setdefault("strictTimeRange", _text(strict))
+        kind = asked.get("granularity", "record")
+        if asked["strictTimeRange"] == "true" and kind in ("batch", "segment"):
+            raise ValueError(f"strict: expected False with granularity={kind}, whose rows have many times, found True")
         between = f"{_shown(starts, 'start')} <= timestamp < {_shown(ends, 'end')}"
     paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path or ()]
     asked |= _chosen(paths, topics, partitions, asked)
@@ -141,7 +144,7 @@ def _chosen(
     if names is None:
         only: dict[str, str] = {
             name: asked[name]
-            for name in ("storageOptions", "logStartOffset", "remote", "remoteOptions")
+            for name in ("storageOptions", "logStartOffset", "remote", "remoteOptions", "granularity", "decoder")
             if name in asked
         }
         logs = select_logs(parse_options({"paths": json.dumps(paths), **only}))

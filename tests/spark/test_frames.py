@@ -70,10 +70,22 @@ def test_wrong_arguments_are_named(spark: SparkSession) -> None:
         read(spark, ORDERS.log_dir, start=START // 1000)
     with pytest.raises(kts.UnknownTopicOrPartitionError, match=r"partitions: expected some .* found \[7\]"):
         read(spark, ORDERS.log_dir, partitions=[7])
+    with pytest.raises(ValueError, match="strict: expected False with granularity=batch"):
+        read(spark, ORDERS.log_dir, start=START, granularity="batch")
     with pytest.raises(ValueError, match="partitions: expected those of orders, found clicks"):
         read(spark, ORDERS.log_dir, topics="orders", partitions={"clicks": [0]})
     with pytest.raises(ValueError, match="option onErorr is unknown"):
         read(spark, ORDERS.log_dir, onErorr="skip")
+
+
+def test_partitions_alone_are_those_of_the_topic_that_a_decoder_reads(tmp_path: Path) -> None:
+    require_spark()
+    from kts.spark.frames import _chosen
+
+    for name in ("__consumer_offsets-0", "__consumer_offsets-1", "orders-0"):
+        kts.Log(tmp_path / name).close()
+    asked = {"decoder": "offsets"}
+    assert _chosen([str(tmp_path)], None, [0], asked) == {"assign": '{"__consumer_offsets": [0]}'}
 
 
 @pytest.fixture
