@@ -9,7 +9,7 @@ from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
 from kts.codec.micros import MAX_MS, TimestampOverflow
 from kts.errors import CorruptRecordError, InvalidTimestampError
 from kts.spark.options import OVERFLOW_POLICIES
-from kts.spark.schema import RECORD_TYPES, ddl, to_spark
+from kts.spark.schema import RECORD_TYPES, ddl, in_ddl, to_spark
 from kts.spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def decode_udf(
     if arrow_udf is None:
         raise ImportError("decode_udf needs pyspark 4.1 or newer; with pyspark 4.0 use decode_in_arrow")
     decoder = _Decoder(columns, verify_crc, timestamp_overflow, max_decompressed_bytes)
-    fields = ",".join(f"{name}:{RECORD_TYPES[name]}" for name in decoder.names)
+    fields = ",".join(f"{name}:{in_ddl(RECORD_TYPES[name])}" for name in decoder.names)
 
     import pyarrow
 

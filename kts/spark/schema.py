@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Any
 
 from kts.arguments import suggestion
@@ -119,7 +120,12 @@ _NULLABLE = {
 
 def ddl(names: tuple[str, ...], types: dict[str, str]) -> str:
     """The columns as a Spark schema string (DDL)."""
-    return ", ".join(f"`{name}` {types[name]}" for name in names)
+    return ", ".join(f"`{name}` {in_ddl(types[name])}" for name in names)
+
+
+def in_ddl(kind: str) -> str:
+    """A type in a schema string, where ``timestamp`` means what the setting ``spark.sql.timestampType`` says."""
+    return re.sub(r"\btimestamp\b(?!:)", "timestamp_ltz", kind)
 
 
 def spark_type(type_: pa.DataType) -> str:
@@ -182,8 +188,8 @@ def check_schema(schema: StructType, options: Options) -> tuple[str, ...]:
         found = column.dataType.simpleString()
         if found != types[name]:
             raise ValueError(
-                f'schema: column {name} has type {types[name]}, found {found}: write .schema("{name} {types[name]}") '
-                "and cast afterwards"
+                f"schema: column {name} has type {types[name]}, found {found}: write "
+                f'.schema("{name} {in_ddl(types[name])}") and cast afterwards'
             )
         if not column.nullable and name in nullable:
             raise ValueError(f"schema: column {name} can be null: leave NOT NULL out")

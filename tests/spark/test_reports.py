@@ -94,6 +94,7 @@ def test_damage_raises_or_is_a_column(tmp_path: Path) -> None:
     broken, sound = rows_of(path, "segment", onError="skip")
     assert (broken["batches"], broken["lastOffset"], sound["batches"]) == (10, 9, 20)
     assert "magic" in broken["damage"] and sound["damage"] is None
+    assert len(rows_of(path, "damage")) == len(rows_of(path, "damage", minPartitions="20")) == 1
 
 
 @pytest.mark.parametrize("deep", [False, True])

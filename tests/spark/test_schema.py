@@ -31,7 +31,7 @@ def options(**given: str) -> Options:
 
 def test_the_default_schema_is_that_of_sparks_kafka_source() -> None:
     seven = (
-        "`key` binary, `value` binary, `topic` string, `partition` int, `offset` bigint, `timestamp` timestamp, "
+        "`key` binary, `value` binary, `topic` string, `partition` int, `offset` bigint, `timestamp` timestamp_ltz, "
         "`timestampType` int"
     )
     assert default_schema(options()) == seven
@@ -97,6 +97,7 @@ def test_batches_get_exactly_the_arrow_schema_that_spark_demands() -> None:
 
 def test_ddl_quotes_names() -> None:
     assert ddl(("offset", "codec"), RECORD_TYPES) == "`offset` bigint, `codec` tinyint"
+    assert ddl(("a",), {"a": "array<struct<timestamp:timestamp>>"}) == "`a` array<struct<timestamp:timestamp_ltz>>"
 
 
 def test_large_batches_are_cut_by_rows_and_bytes() -> None:

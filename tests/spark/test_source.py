@@ -76,6 +76,20 @@ def test_every_column_can_be_asked_for(load: Any) -> None:
     check_rows(found, kts.scan(CLICKS.log_dir, columns=list(RECORD_TYPES)).read_all())
 
 
+def test_times_are_instants_whatever_timestamp_means_in_schema_strings(spark: SparkSession, load: Any) -> None:
+    from kts.spark import decode_in_arrow, decode_udf
+
+    files = spark.read.format("binaryFile").load(str(CLICKS.log_dir))
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        udf = files.select(decode_udf(["timestamp"])("content").alias("r")).selectExpr("inline(r)")
+        frames = [load(CLICKS.log_dir), decode_in_arrow(files, "content"), udf]
+        assert [dict(frame.dtypes)["timestamp"] for frame in frames] == ["timestamp"] * 3
+        assert load(CLICKS.log_dir, assign='{"clicks": [0]}', startingOffsets="earliest").count() > 0
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
 def check_rows(found: pa.Table, expected: pa.Table) -> None:
     """Spark's rows are those of a scan, in Spark's types."""
     assert found.schema.names == expected.schema.names and found.num_rows > 0
