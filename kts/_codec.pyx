@@ -89,6 +89,7 @@ cdef object beyond(int64_t limit):
         f"decompressing would pass the bound of {limit} bytes; raise max_decompressed_bytes if the data is trusted")
 
 
+ctypedef int (*SnappyBlock)(const char*, size_t, char*, size_t*) noexcept nogil
 ctypedef int (*Lz4Block)(const char*, char*, int, int) noexcept nogil
 ctypedef void (*DeflateBegin)(Deflate*) noexcept nogil
 ctypedef int (*DeflateRun)(Deflate*) noexcept nogil
@@ -130,6 +131,7 @@ cdef struct Zstd:
     ZstdErrorName error_name
 
 # The libraries' own functions, which need no lock; NULL where they cannot be had.
+cdef SnappyBlock SNAPPY_BLOCK = NULL
 cdef Lz4Block LZ4_BLOCK = NULL
 cdef Isal ISAL
 cdef Zstd ZSTD
@@ -145,7 +147,7 @@ cdef dict DEFLATE_FAULTS = {-1: "invalid block", -2: "invalid symbol", -3: "dist
 
 cdef int seek_functions(int codec) except -1:
     """Find a library's functions once, when data of its codec is first met."""
-    global LZ4_BLOCK
+    global SNAPPY_BLOCK, LZ4_BLOCK
     if SOUGHT[codec]:
         return 0
     if codec == KTS_GZIP and (found := compression.isal_addresses()):
@@ -153,6 +155,8 @@ cdef int seek_functions(int codec) except -1:
         ISAL.run = <DeflateRun> <intptr_t> found[1]
         if not isal_is_known():
             ISAL.run = NULL
+    elif codec == KTS_SNAPPY and (found := compression.snappy_addresses()):
+        SNAPPY_BLOCK = <SnappyBlock> <intptr_t> found[0]
     elif codec == KTS_LZ4 and (found := compression.lz4_addresses()):
         LZ4_BLOCK = <Lz4Block> <intptr_t> found[0]
     elif codec == KTS_ZSTD and (found := compression.zstd_addresses()):
@@ -185,6 +189,8 @@ cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
     """Whether the functions for an entry were found."""
     if e.codec == KTS_GZIP:
         return isal_takes(e.payload_size, limit)
+    if e.codec == KTS_SNAPPY:
+        return SNAPPY_BLOCK != NULL
     if e.codec == KTS_LZ4:
         return LZ4_BLOCK != NULL
     return e.codec == KTS_ZSTD and ZSTD.stream != NULL
@@ -223,16 +229,14 @@ cdef class Inflater:
             return 0
         if e.codec == KTS_GZIP:
             return self.gzip(e.payload, e.payload_size, limit)
+        if e.codec == KTS_SNAPPY:
+            return self.snappy_stream(e.payload, e.payload_size, limit)
         if e.codec == KTS_LZ4:
             return self.lz4_frame(e.payload, e.payload_size, limit, e.magic)
         return self.zstd_frames(e.payload, e.payload_size, limit)
 
     cdef int run(self, const CEntry* e, int64_t limit) except -1:
-        if not self.begin(e):
-            return 0
         try:
-            if e.codec == KTS_SNAPPY:
-                return self.snappy_stream(e.payload, e.payload_size, limit)
             seek_functions(e.codec)
             return self.run_free(e, limit)
         except BaseException as error:
@@ -345,43 +349,60 @@ cdef class Inflater:
             step *= 2                          # what is read beyond the end is read again, and must not add up to n
         return at - PyBytes_GET_SIZE(<bytes> stream.unused_data)
 
-    cdef int snappy_block(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+    cdef int snappy_block(self, const uint8_t* p, int64_t n, int64_t limit) except -1 nogil:
         """Append one raw block to the scratch memory."""
         cdef uint64_t size = 0
+        cdef size_t made
         cdef int shift = 0, i = 0
         while True:
             if i >= n or i > 4:
-                raise damaged("snappy block has no length")
+                with gil:
+                    raise damaged("snappy block has no length")
             size |= <uint64_t> (p[i] & 0x7F) << shift
             shift += 7
             i += 1
             if p[i - 1] < 0x80:
                 break
         if <int64_t> size > limit - self.out_size:
-            raise beyond(limit)
+            with gil:
+                raise beyond(limit)
         # the densest element makes 64 bytes of 3: a larger claim is a lie, and costs no memory
         if <int64_t> size > 22 * n:
-            raise damaged(f"snappy block of {n} bytes claims {size}")
+            with gil:
+                raise damaged(f"snappy block of {n} bytes claims {size}")
         self.own(self.out_size + <int64_t> size + 1)
         if size == 0:
             if n != i:
-                raise damaged("snappy block claims no bytes but has some")
+                with gil:
+                    raise damaged("snappy block claims no bytes but has some")
             return 0
-        if self.snappy is None:
-            self.snappy = compression.snappy_block_decompressor()
-        made = self.snappy(PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
-                           PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, <Py_ssize_t> size, PyBUF_WRITE))
+        made = <size_t> size
+        if SNAPPY_BLOCK == NULL:
+            with gil:
+                made = self.snappy_block_by_package(p, n, size)
+        elif SNAPPY_BLOCK(<const char*> p, <size_t> n, <char*> self.scratch.p + self.out_size, &made) != 0:
+            with gil:
+                raise damaged("snappy data is damaged: a block does not decompress")
         if made != size:
-            raise damaged(f"snappy block claims {size} bytes and holds {made}")
+            with gil:
+                raise damaged(f"snappy block claims {size} bytes and holds {made}")
         self.out_size += <int64_t> size
         return 0
 
-    cdef int snappy_stream(self, const uint8_t* p, int64_t n, int64_t limit) except -1:
+    cdef size_t snappy_block_by_package(self, const uint8_t* p, int64_t n, uint64_t size) except? 0:
+        if self.snappy is None:
+            self.snappy = compression.snappy_block_decompressor()
+        return self.snappy(
+            PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
+            PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, <Py_ssize_t> size, PyBUF_WRITE))
+
+    cdef int snappy_stream(self, const uint8_t* p, int64_t n, int64_t limit) except -1 nogil:
         """snappy-java's chunks behind its header, else one raw block (SnappyInputStream)."""
         cdef int64_t at = 16
         cdef int32_t size
         if n == 0:
-            raise damaged("snappy data is empty")
+            with gil:
+                raise damaged("snappy data is empty")
         if n < 16 or memcmp(p, b"\x82SNAPPY\x00", 8) != 0:
             return self.snappy_block(p, n, limit)
         self.own(1)
@@ -390,11 +411,13 @@ cdef class Inflater:
             at += 4
             if <uint32_t> size == 0x82534E41u:
                 if n - at < 12 or memcmp(p + at, b"PPY\x00", 4) != 0 or kts_i32(p + at + 4) < 1:
-                    raise damaged("snappy stream goes on with a damaged header")
+                    with gil:
+                        raise damaged("snappy stream goes on with a damaged header")
                 at += 12
                 continue
             if size < 0 or size > n - at:
-                raise damaged(f"snappy chunk length {size} does not fit the {n - at} bytes left")
+                with gil:
+                    raise damaged(f"snappy chunk length {size} does not fit the {n - at} bytes left")
             self.snappy_block(p + at, size, limit)
             at += size
         return 0

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 XERIAL_CHUNK_BYTES = 32 * 1024  # snappy-java's block size in Kafka since 0.11
 GZIP_OS = 9  # position of the operating system in a member: 255, unknown, as in Java since 16
+LIBSNAPPY = "libsnappy.1.dylib" if sys.platform == "darwin" else "libsnappy.so.1"
 LZ4_FRAME_HEAD = b"\x04\x22\x4d\x18\x60\x40"  # version 1, independent blocks of at most 64 KiB, nothing else
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_STORED = 1 << 31  # flag in the size of a block that is stored uncompressed
@@ -84,6 +86,11 @@ def isal_addresses() -> tuple[int, ...]:
     from isal import isal_zlib
 
     return _addresses(isal_zlib.__file__, "isal_inflate_init", "isal_inflate_stateless")
+
+
+def snappy_addresses() -> tuple[int, ...]:
+    """The address of ``snappy_uncompress`` in the system's libsnappy, as above; none where that is not installed."""
+    return _addresses(LIBSNAPPY, "snappy_uncompress")
 
 
 def lz4_addresses() -> tuple[int, ...]:

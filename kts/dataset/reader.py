@@ -171,7 +171,7 @@ class RangeReader:
                     yield from self.finished(found)
                     return
                 size = found.rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
-                self.pace.fit(len(data), size, self.options.batch_bytes)
+                self.pace.fit(len(data), size, self.slice_bytes)
                 yield from self.finished(found)
             if self.unread is not None:
                 position = self.skipped(position, end, self.unread.message)
@@ -192,6 +192,11 @@ class RangeReader:
         """True if a slice of the scan was decoded."""
         return self.pace.read_bytes > 0
 
+    @property
+    def slice_bytes(self) -> int:
+        """The rows of a slice: too many to be joined with others, and few enough to stay in the processor's cache."""
+        return max(self.options.batch_bytes * 3 // 4, 1)
+
     def whole(self) -> tuple[int, int, int | None]:
         """The range's start, its end, and None for a first slice of the usual size."""
         return self.part.start_position, self.part.end_position, None
@@ -202,7 +207,7 @@ class RangeReader:
             first_bytes = FIRST_BYTES
         changed = True
         while changed:
-            changed, size = False, self.pace.read_bytes or self.options.batch_bytes
+            changed, size = False, self.pace.read_bytes or self.slice_bytes
             for start, data in self.segment.slices(position, end, size, first_bytes, self.file):
                 yield start, data
                 if self.pace.read_bytes not in (0, size):
