@@ -39,7 +39,8 @@ class SegmentRange:
         1 if the segment is closed, so that an incomplete last entry is damage; 2 if the range ends before the segment
         does; 0 if a writer may have been interrupted.
     by_markers : int
-        1 if the segment has no sound ``.txnindex``, so that a read_committed reader must look for abort markers.
+        1 if the segment or a later one has no sound ``.txnindex``, so that a read_committed reader must look for abort
+        markers: without one, none may have been aborted there, or the file is lost.
     following : int
         The next segment's base offset, if there is one.
     sound_part : int
@@ -171,8 +172,8 @@ def plan_all(
         first = min(bisect_left(bases, part.base_offset) for parts in found for part in parts[:1])
         low, high = min(start for start, _ in wanted), max(end for _, end in wanted)
         aborted = transactions.aborted_transactions(segments[first:], low, high)
-        unlisted = {s.path for s in segments[first:] if transactions.listed_transactions(s) is None}
-        found = [_committed(parts, aborted, unlisted, bases) for parts in found]
+        unlisted = [s.base_offset for s in segments[first:] if transactions.listed_transactions(s) is None]
+        found = [_committed(parts, aborted, max(unlisted, default=-1), bases) for parts in found]
     return found
 
 
@@ -227,7 +228,7 @@ def _cut(segment: Segment, whole: SegmentRange, range_bytes: int | None) -> list
 
 
 def _committed(
-    parts: list[SegmentRange], aborted: list[transactions.AbortedTransaction], unlisted: set[str], bases: list[int]
+    parts: list[SegmentRange], aborted: list[transactions.AbortedTransaction], last_unlisted: int, bases: list[int]
 ) -> list[SegmentRange]:
     """The same ranges, each with the aborted transactions that overlap it."""
     firsts = np.array([one.first_offset for one in aborted], np.int64)
@@ -238,7 +239,7 @@ def _committed(
         following = bases[behind] if behind < len(bases) else NO_END
         low, high = max(part.base_offset, part.start_offset), min(following, part.end_offset)
         overlapping = tuple(aborted[i][:] for i in np.flatnonzero((lasts >= low) & (firsts < high)).tolist())
-        made.append(replace(part, aborted=overlapping, by_markers=int(part.path in unlisted)))
+        made.append(replace(part, aborted=overlapping, by_markers=int(part.base_offset <= last_unlisted)))
     return made
 
 

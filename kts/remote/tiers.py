@@ -394,13 +394,15 @@ class TieredPartition:
         first = self.first_offset if parts else stop
         # The epochs begin with the log, also after a crash that left an older checkpoint of its start.
         begin = max(start or 0, lineage[0][1] if lineage else 0)
-        is_known = start is not None or (source.by_metadata and bool(lineage))
+        broken = self.without_manifest(begin, first)
+        is_known = start is not None or (source.by_metadata and bool(lineage)) or bool(broken)
         # Copies that retention deletes stay in the metadata.
         deleted = [copy.end_offset + 1 for copy in history.in_state(DELETE_STARTED, DELETE_FINISHED)]
         self.late_start = ""
         if is_known and max([begin, *deleted]) + 1 < first < INT64_MAX:
             where = f"no live copy in {TOPIC}" if parts and source.by_metadata else "nothing in the store"
             self.late_start = f"the log starts at offset {begin}, but there is {where} before {first}"
+            self.late_start += f"; of {', '.join(broken[:NAMED])} objects are missing" * bool(broken)
             self.tell(f"{self.of.topic}-{self.of.partition}: {self.late_start}: copies are missing")
         self._made, self.listed_at = (state, found), next(_lists)
         return found

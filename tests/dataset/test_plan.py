@@ -15,6 +15,7 @@ from support.sets.partitions import log_of, offsets
 import kts
 from kts.dataset.plan import SegmentRange, plan, resolve_range
 from kts.dataset.reader import read_range
+from kts.segment.transactions import TXN_ENTRY
 
 PARTITIONS = golden_partitions()
 
@@ -109,3 +110,28 @@ def test_a_piece_says_what_it_is_in_plain_types(tmp_path: Path) -> None:
     shutil.rmtree(log.path)
     with pytest.raises(kts.LogStorageError):
         list(read_range(part))
+
+
+@pytest.mark.parametrize("lost", [None, b"", b"x" * 34])
+def test_a_lost_transaction_index_gives_no_aborted_record_of_an_earlier_segment(
+    tmp_path: Path, lost: bytes | None
+) -> None:
+    """A transaction begins in a segment whose index is sound, and is aborted in the next one."""
+
+    def batch(offset: int, producer: int, sequence: int = 0, abort: bool = False) -> bytes:
+        rows = {"key": [b"\0\0\0\0"], "value": [b"\0\0\0\0\0\0"]} if abort else {"value": [b"v"]}
+        return kts.encode(
+            rows, base_offset=offset, producer_id=producer, producer_epoch=0, transactional=True, control=abort,
+            base_sequence=-1 if abort else sequence,
+        )  # fmt: skip
+
+    path = tmp_path / "t-0"
+    path.mkdir()
+    first = [batch(0, 1), batch(1, 2), batch(2, 1, abort=True), batch(3, 2, 1)]
+    (path / f"{0:020}.log").write_bytes(b"".join(first))
+    (path / f"{0:020}.txnindex").write_bytes(TXN_ENTRY.pack(0, 1, 0, 2, 1))
+    (path / f"{4:020}.log").write_bytes(batch(4, 2, abort=True) + kts.encode({"value": [b"v"]}, base_offset=5))
+    if lost is not None:
+        (path / f"{4:020}.txnindex").write_bytes(lost)
+    found = kts.open_partition(path).scan(columns=["offset"], isolation="read_committed").read_all()
+    assert found["offset"].to_pylist() == [5]

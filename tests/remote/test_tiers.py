@@ -314,6 +314,17 @@ def test_first_copies_that_are_missing_are_told_where_the_metadata_is_lost(tmp_p
         assert one.store_alone()["ct", 0].log_start_offset == start
 
 
+def test_a_first_copy_without_its_manifest_is_told(tmp_path: Path) -> None:
+    """Nothing else says that the log began there: it may be an orphan, but the leader epochs begin there too."""
+    one = session("aiven-plain").copy(tmp_path)
+    first, second = one.log("ct-0").segments[:2]
+    Path(objects_of(first.path)).with_suffix(".rsm-manifest").unlink()
+    log = one.store_alone()["ct", 0]
+    with pytest.warns(KtsWarning, match=rf"starts at offset 0, .* before {second.base_offset}; of .* are missing"):
+        assert log.log_start_offset == second.base_offset
+    assert [found.kind for found in verify_partition(log)] == ["gap"]
+
+
 def test_first_copies_that_the_metadata_topic_has_lost_are_told(tmp_path: Path) -> None:
     """A metadata topic with retention forgets copies that are live. What it says is deleted is not missed."""
     one = session("aiven-plain").copy(tmp_path)
