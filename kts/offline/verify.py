@@ -290,8 +290,9 @@ class _PartitionCheck:
         self.magics = log.noted_magics()
         self.last_offset = -1
         self.seams: list[tuple[str, int, int]] = []  # segment, first missing offset, base offset
-        self.gaps = self.damaged = self.begins_damaged = False
+        self.gaps = self.damaged = self.begins_damaged = self.damaged_before = self.transactional = False
         self.open_transactions: dict[int, int] = {}  # first offset by producer id
+        self.first_offset = 0  # of the first segment
 
     def run(self) -> Iterator[Violation]:
         log = self.log
@@ -333,6 +334,7 @@ class _PartitionCheck:
 
     def segments(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:
         """The segments one by one; a store fetches each file ahead."""
+        self.first_offset = segments[0].base_offset if segments else 0
         beside = [_indexes_of(segment) for segment in segments]
         paths = [path for segment, two in zip(segments, beside, strict=True) for path in (*two, segment.path)]
         opened = files.in_order([files.ByteRange(path, 0, None) for path in paths])
@@ -422,6 +424,9 @@ class _PartitionCheck:
             yield from index.end(zero_tail_allowed)
         if not is_cut:
             yield from _txn_index(segment, txn_path, aborted, markers, log.damaged)
+        self.damaged_before |= log.damaged
+        if segment.remote and self.transactional and not (is_cut or self.damaged_before or self.log.lone):
+            yield from self.open_after(segment)
         if 0 <= self.last_offset < segment.base_offset - 1 and not log.damaged:
             self.seams.append((segment.path, self.last_offset + 1, segment.base_offset))
         # Wrapper messages do not show their gaps.
@@ -475,6 +480,7 @@ class _PartitionCheck:
     ) -> Iterator[tuple[transactions.Marker, int | None]]:
         """The markers of a slice, each with the first offset of the transaction it ends, if that had batches."""
         ours = np.flatnonzero(headers.transactional & headers.sound)
+        self.transactional |= bool(ours.size)
         if ours.size and self.log.is_part:
             raise NotInParts
         for i in ours.tolist():
@@ -498,6 +504,15 @@ class _PartitionCheck:
             left = [segment for segment in segments if files.exists(segment.path)]
             again = set(_lacking(self.log, left, files.list_directory(self.log.path)))
             yield from (one for one in found if one in again)
+
+    def open_after(self, segment: Segment) -> Iterator[Violation]:
+        """Compare the transactions open after a copy with its producer snapshot, as far back as the log goes."""
+        with suppress(CorruptIndexError):  # the faults of its objects have it
+            place, stated = tiers.open_after(segment.path)
+            stated = {producer: first for producer, first in stated.items() if first >= self.first_offset}
+            if stated != self.open_transactions:
+                message = f"expected the open transactions {self.open_transactions} after the copy, found {stated}"
+                yield Violation(place, None, None, "snapshot", message)
 
     def snapshots(
         self, paths: list[tuple[int, str]], segments: list[Segment], sealed: dict[int, Sealed]

@@ -1038,6 +1038,23 @@ def faults(path: str) -> Iterator[Fault]:
                 yield Fault(place, "leader-epoch", message)
 
 
+def open_after(path: str) -> tuple[str, dict[int, int]]:
+    """The object with the producer snapshot after a segment, and the transactions open there: first offset by producer.
+
+    Raises
+    ------
+    CorruptIndexError
+        It is missing or damaged.
+    """
+    name = _parsed(path)
+    if name is None:
+        raise _no_file(path)
+    stored = _STORE._stored(name)
+    place = stored.stem + (".snapshot" if stored.layout == LOCAL else INDEXES)
+    entries = snapshot_entries_of(stored.part(".snapshot"), place)
+    return place, {entry[0]: entry[7] for entry in entries if entry[7] >= 0}
+
+
 def _contradictions(stored: StoredSegment, name: _Name, manifest: Manifest) -> Iterator[Fault]:
     """What a manifest says otherwise than the metadata topic, or its own name."""
     said = manifest.copy

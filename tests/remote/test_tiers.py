@@ -362,6 +362,17 @@ def test_copies_that_local_segments_hide_are_verified(tmp_path: Path) -> None:
     assert records(log) == one.expected("ct-0")
 
 
+def test_the_producer_snapshot_of_another_copy_is_found(tmp_path: Path) -> None:
+    """It would move the last stable offset of the store alone."""
+    one = session("local").copy(tmp_path)
+    first, *_, last = [
+        Path(objects_of(segment.path)).with_suffix(".snapshot") for segment in one.store_alone()["txn", 0].segments
+    ]
+    last.write_bytes(first.read_bytes())
+    found = [each for each in verify_partition(one.store_alone()["txn", 0]) if each.path == str(last)]
+    assert [each.kind for each in found] == ["snapshot"] and "expected the open transactions" in found[0].message
+
+
 def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:
     one = session("aiven-plain").copy(tmp_path)
     log = one.log("ct-0")
