@@ -16,7 +16,7 @@ from kts.dataset.options import ScanOptions
 from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
 from kts.segment import transactions
-from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
+from kts.segment.damage import AFTER_DAMAGE_BYTES, WRONG_SIZE, SearchBudget, next_sound_entry, past_end
 from kts.segment.entries import at
 from kts.segment.files import File, Readable
 from kts.segment.rereading import Reread, warn
@@ -359,10 +359,9 @@ class RangeReader:
             return self.part.end_position
         what = "an entry reaches past the end of its closed segment"
         if behind is not None:
-            what = f"an entry reaches past the end of the file, but a sound one starts {behind - position} bytes on"
+            what = past_end(position, behind)
         if not self.options.skip_damage:
-            raise CorruptRecordError(f"{what}; its size is wrong or bytes are missing", path=self.part.path,
-                                     position=position)  # fmt: skip
+            raise CorruptRecordError(f"{what}{WRONG_SIZE}", path=self.part.path, position=position)
         return self.skipped(position, end, what)
 
     def skipped(self, position: int, end: int, why: str) -> int:

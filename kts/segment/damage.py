@@ -22,6 +22,7 @@ FIRST_WINDOW = 2**12
 LAST_WINDOW = 2**20
 AFTER_DAMAGE_BYTES = 2**14  # first slice after damage: more may follow soon
 SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
+WRONG_SIZE = "; its size is wrong or bytes are missing"  # ends an error
 _SPAN = 2**31  # offsets of one segment
 
 
@@ -77,6 +78,11 @@ def next_sound_entry(
                 inside = look.chain(position + 1, follower) if look.budget.allows(position, size) else None
                 return inside if inside is not None else None if follower == look.end else follower
         return next(look.sound_entries(position + 1, look.end), None)
+
+
+def past_end(position: int, behind: int) -> str:
+    """What is wrong with an entry that reaches past the end of the file and has a sound one behind its start."""
+    return f"an entry reaches past the end of the file, but a sound one starts {behind - position} bytes on"
 
 
 class _Holes:

@@ -19,7 +19,7 @@ from kts.codec.columns import decode
 from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import files
-from kts.segment.damage import header_scan
+from kts.segment.damage import WRONG_SIZE, header_scan, next_sound_entry, past_end
 from kts.segment.entries import at, shallow_entries
 from kts.segment.names import parse_file_name, parse_log_name, without_compression
 from kts.segment.producers import AbortedBatch
@@ -314,19 +314,33 @@ def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
 
 
 def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
-    """The offset after the last whole batch of the last segment; its base offset if there is none."""
+    """The offset after the last whole batch of the last segment; its base offset if there is none.
+
+    Raises
+    ------
+    CorruptRecordError
+        Damage, unless it is skipped. An incomplete last batch is none, if nothing sound lies behind its beginning.
+    """
     import pyarrow.compute as pc
 
     segments = log.segments
-    end = 0 if segments else log.log_start_offset
-    if segments:
-        last = segments[-1]
-        end = last.base_offset
-        for batch, damaged in header_scan(last, last.tail_position(), last.base_offset, skip_damage):
+    if not segments:
+        return log.log_start_offset
+    last = segments[-1]
+    size, position, end = last.size_bytes, last.tail_position(), last.base_offset
+    while True:
+        for batch, damaged in header_scan(last, position, end, skip_damage):
+            if batch.num_rows:
+                position = batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py()
             rows = _without(batch, damaged, skip_damage)
             if rows.num_rows:
                 end = max(end, pc.max(rows.column("lastOffset")).as_py() + 1)
-    return end
+        behind = next_sound_entry(last, position, size, end) if position < size else None
+        if behind is None:
+            return end
+        if not skip_damage:
+            raise CorruptRecordError(f"{past_end(position, behind)}{WRONG_SIZE}", path=last.path, position=position)
+        position = behind
 
 
 def _without(batch: pa.RecordBatch, damaged: npt.NDArray[np.bool_], skip_damage: bool) -> pa.RecordBatch:

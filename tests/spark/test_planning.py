@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 from support.golden import golden
 from support.sets.biglog import BATCH_BYTES, FIRST_MS, write_log
+from support.sets.partitions import flip
 
+import kts
 from kts.dataset.reader import read_range
 from kts.errors import UnknownTopicOrPartitionError
 from kts.segment import files
@@ -27,11 +29,11 @@ def options(path: object, **given: object) -> Options:
     return parse_options({"path": str(path), **{name: str(value) for name, value in given.items()}})
 
 
-def offsets(tasks: list[Task]) -> list[int]:
+def offsets(tasks: list[Task], **asked: Any) -> list[int]:
     found: list[int] = []
     for task in tasks:
         for part in task.ranges:
-            for batch in read_range(part, columns=["offset"], strict_range=task.strict_range):
+            for batch in read_range(part, columns=["offset"], strict_range=task.strict_range, **asked):
                 found += batch.column("offset").to_pylist()
     return found
 
@@ -126,6 +128,22 @@ def test_internal_topics_are_left_out_unless_named(big: Path, tmp_path: Path) ->
     assert {task.ranges[0].topic for task in named} == {"__consumer_offsets"}
     found = plan_tasks(options(tmp_path, subscribePattern=".*"))
     assert {task.ranges[0].topic for task in found} == {"plain"}, "as in Kafka's consumer"
+
+
+def test_a_wrong_size_in_the_last_segment_does_not_end_the_log(tmp_path: Path) -> None:
+    """An entry that reaches past the end is what a writer left only if nothing sound lies behind its start."""
+    with kts.Log(tmp_path / "t-0") as log:
+        for _ in range(4):
+            log.append_rows({"value": [b"v" * 50] * 5})
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    second = kts.scan_batches(path.read_bytes())["position"][1].as_py()
+    flip(path, second + 9)
+    with pytest.raises(kts.CorruptRecordError, match="past the end of the file, but a sound one starts .* bytes on"):
+        plan_tasks(options(tmp_path))
+    with pytest.warns(kts.DamageWarning):
+        found = offsets(plan_tasks(options(tmp_path, onError="skip")), on_error="skip")
+        assert found == kts.scan(tmp_path, columns=["offset"], on_error="skip").read_all()["offset"].to_pylist()
+    assert found == [*range(5), *range(10, 20)]
 
 
 def test_a_directory_that_only_has_a_partition_s_name_is_none(tmp_path: Path) -> None:
