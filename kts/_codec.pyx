@@ -1632,6 +1632,15 @@ cdef uint32_t murmur2_of(const uint8_t* p, int64_t n) noexcept nogil:
     return result ^ result >> 15
 
 
+def rises(const int64_t[::1] numbers):
+    """Whether each number is greater than the one before it."""
+    cdef Py_ssize_t i
+    cdef bint found = True
+    for i in range(1, numbers.shape[0]):
+        found &= numbers[i] > numbers[i - 1]
+    return found
+
+
 def murmur2(const uint8_t[::1] data):
     """Kafka's 32-bit murmur2 hash, as an unsigned number (Utils.murmur2)."""
     return murmur2_of(&data[0] if data.shape[0] else NULL, data.shape[0])

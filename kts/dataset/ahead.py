@@ -40,6 +40,8 @@ class Sliced(Protocol):
 
 Range = TypeVar("Range", bound=Sliced)
 
+IDLE_S = 0.05  # how long a thread waits for room before it ends: to start another takes longer than to wake it
+
 
 class _Slot:
     """A slice that a thread decodes."""
@@ -48,7 +50,8 @@ class _Slot:
         self.start, self.data = start, data
         self.found: Any = None
         self.error: BaseException | None = None
-        self.decoded = threading.Event()
+        self.undecoded = threading.Lock()  # held until it is decoded: an event takes several locks
+        self.undecoded.acquire()
 
     def taken(self) -> Any:
         """What was made of it, which is no longer kept here."""
@@ -81,17 +84,19 @@ class Ahead(Generic[Range]):
     -----
     At most ``threads + 1`` slices are held that the reader has not taken, and one more where it resumes behind damage
     while following ranges hold so many. One is read at a time, in order; the decoding runs side by side. A thread ends
-    when there is nothing more to do: a reader that stops early leaves none. Ranges on disks are begun before their
-    turn, so that small segments keep the threads busy too.
+    soon after there is nothing more to do: a reader that stops early leaves none. Ranges on disks are begun before
+    their turn, so that small segments keep the threads busy too.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._state = threading.Condition()
+        self._state = threading.RLock()
+        self._came = threading.Condition(self._state)  # a slice, for the reader
+        self._room = threading.Condition(self._state)  # for another slice, of a thread
         # Taken before the state's lock; again by a thread whose garbage collection ends the reader.
         self._reading = threading.RLock()
         self._sources = deque[_Source]()  # the first is the one that is read
-        self._running = 0
+        self._running = self._idle = 0
         self._held = 0
         self._coming: Iterator[Range] = iter(())
         self._begun = deque[Range]()
@@ -166,18 +171,18 @@ class Ahead(Generic[Range]):
                     if source.error is not None:
                         raise source.error
                     return None
-            if slot is not None and slot.decoded.is_set():
+            if slot is not None and not slot.undecoded.locked():
                 break
             found = None if source.reader.fetched else self._read()
             if found is not None:
                 _decode(*found)
                 continue
             if slot is not None:
-                slot.decoded.wait()
+                slot.undecoded.acquire()
                 break
             with self._state:
                 if not source.slots and not source.ended:
-                    self._state.wait()
+                    self._came.wait()
         with self._state:
             source.slots.popleft()
             self._held -= 1
@@ -210,24 +215,34 @@ class Ahead(Generic[Range]):
     def _start(self, source: _Source) -> None:
         """Start threads for the room there is; the reader of this source is one more where no store is waited for."""
         most = self._threads if source.reader.fetched else self._threads - 1
+        if self._idle and self._next() is not None:
+            self._room.notify()
+            return
         while self._running < most and self._next() is not None:
             self._running += 1
             threading.Thread(target=self._work, name="kts-scan", daemon=True).start()
 
     def _work(self) -> None:
-        """Read and decode slices until there is no room or nothing left."""
-        while (found := self._read(ends=True)) is not None:
-            _decode(*found)
-            del found
+        """Read and decode slices until for some time there is no room, or nothing left."""
+        while True:
+            while (found := self._read()) is not None:
+                _decode(*found)
+                del found
+            with self._state:
+                self._idle += 1
+                has_room = bool(self._sources) and self._room.wait_for(self._next, IDLE_S) is not None
+                self._idle -= 1
+                if not has_room:
+                    self._running -= 1
+                    return
 
-    def _read(self, *, ends: bool = False) -> tuple[_Source, _Slot] | None:
-        """The next slice there is room for; a thread ends where there is none."""
+    def _read(self) -> tuple[_Source, _Slot] | None:
+        """The next slice, if there is room for it."""
         with self._reading:
             while True:
                 with self._state:
                     source = self._next()
                     if source is None:
-                        self._running -= ends
                         return None
                 piece, error = None, None
                 try:
@@ -239,10 +254,10 @@ class Ahead(Generic[Range]):
                         slot = _Slot(*piece)
                         source.slots.append(slot)
                         self._held += 1
-                        self._state.notify_all()
+                        self._came.notify()
                         return source, slot
                     source.ended, source.error = True, error
-                    self._state.notify_all()
+                    self._came.notify()
 
 
 def _decode(source: _Source, slot: _Slot) -> None:
@@ -251,4 +266,4 @@ def _decode(source: _Source, slot: _Slot) -> None:
         slot.found = source.reader.decode(slot.start, slot.data)
     except BaseException as error:
         slot.error = error
-    slot.decoded.set()  # without the state's lock: garbage collection here may end the reader
+    slot.undecoded.release()  # without the state's lock: garbage collection here may end the reader

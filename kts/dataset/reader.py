@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kts._codec import rises
 from kts.codec.columns import ALL_COLUMNS, decode
 from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.ahead import Ahead, Slice
@@ -20,7 +22,7 @@ from kts.segment.damage import AFTER_DAMAGE_BYTES, WRONG_SIZE, SearchBudget, nex
 from kts.segment.entries import at
 from kts.segment.files import File, Readable
 from kts.segment.rereading import Reread, warn
-from kts.segment.segment import rebase
+from kts.segment.segment import int64, rebase
 
 FIRST_BYTES = 2**18  # of a scan: it shows how much slices grow
 MOST_WAITING = 64  # small batches that wait to be joined
@@ -54,7 +56,7 @@ def read_range(
         Damage; raised after the rows before it, with ``.path`` and ``.position`` in the file.
     """
     options = ScanOptions.of(**asked)
-    return joined(RangeReader(part, options, strict_range, file).batches(), options.batch_bytes)
+    return fitted(RangeReader(part, options, strict_range, file).batches(), options.batch_bytes)
 
 
 @dataclass
@@ -74,9 +76,11 @@ class Pace:
 
 
 class Decoded(NamedTuple):
-    """The rows of a slice, and their offsets, which no CRC covers: whether each is greater than the one before."""
+    """The rows of a slice, their size, and their offsets, which no CRC covers: whether each is greater than the one
+    before."""
 
     rows: pa.RecordBatch
+    size_bytes: int
     offsets: npt.NDArray[np.int64]
     rise: bool
 
@@ -127,10 +131,6 @@ class RangeReader:
         self.segment = self.part.segment
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """As ``read_range``, but small batches are not joined."""
-        return cut(self.decoded(), self.options.batch_bytes)
-
-    def decoded(self) -> Iterator[pa.RecordBatch]:
         """The wanted rows and columns, slice by slice."""
         position, end, first_bytes = self.whole()
         expected = self.part.base_offset
@@ -170,8 +170,7 @@ class RangeReader:
                 if self.is_past(found):
                     yield from self.finished(found)
                     return
-                size = found.rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
-                self.pace.fit(len(data), size, self.slice_bytes)
+                self.pace.fit(len(data), found.size_bytes, self.slice_bytes)
                 yield from self.finished(found)
             if self.unread is not None:
                 position = self.skipped(position, end, self.unread.message)
@@ -247,8 +246,9 @@ class RangeReader:
             verify_crc=self.options.verify_crc,
             max_decompressed_bytes=self.options.max_decompressed_bytes,
         )
-        offsets = rows.column("offset").to_numpy()
-        return Decoded(rebase(rows, start), offsets, bool((offsets[1:] > offsets[:-1]).all()))
+        size = rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
+        offsets = int64(rows, "offset")
+        return Decoded(rebase(rows, start), size, offsets, rises(offsets))
 
     def seen(self, found: Decoded, expected: int) -> int:
         """The offset after the last row; also updates ``reached``, an offset that does not come from damage.
@@ -510,17 +510,8 @@ def read_headers(part: SegmentRange, file: Readable | None = None) -> Iterator[p
         raise lost
 
 
-def cut(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Large batches in slices of about ``batch_bytes``; small ones unchanged."""
-    for batch in batches:
-        parts = min(max(1, round(batch.nbytes / batch_bytes)), batch.num_rows)
-        edges = [batch.num_rows * i // parts for i in range(parts + 1)]
-        for start, end in zip(edges, edges[1:], strict=False):
-            yield batch.slice(start, end - start) if parts > 1 else batch
-
-
-def joined(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches, in order, to about ``batch_bytes``.
+def fitted(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Join small batches and cut large ones, in order, to about ``batch_bytes``.
 
     Notes
     -----
@@ -541,8 +532,7 @@ def joined(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.R
             yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
     try:
-        for batch in batches:
-            size = batch.nbytes or batch.num_rows  # rows without columns have no bytes
+        for batch, size in _cut(batches, batch_bytes):
             if waiting_bytes + size > batch_bytes:
                 yield from taken()
             few.append(batch)
@@ -555,6 +545,18 @@ def joined(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.R
         yield from taken()
         raise
     yield from taken()
+
+
+def _cut(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Large batches in slices of about ``batch_bytes``, small ones unchanged; with their sizes."""
+    for batch in batches:
+        size = batch.nbytes or batch.num_rows  # rows without columns have no bytes
+        parts = min(max(1, round(size / batch_bytes)), batch.num_rows)
+        if parts <= 1:
+            yield batch, size
+            continue
+        for start, end in pairwise(batch.num_rows * i // parts for i in range(parts + 1)):
+            yield batch.slice(start, end - start), size // parts
 
 
 def _filter(rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from kts.codec.columns import batch_schema
 from kts.dataset.ahead import Ahead
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
-from kts.dataset.reader import Pace, RangeReader, joined
+from kts.dataset.reader import Pace, RangeReader, fitted
 from kts.segment.damage import last_sound_offset
 from kts.segment.partition import Partition
 from kts.segment.rereading import settled, unless_deleted, warn
@@ -39,7 +39,7 @@ def records(
     import pyarrow as pa
 
     ordered = sorted(logs, key=lambda log: (log.topic, log.partition))
-    rows = joined(_records(ordered, options, end_offset, deleted), options.batch_bytes)
+    rows = fitted(_records(ordered, options, end_offset, deleted), options.batch_bytes)
     return pa.RecordBatchReader.from_batches(options.schema, rows)
 
 

@@ -8,14 +8,15 @@
 #if defined(KTS_FUZZ)
 enum { LEAST_BYTES = 1, SPARES = 0 };
 #else
-enum { LEAST_BYTES = 4096, SPARES = 4 };
+enum { LEAST_BYTES = 4096, SPARES = 16 };
 #endif
-enum { SPARE_BYTES = 25165824 }; /* larger slabs are freed at once */
+enum { SPARE_KIB = 24576, SPARES_KIB = 98304 }; /* larger slabs are freed at once, and those beyond so much together */
 
 static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1};
 
 /* Released slabs, kept for reuse: page faults on new memory cost as much as decoding into it. */
 static void *spare[SPARES + 1];
+static int spares_kib;
 
 int kts_make_larger(struct kts_buf *b, int64_t need) {
     int64_t cap;
@@ -70,7 +71,9 @@ struct kts_slab *kts_slab_take(void) {
     struct kts_slab *s = NULL;
     for (int i = 0; i < SPARES && s == NULL; i++)
         s = kts_swap(&spare[i], NULL);
-    if (s == NULL)
+    if (s != NULL)
+        kts_add(&spares_kib, -s->kib);
+    else
         s = calloc(1, sizeof(struct kts_slab));
     if (s == NULL)
         return NULL;
@@ -93,10 +96,14 @@ void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *)) {
     if (s->n_kept)
         drop_kept(s);
     release_bufs(s, &held);
-    if (held <= SPARE_BYTES)
-        for (int i = 0; i < SPARES; i++)
-            if (kts_offer(&spare[i], s))
-                return;
+    if (held >> 10 < SPARE_KIB) {
+        s->kib = (int)(held >> 10) + 1;
+        if (kts_add(&spares_kib, s->kib) <= SPARES_KIB)
+            for (int i = 0; i < SPARES; i++)
+                if (kts_offer(&spare[i], s))
+                    return;
+        kts_add(&spares_kib, -s->kib);
+    }
     release_bufs(s, NULL);
     free(s);
 }

@@ -78,6 +78,7 @@ struct kts_mark { /* the state before an entry, to remove its rows */
 
 struct kts_slab { /* the memory of one Arrow batch */
     int refs;
+    int kib; /* of its memory, while it is kept for reuse */
     int64_t rows;
     struct kts_buf fixed[KTS_COLUMNS];
     struct kts_buf bits[KTS_COLUMNS];

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kts.codec.micros import MAX_MS, TimestampOverflow
 from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
-from kts.dataset.reader import joined, read_headers, read_range
+from kts.dataset.reader import fitted, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
 from kts.segment import files
@@ -45,7 +45,7 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
     leave_imports()
     names = check_schema(schema, options)
     reach(options, task)
-    yield from joined(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
+    yield from fitted(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
 
 
 @cache

@@ -102,7 +102,7 @@ def repeat(name: str, run: Call, memory: CMemory | PythonMemory, lost: set[str],
     refused = cpython = n = quiet = 0
     while True:
         n += 1 if n < FIRST else step
-        spare = [kts.decode(b"") for _ in range(8)]  # takes what the codec keeps to use again
+        spare = [kts.decode(b"") for _ in range(32)]  # in place of the 16 that the codec keeps to use again
         memory.fail(n)
         found = attempt(run)
         end = memory.done(n, quiet)
