@@ -98,6 +98,7 @@ class Ahead(Generic[Range]):
         self._sources = deque[_Source]()  # the first is the one that is read
         self._running = self._idle = 0
         self._held = 0
+        self._ended = False
         self._coming: Iterator[Range] = iter(())
         self._begun = deque[Range]()
         self._error: Exception | None = None  # after the ranges that were begun
@@ -113,6 +114,9 @@ class Ahead(Generic[Range]):
         finally:
             for source in tuple(self._sources):
                 self._drop(source)
+            with self._state:
+                self._ended = True
+                self._room.notify_all()
 
     def slices(self, reader: Sliced, position: int, end: int, first_bytes: int | None) -> Iterator[Slice]:
         """As the reader's own ``slices``, each decoded."""
@@ -230,9 +234,9 @@ class Ahead(Generic[Range]):
                 del found
             with self._state:
                 self._idle += 1
-                has_room = bool(self._sources) and self._room.wait_for(self._next, IDLE_S) is not None
+                self._room.wait_for(lambda: self._ended or self._next() is not None, IDLE_S)
                 self._idle -= 1
-                if not has_room:
+                if self._next() is None:
                     self._running -= 1
                     return
 
