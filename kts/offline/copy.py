@@ -46,9 +46,10 @@ from kts.log.epochs import LeaderEpochs
 from kts.log.log import Log
 from kts.offline.convert import tail_fault
 from kts.offline.reindex import generation_of, reindex, used_part
-from kts.offline.verify import Violation, magic_of, verify_segment
+from kts.offline.verify import Violation, lost_end, magic_of, verify_segment
 from kts.remote import tiers
 from kts.remote.buckets import StorageOptions, reached
+from kts.remote.services import SAME
 from kts.remote.tiers import RemoteOptions
 from kts.segment import checkpoints, files, transactions
 from kts.segment.damage import header_scan
@@ -177,7 +178,7 @@ def copy(
     CorruptRecordError
         The source is damaged; ``.path``, ``.position`` and ``.offset`` say where. What lies before it is copied.
     InvalidRequestError
-        The target has later records than the source, or lies in it.
+        The target has later records than the source, or lies in what is read.
     LogLockedError
         A broker or another program holds the target.
 
@@ -242,14 +243,32 @@ def copy_partitions(
 
 
 def _refuse_inside(logs: Sequence[PartitionLog], target: str) -> None:
-    inner = files.real(target) + os.sep
-    for log in logs:
-        home = files.real(os.path.dirname(files.absolute(log.path))) + os.sep
-        if inner.startswith(home) or home.startswith(inner):
+    """A copy writes nothing into what it reads, by whatever names."""
+    folders = (os.path.join(target, f"{log.topic}-{log.partition}") for log in logs)
+    written = {_inside(path) for path in (target, *folders)}
+    for home in sorted(_homes(logs)):
+        if any(inner.startswith(home) or home.startswith(inner) for inner in written):
             raise InvalidRequestError(
-                f"expected a target outside of the source, found {target}, and {log.topic}-{log.partition} in {home}; "
+                f"expected a target outside of the source, found {target}, and the copy reads {home}; "
                 "name another directory"
             )
+
+
+def _homes(logs: Sequence[PartitionLog]) -> set[str]:
+    """How the names of all that a copy reads begin: log directories, tiered storage and its metadata."""
+    tiered = {log._remote.tier for log in logs if log._remote is not None}
+    read = {path for log in logs if not log.remote_alone for path in log._segment_paths or [log.path]}
+    read.update(path for tier in tiered for path in tier.metadata.partitions())
+    found = {_inside(tier.root.folder) + tier.root.stem for tier in tiered}
+    for path in read:  # and where a link leads
+        found |= {_inside(os.path.dirname(files.absolute(path))), _inside(os.path.dirname(files.real(path)))}
+    return found
+
+
+def _inside(directory: str) -> str:
+    """How all names in a directory begin, by its one name: without links, and with the first name of its scheme."""
+    scheme, mark, rest = files.real(directory or os.sep).partition("://")
+    return os.path.join(SAME.get(scheme, scheme) + mark + rest, "")
 
 
 def _beside(logs: Sequence[PartitionLog], target: str, whole: bool) -> tuple[dict[str, bytes], bool]:
@@ -635,6 +654,8 @@ class _Partition:
                 damage.append(Violation(segment.path, lost.position, None, "compression", lost.message))
             found = list(verify_segment(copied, one.following))
             damage += [replace(each, path=segment.path) for each in found if each.path == path]
+            if not damage and (found or (segment.remote and tiers.is_cut(segment.path))):
+                damage += lost_end(segment, one.following)
             if not damage:
                 return size, [], found
         if not self.skip:

@@ -30,7 +30,7 @@ from kts.segment.entries import at, greatest_timestamp
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.magic_checkpoint import MagicCheckpoint, state_of
 from kts.segment.rereading import unless_deleted
-from kts.segment.segment import Segment, bools, int64
+from kts.segment.segment import Lookups, Segment, bools, int64
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 
 if TYPE_CHECKING:
@@ -210,6 +210,13 @@ def verify_segment(segment: Segment, following: int | None) -> Iterator[Violatio
     log = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
     check = _PartitionCheck(log, deep=False, progress=None, allow_negative=False, minus_one=False)
     return _limited(_readable(check.segment(segment, None, following, None, {}), segment.path))
+
+
+def lost_end(segment: Segment, following: int | None) -> Iterator[Violation]:
+    """Yield that a segment lost its end, if its indexes know it; arguments as for ``verify_segment``."""
+    lost = None if following is None else Lookups(segment).lost_end(following)
+    if lost is not None:
+        yield Violation(segment.path, lost.position, None, "gap", lost.message)
 
 
 def apart(log: PartitionLog) -> Sequence[PartitionLog]:
@@ -422,7 +429,9 @@ class _PartitionCheck:
         zero_tail_allowed = in_use and not files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
         for index in indexes:
             yield from index.end(zero_tail_allowed)
-        if not is_cut:
+        if is_cut:
+            yield from lost_end(segment, following)
+        else:
             yield from _txn_index(segment, txn_path, aborted, markers, log.damaged)
         self.damaged_before |= log.damaged
         if segment.remote and self.transactional and not (is_cut or self.damaged_before or self.log.lone):

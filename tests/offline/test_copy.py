@@ -310,6 +310,19 @@ def test_an_offset_that_reaches_into_the_next_segment_is_damage(tmp_path: Path) 
     assert [one.kind for one in verify(tmp_path / "target")] == ["gap"]
 
 
+def test_an_end_that_the_indexes_know_and_the_log_has_lost_is_damage(tmp_path: Path) -> None:
+    source = write(tmp_path / "source")
+    path = logs(source)[2]
+    size = kts.scan_batches(path.read_bytes())["position"][-1].as_py()
+    os.truncate(path, size)
+    with pytest.raises(kts.CorruptRecordError, match="the end of the segment is missing") as caught:
+        copy(source, tmp_path / "target")
+    assert (caught.value.path, caught.value.position) == (str(path), size)
+    with pytest.warns(kts.DamageWarning, match="the end of the segment is missing"):
+        copy(source, tmp_path / "target", on_error="skip")
+    assert [one.kind for one in verify(tmp_path / "target")] == ["gap"]
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_indexes_that_are_wrong_missing_or_preallocated_are_right_in_the_copy(suffix: str, tmp_path: Path) -> None:
     source = write(tmp_path / "source")
@@ -417,6 +430,34 @@ def test_a_target_that_another_program_holds_or_wrote_to_is_refused(tmp_path: Pa
     for inside in (source, source / "t-0", source / "copy", tmp_path):
         with pytest.raises(kts.InvalidRequestError, match="expected a target outside of the source"):
             copy(source, inside)
+
+
+def test_a_copy_never_writes_into_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever name: of the source, of tiered storage, or of its metadata."""
+    tiered, source = session("local").copy(tmp_path / "a"), write(tmp_path / "b" / "source")
+    metadata = Path(shutil.copytree(tiered.data, tmp_path / "c" / "metadata"))
+    for name, leads_to in (("store", tiered.store), ("linked/t-0", source / "t-0"), ("target/t-0", source / "t-0")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(leads_to)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+
+    def refuse(target: Path | str, read: Path | None, **options: Any) -> None:
+        with pytest.raises(kts.InvalidRequestError, match="expected a target outside of the source"):
+            copy(read, target, **options)
+
+    for target in (tiered.store, "a/local/remote/", "store", f"file://{tiered.store}/new", tmp_path / "a"):
+        refuse(target, tiered.data, remote=tiered.remote)
+        refuse(target, None, remote="store", topics=["ct"])
+    prefixed = session("aiven-s3")
+    refuse(f"{prefixed.remote}copies", None, remote=prefixed.remote)
+    for target in (metadata, "c/metadata/new"):
+        refuse(target, None, remote=tiered.remote, remote_options={"metadata": metadata}, topics=["ct"])
+    refuse(source, tmp_path / "linked")
+    refuse("target", source)
+    refuse("target", logs(source)[0])
+    assert sorted(tmp_path.rglob("*")) == before
+    copy(None, tiered.path / "beside", remote="store", remote_options={"metadata": metadata}, topics=["ct"])
 
 
 def test_a_topic_keeps_the_id_that_the_target_has(tmp_path: Path) -> None:

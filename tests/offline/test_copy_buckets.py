@@ -37,6 +37,9 @@ def test_a_copy_to_a_bucket_and_back_is_the_same_log(bucket: TestBucket, tmp_pat
     assert records(there) == records(source)
     assert list(map(str, verify(there, deep=True))) == []
     assert kts.open_log_dirs(there)["t", 0].log_start_offset == 20
+    for name in (there, f"{there}/new", there.replace("s3://", "s3a://") + "/"):
+        with pytest.raises(kts.InvalidRequestError, match="expected a target outside of the source"):
+            copy(there, name)
     copy(there, back)
     check_equal(source, back)
     kept, made = ({path.name for path in (one / "t-0").iterdir()} for one in (source, back))

@@ -21,6 +21,7 @@ from kts.dataset.plan import plan
 from kts.dataset.reader import read_range
 from kts.errors import CorruptRecordError, DamageWarning, KtsError, KtsWarning, LogStorageError
 from kts.model import uuid_bytes
+from kts.offline.copy import copy
 from kts.offline.verify import verify_partition
 from kts.remote.tiers import is_cut, objects_of
 from kts.segment import files
@@ -360,6 +361,23 @@ def test_copies_that_local_segments_hide_are_verified(tmp_path: Path) -> None:
     hidden.unlink()
     assert "missing" in [found.kind for found in verify_partition(log)]
     assert records(log) == one.expected("ct-0")
+
+
+@pytest.mark.filterwarnings("ignore:ct-0. without __remote_log_metadata")
+def test_a_log_with_the_bytes_of_a_later_one_is_found_where_the_metadata_is_lost(tmp_path: Path) -> None:
+    """It is taken for a longer copy, of which nothing is left before the local segments."""
+    one = session("local").copy(tmp_path)
+    wrong, later = ([*one.store.rglob(f"ct-0-*/{base:020d}-*.log")][0] for base in (100, 129))
+    wrong.write_bytes(later.read_bytes())
+    shutil.copytree(one.data / "ct-0", tmp_path / "alone" / "ct-0")
+    log = kts.open_partition(tmp_path / "alone" / "ct-0", remote=one.remote)
+    assert [segment.size_bytes for segment in log.segments if is_cut(segment.path)] == [0]
+    with pytest.raises(CorruptRecordError, match="the end of the segment is missing"):
+        records(log)
+    [found] = verify_partition(log)
+    assert found.kind == "gap" and wrong.stem in found.path and "expected entries up to offset 128" in found.message
+    with pytest.raises(CorruptRecordError, match="the end of the segment is missing"):
+        copy(tmp_path / "alone", tmp_path / "target", remote=one.remote)
 
 
 def test_the_producer_snapshot_of_another_copy_is_found(tmp_path: Path) -> None:
