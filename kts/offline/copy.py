@@ -810,10 +810,10 @@ def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
     """Where the sound entries of a damaged segment lie whose offsets follow each other."""
     segment = one.segment
     last, most = segment.base_offset - 1, NO_END if one.following is None else one.following
-    for batch, damaged in header_scan(segment, 0, segment.base_offset, True):
+    for batch in header_scan(segment, 0, segment.base_offset, True):
         positions, sizes, lasts = (int64(batch, name) for name in ("position", "sizeInBytes", "lastOffset"))
         firsts = int64(batch, "baseOffset")
-        for row in np.flatnonzero(~damaged & (lasts < most)).tolist():
+        for row in np.flatnonzero(lasts < most).tolist():
             end = int(positions[row] + sizes[row])
             is_known = int(firsts[row]) >= 0  # of a wrapper only the last offset is
             if lasts[row] > last and (not is_known or firsts[row] > last) and end <= (one.size or end):

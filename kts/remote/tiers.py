@@ -545,11 +545,8 @@ def _last_offset(view: TieredPartition, stored: StoredSegment, known: Copy, skip
     segment = Segment(f"{view.address_of(stored.stem)}.log", known.of.topic, known.of.partition, known.start_offset)
     last = known.start_offset - 1
     try:
-        for batch, damaged in header_scan(segment, segment.tail_position(), known.start_offset, skip_damage):
-            if damaged.any() and not skip_damage:
-                return None
-            if batch.num_rows:
-                last = max(last, int(int64(batch, "lastOffset").max()))
+        for batch in header_scan(segment, segment.tail_position(), known.start_offset, skip_damage):
+            last = max(last, int(int64(batch, "lastOffset").max()))
     except CorruptRecordError:
         if skip_damage:
             raise
@@ -967,8 +964,8 @@ class _TierStore:
             f"{os.path.dirname(path)}/{name.base_offset:020d}-{name.segment_id}.log", "", 0, name.base_offset
         )
         found = size
-        for batch, damaged in header_scan(whole, whole.start_position(name.end or 0), name.base_offset, True, 2**16):
-            beyond = ~damaged & (int64(batch, "baseOffset") >= (name.end or 0))
+        for batch in header_scan(whole, whole.start_position(name.end or 0), name.base_offset, True, 2**16):
+            beyond = int64(batch, "baseOffset") >= (name.end or 0)
             if beyond.any():
                 found = int(int64(batch, "position")[int(np.argmax(beyond))])
                 break

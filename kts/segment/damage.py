@@ -11,11 +11,10 @@ from kts.codec.columns import decode, scan_batches
 from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment import files
-from kts.segment.entries import SMALLEST_SIZE
-from kts.segment.segment import Segment, bools
+from kts.segment.entries import SMALLEST_SIZE, at
+from kts.segment.segment import Segment, bools, int64
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
 
 FIRST_WINDOW = 2**12
@@ -180,37 +179,59 @@ def header_scan(
     skip_damage: bool,
     first_bytes: int | None = None,
     file: files.Readable | None = None,
-) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.bool_]]]:
-    """Header scans from a position, each with a mask of the batches that fail their CRC.
+    verify_crc: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Header scans of the sound batches from a position on; those of a slice before its damage come first.
 
-    With ``skip_damage`` the scan resumes after bytes that are not a batch; otherwise it raises there.
+    Raises
+    ------
+    CorruptRecordError
+        Damage. With ``skip_damage`` the scan resumes behind it, where a reader does. An incomplete last batch is none,
+        if nothing sound lies behind its beginning.
     """
-    budget = SearchBudget()
+    budget, size = SearchBudget(), segment.size_bytes if file is None else file.size()
     while True:
         try:
             for batch in segment.batches(start, None, first_bytes, file):
-                if batch.num_rows:
-                    start = int(batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py())
-                if batch.num_rows > 1:  # not from the last batch: no CRC covers offsets
-                    expected_offset = batch.column("lastOffset")[-2].as_py() + 1
-                damaged = ~bools(batch, "crcOk")
-                yield batch, damaged
-            return
+                damaged = np.flatnonzero(~bools(batch, "crcOk") & verify_crc)
+                sound = batch.slice(0, damaged[0]) if len(damaged) else batch
+                if sound.num_rows:
+                    start = int(sound.column("position")[-1].as_py() + sound.column("sizeInBytes")[-1].as_py())
+                    if sound.num_rows > 1:  # no CRC covers offsets: one of two is believed
+                        expected_offset = int(int64(sound, "lastOffset")[-2:].min()) + 1
+                    yield sound
+                if len(damaged):
+                    raise _wrong_crc(segment, start, batch.column("sizeInBytes")[damaged[0]].as_py())
+            if start >= size:
+                return
         except CorruptRecordError as error:
             if not skip_damage:
                 raise
-            behind = next_sound_entry(segment, error.position or start, segment.size_bytes, expected_offset, budget)
-            if behind is None:
-                return
-            start, first_bytes = behind, AFTER_DAMAGE_BYTES
+            start = error.position or start
+        behind = next_sound_entry(segment, start, size, expected_offset, budget)
+        if behind is None:
+            return
+        if not skip_damage:
+            raise CorruptRecordError(f"{past_end(start, behind)}{WRONG_SIZE}", path=segment.path, position=start)
+        start, first_bytes = behind, AFTER_DAMAGE_BYTES
+
+
+def _wrong_crc(segment: Segment, position: int, size: int) -> CorruptRecordError:
+    """The error that decoding the entry at a position raises."""
+    try:
+        with segment.open() as file:
+            decode(file.read(position, size), ["offset"])
+    except CorruptRecordError as error:
+        return at(error, segment.path, position)
+    return CorruptRecordError("the CRC was wrong until the log was rewritten", path=segment.path, position=position)
 
 
 def last_sound_offset(segment: Segment) -> int:
     """Last offset of a segment; the last entry counts only if its offset is the next one: no CRC covers offsets."""
     before, last, position, size = segment.base_offset - 1, segment.base_offset - 1, 0, 0
     try:
-        for batch, damaged in header_scan(segment, 0, segment.base_offset, True):
-            for i in np.flatnonzero(~damaged)[-2:].tolist():
+        for batch in header_scan(segment, 0, segment.base_offset, True):
+            for i in range(max(batch.num_rows - 2, 0), batch.num_rows):
                 before, last = last, batch.column("lastOffset")[i].as_py()
                 position, size = batch.column("position")[i].as_py(), batch.column("sizeInBytes")[i].as_py()
         with segment.open() as file:

@@ -244,15 +244,11 @@ class SegmentSearch:
         stats.segments_read += 1
         stats.segment, stats.segment_base_offset = self.path, self.segment.base_offset
         stats.start_position = stats.end_position = start
-        scan = header_scan(self.segment, start, query.first_offset, self.skip_damage, FIRST_BYTES, file)
-        for batch, damaged in scan:
-            if not batch.num_rows:
-                continue
+        scan = header_scan(
+            self.segment, start, self.segment.base_offset, self.skip_damage, FIRST_BYTES, file, self.verify_crc
+        )
+        for batch in scan:
             likely = query.may_match(int64(batch, "maxTimestamp")) & (int64(batch, "lastOffset") >= query.first_offset)
-            if self.skip_damage and self.verify_crc:
-                likely &= ~damaged
-            elif self.verify_crc:
-                likely |= damaged
             positions, sizes = int64(batch, "position"), int64(batch, "sizeInBytes")
             before = stats.batches_read
             for row in np.flatnonzero(likely).tolist():
@@ -588,10 +584,8 @@ def _segment_max(
 
 
 def _headers(segment: Segment, start: int, log_start: int) -> Iterator[Headers]:
-    for batch, damaged in header_scan(segment, start, log_start, False, FIRST_BYTES):
+    for batch in header_scan(segment, start, segment.base_offset, False, FIRST_BYTES):
         read = partial(_read, segment, int64(batch, "position"), int64(batch, "sizeInBytes"))
-        for row in np.flatnonzero(damaged).tolist():
-            read(row)  # raises the error
         yield int64(batch, "maxTimestamp"), int64(batch, "lastOffset"), read
 
 

@@ -19,7 +19,7 @@ from kts.codec.columns import decode
 from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import files
-from kts.segment.damage import WRONG_SIZE, header_scan, next_sound_entry, past_end
+from kts.segment.damage import header_scan
 from kts.segment.entries import at, shallow_entries
 from kts.segment.names import parse_file_name, parse_log_name, without_compression
 from kts.segment.producers import AbortedBatch
@@ -220,8 +220,8 @@ class Markers:
 
     def _walk(self, segment: Segment, position: int, skip_damage: bool) -> Iterator[Marker]:
         for one in [segment, *_following(segment)]:
-            for batch, damaged in header_scan(one, position, one.base_offset, skip_damage, 2**16):
-                yield from markers(one, _without(batch, damaged, skip_damage))
+            for batch in header_scan(one, position, one.base_offset, skip_damage, 2**16, verify_crc=skip_damage):
+                yield from markers(one, batch)
             position = 0
 
     def kinds(self, producer_id: int, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -286,7 +286,7 @@ def markers_at(segment: Segment, position: int, producer_id: int) -> list[Marker
 
 
 def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
-    """First offset of the earliest open transaction, or the log end offset.
+    """First offset of the earliest open transaction, or the log end offset; errors as for ``log_end_offset``.
 
     Notes
     -----
@@ -308,8 +308,9 @@ def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
     for number, segment in enumerate(segments):
         if start >= end or (number + 1 < len(segments) and segments[number + 1].base_offset <= start):
             continue
-        for batch, damaged in header_scan(segment, segment.start_position(start), start, skip_damage):
-            _follow(segment, _without(batch, damaged, skip_damage), start, still_open)
+        place = segment.start_position(start)
+        for batch in header_scan(segment, place, segment.base_offset, skip_damage, verify_crc=skip_damage):
+            _follow(segment, batch, start, still_open)
     return min([end, *still_open.values()])
 
 
@@ -319,35 +320,17 @@ def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
     Raises
     ------
     CorruptRecordError
-        Damage, unless it is skipped. An incomplete last batch is none, if nothing sound lies behind its beginning.
+        Damage, unless it is skipped. An incomplete last batch is none, if nothing sound lies behind its beginning; a
+        wrong CRC is told by who reads the batch, after the records before it.
     """
     import pyarrow.compute as pc
 
     segments = log.segments
-    if not segments:
-        return log.log_start_offset
-    last = segments[-1]
-    size, position, end = last.size_bytes, last.tail_position(), last.base_offset
-    while True:
-        for batch, damaged in header_scan(last, position, end, skip_damage):
-            if batch.num_rows:
-                position = batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py()
-            rows = _without(batch, damaged, skip_damage)
-            if rows.num_rows:
-                end = max(end, pc.max(rows.column("lastOffset")).as_py() + 1)
-        behind = next_sound_entry(last, position, size, end) if position < size else None
-        if behind is None:
-            return end
-        if not skip_damage:
-            raise CorruptRecordError(f"{past_end(position, behind)}{WRONG_SIZE}", path=last.path, position=position)
-        position = behind
-
-
-def _without(batch: pa.RecordBatch, damaged: npt.NDArray[np.bool_], skip_damage: bool) -> pa.RecordBatch:
-    """A header scan, without the batches that fail their CRC if damage is to be skipped."""
-    import pyarrow as pa
-
-    return batch.filter(pa.array(~damaged)) if skip_damage and damaged.any() else batch
+    end = segments[-1].base_offset if segments else log.log_start_offset
+    for last in segments[-1:]:
+        for batch in header_scan(last, last.tail_position(), end, skip_damage, verify_crc=skip_damage):
+            end = max(end, pc.max(batch.column("lastOffset")).as_py() + 1)
+    return end
 
 
 def _follow(segment: Segment, batch: pa.RecordBatch, start: int, still_open: dict[int, int]) -> None:

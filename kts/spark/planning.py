@@ -42,12 +42,17 @@ class Task:
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The offsets of a partition that a query reads: the end is not included."""
+    """The offsets of a partition that a query reads: the end is not included.
+
+    With ``to_end`` it reads to the end of the files, as ``kts.scan`` does: no CRC covers offsets, and wrong ones may
+    lie beyond the log's end.
+    """
 
     log: PartitionLog
     start_offset: int
     end_offset: int
     strict_range: tuple[int | None, int | None]
+    to_end: bool = False
 
 
 def plan_tasks(options: Options) -> list[Task]:
@@ -74,7 +79,7 @@ def plan_tasks(options: Options) -> list[Task]:
     def planned() -> list[Task]:
         ranges = [resolve(log.listed(skip_damage=options.skips), options) for log in logs]
         if options.granularity == "segment":
-            return _segment_tasks(ranges, to_end=options.end.kind == "latest")
+            return _segment_tasks(ranges)
         return tasks_of(ranges, options)
 
     return settled(planned)
@@ -156,14 +161,14 @@ def whole_tasks(logs: Sequence[PartitionLog]) -> list[Task]:
     return [Task((), logs=tuple(group)) for group in grouped(logs)]
 
 
-def _segment_tasks(ranges: Sequence[OffsetRange], *, to_end: bool) -> list[Task]:
+def _segment_tasks(ranges: Sequence[OffsetRange]) -> list[Task]:
     """Tasks of whole segments that overlap ranges of offsets, empty ones too; cut as tasks of ranges are."""
     found = list[tuple[SegmentRange, int]]()
     for one in ranges:
         segments = one.log.segments
         ends = [segment.base_offset for segment in segments[1:]] + [NO_END] * bool(segments)
         for segment, end in zip(segments, ends, strict=True):
-            if end <= one.start_offset or (segment.base_offset >= one.end_offset and not to_end):
+            if end <= one.start_offset or (segment.base_offset >= one.end_offset and not one.to_end):
                 continue
             whose, size = (segment.topic, segment.partition, segment.path, segment.base_offset), segment.size_bytes
             part = SegmentRange(*whose, 0, size, segment.base_offset, end, sound_part=int(segment.sound_part))
@@ -275,6 +280,7 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
         ending_offset=offsets[1],
         strict_time_range=options.strict_time_range,
         skip_damage=skip,
+        verify_crc=options.verify_crc,
     )
     if start == NO_END and start_ms is not None and not options.latest_when_unmatched:
         raise OffsetOutOfRangeError(
@@ -282,6 +288,7 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
             "startingOffsetsByTimestampStrategy to latest to read nothing of such partitions",
             path=log.path,
         )
+    to_end = end == NO_END
     start, end = (min(max(offset, first), last) for offset in (start, end))
     if start > end:
         raise OffsetOutOfRangeError(
@@ -289,7 +296,8 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
             f"before it at {end}; give a start before the end",
             path=log.path,
         )
-    return OffsetRange(log, start, end, (start_ms, end_ms) if options.strict_time_range else (None, None))
+    strict_range = (start_ms, end_ms) if options.strict_time_range else (None, None)
+    return OffsetRange(log, start, end, strict_range, to_end)
 
 
 def time_of(bound: Bound, name: TopicPartition) -> int | None:
@@ -318,7 +326,8 @@ def _parts(one: OffsetRange, total: int, options: Options) -> int:
 def _ranges(one: OffsetRange, parts: int) -> list[tuple[int, int]]:
     """Split a range of offsets into equal parts."""
     size = one.end_offset - one.start_offset
-    edges = [one.start_offset + size * part // parts for part in range(parts + 1)]
+    edges = [one.start_offset + size * part // parts for part in range(parts)]
+    edges.append(NO_END if one.to_end else one.end_offset)
     return list(zip(edges, edges[1:], strict=False))
 
 

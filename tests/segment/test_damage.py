@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ import kts
 from kts.errors import CorruptRecordError
 from kts.offline.verify import verify
 from kts.segment.damage import SearchBudget, header_scan, last_sound_offset, next_sound_entry
+from kts.segment.search import offset_for_timestamp
 from kts.segment.segment import Segment, segment_of_file
+from kts.segment.transactions import last_stable_offset, log_end_offset
 
 
 def segment(tmp_path: Path, *parts: bytes) -> Segment:
@@ -65,11 +68,45 @@ def test_no_entry_below_the_expected_offset_is_believed(tmp_path: Path) -> None:
 def test_scans_go_on_behind_damage_only_when_asked(tmp_path: Path) -> None:
     parts = batches(6)
     one = segment(tmp_path, *parts[:2], b"\xff" * 50, *parts[3:])
-    bases = [offset for found, _ in header_scan(one, 0, 0, True) for offset in found.column("baseOffset").to_pylist()]
+    bases = [offset for found in header_scan(one, 0, 0, True) for offset in found.column("baseOffset").to_pylist()]
     assert bases == [0, 1, 3, 4, 5]
     with pytest.raises(CorruptRecordError) as error:
         list(header_scan(one, 0, 0, False))
     assert error.value.position == 2 * len(parts[0])
+
+
+def test_scans_go_on_behind_an_offset_that_leaps(tmp_path: Path) -> None:
+    """No CRC covers offsets: one that is wrong hides no entry behind later damage."""
+    parts = batches(6)
+    one = segment(tmp_path, parts[0], (99).to_bytes(8, "big") + parts[1][8:], parts[2], b"\xff" * 50, *parts[4:])
+    bases = [offset for found in header_scan(one, 0, 0, True) for offset in found.column("baseOffset").to_pylist()]
+    assert bases == [0, 99, 2, 4, 5]
+
+
+@pytest.mark.parametrize("covered", [3, 4, 9])
+def test_a_wrong_size_hides_nothing_from_a_query(covered: int, tmp_path: Path) -> None:
+    """A size that covers sound entries, up to another one, to the end of the file, or beyond: damage, no cut tail."""
+    parts = [kts.encode({"value": [b"v" * 40], "timestamp": [1000 + offset]}, base_offset=offset) for offset in (0, 1)]
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    for offset in (2, 3, 4):
+        row = {"value": [b"v" * 40], "timestamp": [1000 + offset]}
+        parts.append(kts.encode(row, base_offset=offset, **(producer if offset == 3 else {})))
+    size = len(parts[0])
+    parts[1] = parts[1][:8] + struct.pack(">i", covered * size - 12) + parts[1][12:]
+    (tmp_path / "t-0").mkdir()
+    segment(tmp_path / "t-0", *parts)
+    log = kts.open_partition(tmp_path / "t-0")
+    assert log_end_offset(log, skip_damage=True) == 5
+    assert last_stable_offset(log, skip_damage=True) == 3
+    found = offset_for_timestamp(log, 1004, skip_damage=True)
+    assert found is not None and found.offset == 4
+    queries: list[Callable[[], object]] = [lambda: offset_for_timestamp(log, 1004), log.max_timestamp]
+    if covered == 9:  # otherwise who reads the batch tells its CRC
+        queries += [lambda: log_end_offset(log), lambda: last_stable_offset(log)]
+    for query in queries:
+        with pytest.raises(CorruptRecordError) as error:
+            query()
+        assert error.value.position == size
 
 
 def test_the_last_offset_is_not_taken_from_one_that_leaps(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import struct
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +147,49 @@ def test_a_wrong_size_in_the_last_segment_does_not_end_the_log(tmp_path: Path) -
         found = offsets(plan_tasks(options(tmp_path, onError="skip")), on_error="skip")
         assert found == kts.scan(tmp_path, columns=["offset"], on_error="skip").read_all()["offset"].to_pylist()
     assert found == [*range(5), *range(10, 20)]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize(
+    ("magic", "compression", "changes"),
+    [
+        pytest.param(2, "none", [(2, 8, 243)], id="a size that covers the rest of the file"),
+        pytest.param(2, "none", [(4, 23, -9)], id="a last offset below the first, which the CRC covers"),
+        pytest.param(0, "lz4", [(4, 4, 2)], id="an offset below earlier ones, which no CRC covers"),
+        pytest.param(2, "none", [(2, 4, 999), (3, 60, 7)], id="an offset that leaps, before damage"),
+    ],
+)
+def test_a_read_to_the_latest_offset_gives_what_a_scan_gives(
+    magic: int, compression: str, changes: list[tuple[int, int, int]], on_error: str, tmp_path: Path
+) -> None:
+    """The same records or the same error, wherever damage in the last batches has moved the log end offset."""
+    columns = {"value": [b"v"] * 3}
+    parts = [
+        bytearray(kts.encode(columns, magic=magic, compression=compression, base_offset=n)) for n in range(0, 15, 3)
+    ]
+    for number, position, value in changes:
+        struct.pack_into(">i", parts[number], position, value)
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(parts))
+
+    def outcome(read: Callable[[], list[int]]) -> list[int] | int | None:
+        try:
+            return read()
+        except kts.CorruptRecordError as error:
+            return error.position
+
+    def scanned() -> list[int]:
+        found: list[int] = kts.scan(tmp_path, columns=["offset"], on_error=on_error).read_all()["offset"].to_pylist()
+        return found
+
+    def planned() -> list[int]:
+        return offsets(plan_tasks(options(tmp_path, onError=on_error)), on_error=on_error)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kts.KtsWarning)
+        wanted = outcome(scanned)
+        assert outcome(planned) == wanted
+    assert on_error == "raise" or (isinstance(wanted, list) and len(wanted) >= 12)
 
 
 def test_a_directory_that_only_has_a_partition_s_name_is_none(tmp_path: Path) -> None:
