@@ -47,7 +47,8 @@ CHECKPOINTS = (
 LISTED = 20  # violations of one kind in one file; the rest are counted
 # Columns of a deep check. Headers are included so that the decoder reads every field of a record.
 DEEP_COLUMNS = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
-HEADERS_OF_BYTES = 2**23  # of a log, looked at together
+HEADERS_OF_BYTES = 2**23  # of a log, looked at together;
+HEADERS_OF_FETCHED_BYTES = 2**25  # where a store gives them: all of a request
 SEGMENT_OFFSETS = 2**31  # a segment holds offsets below its base offset plus this
 NO_NEXT = INT64_MAX
 NO_TIME = INT64_MIN  # below all times
@@ -614,9 +615,10 @@ class _LogCheck:
         """All headers of the segment and their faults; continues after damage."""
         segment = self.segment
         start, first_bytes, budget = 0, None, SearchBudget()
+        most = HEADERS_OF_BYTES if self.file is None else HEADERS_OF_FETCHED_BYTES
         while True:
             try:
-                for slice_start, data in segment.slices(start, None, HEADERS_OF_BYTES, first_bytes, self.file):
+                for slice_start, data in segment.slices(start, None, most, first_bytes, self.file):
                     try:
                         found = scan_batches(data)
                     except CorruptRecordError as error:
