@@ -22,7 +22,7 @@ from kts.segment.names import LOG_DIRECTORY_FILES, is_partition_file
 
 REQUESTS = 16  # at a time
 LISTING_S = 60.0  # how long a listing answers for the sizes of its files
-ANSWER_S = 1.0  # how long one that told that there is a directory answers for the names in it, once
+ANSWER_S = 1.0  # how long one that was asked whether a directory is there answers, once, what is in it
 TIME_LIMIT_S = 120.0  # of a request with all its attempts
 
 StorageOptions = Mapping[str, Any] | None
@@ -72,7 +72,7 @@ class Bucket:
         self._lock = threading.Lock()
         self._made: Library | None = None
         self._listings: dict[str, tuple[float, dict[str, Status]]] = {}
-        self._names: dict[str, tuple[float, Sequence[Found]]] = {}  # asked for next
+        self._names: dict[str, tuple[float, Sequence[Found]]] = {}  # in directories that were found a moment ago
 
     # --- the library ---
 

@@ -70,7 +70,7 @@ from kts.segment.files import ByteRange, Item, Result, Status
 from kts.segment.names import REMOTE
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment, int64
-from kts.segment.snapshots import snapshot_entries_of
+from kts.segment.snapshots import open_transactions_of, snapshot_entries_of
 
 HERE = "file://"
 KNOWN_S = 60.0  # how long what a store holds is taken for known
@@ -1048,8 +1048,7 @@ def open_after(path: str) -> tuple[str, dict[int, int]]:
         raise _no_file(path)
     stored = _STORE._stored(name)
     place = stored.stem + (".snapshot" if stored.layout == LOCAL else INDEXES)
-    entries = snapshot_entries_of(stored.part(".snapshot"), place)
-    return place, {entry[0]: entry[7] for entry in entries if entry[7] >= 0}
+    return place, open_transactions_of(stored.part(".snapshot"), place)
 
 
 def _contradictions(stored: StoredSegment, name: _Name, manifest: Manifest) -> Iterator[Fault]:

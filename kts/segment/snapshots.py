@@ -77,6 +77,11 @@ def snapshot_entries_of(data: bytes, path: str) -> list[tuple[int, int, int, int
     return list(_ENTRY.iter_unpack(body))
 
 
+def open_transactions_of(data: bytes, path: str) -> dict[int, int]:
+    """The first offset of each open transaction in the bytes of a snapshot, by producer id; raises as above."""
+    return {entry[0]: entry[7] for entry in snapshot_entries_of(data, path) if entry[7] >= 0}
+
+
 class Snapshot(NamedTuple):
     """The transactions open at the offset of a producer snapshot."""
 
@@ -87,8 +92,7 @@ class Snapshot(NamedTuple):
 def read_snapshot(path: str) -> Snapshot:
     """The open transactions of a producer snapshot; raises as ``read_snapshot_entries``."""
     name = parse_file_name(os.path.basename(path))
-    entries = read_snapshot_entries(path)
-    return Snapshot(name.base_offset if name else 0, {entry[0]: entry[7] for entry in entries if entry[7] >= 0})
+    return Snapshot(name.base_offset if name else 0, open_transactions_of(files.read_bytes(path), path))
 
 
 # --- the snapshots of a directory -----------------------------------------------------------------

@@ -326,10 +326,12 @@ def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
     import pyarrow.compute as pc
 
     segments = log.segments
-    end = segments[-1].base_offset if segments else log.log_start_offset
-    for last in segments[-1:]:
-        for batch in header_scan(last, last.tail_position(), end, skip_damage, verify_crc=skip_damage):
-            end = max(end, pc.max(batch.column("lastOffset")).as_py() + 1)
+    if not segments:
+        return log.log_start_offset
+    last = segments[-1]
+    end = last.base_offset
+    for batch in header_scan(last, last.tail_position(), end, skip_damage, verify_crc=skip_damage):
+        end = max(end, pc.max(batch.column("lastOffset")).as_py() + 1)
     return end
 
 

@@ -40,25 +40,15 @@ ADVICE = "set fail_on_data_loss to false (--no-fail-on-data-loss) to go on with 
 class Known(Protocol):
     """What a table knows of the logs whose records it has."""
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def offsets(self) -> Offsets:
-        """Of the next record of each partition that was read."""
-
-    @property
-    def topic_ids(self) -> TopicIds:
-        """Of the topics that had these offsets, as far as they have ids; the next commit keeps what is added."""
+    name: str
+    offsets: Offsets  # of the next record of each partition that was read
+    topic_ids: TopicIds  # of the topics that had these offsets; the next commit keeps what is added
 
 
 class Target(Known, Protocol):
     """A table that is appended to."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Its columns."""
+    schema: pa.Schema
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
         """Add rows and set the offsets, both or, after any crash, none.
