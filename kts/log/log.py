@@ -202,7 +202,7 @@ class Log:
         topic_id = _topic_id(topic_id)
         if not (boolean("create", create) or files.exists(self.path)):
             raise FileNotFoundError(f"path: no directory {self.path}")
-        files.make_directory(self.path)
+        files.make_directory(self.path, parents=create)
         files.require_plain_logs(self.path, "writing")
         known = checkpoints.read_topic_id(self.path)
         if None not in (known, topic_id) and known != topic_id:

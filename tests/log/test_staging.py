@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -180,6 +183,31 @@ def test_a_task_that_outlives_its_write_fails_and_leaves_nothing(tmp_path: Path)
     with pytest.raises(kts.LogStorageError, match="the write is over"):
         staging.StagedWriter(root, {}, {}, topic="t")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_write_that_is_over_at_any_system_call_of_its_task_leaves_nothing(tmp_path: Path) -> None:
+    root, calls, last = staging.staging_root(str(tmp_path), "0" * 32), 0, 0
+    named = ("mkdir", "open", "replace", "unlink", "stat", "_path_isdir", "_path_exists")
+
+    def over(_: FrameType, event: str, called: Any) -> None:
+        nonlocal calls
+        if event == "c_call" and called.__module__ in ("posix", "io") and called.__name__ in named:
+            calls += 1
+            if calls == last:
+                staging.remove_staging(str(tmp_path), write_id="0" * 32)
+
+    while last <= calls:
+        os.mkdir(root)
+        calls, last = 0, last + 1
+        sys.setprofile(over)
+        try:
+            with suppress(kts.KtsError, FileNotFoundError), staging.StagedWriter(root, {}, {}, topic="t") as late:
+                late.append(pa.table({"value": [b"x"]}))
+                late.finish()
+        finally:
+            sys.setprofile(None)
+        assert os.listdir(tmp_path) == [] or last > calls, last
+    assert last > 20
 
 
 def test_what_a_killed_write_left_goes_with_a_later_write_once_nothing_changed_for_a_week(tmp_path: Path) -> None:
