@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +52,28 @@ def test_a_worker_with_another_version_says_both(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(shipping, "__version__", "99.0")
     said = unpickle_where("", pickled(), tmp_path)
     assert f"has kts {kts.__version__}, and the driver has kts 99.0" in said
+
+
+def unacknowledged(one: socket.socket) -> int:
+    """The segments that a connection sent and the other side has not acknowledged: ``tcp_info.tcpi_unacked``."""
+    found: int = struct.unpack_from("I", one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28), 24)[0]
+    return found
+
+
+def test_what_a_worker_got_is_acknowledged_before_it_waits_for_more() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as worker:
+        jvm, _ = server.accept()
+        with jvm:
+            for _ in range(8):  # from here on Linux waits for an answer that could take the acknowledgement along
+                jvm.sendall(b"task")
+                assert worker.recv(4) == b"task"
+                worker.sendall(b"done")
+                assert jvm.recv(4) == b"done"
+            before = set(os.listdir("/proc/self/fd"))
+            jvm.sendall(b"reader")
+            assert worker.recv(6) == b"reader"
+            shipping.acknowledge()
+            assert unacknowledged(jvm) == 0
+            assert set(os.listdir("/proc/self/fd")) == before
+            jvm.sendall(b"partition")  # and the connections stay open
+            assert worker.recv(9) == b"partition"
