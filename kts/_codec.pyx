@@ -11,6 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport (
@@ -137,6 +138,11 @@ cdef Isal ISAL
 cdef Zstd ZSTD
 cdef bint[8] SOUGHT                    # by the number of the codec
 
+# Whether threads take turns with the interpreter's lock to decode; changed with the lock.
+cdef int DECODING = 0                  # threads that decode now
+cdef long LAST_DECODING = 0            # the thread that decoded last
+cdef bint SHARED = False
+
 cdef enum:
     DEFLATE_STATE = 262144             # bytes for an inflate_state
     DEFLATE_ENDS_EARLY = 1             # ISAL_END_INPUT
@@ -185,12 +191,17 @@ cdef inline bint isal_takes(int64_t n, int64_t limit) noexcept nogil:
     return ISAL.run != NULL and n < INT32_MAX and limit < INT32_MAX
 
 
+cdef inline bint takes_libsnappy() noexcept nogil:
+    """Whether libsnappy decompresses: the package is faster in one thread, but takes the lock for each batch."""
+    return SNAPPY_BLOCK != NULL and SHARED
+
+
 cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
     """Whether the functions for an entry were found."""
     if e.codec == KTS_GZIP:
         return isal_takes(e.payload_size, limit)
     if e.codec == KTS_SNAPPY:
-        return SNAPPY_BLOCK != NULL
+        return takes_libsnappy()
     if e.codec == KTS_LZ4:
         return LZ4_BLOCK != NULL
     return e.codec == KTS_ZSTD and ZSTD.stream != NULL
@@ -377,7 +388,7 @@ cdef class Inflater:
                     raise damaged("snappy block claims no bytes but has some")
             return 0
         made = <size_t> size
-        if SNAPPY_BLOCK == NULL:
+        if not takes_libsnappy():
             with gil:
                 made = self.snappy_block_by_package(p, n, size)
         elif SNAPPY_BLOCK(<const char*> p, <size_t> n, <char*> self.scratch.p + self.out_size, &made) != 0:
@@ -841,9 +852,14 @@ cdef class Decoder:
         cdef Pass* d = &self.d
         cdef int64_t whole = d.size + 1, stop, made = 0, left
         stop = d.position + slice_bytes if 0 < slice_bytes < whole - d.position else whole
+        global DECODING, LAST_DECODING, SHARED
+        cdef long me = PyThread_get_thread_ident()
+        SHARED = DECODING > 0 or LAST_DECODING != me
+        LAST_DECODING = me
         d.base = NULL
         kts_set_mark(s)
         while True:
+            DECODING += 1
             try:
                 with nogil:
                     status = kts_decode(d, s, stop, &e, &err)
@@ -859,6 +875,8 @@ cdef class Decoder:
                 error.position = e.position
                 error.offset = e.offset
                 raise
+            finally:
+                DECODING -= 1
             if status == KTS_FAILED:
                 raise error_of(&err)
             elif status == KTS_END:
