@@ -53,7 +53,9 @@ class Settings:
 
 
 def pipeline(report: Report, settings: Settings) -> None:
-    """Planning, the threads of a scan, tables, buckets, then Spark's streams and writes."""
+    """The small codecs, planning, the threads of a scan, tables, buckets, then Spark's streams and writes."""
+    for codec in ("lz4", "snappy"):
+        results.run(report, settings.mib, settings.rounds, settings.seed, f"decode: v2 {codec}", SCRATCH)
     planning.run(report, settings.seed, SCRATCH / "planning")
     scanning.run(report, 4 * settings.bytes, settings.seed, settings.rounds, SCRATCH / "scan")
     tables.run(report, settings.bytes, settings.seed, settings.rounds, SCRATCH / "tables")
