@@ -141,7 +141,7 @@ cdef bint[8] SOUGHT                    # by the number of the codec
 # Whether threads take turns with the interpreter's lock to decode; changed with the lock.
 cdef int DECODING = 0                  # threads that decode now
 cdef long LAST_DECODING = 0            # the thread that decoded last
-cdef bint SHARED = False
+cdef int ALONE = 0                     # how often it did so since another one decoded
 
 cdef enum:
     DEFLATE_STATE = 262144             # bytes for an inflate_state
@@ -193,7 +193,7 @@ cdef inline bint isal_takes(int64_t n, int64_t limit) noexcept nogil:
 
 cdef inline bint takes_libsnappy() noexcept nogil:
     """Whether libsnappy decompresses: the package is faster in one thread, but takes the lock for each batch."""
-    return SNAPPY_BLOCK != NULL and SHARED
+    return SNAPPY_BLOCK != NULL and ALONE < 8
 
 
 cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
@@ -852,9 +852,9 @@ cdef class Decoder:
         cdef Pass* d = &self.d
         cdef int64_t whole = d.size + 1, stop, made = 0, left
         stop = d.position + slice_bytes if 0 < slice_bytes < whole - d.position else whole
-        global DECODING, LAST_DECODING, SHARED
+        global DECODING, LAST_DECODING, ALONE
         cdef long me = PyThread_get_thread_ident()
-        SHARED = DECODING > 0 or LAST_DECODING != me
+        ALONE = min(ALONE + 1, 8) if DECODING == 0 and LAST_DECODING == me else 0
         LAST_DECODING = me
         d.base = NULL
         kts_set_mark(s)
