@@ -17,6 +17,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 16384  # batch.size of Kafka's producer
 FLUSH_BYTES = 32 << 20  # of rows that wait for others of their partition
 PIECE_BYTES = 4 << 20  # of a segment that gets its offsets at a time
+DISK_THREADS = 4  # that give segments their offsets; mostly they wait for the disk
 PATIENCE_S, CHECK_PATIENCE_S = 60.0, 3.0  # for another commit in the same log directory
 IDLE_MS = 7 * 86_400_000  # a write may wait so long for its rows
 _ROOT = "kts-write-0.{:32.32}-delete"
@@ -388,11 +390,15 @@ def commit(
             files.remove(os.path.join(directory, name))
         groups = _grouped([one for one in staged if one.records], sorted_by_time)
         pending = []
+        moved: list[tuple[str, int, int]] = []
         number = 0
         for key, logs in groups.items():
-            one = _prepare(directory, key, logs, config, number)
+            one, segments = _prepare(directory, key, logs, config, number)
             number += len(one.files)
             pending.append(one)
+            moved += segments
+        with ThreadPoolExecutor(DISK_THREADS) as threads:
+            list(threads.map(lambda segment: _renumber(*segment), moved))
         for key in sorted({TopicPartition(one.topic, one.partition) for one in staged} - groups.keys()):
             if not files.exists(os.path.join(directory, str(key))):
                 pending.append(PendingPartition(*key, 0, True, -1, [], []))
@@ -486,8 +492,10 @@ def _grouped(staged: Sequence[StagedLog], sorted_by_time: bool) -> dict[TopicPar
 
 def _prepare(
     directory: str, key: TopicPartition, logs: list[StagedLog], config: LogConfig, number: int
-) -> PendingPartition:
-    """Give the logs their offsets, and move their files beside the partition, numbered from ``number`` on."""
+) -> tuple[PendingPartition, list[tuple[str, int, int]]]:
+    """Move the files of the logs beside the partition, numbered from ``number`` on; ``_renumber`` is still to be called
+    with the segments, which are returned with what their offsets grow by and the leader epoch.
+    """
     folder = os.path.join(directory, str(key))
     is_new, first, epoch, last = not files.exists(folder), 0, 0, list[int]()
     if not is_new:
@@ -498,13 +506,15 @@ def _prepare(
             active = log.segments[-1]
         last = [active.base_offset, files.size_of(active.path)]
     moves: list[PendingFile] = []
+    segments: list[tuple[str, int, int]] = []
     offset = first
 
-    def move(path: str, target: str) -> None:
+    def move(path: str, target: str) -> str:
         source = f"{ASIDE}{number + len(moves):08d}-{target}"
         size = files.size_of(path)
-        files.rename(path, os.path.join(directory, source))
+        files.rename(path, moved := os.path.join(directory, source))
         moves.append(PendingFile(source, target, size))
+        return moved
 
     snapshot = None if is_new else files.read_if_there(os.path.join(folder, f"{first:020d}.snapshot"))
     for one in logs:
@@ -518,16 +528,15 @@ def _prepare(
             stem, target = os.path.join(path, f"{base:020d}"), f"{base + shift:020d}"
             if base + shift < offset or not files.size_of(f"{stem}.log"):
                 continue
-            _renumber(f"{stem}.log", shift, epoch)
             for suffix in _INDEXES:
                 move(f"{stem}{suffix}", f"{target}{suffix}")
-            move(f"{stem}.log", f"{target}.log")
+            segments.append((move(f"{stem}.log", f"{target}.log"), shift, epoch))
         offset += one.records
     if config.magic == 2:  # the producers at the end are those from before: the new records have none
         path = os.path.join(directory, f"{ASIDE}{number + len(moves):08d}-{offset:020d}.snapshot")
         files.write_atomically(path, snapshot_bytes([]) if snapshot is None else snapshot)
         moves.append(PendingFile(os.path.basename(path), f"{offset:020d}.snapshot", files.size_of(path)))
-    return PendingPartition(*key, first, is_new, epoch if config.magic == 2 else -1, last, moves)
+    return PendingPartition(*key, first, is_new, epoch if config.magic == 2 else -1, last, moves), segments
 
 
 def _is_compressed(path: str) -> bool:
