@@ -1173,7 +1173,7 @@ class Log:
 
     def _load_again(self, config: LogConfig) -> None:
         before = {segment.base_offset: segment for segment in self._view.segments}
-        self._write_all()
+        self._write_all(flush=True)
         if config.magic < 2 or self.config.magic < 2:  # batches of magic 0 and 1 have no epochs
             files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
         self.config, self.generation = config, config.generation
@@ -1273,6 +1273,13 @@ class Log:
         LogStorageError
             Something could not be written; the next start recovers the log.
         """
+        self._close(flush=True)
+
+    def hand_over(self) -> None:
+        """As ``close``, for a log whose segments another process flushes before anybody relies on them."""
+        self._close(flush=False)
+
+    def _close(self, flush: bool) -> None:
         if self._process != os.getpid():  # in a fork of the process that opened it
             return
         self._repair()
@@ -1280,20 +1287,20 @@ class Log:
             if self.closed:
                 return
             with self._close_if_in_doubt(), self._readers.excluded():
-                self._write_all()
+                self._write_all(flush)
                 for listener in self._listeners:
                     listener.closed()
                 self._entry.leave(clean=True)
                 self.closed = True
 
-    def _write_all(self) -> None:
-        """Close the segments and flush everything to disk."""
+    def _write_all(self, flush: bool) -> None:
+        """Close the segments and flush everything to disk, or everything but the segments."""
         self._epochs.write()
         self._producers.take_snapshot()
         sealed: dict[int, Sealed] = {}
         noted: dict[int, NotedMagics] = {}
         for segment in self._view.segments:
-            segment.close()
+            segment.close(flush=flush)
             if (indexes := segment.seal()) is not None:
                 sealed[segment.base_offset] = indexes
             if (magics := segment.note_magics()) is not None:

@@ -83,6 +83,15 @@ class Committed(NamedTuple):
     end_offset: int
 
 
+class _Moved(NamedTuple):
+    """A segment that lies beside its partition: what its offsets grow by, and its leader epoch."""
+
+    log: str
+    indexes: list[str]
+    shift: int
+    epoch: int
+
+
 def staging_root(directory: str, write_id: str) -> str:
     """The directory of all tasks of one write; its id has 32 hex digits."""
     return os.path.join(directory, _ROOT.format(write_id))
@@ -197,11 +206,11 @@ class StagedWriter:
             self._flush()
 
     def finish(self) -> list[StagedLog]:
-        """Write what waits and close the logs: everything is on disk then."""
+        """Write what waits and close the logs; the commit flushes them."""
         self._flush()
         with self._held.checkpoints_at_once():
             for log in self._logs.values():
-                log.close()
+                log.hand_over()
         self._held.leave()
         found = [
             StagedLog(log.path, *key, log.log_end_offset, *self._ranges.get(key, ())) for key, log in self._logs.items()
@@ -390,7 +399,7 @@ def commit(
             files.remove(os.path.join(directory, name))
         groups = _grouped([one for one in staged if one.records], sorted_by_time)
         pending = []
-        moved: list[tuple[str, int, int]] = []
+        moved: list[_Moved] = []
         number = 0
         for key, logs in groups.items():
             one, segments = _prepare(directory, key, logs, config, number)
@@ -398,7 +407,7 @@ def commit(
             pending.append(one)
             moved += segments
         with ThreadPoolExecutor(DISK_THREADS) as threads:
-            list(threads.map(lambda segment: _renumber(*segment), moved))
+            list(threads.map(_renumber, moved))
         for key in sorted({TopicPartition(one.topic, one.partition) for one in staged} - groups.keys()):
             if not files.exists(os.path.join(directory, str(key))):
                 pending.append(PendingPartition(*key, 0, True, -1, [], []))
@@ -492,10 +501,8 @@ def _grouped(staged: Sequence[StagedLog], sorted_by_time: bool) -> dict[TopicPar
 
 def _prepare(
     directory: str, key: TopicPartition, logs: list[StagedLog], config: LogConfig, number: int
-) -> tuple[PendingPartition, list[tuple[str, int, int]]]:
-    """Move the files of the logs beside the partition, numbered from ``number`` on; ``_renumber`` is still to be called
-    with the segments, which are returned with what their offsets grow by and the leader epoch.
-    """
+) -> tuple[PendingPartition, list[_Moved]]:
+    """Move the files of the logs beside the partition, numbered from ``number`` on; ``_renumber`` is the next step."""
     folder = os.path.join(directory, str(key))
     is_new, first, epoch, last = not files.exists(folder), 0, 0, list[int]()
     if not is_new:
@@ -506,7 +513,7 @@ def _prepare(
             active = log.segments[-1]
         last = [active.base_offset, files.size_of(active.path)]
     moves: list[PendingFile] = []
-    segments: list[tuple[str, int, int]] = []
+    segments: list[_Moved] = []
     offset = first
 
     def move(path: str, target: str) -> str:
@@ -528,9 +535,8 @@ def _prepare(
             stem, target = os.path.join(path, f"{base:020d}"), f"{base + shift:020d}"
             if base + shift < offset or not files.size_of(f"{stem}.log"):
                 continue
-            for suffix in _INDEXES:
-                move(f"{stem}{suffix}", f"{target}{suffix}")
-            segments.append((move(f"{stem}.log", f"{target}.log"), shift, epoch))
+            indexes = [move(f"{stem}{suffix}", f"{target}{suffix}") for suffix in _INDEXES]
+            segments.append(_Moved(move(f"{stem}.log", f"{target}.log"), indexes, shift, epoch))
         offset += one.records
     if config.magic == 2:  # the producers at the end are those from before: the new records have none
         path = os.path.join(directory, f"{ASIDE}{number + len(moves):08d}-{offset:020d}.snapshot")
@@ -563,16 +569,17 @@ def _appended_again(one: StagedLog, offset: int, config: LogConfig) -> str:
     return path
 
 
-def _renumber(path: str, shift: int, epoch: int) -> None:
-    """Add to the offsets of a segment's log, and wait until it is on disk."""
-    if not shift and not epoch:
-        return
-    with files.WritableFile(path) as file:
+def _renumber(segment: _Moved) -> None:
+    """Give a segment its offsets, and wait until it is on disk."""
+    for index in segment.indexes:
+        with files.WritableFile(index) as file:
+            file.sync()
+    with files.WritableFile(segment.log) as file:
         position, size, most = 0, file.size(), PIECE_BYTES
-        while position < size:
+        while position < size and (segment.shift or segment.epoch):
             data = bytearray(min(most, size - position))
             file.read_into(memoryview(data), position)
-            done = renumber(data, shift, epoch)
+            done = renumber(data, segment.shift, segment.epoch)
             if not done:  # an entry larger than the piece
                 most *= 2
                 continue

@@ -1063,13 +1063,14 @@ class LogSegment:
 
     # --- close ------------------------------------------------------------------------------------
 
-    def close(self) -> None:
+    def close(self, *, flush: bool = True) -> None:
         """Add the closing entry, trim both indexes, flush; a failed segment only closes its descriptors."""
         try:
             if self.failed is None:
                 self._close_indexes()
                 self._trim_log()
-                self.flush()
+                if flush:
+                    self.flush()
         finally:
             self.abandon()
 
