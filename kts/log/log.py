@@ -200,9 +200,10 @@ class Log:
         self._wanted = _proposals(proposals)
         self._producer_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1, INT64_MAX)
         topic_id = _topic_id(topic_id)
-        if not (boolean("create", create) or files.exists(self.path)):
+        if boolean("create", create):
+            files.make_directory(self.path)
+        elif not files.exists(self.path):
             raise FileNotFoundError(f"path: no directory {self.path}")
-        files.make_directory(self.path, parents=create)
         files.require_plain_logs(self.path, "writing")
         known = checkpoints.read_topic_id(self.path)
         if None not in (known, topic_id) and known != topic_id:

@@ -50,9 +50,13 @@ def acknowledge() -> None:
     It sends the reader, then the partition, over a TCP connection that keeps the second until the first is acknowledged
     (Nagle's algorithm), and Linux alone would do that 40 ms later.
     """
-    if sys.platform != "linux":
+    # Where sockets have a time limit by default, a new object for a connection would stop that from blocking for all.
+    if sys.platform != "linux" or socket.getdefaulttimeout() is not None:
         return
-    for name in os.listdir("/proc/self/fd"):
+    names: list[str] = []
+    with suppress(OSError):  # no /proc
+        names = os.listdir("/proc/self/fd")
+    for name in names:
         with suppress(OSError):  # no connection of TCP
             one = socket.socket(fileno=int(name))
             try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.golden import golden_partitions
+from support.golden import PATIENCE_S, golden_partitions
 from support.sets.partitions import flip, log_of, offsets
 from support.waiting import wait_until
 
@@ -98,7 +98,7 @@ def test_decoding_runs_side_by_side_also_across_small_segments(tmp_path: Path, m
 
     def meeting(self: RangeReader, start: int, data: memoryview) -> pa.RecordBatch:
         if first.is_set() and not met.is_set():
-            together.wait(20)  # three threads are in here, the reader's own among them, or it breaks
+            together.wait(PATIENCE_S)  # three threads are in here, the reader's own among them, or it breaks
             met.set()
         first.set()
         return decode(self, start, data)
@@ -134,12 +134,18 @@ def test_the_memory_of_one_slice_is_known_before_others_are_decoded(
     for base in range(0, 6000, 1000):
         data = kts.encode(rows, compression="zstd", base_offset=base, batch_bytes=1 << 20)
         (directory / f"{base:020}.log").write_bytes(data)
-    told = list[str]()
+    told, together = list[str](), threading.Event()
     decode = RangeReader.decode
 
     def slow(self: RangeReader, start: int, data: memoryview) -> Decoded:
         told.append("begins")
-        time.sleep(0.02)  # room for others to begin
+        begun = told.count("begins")
+        if begun == 1:
+            time.sleep(0.02)  # room for others to begin
+        elif begun == 2:
+            together.wait(PATIENCE_S)
+        else:
+            together.set()
         found = decode(self, start, data)
         told.append("ends")
         return found

@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 from support.buckets.proxy import Answer, Asked
 from support.buckets.s3 import TestBucket
+from support.golden import PATIENCE_S
 
 from kts.errors import LogStorageError
 from kts.remote import objects
@@ -145,7 +146,7 @@ def test_a_first_request_that_is_answered_last_gives_no_mix(bucket: TestBucket, 
 
     def hold_the_first(asked: Asked) -> None:
         if asked.range is not None and asked.range.startswith("bytes=0-"):
-            assert others.wait(20)
+            assert others.wait(PATIENCE_S)
             bucket.put("x.bin", data[::-1])
 
     def note(asked: Asked, answer: Answer) -> None:

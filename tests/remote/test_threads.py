@@ -8,12 +8,13 @@ from itertools import count
 
 import pytest
 from support.golden import PATIENCE_S
+from support.waiting import wait_until
 
 from kts.remote.threads import SLOWEST_BYTES, Limit, Threads
 
 
 def test_calls_run_in_order_in_no_more_threads_than_told() -> None:
-    threads, go, begun = Threads("kts-test", 2), threading.Event(), list[int]()
+    threads, go, begun = Threads("kts-two", 2), threading.Event(), list[int]()
 
     def work(number: int) -> int:
         begun.append(number)
@@ -24,13 +25,14 @@ def test_calls_run_in_order_in_no_more_threads_than_told() -> None:
 
     calls = [threads.submit(work, number) for number in range(10)]
     assert calls[9].cancel()
+    wait_until("two calls have begun", lambda: len(begun) == 2)
     go.set()
     assert [call.result(PATIENCE_S) for call in calls[:5]] == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="of the call"):
         calls[5].result(PATIENCE_S)
     assert calls[8].result(PATIENCE_S) == 8
     assert sorted(begun) == list(range(9)) and set(begun[:2]) == {0, 1}
-    mine = [one for one in threading.enumerate() if one.name == "kts-test"]
+    mine = [one for one in threading.enumerate() if one.name == "kts-two"]
     assert len(mine) == 2 and all(one.daemon for one in mine)
 
 
@@ -50,11 +52,12 @@ def test_the_limit_grows_with_what_is_sent_and_a_calls_own_error_is_its_own() ->
     threads, go, asked = Threads("kts-test"), threading.Event(), count()
 
     def sent() -> int:
-        if (times := next(asked)) == 3:
-            go.set()
-        return times * SLOWEST_BYTES // 20  # 50 ms more each time
+        if not next(asked):
+            return 0
+        go.set()
+        return int(PATIENCE_S) * SLOWEST_BYTES
 
-    assert Limit(0.01).wait(threads.submit(go.wait, PATIENCE_S), sent)
+    assert Limit(0.2).wait(threads.submit(go.wait, PATIENCE_S), sent)
 
     def fails() -> None:
         raise TimeoutError(errno.ETIMEDOUT, "of the library")

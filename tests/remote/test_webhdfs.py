@@ -17,6 +17,7 @@ from support.buckets.proxy import Answer, Asked, Proxy
 
 import kts
 from kts.remote import buckets
+from kts.remote.threads import Limit
 from kts.segment import files
 
 pytestmark = pytest.mark.slow  # Hadoop: ten seconds
@@ -118,9 +119,12 @@ def test_an_answer_that_is_none_of_webhdfs_is_an_error(between: Between, body: b
         assert raised.value.path is not None
 
 
-def test_a_data_node_that_is_too_slow_is_an_error_after_the_limit(between: Between) -> None:
+def test_a_data_node_that_is_too_slow_is_an_error_after_the_limit(
+    between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
     between.store.put("y.bin", bytes(1000))
-    with files.open_file(between.address("y.bin", time_limit=0.4)) as file:
+    with files.open_file(address := between.address("y.bin")) as file:
+        monkeypatch.setattr(buckets.bucket_of(address), "_limit", Limit(0.4))  # a busy machine opens it later
         between.data.change = lambda asked, answer: Answer(answer.status, answer.headers, answer.body, pause_s=0.1)
         with pytest.raises(kts.LogStorageError, match=r"no answer within 0\.4 s"):
             file.read(0, 1000)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.kafka.jvm import require_spark
+from support.waiting import wait_until
 
 import kts
 from kts.spark import shipping
@@ -54,30 +54,40 @@ def test_a_worker_with_another_version_says_both(tmp_path: Path, monkeypatch: py
     assert f"has kts {kts.__version__}, and the driver has kts 99.0" in said
 
 
-def unacknowledged(one: socket.socket) -> int:
-    """The segments that a connection sent and the other side has not acknowledged: ``tcp_info.tcpi_unacked``."""
-    found: int = struct.unpack_from("I", one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28), 24)[0]
-    return found
+def waits_for_an_answer(one: socket.socket) -> bool:
+    """Whether Linux keeps acknowledgements of a connection for its next answer (``tcp(7)``: TCP_QUICKACK is 0)."""
+    return not one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
 def test_what_a_worker_got_is_acknowledged_before_it_waits_for_more() -> None:
-    """At least once in twenty times at once: on a busy machine the kernel may put it off."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as worker:
         jvm, _ = server.accept()
-        with jvm:
-            left = []
-            for _ in range(20):
-                for _ in range(8):  # from here on Linux waits for an answer that could take the acknowledgement along
-                    jvm.sendall(b"task")
-                    assert worker.recv(4) == b"task"
-                    worker.sendall(b"done")
-                    assert jvm.recv(4) == b"done"
-                before = set(os.listdir("/proc/self/fd"))
-                jvm.sendall(b"reader")
-                assert worker.recv(6) == b"reader"
-                shipping.acknowledge()
-                left.append(unacknowledged(jvm))
-                assert set(os.listdir("/proc/self/fd")) <= before
-                jvm.sendall(b"partition")  # the connections stay open
-                assert worker.recv(9) == b"partition"
-            assert 0 in left
+
+        def tells() -> bool:
+            jvm.sendall(b"task")
+            assert worker.recv(4) == b"task"
+            worker.sendall(b"done")
+            assert jvm.recv(4) == b"done"
+            return waits_for_an_answer(worker)
+
+        with jvm, socket.socket(socket.AF_UNIX) as other:  # as Spark's own, if it is told so
+            wait_until("Linux waits for an answer of the worker", tells)
+            before = set(os.listdir("/proc/self/fd"))
+            shipping.acknowledge()
+            assert not waits_for_an_answer(worker) and other.fileno() >= 0
+            assert set(os.listdir("/proc/self/fd")) <= before
+            jvm.sendall(b"partition")  # and the connections stay open
+            assert worker.recv(9) == b"partition"
+
+
+def test_a_worker_whose_tasks_set_a_time_limit_for_sockets_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        socket.setdefaulttimeout(5)
+        try:
+            shipping.acknowledge()
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(one.fileno())
+    monkeypatch.setattr(os, "listdir", lambda _: os.stat("/no/such/directory"))  # where there is no /proc
+    shipping.acknowledge()

@@ -34,7 +34,7 @@ Row = tuple[int, int, bytes]  # offset, timestamp, value
 class Shared:
     """Numbers that the writer sets and all readers see."""
 
-    NAMES = ("number", "end", "truncations", "truncated", "retentions", "retained", "stop")
+    NAMES = ("number", "end", "truncations", "truncated", "retentions", "retained", "rounds", "stop")
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.numbers = {name: make() for name in self.NAMES}
@@ -171,11 +171,14 @@ def read_until_stopped(way: str, path: Path, shared: Shared, seed: str, failures
         raise
 
 
-def write_and_stop(path: Path, shared: Shared, seed: str, operations: int, failures: Any) -> None:
-    """The body of a writing process."""
+def write_and_stop(path: Path, shared: Shared, seed: str, operations: int, least: int, failures: Any) -> None:
+    """The body of a writing process; it writes so much, and more until there were so many rounds of reading."""
     try:
         with live_writer.open_log(path) as log:
-            live_writer.work(log, random.Random(seed), shared.say, 0, operations)
+            number, rng = 0, random.Random(seed)
+            while operations and not shared.stop:
+                number = live_writer.work(log, rng, shared.say, number, operations)
+                operations = 20 * (shared.rounds < least)
     except BaseException:
         failures.put(f"writer {seed}: {traceback.format_exc()}")
         raise
@@ -191,13 +194,15 @@ def run_processes(path: Path, seed: int, operations: int, readers: list[str]) ->
         context.Process(target=read_until_stopped, args=(way, path, shared, f"{seed} {i}", failures, rounds))
         for i, way in enumerate(readers)
     ]
-    started.append(context.Process(target=write_and_stop, args=(path, shared, f"{seed}", operations, failures)))
+    writer = path, shared, f"{seed}", operations, len(readers), failures
+    started.append(context.Process(target=write_and_stop, args=writer))
     for process in started:
         process.start()
     count, said = 0, list[str]()
     while any(process.is_alive() for process in started) or not (failures.empty() and rounds.empty()):
         while not rounds.empty():
             count += rounds.get()
+            shared.numbers["rounds"].value = count
         while not failures.empty():
             said.append(failures.get())
             shared.numbers["stop"].value = 1
