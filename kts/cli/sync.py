@@ -19,7 +19,7 @@ from .inputs import (
     threads_option,
     tiered_paths_argument,
 )
-from .output import counted, note, print_json, print_table, progress
+from .output import counted, note, print_json, print_table, progress, spelled
 from .times import SPELLINGS, resolve, time_options
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def command(
     except (ValueError, InvalidRequestError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
     except FileNotFoundError as error:
-        raise click.UsageError(f"{error.filename}: {error.strerror}") from error
+        raise click.UsageError(spelled(error)) from error
     report(done, as_json)
 
 
@@ -168,8 +168,8 @@ def report(done: Synced, as_json: bool) -> None:
             )
         return
     names = ("table", "records", "commits", "without day", "without timestamp")
-    rows = [(one.table, one.records, one.commits, one.without_day, one.without_timestamp) for one in done.tables]
-    print_table(names, rows, right=(1, 2, 3, 4))
+    counts = [(one.table, one.records, one.commits, one.without_day, one.without_timestamp) for one in done.tables]
+    print_table(names, [(table, *map("{:,}".format, row)) for table, *row in counts], right=(1, 2, 3, 4))
     if held_back := sum(done.held_back.values()):
         note(
             f"{counted(held_back, 'offset')} of {counted(len(done.held_back), 'partition')}: not stable yet and left"

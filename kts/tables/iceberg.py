@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kts.dataset.increments import Offsets, TopicIds, from_json, to_json
-from kts.errors import KtsError
+from kts.errors import KtsError, LogStorageError
 from kts.model import TopicPartition
 from kts.segment import files
 from kts.tables.rows import DAY, FIRST_MS, LAST_MS, check_types, lost_race, types_of
@@ -74,7 +75,21 @@ def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
     where = warehouse or os.path.join(folder, "warehouse")
     if files.scheme_of(where) is None:
         where = f"file://{files.absolute(where)}"
-    return SqlCatalog(name, uri=f"sqlite:///{path}", warehouse=where)
+    with _errors_of_database(path):
+        return SqlCatalog(name, uri=f"sqlite:///{path}", warehouse=where)
+
+
+@contextmanager
+def _errors_of_database(where: str) -> Iterator[None]:
+    """Raise what SQLite reports as LogStorageError."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except DBAPIError as error:
+        raise LogStorageError(
+            f"expected the SQLite file of an Iceberg catalog, which you may write, found: {error.orig}", path=where
+        ) from error
 
 
 class IcebergTable:
@@ -91,6 +106,8 @@ class IcebergTable:
     ------
     InvalidRequestError
         There is one with other columns.
+    LogStorageError
+        The catalog's file cannot be read or written.
 
     Notes
     -----
@@ -100,7 +117,8 @@ class IcebergTable:
 
     def __init__(self, catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) -> None:
         self.name, self.schema = ".".join((catalog.name, *identifier)), schema
-        self._table = _existing(catalog, identifier, schema)
+        with _errors_of_database(self.name):
+            self._table = _existing(catalog, identifier, schema)
         self._columns = [field.name for field in self._table.schema().fields]
         check_types(self.name, types_of(self._table.schema().as_arrow()), schema)
         self.offsets, self.topic_ids = self._read_offsets()
@@ -139,11 +157,12 @@ class IcebergTable:
             properties = self._table.properties
             missing = {name: value for name, value in needed.items() if properties.get(name) != value}
             try:
-                if missing:
-                    with self._table.transaction() as change:
-                        change.set_properties(missing)
-                # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
-                self._table.append(rows, snapshot_properties=snapshot_properties(offsets, self.topic_ids))
+                with _errors_of_database(self.name):
+                    if missing:
+                        with self._table.transaction() as change:
+                            change.set_properties(missing)
+                    # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
+                    self._table.append(rows, snapshot_properties=snapshot_properties(offsets, self.topic_ids))
             except CommitFailedException as error:
                 self._table.refresh()
                 if self._read_offsets()[0] != self.offsets:

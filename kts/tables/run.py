@@ -22,6 +22,7 @@ from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import one_level_down, open_log_dirs, paths_of, select
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
+from kts.segment import files
 from kts.segment.rereading import settled
 from kts.tables.folder import FolderTable
 from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
@@ -186,6 +187,10 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
         logs = [log for log in logs if log.topic != REGISTRY]
     decoder = _decoder(asked, opened, logs)
     table = os.fspath(asked.table).rstrip("/")
+    places = {files.real(log.path) for log in logs}
+    if not table or files.real(table) in places | {os.path.dirname(place) for place in places}:
+        found = f"{table}, which holds the logs" if table else repr(os.fspath(asked.table))
+        raise ValueError(f"table: expected the name of a table, or a folder of its own, found {found}")
     return Source(table, sorted(logs, key=name_of), frozenset(opened), options, losses, to_end, plausible, decoder)
 
 
@@ -235,7 +240,9 @@ def _decoder(asked: SyncOptions, opened: LogDirs, logs: Sequence[PartitionLog]) 
 def _registered(opened: LogDirs) -> Schemas:
     there = [log for log in opened.values() if log.topic == REGISTRY]
     if not there:
-        raise UnknownTopicOrPartitionError(f"registry: there is no topic {REGISTRY} among the partitions")
+        raise UnknownTopicOrPartitionError(
+            f"registry: there is no topic {REGISTRY} among the partitions: give the log directories that hold it, too"
+        )
     return registered(scanning.records(there, ScanOptions.of(columns=RECORD)).read_all())
 
 

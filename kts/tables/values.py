@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from kts.arguments import INT32_MAX
-from kts.errors import InvalidRecordError
+from kts.errors import InvalidRecordError, LogStorageError
 from kts.segment import files
 
 FORMATS = ("text", "json", "avro")
@@ -564,4 +565,13 @@ def _without_ids(decode: Callable[[pa.Array], Decoded], values: pa.Array) -> Dec
 
 def read_schema(path: str) -> str:
     """The text of a schema's file."""
-    return files.read_bytes(path).decode("utf-8")
+    try:
+        return files.read_bytes(path).decode("utf-8")
+    except LogStorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        raise FileNotFoundError(errno.ENOENT, "there is no such file for value_schema", path) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"value_schema: expected text in UTF-8, found other bytes at position {error.start} of {path}"
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,19 @@ def test_wrong_use_is_named(tmp_path: Path) -> None:
     )
     assert "looks like seconds" in run(*given, tmp_path / "c.sqlite", "--plausible-from", 1_700_000_000, code=2).stderr
     assert "there is no topic nothing" in run(*given, tmp_path / "c.sqlite", "--topic", "nothing", code=2).stderr
+    avro = [*given, tmp_path / "c.sqlite", "--value-format", "avro", "--value-schema"]
+    assert "no such file for --value-schema" in run(*avro, tmp_path / "missing", code=2).stderr
+    assert "expected text in UTF-8" in run(*avro, sys.executable, code=2).stderr
+    (tmp_path / "text").write_text("no database")
+    assert "expected the SQLite file of an Iceberg catalog" in run(*given, tmp_path / "text", code=3).stderr
+
+
+@pytest.mark.parametrize("table", [ORDERS, ORDERS / "orders-0", "", "/"])
+def test_a_folder_among_the_logs_is_no_table(table: Path | str) -> None:
+    """Without a name it would be the working directory."""
+    before = sorted(ORDERS.rglob("*"))
+    assert "expected the name of a table, or a folder of its own" in run("sync", ORDERS, table, code=2).stderr
+    assert sorted(ORDERS.rglob("*")) == before
 
 
 @pytest.mark.slow  # a real server
