@@ -316,7 +316,7 @@ class StagedWriter:
     def _log(self, key: TopicPartition) -> Log:
         if key not in self._logs:
             path = os.path.join(self.path, str(key))
-            if parse_directory_name(str(key)) is None:
+            if parse_directory_name(str(key)) is None or key.topic in (".", ".."):
                 raise InvalidTopicError(
                     f"topic: expected 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', found {key.topic!r}"
                 )

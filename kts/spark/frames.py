@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from kts.codec.columns import check_columns
+from kts.dataset.paths import named_topics, numbers_of_partitions
 from kts.errors import UnknownTopicOrPartitionError
-from kts.spark.options import parse_options
+from kts.spark.options import UNIT_OPTION, parse_options
 from kts.spark.planning import select_logs
 from kts.spark.schema import ddl, types_of
 from kts.times import Time, milliseconds, show_time
@@ -51,7 +53,8 @@ def read(
         True is what ``where`` on ``timestamp`` gives, late records included; it reads from the start to the log's end.
         False ends before the first record at or after ``end``, as Spark's Kafka source does, and reads only that range.
     options
-        More of the data source's options by name, as ``includeHeaders=True``.
+        More of the data source's options by name, as ``includeHeaders=True``. ``timeUnit`` is that of ``start`` and
+        ``end`` as integers.
 
     Returns
     -------
@@ -64,8 +67,11 @@ def read(
     the next query too. Each call of this function is a read of its own.
     """
     asked = {name: _text(value) for name, value in options.items()}
-    starts = None if start is None else milliseconds("start", start, None)
-    ends = None if end is None else milliseconds("end", end, None)
+    unit = asked.get("timeUnit")
+    starts = None if start is None else milliseconds("start", start, unit, how=UNIT_OPTION)
+    ends = None if end is None else milliseconds("end", end, unit, how=UNIT_OPTION)
+    if starts is not None and ends is not None and starts > ends:
+        raise ValueError(f"start: {show_time(starts)} is after end {show_time(ends)}")
     if starts is not None:
         asked["startingTimestamp"] = str(starts)
         asked.setdefault("startingOffsetsByTimestampStrategy", "latest")
@@ -73,7 +79,7 @@ def read(
         asked["endingTimestamp"] = str(ends)
     between = None
     if starts is not None or ends is not None:
-        asked.setdefault("timeUnit", "ms")
+        asked["timeUnit"] = "ms"
         asked.setdefault("strictTimeRange", _text(strict))
         kind = asked.get("granularity", "record")
         if asked["strictTimeRange"] == "true" and kind in ("batch", "segment"):
@@ -89,10 +95,10 @@ def read(
     reader = spark.read.format(_registered(spark, f"kts {'; '.join(where)}")).options(**asked)
     if columns is not None:
         types = types_of(parsed)
-        unknown = [name for name in columns if name not in types]
-        if unknown:
-            raise ValueError(f"columns: {unknown[0]!r} is unknown; known are {', '.join(types)}")
-        reader = reader.schema(ddl(tuple(columns), types))
+        names = check_columns(columns, (), tuple(types))
+        if not names:
+            raise ValueError("columns: expected at least one name, found none")
+        reader = reader.schema(ddl(names, types))
     return reader.load(paths[0] if len(paths) == 1 else paths or None)
 
 
@@ -134,13 +140,13 @@ def _chosen(
     asked: dict[str, str],
 ) -> dict[str, str]:
     """The option for topics and partitions."""
-    names = [topics] if isinstance(topics, str) else topics
-    if partitions is None:
+    names, wanted = named_topics(topics), numbers_of_partitions(partitions)
+    if wanted is None:
         return {} if names is None else {"subscribe": ",".join(names)}
-    if isinstance(partitions, Mapping):
-        if names is not None and {*names} != {*partitions}:
-            raise ValueError(f"partitions: expected those of {', '.join(names)}, found {', '.join(partitions)}")
-        return {"assign": json.dumps({topic: [*numbers] for topic, numbers in partitions.items()})}
+    if isinstance(wanted, dict):
+        if names is not None and {*names} != {*wanted}:
+            raise ValueError(f"partitions: expected those of {', '.join(names)}, found {', '.join(wanted)}")
+        return {"assign": json.dumps(wanted)}
     if names is None:
         only: dict[str, str] = {
             name: asked[name]
@@ -148,12 +154,12 @@ def _chosen(
             if name in asked
         }
         logs = select_logs(parse_options({"paths": json.dumps(paths), **only}))
-        names = sorted({log.topic for log in logs if log.partition in partitions})
+        names = sorted({log.topic for log in logs if log.partition in wanted})
         if not names:
-            raise UnknownTopicOrPartitionError(f"partitions: expected some that are there, found {[*partitions]}")
+            raise UnknownTopicOrPartitionError(f"partitions: expected some that are there, found {wanted}")
         there = {(log.topic, log.partition) for log in logs}
-        return {"assign": json.dumps({name: [one for one in partitions if (name, one) in there] for name in names})}
-    return {"assign": json.dumps({name: [*partitions] for name in names})}
+        return {"assign": json.dumps({name: [one for one in wanted if (name, one) in there] for name in names})}
+    return {"assign": json.dumps(dict.fromkeys(names, wanted))}
 
 
 def _registered(spark: SparkSession, name: str) -> str:

@@ -22,7 +22,7 @@ PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 GRANULARITIES = ("record", "batch", "segment", "finding", "damage")  # what a row is about
 OVERFLOW_POLICIES = ("error", "null", "clamp")  # for a timestamp beyond Spark's range
 MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
-_UNIT_OPTION = "timeUnit={}"  # as an error names it
+UNIT_OPTION = "timeUnit={}"  # as an error names it
 BATCH, STREAM, EITHER = "batch", "stream", "either"  # the query: a source learns late which it is
 _DELAY_MS = 15 * 60 * 1000  # default of maxTriggerDelay
 _VIEW = "CREATE TEMPORARY VIEW name USING kts OPTIONS (path '/var/lib/kafka/data')"
@@ -403,13 +403,14 @@ class Values:
             raise wrong(name, " or ".join(allowed), text)
         return text.lower()
 
-    def positive(self, name: str) -> int | None:
+    def positive(self, name: str, most: int = INT64_MAX) -> int | None:
         text = self.text(name)
         if text is None:
             return None
         number = integer(text)
-        if number is None or number < 1:
-            raise wrong(name, "a whole number above 0", text)
+        if number is None or not 1 <= number <= most:
+            limit = "" if most == INT64_MAX else f" and up to {most}"
+            raise wrong(name, f"a whole number above 0{limit}", text)
         return number
 
     def size(self, name: str, default: int, limit: int) -> int:
@@ -442,7 +443,7 @@ class Values:
         if text is None:
             return None
         try:
-            return parse_time(text, unit, how=_UNIT_OPTION)
+            return parse_time(text, unit, how=UNIT_OPTION)
         except NotATimeError:
             expected = "milliseconds since 1970 as a whole number, such as 1704067200000, or a time in ISO 8601"
             raise wrong(name, expected, text) from None
@@ -455,7 +456,7 @@ class Values:
         def time(value: object) -> int | None:
             if type(value) is not int and not isinstance(value, str):
                 return None
-            return milliseconds(f"option {name}", value, unit, how=_UNIT_OPTION)
+            return milliseconds(f"option {name}", value, unit, how=UNIT_OPTION)
 
         shape = 'milliseconds as JSON such as {"orders": {"0": 1704067200000}}, or times in ISO 8601'
         return self._by_partition(name, shape, time)

@@ -201,7 +201,13 @@ class _SparkIceberg:
 
     def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:
         self.spark, self.name, self.schema = spark, name, schema
-        self.parts = [f"`{part.replace('`', '``')}`" for part in identifier_of(name)]
+        catalog, *_ = parts = identifier_of(name)
+        if spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None:
+            raise ValueError(
+                f"table: expected a catalog of this session, found {catalog}: set spark.sql.catalog.{catalog} and what"
+                " belongs to it"
+            )
+        self.parts = [f"`{part.replace('`', '``')}`" for part in parts]
         self.quoted = ".".join(self.parts)
         self.types = from_arrow_schema(schema, prefer_timestamp_ntz=True)
         if not spark.catalog.tableExists(self.quoted):

@@ -87,8 +87,8 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     try:
         LogConfig.of(config)
     except (TypeError, ValueError) as error:
-        known = suggestion(next(iter(config)), OPTIONS) if len(config) == 1 else ""
-        raise ValueError(f"option {error}{known}") from error
+        hint = suggestion(next(iter(config)), OPTIONS) if len(config) == 1 else None
+        raise ValueError(f"option {error}{'' if hint is None else f'; {hint}'}") from error
     if not raw.get("path", "").strip():
         raise ValueError(
             'option path is missing: name a log directory, as in df.write.format("kts").mode("append").save("/data"), '
@@ -96,7 +96,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         )
     path = local_path(raw["path"])
     if files.is_served(path):
-        raise ValueError(f"option path: a bucket is only read, found {path!r}: write to a directory, and `kts copy` it")
+        raise ValueError(f"option path: expected a directory, found {path!r}: write to one, and `kts copy` it")
     sort = read.text("sortBy")
     if sort not in (None, "timestamp"):
         raise wrong("sortBy", "timestamp", sort or "")
@@ -105,7 +105,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         topic=read.text("topic"),
         compression=_codec(read),
         batch_bytes=read.size("batch.size", staging.BATCH_BYTES, INT32_MAX),
-        partitions=read.positive("num.partitions") or 1,
+        partitions=read.positive("num.partitions", INT32_MAX) or 1,
         sort=sort is not None,
         unit=read.unit("timeUnit"),
         config=config,

@@ -19,6 +19,7 @@ import kts
 from kts.errors import DamageWarning
 from kts.spark import planning
 from kts.spark.options import parse_options
+from kts.times import show_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,16 @@ def test_a_range_is_what_where_on_timestamp_gives_and_the_plan_names_it(spark: S
     assert frame.count() == len(found), "a second read leaves the first as it is"
 
 
+def test_the_unit_of_a_time_is_that_of_start_and_end_alone(spark: SparkSession) -> None:
+    from kts.spark import read
+
+    frames = [
+        read(spark, ORDERS.log_dir, start=start, columns=["offset"], timeUnit="s")
+        for start in (START // 1000, show_time(START // 1000 * 1000))
+    ]
+    assert [frame.count() for frame in frames] == [read(spark, ORDERS.log_dir, start=START // 1000 * 1000).count()] * 2
+
+
 def test_sql_options_give_the_same_range(spark: SparkSession) -> None:
     options = f"path '{ORDERS.log_dir}', startingTimestamp '{START}', endingTimestamp '{END}', strictTimeRange 'true'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW ranged USING kts OPTIONS ({options})")
@@ -64,10 +75,20 @@ def test_sql_options_give_the_same_range(spark: SparkSession) -> None:
 def test_wrong_arguments_are_named(spark: SparkSession) -> None:
     from kts.spark import read
 
-    with pytest.raises(ValueError, match="columns: 'ofset' is unknown; known are"):
+    with pytest.raises(ValueError, match="columns: unknown column 'ofset'; known are"):
         read(spark, ORDERS.log_dir, columns=["ofset"])
-    with pytest.raises(ValueError, match="start: .* looks like"):
+    with pytest.raises(ValueError, match="columns: expected at least one name"):
+        read(spark, ORDERS.log_dir, columns=[])
+    with pytest.raises(TypeError, match="columns: expected a list of names, found 'offset'"):
+        read(spark, ORDERS.log_dir, columns="offset")
+    with pytest.raises(ValueError, match="start: .* looks like .* timeUnit=s or timeUnit=ms"):
         read(spark, ORDERS.log_dir, start=START // 1000)
+    with pytest.raises(ValueError, match="start: .* is after end"):
+        read(spark, ORDERS.log_dir, start=START, end=START - 1)
+    with pytest.raises(TypeError, match="topics: expected a list of names, found 3"):
+        read(spark, ORDERS.log_dir, topics=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="partitions: expected a list of ints or .*, found 3"):
+        read(spark, ORDERS.log_dir, partitions=3)  # type: ignore[arg-type]
     with pytest.raises(kts.UnknownTopicOrPartitionError, match=r"partitions: expected some .* found \[7\]"):
         read(spark, ORDERS.log_dir, partitions=[7])
     with pytest.raises(ValueError, match="strict: expected False with granularity=batch"):

@@ -52,11 +52,12 @@ def test_options_are_those_of_sparks_kafka_sink_and_of_kafkas_topics(parse: Call
     [
         ({"path": " "}, "option path is missing"),
         ({"path": "ftp://host/x"}, "mount or copy the ftp data first"),
-        ({"path": "s3://bucket/x"}, "a bucket is only read"),
+        ({"path": "s3://bucket/x"}, "expected a directory, found .s3://bucket/x"),
         ({"kafka.acks": "all"}, "option kafka.acks is for clients of a broker"),
         ({"startingoffsets": "earliest"}, "option startingoffsets is for reading"),
         ({"segment.byts": "5"}, "segment.byts.*segment.bytes"),
         ({"segment.bytes": "x"}, "segment.bytes: expected"),
+        ({"segment.bytes": "1"}, "segment.bytes: expected .* found '1'$"),
         ({"compression.type": "brotli"}, "option compression.type: expected none or gzip .*found 'brotli'"),
         ({"sortby": "key"}, "option sortBy: expected timestamp, found 'key'"),
         ({"timestamptype": "x"}, "option timestampType: expected CreateTime or LogAppendTime"),
@@ -65,6 +66,7 @@ def test_options_are_those_of_sparks_kafka_sink_and_of_kafkas_topics(parse: Call
             "timestampType and message.timestamp.type contradict each other",
         ),
         ({"num.partitions": "0"}, "option num.partitions: expected a whole number above 0"),
+        ({"num.partitions": "2147483648"}, "option num.partitions: expected .* up to 2147483647, found '2147483648'"),
         ({"batch.size": "0"}, "option batch.size: expected a size in bytes"),
     ],
 )
