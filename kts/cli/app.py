@@ -18,7 +18,19 @@ import click
 
 from kts import __version__
 
-from .output import FINDINGS, FINE, INTERRUPTED, TERMINATED, UNREADABLE, WRONG_USE, in_options, note, say, shielded
+from .output import (
+    FINDINGS,
+    FINE,
+    INTERRUPTED,
+    TERMINATED,
+    UNREADABLE,
+    WRONG_USE,
+    in_options,
+    note,
+    say,
+    shielded,
+    spelled,
+)
 
 COMMANDS = {
     "ls": "ls",
@@ -114,13 +126,6 @@ def failed(error: OSError) -> int:
     return FINE if isinstance(error, BrokenPipeError) else say(spelled(error), UNREADABLE)
 
 
-def spelled(error: OSError) -> str:
-    """An operating system error as a sentence that names the file."""
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}"
-
-
 @contextmanager
 def told_warnings() -> Iterator[Callable[[], bool]]:
     """Print the library's warnings as plain lines on stderr; yields a function that says if damage was skipped."""
@@ -199,7 +204,8 @@ def cli(ctx: click.Context) -> None:
     """Kafka log directories as tables, by time, without a broker.
 
     A PATH is a partition directory (orders-0), a segment file (.log), or a log directory with partitions inside; more
-    than one may be given. Only append, copy (DST), serve, follow and --in-place change files.
+    than one may be given. Commands that only read take an address in a bucket, too (s3://, gs://, abfss://,
+    webhdfs://). Only append, copy (DST), sync (TABLE), serve, follow and --in-place change files.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

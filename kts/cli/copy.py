@@ -83,13 +83,18 @@ def command(
     as_json: bool,
 ) -> None:
     """Copy partitions into the log directory DST, on a disk or in a bucket; only what is not there yet."""
+    from kts.dataset.options import time_range
     from kts.errors import InvalidRequestError
     from kts.offline.copy import CopyRange, copy_partitions
     from kts.remote.buckets import reached
 
     if strict and start is None and end is None:
         raise click.UsageError("--strict needs --from or --to")
-    wanted = CopyRange(resolve(start, "--from", unit, now), resolve(end, "--to", unit, now), strict)
+    try:
+        times = time_range(resolve(start, "--from", unit, now), resolve(end, "--to", unit, now), "ms")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    wanted = CopyRange(*times, strict)
     logs = open_logs(paths, topics=topics, partitions=partitions)
     target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
     report = Report(as_json, target)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.arguments import INT64_MAX
+from kts.arguments import INT64_MAX, MOST_THREADS
 from kts.config import FORMAT_OF_MAGIC, PROPOSALS, LogConfig
 from kts.errors import InvalidRequestError, KtsError, LogLockedError, UnknownTopicOrPartitionError
 from kts.segment.files import require_local
 
-from .output import FINE, UNREADABLE, note, say
+from .output import FINE, UNREADABLE, note, say, spelled
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -222,7 +222,7 @@ def existing_paths(paths: Sequence[str]) -> list[str]:
 def filter_options(function: Any) -> Any:
     """``--topic`` and ``--partition``, for log directories with many of them."""
     partition = click.option(
-        "--partition", "partitions", type=int, multiple=True, help="Only this partition; repeatable."
+        "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
     )
     topic = click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic; repeatable.")
     return topic(partition(function))
@@ -274,7 +274,7 @@ isolation_option = click.option(
     help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
 )
 threads_option = click.option(
-    "--jobs", type=click.IntRange(1, 256), default=1, help="Decode in up to this many threads. Default 1."
+    "--jobs", type=click.IntRange(1, MOST_THREADS), default=1, help="Decode in up to this many threads. Default 1."
 )
 
 
@@ -311,7 +311,7 @@ def open_logs(
     except (ValueError, InvalidRequestError) as error:  # a file that is no segment, the same partition twice
         raise click.UsageError(str(error)) from error
     except FileNotFoundError as error:  # of the tiered storage
-        raise click.UsageError(f"{error.filename}: {error.strerror}") from error
+        raise click.UsageError(spelled(error)) from error
     paths = paths or [remote["remote"]]
     chosen: dict[str, Any] = {"topics": topics or None, "partitions": partitions or None}
     logs = select(opened, paths, **chosen, internal=internal, decoder=decoder)

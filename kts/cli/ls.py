@@ -22,6 +22,9 @@ Examples:
 
 Times come from indexes and batch headers: that of the first batch, and the greatest of all. "end" is the log end
 offset, one after the last offset; a running broker's high watermark may be lower.
+
+\b
+In a bucket: kts ls s3://backups/kafka. With tiered storage: kts ls DIR --remote s3://tiered/cluster-a/.
 """
 
 

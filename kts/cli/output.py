@@ -20,6 +20,7 @@ import click
 
 from kts import compression
 from kts.model import TimestampType
+from kts.segment.files import require_local
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -70,6 +71,7 @@ def sink(path: str | None) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
+    require_local(path, "-o")
     target = os.path.realpath(path)
     if os.path.isdir(target):
         raise click.BadParameter(f"{path} is a directory; name a file in it", param_hint="'-o'")
@@ -314,6 +316,13 @@ def say(message: str, code: int) -> int:
     """Print an error on stderr and return the exit code."""
     note(f"kts: {message}")
     return code
+
+
+def spelled(error: OSError) -> str:
+    """An operating system error as a sentence that names the file."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 def remark(message: str) -> None:

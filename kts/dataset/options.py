@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, boolean, choice, integer
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREADS, boolean, choice, integer
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
 from kts.coordinator_records.columns import DECODERS, column_types
 from kts.model import TopicPartition
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES = 4 * 2**20
-MOST_THREADS = 256
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ON_ERROR = ("raise", "skip")
 HIGH_WATERMARK = "high_watermark"
@@ -85,10 +84,7 @@ class ScanOptions:
         choice("isolation", isolation, ISOLATIONS)
         choice("on_error", on_error, ON_ERROR)
         unit = time_unit("unit", unit)
-        start = None if starting_timestamp is None else milliseconds("starting_timestamp", starting_timestamp, unit)
-        end = None if ending_timestamp is None else milliseconds("ending_timestamp", ending_timestamp, unit)
-        if start is not None and end is not None and start > end:
-            raise ValueError(f"starting_timestamp: {start} is after ending_timestamp {end}")
+        start, end = time_range(starting_timestamp, ending_timestamp, unit)
         first, last = _offsets(starting_offsets, "starting_offsets"), _offsets(ending_offsets, "ending_offsets")
         if isinstance(first, int) and isinstance(last, int) and 0 <= last < first:
             raise ValueError(f"starting_offsets: {first} is after ending_offsets {last}")
@@ -124,6 +120,17 @@ class ScanOptions:
     def skip_damage(self) -> bool:
         """True if damage is skipped with a warning."""
         return self.on_error == "skip"
+
+
+def time_range(
+    starting_timestamp: Time | None, ending_timestamp: Time | None, unit: str | None
+) -> tuple[int | None, int | None]:
+    """The ends of a range of times in ms, checked."""
+    start = None if starting_timestamp is None else milliseconds("starting_timestamp", starting_timestamp, unit)
+    end = None if ending_timestamp is None else milliseconds("ending_timestamp", ending_timestamp, unit)
+    if start is not None and end is not None and start > end:
+        raise ValueError(f"starting_timestamp: {start} is after ending_timestamp {end}")
+    return start, end
 
 
 def stream_columns(

@@ -632,7 +632,7 @@ def select(
     UnknownTopicOrPartitionError
         A named topic or partition does not exist.
     """
-    names, wanted = _topics(topics), _partitions(partitions)
+    names, wanted = named_topics(topics), numbers_of_partitions(partitions)
     paths = _listed(path)
     logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
     own = {*paths, *(log.path for log in logs if log.lone)}
@@ -675,7 +675,8 @@ def _check_partitions(numbers: Sequence[int], logs: Sequence[PartitionLog], pref
         )
 
 
-def _topics(topics: object) -> list[str] | None:
+def named_topics(topics: object) -> list[str] | None:
+    """The argument ``topics``, checked."""
     if topics is None:
         return None
     if isinstance(topics, str):
@@ -688,7 +689,8 @@ def _topics(topics: object) -> list[str] | None:
     return list(topics)
 
 
-def _partitions(partitions: object) -> list[int] | dict[str, list[int]] | None:
+def numbers_of_partitions(partitions: object) -> list[int] | dict[str, list[int]] | None:
+    """The argument ``partitions``, checked."""
     if partitions is None:
         return None
     if isinstance(partitions, Mapping):

@@ -30,7 +30,7 @@ import numpy as np
 
 from kts.arguments import choice
 from kts.config import FORMAT_OF_MAGIC
-from kts.dataset.options import ON_ERROR
+from kts.dataset.options import ON_ERROR, time_range
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import Path, log_dirs_at, paths_of, select
 from kts.dataset.plan import NO_END, resolve_range
@@ -68,7 +68,7 @@ from kts.segment.rebuild import IndexConfig
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.segment import Segment, ends_of, int64
 from kts.segment.snapshots import snapshot_paths
-from kts.times import Time, milliseconds, time_unit
+from kts.times import Time, time_unit
 
 PIECE_BYTES = 2**22
 COMPARED_BYTES = 2**12  # of the end of a segment that a bucket has
@@ -197,11 +197,7 @@ def copy(
     ...     kts.open_log_dirs(target)["orders", 0].log_end_offset
     3042
     """
-    times = time_unit("unit", unit)
-    start, end = (
-        None if time is None else milliseconds(name, time, times)
-        for name, time in (("starting_timestamp", starting_timestamp), ("ending_timestamp", ending_timestamp))
-    )
+    start, end = time_range(starting_timestamp, ending_timestamp, time_unit("unit", unit))
     given = None if source is None else paths_of(source, storage_options)
     opened = log_dirs_at(given, storage_options=storage_options, remote=remote, remote_options=remote_options)
     named = [os.fspath(remote or "")] if given is None else given
@@ -230,6 +226,8 @@ def copy_partitions(
         none.
     """
     choice("on_error", on_error, ON_ERROR)
+    if not target or _lacks_a_slash(target):
+        raise InvalidRequestError(f"expected a directory or an address such as s3://bucket/key, found {target!r}")
     target = files.absolute(files.plain(target))
     _refuse_inside(logs, target)
     with _Target(target) as place:
@@ -240,6 +238,12 @@ def copy_partitions(
         for log in chosen:
             yield from _Partition(log, place, wanted, on_error == "skip", progress).run()
         place.finish(beside)
+
+
+def _lacks_a_slash(target: str) -> bool:
+    """Whether an address was mistyped, as ``s3:/bucket/key``, which would be a directory here."""
+    scheme, mark, rest = target.partition(":/")
+    return bool(mark) and not rest.startswith("/") and files.is_served(f"{scheme}://{rest}")
 
 
 def _refuse_inside(logs: Sequence[PartitionLog], target: str) -> None:

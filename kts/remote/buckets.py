@@ -84,6 +84,8 @@ class Bucket:
 
     def _connected(self) -> Library:
         scheme = self.root.partition("://")[0]
+        if not self._host and SAME.get(scheme, scheme) != "hdfs":
+            raise ValueError(f"expected an address such as {scheme}://bucket/key, found one without a bucket")
         options = {name: value for name, value in self.options.items() if name != "time_limit"}
         if scheme == "swebhdfs":
             options.setdefault("use_https", True)
@@ -124,7 +126,9 @@ class Bucket:
             found = self._limit.wait(work, sent)
         except FileNotFoundError:
             raise
-        except OSError as error:
+        except Exception as error:
+            if not isinstance(error, OSError) and not _is_of_arrow(error):
+                raise
             raise self.failure(error, path, doing) from error
         self.answered = True
         return found
@@ -264,6 +268,13 @@ class Bucket:
         """No listing holds any more."""
         self._listings.clear()
         self._names.clear()
+
+
+def _is_of_arrow(error: Exception) -> bool:
+    """Whether it is an error that Arrow has no other word for; its ValueError is about options."""
+    from pyarrow import ArrowException
+
+    return isinstance(error, ArrowException) and not isinstance(error, ValueError)
 
 
 def _seconds(limit: object) -> float:

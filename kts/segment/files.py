@@ -192,7 +192,7 @@ def _store(path: str) -> Store | None:
     if scheme is None:
         return None
     if scheme not in _stores:
-        message = f"{scheme}:// is not supported yet; expected a path or one of {', '.join(served())}"
+        message = f"{scheme}:// is not supported; expected a path or one of {', '.join(served())}"
         raise LogStorageError(message, path=path)
     return _stores[scheme](path)
 
@@ -207,8 +207,8 @@ def _writable(path: str) -> WritableStore | None:
 
 
 def served() -> list[str]:
-    """How the addresses begin that are read."""
-    return [f"{one}://" for one in sorted({*_stores, "file"})]
+    """How the addresses begin that a user may give."""
+    return [f"{one}://" for one in sorted({*_stores, "file"}) if "+" not in one]
 
 
 def is_served(path: str) -> bool:
@@ -220,8 +220,8 @@ def require_local(path: str, what: str) -> None:
     """Refuse a path of a store, for work that writes or locks."""
     if scheme_of(path) is not None:
         raise LogStorageError(
-            f"{what} needs a path of this machine, found a {scheme_of(path)}:// address: a bucket is only read;"
-            " copy it here first: kts copy",
+            f"{what} needs a path of this machine, found a {scheme_of(path)}:// address: work on a local directory;"
+            " kts copy copies from and to a bucket",
             path=path,
             errno=errno.EROFS,
         )
@@ -1075,7 +1075,7 @@ def make_directory(path: str, *, parents: bool = True) -> None:
             again(os.mkdir, path)
         except FileExistsError:
             if not os.path.isdir(path):  # else another process was quicker
-                raise
+                raise NotADirectoryError(errno.ENOTDIR, "expected a directory, found a file", path) from None
 
 
 def sync_directory(path: str) -> None:

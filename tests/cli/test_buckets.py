@@ -59,5 +59,5 @@ def test_what_is_not_there_and_what_writes_are_told(bucket: TestBucket) -> None:
         ["append", there],
         ["reindex", there, "--in-place"],
     ):
-        assert "a bucket is only read" in run(*command, code=3).stderr
-    assert "ftp:// is not supported yet" in run("ls", "ftp://host/logs", code=3).stderr
+        assert "needs a path of this machine" in run(*command, code=3).stderr
+    assert "ftp:// is not supported;" in run("ls", "ftp://host/logs", code=3).stderr

@@ -64,4 +64,9 @@ def test_wrong_use_is_exit_code_2(tmp_path: Path) -> None:
     assert "--strict needs --from or --to" in run("copy", ORDERS.log_dir, tmp_path, "--strict", code=2).stderr
     assert "outside of the source" in run("copy", ORDERS.log_dir, ORDERS.log_dir, code=2).stderr
     assert "there is no topic none" in run("copy", ORDERS.log_dir, tmp_path, "--topic", "none", code=2).stderr
+    assert "-1 is not in the range" in run("copy", ORDERS.log_dir, tmp_path, "--partition", -1, code=2).stderr
+    turned = run("copy", ORDERS.log_dir, tmp_path, "--from", "2030-01-01", "--to", "2026-01-01", code=2).stderr
+    assert "--from: 2030-01-01 is after --to 2026-01-01" in turned
+    for target in ("", "s3:/bucket/logs"):  # which would be this directory, and one in it
+        assert "an address such as s3://bucket/key" in run("copy", ORDERS.log_dir, target, code=2).stderr
     assert list(tmp_path.iterdir()) == []
