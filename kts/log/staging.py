@@ -147,8 +147,6 @@ class StagedWriter:
         Limit of the uncompressed bytes of a batch.
     sort : bool
         Sort the rows of each partition by timestamp, stably. They stay in memory until ``finish``.
-    unit : str, optional
-        The unit of integers in ``timestamp``.
     """
 
     def __init__(
@@ -163,14 +161,13 @@ class StagedWriter:
         compression: str | None = None,
         batch_bytes: int = BATCH_BYTES,
         sort: bool = False,
-        unit: str | None = None,
         clock: Callable[[], int] | None = None,
     ) -> None:
         self.path = os.path.join(root, uuid4().hex)
         self._config = LogConfig.of(config)
         self._counts, self._default_count = counts, default_count
         self._topic, self._sticky = topic, task
-        self._rows: dict[str, Any] = {"compression": compression, "unit": unit, "batch_bytes": batch_bytes}
+        self._rows: dict[str, Any] = {"compression": compression, "unit": "ms", "batch_bytes": batch_bytes}
         self._sort, self._clock = sort, clock
         self._logs: dict[TopicPartition, Log] = {}
         self._new: set[str] = set()  # topics of which rows are spread over the default number of partitions
@@ -188,8 +185,8 @@ class StagedWriter:
             self.abandon()
 
     def append(self, rows: pa.Table) -> None:
-        """Append rows: ``key``, ``value``, ``headers``, ``timestamp`` as for ``Log.append_rows``; ``topic`` unless the
-        writer has one; ``partition``, where null leaves the choice to Kafka's rule for the key.
+        """Append rows: ``key``, ``value``, ``headers``, ``timestamp`` as for ``Log.append_rows``, integers in ms;
+        ``topic`` unless the writer has one; ``partition``, where null leaves the choice to Kafka's rule for the key.
 
         Raises
         ------

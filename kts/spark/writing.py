@@ -15,12 +15,13 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from kts.arguments import INT32_MAX, suggestion
+from kts.codec.rows import row_times
 from kts.compression import CODEC_NAMES
 from kts.config import TIMESTAMP_TYPES, LogConfig
 from kts.log import staging
 from kts.segment import files
 from kts.segment.commits import read_commits
-from kts.spark.options import KNOWN, Values, local_path, wrong
+from kts.spark.options import KNOWN, UNIT_OPTION, Values, local_path, wrong
 from kts.spark.planning import unseen
 from kts.spark.schema import RECORD_TYPES, arrow_schema
 from kts.spark.shipping import ship
@@ -202,10 +203,9 @@ class _Writer:
             compression=options.compression,
             batch_bytes=options.batch_bytes,
             sort=options.sort,
-            unit=options.unit,
         ) as writer:
             for batch in batches:
-                writer.append(pa.Table.from_batches([batch]))
+                writer.append(_in_ms(pa.Table.from_batches([batch]), options.unit))
             return writer.finish()
 
     def _commit(self, messages: Sequence[Any], query: str | None = None, batch: int = -1) -> None:
@@ -291,6 +291,15 @@ class KtsStreamWriter(_Writer, _StreamWriter):
     @staticmethod
     def _query(messages: Sequence[Any]) -> str | None:
         return next((message.query for message in messages if message is not None), None)
+
+
+def _in_ms(rows: pa.Table, unit: str | None) -> pa.Table:
+    """Rows whose timestamps are integers of ms."""
+    names = rows.column_names
+    if "timestamp" not in names:
+        return rows
+    times = row_times(rows.column("timestamp").combine_chunks(), unit, how=UNIT_OPTION)
+    return rows.set_column(names.index("timestamp"), "timestamp", times)
 
 
 def _stream(query: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from support.kafka.jvm import spark_environ
 
@@ -124,6 +125,16 @@ def test_rows_of_spark_4_0_become_columns(spark: SparkSession) -> None:
     [batch] = _columns(iter(rows), schema)
     assert batch.column("value").to_pylist() == [b"0", b"1", b"2"]
     assert batch.column("headers").to_pylist() == [None, *[[{"key": "h", "value": b"x"}]] * 2]
+
+
+def test_times_are_milliseconds_unless_timeunit_says_otherwise() -> None:
+    spark_environ()
+    from kts.spark.writing import _in_ms
+
+    rows = pa.table({"timestamp": [1_788_256_800, None], "value": [b"", b""]})
+    assert _in_ms(rows, "s").to_pydict() == {"timestamp": [1_788_256_800_000, None], "value": [b"", b""]}
+    with pytest.raises(ValueError, match=r"1788256800 looks like seconds .* Say which with timeUnit=s or timeUnit=ms"):
+        _in_ms(rows, None)
 
 
 # --- with Spark -----------------------------------------------------------------------------------
