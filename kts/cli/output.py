@@ -88,10 +88,12 @@ def sink(path: str | None) -> Iterator[BinaryIO]:
             if os.path.exists(target):
                 os.chmod(aside, stat.S_IMODE(os.stat(target).st_mode))
             os.replace(aside, target)
-    except BaseException:
+    except BaseException as error:
         if not direct:
             with suppress(OSError):
                 os.unlink(aside)
+        if isinstance(error, OSError) and error.filename is None:  # such as a full disk
+            error.filename = path
         raise
 
 

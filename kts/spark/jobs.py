@@ -7,6 +7,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
@@ -48,8 +49,15 @@ def run_in(context: SparkContext, job: Callable[[Given], Result], tasks: Sequenc
     try:
         done: list[Result] = context.parallelize(pickled, len(pickled) or 1).map(_Shipped(job)).collect()
     except (Py4JError, PySparkException) as error:
-        raise KtsError(f"Spark at {context.master} could not do the work: {_reason(error)}") from error
+        ended = "; it ended the application: look at its master and workers" if _is_stopped(context) else ""
+        raise KtsError(f"Spark at {context.master} could not do the work: {_reason(error)}{ended}") from error
     return done
+
+
+def _is_stopped(context: SparkContext) -> bool:
+    with suppress(Py4JError):
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    return True
 
 
 class _Shipped:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -50,7 +51,8 @@ def write_aside(own: str, rows: pa.Table) -> list[Aside]:
         of_day = rows.filter(days.is_null() if day is None else pc.equal(days, pa.scalar(day, pa.date32())))
         name = uuid4().hex
         path = os.path.join(own, name)
-        pq.write_table(of_day.drop_columns([DAY]), path, compression="zstd")
+        with files.storage_errors(path, "writing"):
+            pq.write_table(of_day.drop_columns([DAY]), path, compression="zstd")
         with files.WritableFile(path) as file:
             file.sync()
         found.append(Aside(name, day, of_day.num_rows, of_day.column("timestamp").null_count))
@@ -130,7 +132,11 @@ class FolderTable:
                 files.rename(self._in_own(name), os.path.join(self._path, target))
         for day in days:
             files.sync_directory(day)
-        for name in {*files.names_in(self._own)} - {LEDGER, LOCK, *pending}:
+        self._remove_others(pending)
+
+    def _remove_others(self, kept: Iterable[str]) -> None:
+        """Remove the files in ``_kts`` that belong to no commit."""
+        for name in {*files.names_in(self._own)} - {LEDGER, LOCK, *kept}:
             files.remove(self._in_own(name), missing_ok=True)  # its writer may live still, and remove it
 
     def _in_own(self, name: str) -> str:
@@ -160,7 +166,12 @@ class FolderTable:
             number, known, _ = self._recovered()
             if known != self.offsets:
                 raise lost_race(self.name)
-            written = write(self._own)
+            try:
+                written = write(self._own)
+            except BaseException:
+                with suppress(LogStorageError):
+                    self._remove_others(())
+                raise
             for one in written:
                 if not files.exists(self._in_own(one.name)):
                     raise LogStorageError(

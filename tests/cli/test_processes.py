@@ -117,6 +117,14 @@ def test_what_stdout_cannot_take_is_an_error(tmp_path: Path) -> None:
         assert done.stderr.startswith(b"kts: ") and b"No space left" in done.stderr and done.stderr.count(b"\n") == 1
 
 
+def test_a_file_that_the_disk_cannot_take_is_named_and_removed(tmp_path: Path) -> None:
+    limit = "ulimit -f 64; trap '' XFSZ; exec \"$@\""  # KiB, stands in for the disk's end
+    command = ["bash", "-c", limit, "-", *KTS, "dump", str(ORDERS), "-o", str(tmp_path / "orders.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (3, f"kts: {tmp_path}/orders.jsonl: File too large\n")
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_an_interrupted_dump_leaves_nothing_behind(

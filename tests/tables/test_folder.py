@@ -105,6 +105,19 @@ def test_what_attempts_that_failed_wrote_aside_is_never_seen(tmp_path: Path) -> 
     assert sorted(os.listdir(tmp_path / "t" / "_kts")) == ["ledger.json", "lock"]
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_write_that_does_not_end_leaves_nothing_aside(tmp_path: Path, error: type[BaseException]) -> None:
+    one = FolderTable(str(tmp_path / "t"), table_schema())
+
+    def write(own: str) -> list[Aside]:
+        write_aside(own, rows(0))
+        raise error
+
+    with pytest.raises(error):
+        one.commit(write, {NAME: 1})
+    assert os.listdir(tmp_path / "t" / "_kts") == ["lock"]
+
+
 def test_a_file_of_another_process_that_is_not_there_makes_no_commit(tmp_path: Path) -> None:
     one = FolderTable(str(tmp_path / "t"), table_schema())
     with pytest.raises(LogStorageError, match="expected a file that another process wrote, found none.* shared mount"):
