@@ -71,7 +71,7 @@ from kts.segment.snapshots import snapshot_paths
 from kts.times import Time, time_unit
 
 PIECE_BYTES = 2**22
-COMPARED_BYTES = 2**12  # of the end of a segment that a bucket has
+COMPARED_BYTES = 2**12  # of the end of a segment whose time does not tell whether it is the same
 THREADS, MOST_WAITING_BYTES = 8, 2**28  # segments that are fetched and verified ahead of the one that takes its place
 COPIED, EQUAL = "copied", "equal"
 _ASIDE = "kts-copy-0.{}-delete"
@@ -185,8 +185,8 @@ def copy(
     Notes
     -----
     Offsets and file times stay. A segment that is in the target with the same size and modification time is not copied
-    again; in a bucket, with the same size and last 4 KiB, and not older than the source's. If the process dies, run it
-    again.
+    again; in a bucket, with the same size and last 4 KiB, and not older than the source's; nor is one that has moved to
+    tiered storage since, with the same size and last 4 KiB. If the process dies, run it again.
 
     Examples
     --------
@@ -565,38 +565,43 @@ class _Partition:
 
     def equal(self, plan: Sequence[_Planned], names: Sequence[str]) -> set[int]:
         """The base offsets of the segments that the target has."""
-        found = [one for one in plan if self.is_equal(one, names)]
-        if not self.place.in_bucket:
-            return {one.segment.base_offset for one in found}
-        alike = files.side_by_side(self.ends_alike, found, self.folder)
-        return {one.segment.base_offset for one, same in zip(found, alike, strict=True) if same}
+        told = {one.segment.base_offset: self.is_equal(one, names) for one in plan}
+        unsure = [one for one in plan if told[one.segment.base_offset] is None]
+        waits = self.folder if self.place.in_bucket or not unsure else unsure[0].segment.path
+        alike = files.side_by_side(self.ends_alike, unsure, waits)
+        told |= {one.segment.base_offset: same for one, same in zip(unsure, alike, strict=True)}
+        return {base for base, same in told.items() if same}
 
     def ends_alike(self, one: _Planned) -> bool:
-        """Whether a segment of the target has the same last bytes. A bucket's times do not tell two sources apart."""
+        """Whether a segment of the target has the same last bytes."""
         if one.size is None:
             return True
         start = max(one.size - COMPARED_BYTES, 0)
         path = os.path.join(self.folder, f"{one.segment.base_offset:020d}.log")
-        with one.segment.open() as source, files.open_file(path) as there:
+        with suppress(CorruptRecordError), one.segment.open() as source, files.open_file(path) as there:
             return source.read(start, one.size - start) == there.read(start, one.size - start)
+        return False  # the source is damaged, which staging tells
 
-    def is_equal(self, one: _Planned, names: Sequence[str]) -> bool:
-        """Whether the target has a segment with its indexes: by size and modification time."""
+    def is_equal(self, one: _Planned, names: Sequence[str]) -> bool | None:
+        """Whether the target has a segment with its indexes, by size and modification time; None: its end tells.
+
+        A bucket's times do not tell two sources apart. A segment that moved to tiered storage has another time there,
+        and stays as it is.
+        """
         stem = os.path.join(self.folder, f"{one.segment.base_offset:020d}")
         path, indexes = f"{stem}.log", (f"{stem}.index", f"{stem}.timeindex")
         if not {os.path.basename(each) for each in (path, *indexes)}.issubset(names):
             return False
         size, modified_ms = files.size_of(path), files.modified_ms(path)
         if self.is_live and one.following is None and one.size is not None and size > one.size:
-            return True
-        same_size = one.size is None or one.size == size
-        if self.place.in_bucket:  # which has times of its own, in whole seconds
-            same_time = modified_ms // 1000 >= one.modified_ms // 1000
-            # Later indexes are those of a copy that was stopped before its log.
-            same_time &= all(files.modified_ms(index) <= modified_ms for index in indexes)
-        else:
-            same_time = modified_ms == one.modified_ms
-        return same_size and same_time
+            return None if self.place.in_bucket else True
+        if one.size not in (None, size):
+            return False
+        if not self.place.in_bucket:
+            return modified_ms == one.modified_ms or (None if one.segment.remote else False)
+        # Its times are in whole seconds. Later indexes are those of a copy that was stopped before its log.
+        is_new = one.segment.remote or modified_ms // 1000 >= one.modified_ms // 1000
+        return None if is_new and all(files.modified_ms(index) <= modified_ms for index in indexes) else False
 
     @staticmethod
     def superseded(plan: Sequence[_Planned], there: set[int]) -> set[int]:

@@ -9,7 +9,7 @@ Source: RemoteLogMetadataSerde, RemoteLogSegmentState, the messages of Kafka's m
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -270,12 +270,18 @@ class History:
         All copies by segment id, each in its last state.
     changes : list of Copy
         Each copy when it was finished, and when its deletion began, in this order.
+    unseen : dict
+        The last state by segment id of copies whose first event is lost.
+    has_start : bool
+        Whether no earlier events may be lost, as retention of the metadata topic loses them.
     """
 
-    def __init__(self, of: PartitionId) -> None:
+    def __init__(self, of: PartitionId, has_start: bool = True) -> None:
         self.of = of
+        self.has_start = has_start
         self.copies: dict[str, Copy] = {}
         self.changes: list[Copy] = []
+        self.unseen: dict[str, int] = {}
 
     def add(self, event: Copy | Update) -> None:
         """The next event. As in Kafka, one that its copy's state does not allow is dropped.
@@ -287,7 +293,10 @@ class History:
             if known is not None and known.state != COPY_STARTED:
                 return
             now = event
-        elif known is None or known.state not in _BEFORE[event.state]:
+        elif known is None:
+            self.unseen[event.segment_id] = event.state
+            return
+        elif known.state not in _BEFORE[event.state]:
             return
         else:
             now = known._replace(state=event.state, event_ms=event.event_ms)
@@ -296,6 +305,17 @@ class History:
         self.copies[event.segment_id] = now
         if now.state in (COPY_FINISHED, DELETE_STARTED) and (known is None or known.state != now.state):
             self.changes.append(now)
+
+    def says_of(self, segment_id: str) -> bool:
+        """Whether the events tell all that matters of a copy: what it is, or that it was deleted."""
+        return segment_id in self.copies or self.unseen.get(segment_id, COPY_FINISHED) != COPY_FINISHED
+
+    def behind(self, earlier: Sequence[Copy]) -> History:
+        """The same events after those of earlier copies."""
+        made = History(self.of, self.has_start)
+        made.copies = {copy.segment_id: copy for copy in earlier} | self.copies
+        made.changes = [*earlier, *self.changes]
+        return made
 
     def in_state(self, *states: int) -> list[Copy]:
         """The copies whose last state is one of these, by offset."""
@@ -388,6 +408,7 @@ def _logs_in(path: str) -> list[Segment]:
 def _read_replica(logs: list[Segment], epochs_path: str) -> _Replica:
     found: Histories = {}
     epoch, end = max(read_leader_epochs(epochs_path) or [(-1, 0)])[0], 0
+    has_start = not logs or logs[0].base_offset == 0
     for log in logs:
         for position, data in log.slices():
             try:
@@ -401,7 +422,7 @@ def _read_replica(logs: list[Segment], epochs_path: str) -> _Replica:
                     continue
                 event = _event(log, position + place, offset, value, read_event)
                 if event is not None:
-                    found.setdefault(event.of, History(event.of)).add(event)
+                    found.setdefault(event.of, History(event.of, has_start)).add(event)
     return _Replica(found, (epoch, end))
 
 

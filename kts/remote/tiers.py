@@ -129,11 +129,10 @@ class Tier:
         live = [one for one in histories.values() if one.in_state(COPY_FINISHED)]
         found = {one.of: max(copy.event_ms for copy in one.in_state(COPY_FINISHED)) for one in live}
         chosen = [TieredPartition(self, of) for of in _newest(found)]
-        # Another broker may have the metadata of the other partitions.
+        # Another broker may have the metadata of the other partitions, or it is lost.
         named = {one.of[::2] for one in chosen}
-        there = (place for place in places(self.root, self.layout) if place.of not in histories)
-        others = [place for place in there if place.of[::2] not in named]
-        held = [TieredPartition(self, one.of, one) for one in others if objects_in(one.directory)]
+        others = [place for place in places(self.root, self.layout) if place.of[::2] not in named]
+        held = [TieredPartition(self, one.of, one) for one in others if _unknown_in(one, histories.get(one.of))]
         several = Counter(one.of[::2] for one in held)
         events = {one.of: one.last_event_ms if several[one.of[::2]] > 1 else 0 for one in held}
         newest = {*_newest(events)}
@@ -176,6 +175,11 @@ def _newest(found: Mapping[PartitionId, int]) -> list[PartitionId]:
     return list(chosen.values())
 
 
+def _unknown_in(place: Place, history: History | None) -> bool:
+    """Whether there are objects of which the metadata topic says nothing."""
+    return any(history is None or not history.says_of(one.segment_id) for one in objects_in(place.directory))
+
+
 _lock = threading.Lock()
 _readers: dict[str, list[Reader | None]] = {}  # by folder: the place of a reader numbers its addresses
 _views: dict[str, WeakSet[TieredPartition]] = {}  # by directory: the open partitions, all of one reader
@@ -215,8 +219,13 @@ class _Source(NamedTuple):
     history: History
     by_metadata: bool
     problems: tuple[Copy, ...] = ()  # of which only the place is known
-    unfinished: tuple[str, ...] = ()  # stems of objects that are not whole copies
+    unfinished: tuple[Objects, ...] = ()  # that are not whole copies
     contradictions: tuple[str, ...] = ()  # of manifests and logs
+
+    @property
+    def knows_deletions(self) -> bool:
+        """Whether it tells of each copy that was deleted."""
+        return self.by_metadata and self.history.has_start
 
 
 class TieredPartition:
@@ -234,6 +243,8 @@ class TieredPartition:
         self.of = of
         self._place = place
         self._store_source: tuple[float, _Source] | None = None
+        self._completed: tuple[History, _Source] | None = None  # what the metadata topic says, and with the rest
+        self._is_incomplete = False  # what it says leaves a gap
         self._made: tuple[Any, list[Segment]] | None = None
         self._told: set[str] = set()
         self.first_offset = 0  # of the segments that were listed last
@@ -311,7 +322,8 @@ class TieredPartition:
             if not self.of.topic_id:
                 self._choose_id(histories)
             if (known := histories.get(self.of)) is not None:
-                return _Source(known, True)
+                lacks = self._is_incomplete or not known.in_state(COPY_FINISHED)
+                return self._with_forgotten(known) if lacks else _Source(known, True)
             place = self._find_place()
             if place is None or not objects_in(place.directory):
                 return _Source(History(self.of), True)
@@ -319,14 +331,38 @@ class TieredPartition:
                 f"{self.of.topic}-{self.of.partition}: {TOPIC} says nothing of topic id {self.of.topic_id}, but"
                 f" {place.directory} has segments: they are read as the store alone tells them"
             )
+        source = self._by_store()
+        for message in source.contradictions:
+            self.tell(message)
+        return source
+
+    def _by_store(self) -> _Source:
+        """What the objects alone tell."""
         now = time.monotonic()
         if self._store_source is None or now - self._store_source[0] > KNOWN_S:
             place = self._find_place()
             made = _Source(History(self.of), False) if place is None else _source_of_store(self, place)
             self._store_source = now, made
-            for message in made.contradictions:
-                self.tell(message)
         return self._store_source[1]
+
+    def _with_forgotten(self, known: History) -> _Source:
+        """What a metadata topic that may have lost its start says, and of the copies before that what the store tells.
+
+        An event precedes each upload, so objects of which the topic says nothing are of events that it has lost.
+        """
+        if self._completed is None or self._completed[0] is not known:
+            store = self._by_store()
+            lost = [copy for copy in store.history.changes if not known.says_of(copy.segment_id)]
+            problems = tuple(copy for copy in store.problems if not known.says_of(copy.segment_id))
+            unfinished = tuple(one for one in store.unfinished if not known.says_of(one.segment_id))
+            self._completed = known, _Source(known.behind(lost), True, problems, unfinished)
+            if forgotten := [self.stem(copy) for copy in (*lost, *problems)]:
+                shown = ", ".join(forgotten[:NAMED]) + ", ..." * (len(forgotten) > NAMED)
+                self.tell(
+                    f"{self.of.topic}-{self.of.partition}: {TOPIC} has lost what it said of {len(forgotten)} copies:"
+                    f" they are read as the store alone tells them: {shown}"
+                )
+        return self._completed[1]
 
     @property
     def last_event_ms(self) -> int:
@@ -386,7 +422,7 @@ class TieredPartition:
             self.listed_at = next(_lists)
             return self._made[1]
         stop = local[0].base_offset if local else INT64_MAX
-        history = source.history
+        history, stated = source.history, lineage
         if history.copies or source.problems:
             lineage = lineage or self.lineage(source)
         parts = self.parts(source, start, stop, lineage)
@@ -395,11 +431,20 @@ class TieredPartition:
         # The epochs begin with the log, also after a crash that left an older checkpoint of its start.
         begin = max(start or 0, lineage[0][1] if lineage else 0)
         broken = self.without_manifest(begin, first)
-        is_known = start is not None or (source.by_metadata and bool(lineage)) or bool(broken)
         # Copies that retention deletes stay in the metadata.
         deleted = [copy.end_offset + 1 for copy in history.in_state(DELETE_STARTED, DELETE_FINISHED)]
+        is_late = max([begin, *deleted]) + 1 < first < INT64_MAX
+        if source.by_metadata and not self._is_incomplete and (is_late or any(part.copy is None for part in parts)):
+            self._is_incomplete = True
+            return self.segments(local, start, stated)
         self.late_start = ""
-        if is_known and max([begin, *deleted]) + 1 < first < INT64_MAX:
+        if start is None and not source.knows_deletions and lineage and lineage[0][1] < self.first_offset:
+            self.tell(
+                f"{self.of.topic}-{self.of.partition}: the leader epochs begin at offset {lineage[0][1]}, the store at"
+                f" {self.first_offset}: without {'the start of ' * source.by_metadata}{TOPIC} it does not say whether"
+                " copies were deleted or are missing"
+            )
+        if is_late and (start is not None or (source.knows_deletions and lineage) or broken):
             where = f"no live copy in {TOPIC}" if parts and source.by_metadata else "nothing in the store"
             self.late_start = f"the log starts at offset {begin}, but there is {where} before {first}"
             self.late_start += f"; of {', '.join(broken[:NAMED])} objects are missing" * bool(broken)
@@ -418,11 +463,6 @@ class TieredPartition:
             self._tell_orphans(source, epochs, lineage)
         pieces = epochs.pieces(lineage, first, stop)
         self.first_offset = pieces[0].start if pieces else 0
-        if start is None and not source.by_metadata and lineage and lineage[0][1] < self.first_offset:
-            self.tell(
-                f"{self.of.topic}-{self.of.partition}: the leader epochs begin at offset {lineage[0][1]}, the store at"
-                f" {self.first_offset}: without {TOPIC} it does not say whether copies were deleted or are missing"
-            )
         return parts_of(pieces, stop)
 
     def hidden(self, first: int, lineage: Lineage) -> list[tuple[Segment, int]]:
@@ -450,8 +490,8 @@ class TieredPartition:
 
     def _tell_orphans(self, source: _Source, epochs: Epochs, lineage: Lineage) -> None:
         used = {one.copy.segment_id for one in epochs.pieces(lineage, 0) if one.copy is not None}
-        finished = source.history.in_state(COPY_FINISHED)
-        orphans = [*source.unfinished, *(self.stem(copy) for copy in finished if copy.segment_id not in used)]
+        unused = [copy for copy in source.history.in_state(COPY_FINISHED) if copy.segment_id not in used]
+        orphans = [*(one.stem for one in source.unfinished), *map(self.stem, unused)]
         if orphans:
             shown = ", ".join(orphans[:NAMED]) + ", ..." * (len(orphans) > NAMED)
             self.tell(
@@ -484,9 +524,7 @@ class TieredPartition:
 
     def without_manifest(self, first: int, end: int) -> list[str]:
         """Stems of objects that are not whole copies and begin at these offsets."""
-        source = self.source()
-        names = [(stem, _parsed(f"{stem}.log")) for stem in source.unfinished]
-        return [stem for stem, name in names if name is not None and first <= name.base_offset < end]
+        return [one.stem for one in self.source().unfinished if first <= one.base_offset < end]
 
     def tell(self, message: str) -> None:
         """Warn once."""
@@ -499,7 +537,7 @@ def _source_of_store(view: TieredPartition, place: Place) -> _Source:
     """The copies of a partition as its objects alone tell them."""
     objects = objects_in(place.directory)
     whole = [one for one in objects if one.is_whole(place.layout)]
-    unfinished = tuple(one.stem for one in objects if not one.is_whole(place.layout))
+    unfinished = tuple(one for one in objects if not one.is_whole(place.layout))
     bases = sorted({one.base_offset for one in whole})
     following = dict(zip(bases, bases[1:], strict=False))
     items = [(one, following.get(one.base_offset)) for one in whole]

@@ -76,6 +76,23 @@ def test_tiered_storage_and_its_directory_become_one_log(name: str, tmp_path: Pa
     assert set(states(copy(one.data, tmp_path, **named))) == {"equal"}
 
 
+def test_a_segment_that_has_moved_to_tiered_storage_is_not_copied_again(tmp_path: Path) -> None:
+    one = session("aiven-zstd-encrypted").copy(tmp_path)
+    named: dict[str, Any] = {"topics": "txn", "remote": one.remote, "remote_options": one.options}
+    target = tmp_path / "target"
+    first = copy(one.data, target, **named)
+    [moved, *_] = [path for path in logs(one.data) if path.parent.name == "txn-0"]
+    for path in moved.parent.glob(f"{moved.stem}.*"):  # retention of the local segments
+        path.unlink()
+    done = copy(one.data, target, **named)
+    assert set(states(done)) == {"equal"} and [found.source for found in done] != [found.source for found in first]
+    there = target / "txn-0" / moved.name
+    data = there.read_bytes()
+    there.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert [found.path for found in copy(one.data, target, **named) if found.state == "copied"] == [str(there)]
+    assert there.read_bytes() == data
+
+
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_compressed_logs_become_plain_ones_and_damage_in_them_is_told(suffix: str, tmp_path: Path) -> None:
     source = write(tmp_path / "source")

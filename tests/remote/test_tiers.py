@@ -326,26 +326,61 @@ def test_a_first_copy_without_its_manifest_is_told(tmp_path: Path) -> None:
     assert [found.kind for found in verify_partition(log)] == ["gap"]
 
 
-def test_first_copies_that_the_metadata_topic_has_lost_are_told(tmp_path: Path) -> None:
-    """A metadata topic with retention forgets copies that are live. What it says is deleted is not missed."""
-    one = session("aiven-plain").copy(tmp_path)
-    first, second = one.log("ct-0").segments[:2]
-    segment_id = Path(objects_of(first.path)).stem[21:]
+def forget(one: Session, segment_id: str, last: bool) -> None:
+    """Let the metadata topic lose its start, up to the first or the last event of a copy."""
     for path in one.data.glob("__remote_log_metadata-*/*.log"):
         rows = kts.decode(path.read_bytes(), ["offset", "position", "value"]).to_pylist()
         ours = [row["position"] for row in rows if uuid_bytes(segment_id) in row["value"]]
         if ours:
-            following = next(row for row in rows if row["position"] > max(ours))
+            following = next(row for row in rows if row["position"] > (ours[-1] if last else ours[0]))
             kept = path.read_bytes()[following["position"] :]
             path.with_name(f"{following['offset']:020d}.log").write_bytes(kept)
             path.unlink()
-    start = second.base_offset
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("name", ["aiven-plain", "local"])
+def test_first_copies_that_the_metadata_topic_has_lost_are_read_from_the_store(
+    tmp_path: Path, name: str, last: bool
+) -> None:
+    """A metadata topic with retention forgets copies that are live; of one it may still know that it was finished."""
+    one = session(name).copy(tmp_path)
+    first, second = one.log("ct-0").segments[:2]
+    forget(one, Path(objects_of(first.path)).stem[21:], last)
     for log in (one.log("ct-0"), one.store_alone(metadata=one.data)["ct", 0]):
-        with pytest.warns(KtsWarning, match=f"starts at offset 0, but there is no live copy in .* before {start}"):
-            assert log.log_start_offset == start
-        assert [(found.kind, found.offset) for found in verify_partition(log)] == [("gap", start)]
+        with pytest.warns(KtsWarning, match="__remote_log_metadata has lost what it said of 1 copies: they are read"):
+            assert records(log) == [row for row in one.expected("ct-0") if row.offset < log.log_end_offset]
+        assert not list(verify_partition(log))
+    for path in Path(objects_of(first.path)).parent.glob(f"{first.base_offset:020d}-*"):
+        path.unlink()
+    start = second.base_offset
+    log = one.log("ct-0")
+    with pytest.warns(KtsWarning, match=f"starts at offset 0, but there is no live copy in .* before {start}"):
+        assert log.log_start_offset == start
+    assert [(found.kind, found.offset) for found in verify_partition(log)] == [("gap", start)]
+    with pytest.warns(KtsWarning, match="without the start of __remote_log_metadata it does not say whether"):
+        assert one.store_alone(metadata=one.data)["ct", 0].log_start_offset == start
     for name in ("retention-0", "delete-records-0"):
         assert not list(verify_partition(session("local").store_alone(metadata=session("local").data)[name[:-2], 0]))
+
+
+def test_half_of_the_metadata_topic_and_the_store_give_the_same_log(tmp_path: Path) -> None:
+    """What it says was deleted or never finished stays away."""
+    one = session("aiven-plain").copy(tmp_path)
+
+    def seen() -> dict[str, tuple[int, list[int]]]:
+        logs = [log for log in one.open().values() if not log.topic.startswith("_")]
+        return {f"{log.topic}-{log.partition}": (log.log_start_offset, offsets(log)) for log in logs}
+
+    before = seen()
+    for path in one.data.glob("__remote_log_metadata-*/*.log"):
+        rows = kts.decode(path.read_bytes(), ["offset", "position"]).to_pylist()
+        if rows:
+            half = rows[len(rows) // 2]
+            path.with_name(f"{half['offset']:020d}.log").write_bytes(path.read_bytes()[half["position"] :])
+            path.unlink()
+    with pytest.warns(KtsWarning, match="has lost what it said of"):
+        assert seen() == before
 
 
 def test_copies_that_local_segments_hide_are_verified(tmp_path: Path) -> None:
