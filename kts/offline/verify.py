@@ -407,19 +407,25 @@ class _PartitionCheck:
                 indexes.append(_TimeIndexCheck(log, path, fetched.get(path)))
         aborted: list[transactions.AbortedTransaction] = []
         markers: set[tuple[int, int]] = set()  # (producer id, offset) of abort markers
-        for found in log.walk(self.progress):
-            if isinstance(found, Violation):
-                yield found
-                continue
-            for index in indexes:
-                yield from index.slice(found)
-            yield from self.epochs_of_batches(segment, found)
-            yield from self.magics_of_batches(segment, found)
-            for marker, first in self.ended_transactions(segment, found):
-                if marker.kind == transactions.ABORT:
-                    markers.add((marker.producer_id, marker.offset))
-                    if first is not None:
-                        aborted.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
+        try:
+            for found in log.walk(self.progress):
+                if isinstance(found, Violation):
+                    yield found
+                    continue
+                for index in indexes:
+                    yield from index.slice(found)
+                yield from self.epochs_of_batches(segment, found)
+                yield from self.magics_of_batches(segment, found)
+                for marker, first in self.ended_transactions(segment, found):
+                    if marker.kind == transactions.ABORT:
+                        markers.add((marker.producer_id, marker.offset))
+                        if first is not None:
+                            aborted.append(transactions.AbortedTransaction(marker.producer_id, first, marker.offset))
+        finally:
+            if log.damaged:  # what it held is not known, and nothing behind it is compared with that
+                self.gaps = self.damaged_before = True
+                self.open_transactions.clear()
+            self.damaged = log.damaged
         stated = segment.known_max_ms
         if stated is not None and not log.damaged and log.max_timestamp >= 0 and log.max_timestamp != stated:
             message = f"the greatest timestamp is {log.max_timestamp}, but its copy is stated to have {stated}"
@@ -434,15 +440,13 @@ class _PartitionCheck:
             yield from lost_end(segment, following)
         else:
             yield from _txn_index(segment, txn_path, aborted, markers, log.damaged)
-        self.damaged_before |= log.damaged
         if segment.remote and self.transactional and not (is_cut or self.damaged_before or self.log.lone):
             yield from self.open_after(segment)
         if 0 <= self.last_offset < segment.base_offset - 1 and not log.damaged:
             self.seams.append((segment.path, self.last_offset + 1, segment.base_offset))
         # Wrapper messages do not show their gaps.
-        self.gaps |= log.gaps or log.wrappers or log.damaged or (log.batches == 0 and following is not None)
+        self.gaps |= log.gaps or log.wrappers or (log.batches == 0 and following is not None)
         self.last_offset = max(self.last_offset, log.last_offset, segment.base_offset - 1)
-        self.damaged = log.damaged
 
     def leader_epochs(self) -> Iterator[Violation]:
         """Read the leader epochs; they are compared with batches only if they are in order."""

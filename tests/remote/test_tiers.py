@@ -426,6 +426,19 @@ def test_the_producer_snapshot_of_another_copy_is_found(tmp_path: Path) -> None:
     assert [each.kind for each in found] == ["snapshot"] and "expected the open transactions" in found[0].message
 
 
+def test_nothing_but_a_missing_object_is_named_though_transactions_go_through_it(tmp_path: Path) -> None:
+    """What follows cannot be compared with it: its offsets, and the transactions that begin or end there."""
+    one = session("aiven-zstd").copy(tmp_path)
+    for segment in [segment for segment in one.log("txn-0").segments if segment.remote][1:-1]:
+        path = Path(objects_of(segment.path))
+        data = path.read_bytes()
+        path.unlink()
+        found = list(verify_partition(one.log("txn-0")))
+        assert {each.kind for each in found} == {"missing", "unreadable"}
+        assert all(path.stem in each.path for each in found), [str(each) for each in found]
+        path.write_bytes(data)
+
+
 def test_lost_copies_are_a_gap_that_is_told(tmp_path: Path) -> None:
     one = session("aiven-plain").copy(tmp_path)
     log = one.log("ct-0")
