@@ -416,12 +416,15 @@ class _Planned(NamedTuple):
         The base offset of the next segment of the source.
     size : int or None
         Bytes of it; None for a compressed log, which is not decompressed just to compare it.
+    before : Segment or None
+        The segment before it, if that is a whole copy in tiered storage: it has the producer snapshot between them.
     """
 
     segment: Segment
     following: int | None
     size: int | None
     modified_ms: int
+    before: Segment | None
 
 
 class _Staged(NamedTuple):
@@ -522,7 +525,10 @@ class _Partition:
             if compression_of_log(segment.path) is None:
                 ends_here = following is None or (stable is not None and following > stable)
                 size = _whole_bytes(segment, stable) if ends_here else segment.size_bytes
-            plan.append(_Planned(segment, following, size, segment.modified_ms))
+            before = segments[number - 1] if number and segment.remote else None
+            if before is not None and (tiers.is_cut(before.path) or tiers.is_cut(segment.path)):
+                before = None
+            plan.append(_Planned(segment, following, size, segment.modified_ms, before))
         return plan
 
     def offsets(self, log: PartitionLog) -> tuple[int, int]:
@@ -623,7 +629,7 @@ class _Partition:
         with unless_deleted(segment.path):
             self.stage_indexes(segment, stem)
             size, damage, wrong = self.stage_log(one, f"{stem}.log", self.advance if advance else None)
-            rebuilt = _complete(f"{stem}.log", wrong)
+            rebuilt = _complete(f"{stem}.log", wrong, one.before)
             files.set_modified_ms(f"{stem}.log", one.modified_ms)
             done = _Staged(stem, size, rebuilt, tuple(damage))
         return done
@@ -830,20 +836,27 @@ def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
                 yield int(positions[row]), end
 
 
-def _complete(path: str, wrong: Sequence[Violation]) -> tuple[str, ...]:
+def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> tuple[str, ...]:
     """Rebuild the indexes of a log that are missing or wrong; their suffixes."""
     stem = path.removesuffix(".log")
     lacking = [suffix for suffix in (".index", ".timeindex") if not files.exists(stem + suffix)]
     again = {*lacking, *(os.path.splitext(one.path)[1] for one in wrong)}
     if not again:
         return ()
+    if before is not None:  # transactions that end in the segment may have begun before it
+        with suppress(CorruptIndexError):
+            _write(f"{stem}.snapshot", files.read_bytes(tiers.snapshot_after(before.path)))
     alone = PartitionLog(path, "", 0, segment_paths=[path])
     for found in reindex(alone, IndexConfig(generation=generation_of(alone))):
         made = {one.kind: one.rebuilt for one in found.indexes}
+        if lacking and not files.exists(f"{stem}.txnindex"):  # all of them may be lost
+            again |= made.keys() & {".txnindex"}
         for suffix in again:
             files.remove(stem + suffix, missing_ok=True)
             if suffix in made:
                 _write(stem + suffix, made[suffix])
+    if before is not None:
+        files.remove(f"{stem}.snapshot", missing_ok=True)
     return tuple(sorted(again))
 
 

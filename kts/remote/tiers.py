@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -937,9 +938,9 @@ class _TierStore:
             message = "expected an open partition, found none in this process: open it with kts.open and remote"
             raise LogStorageError(message, path=path, errno=errno.EINVAL)
         paths = [segment.path for segment in segments]
-        last = _parsed(paths[-1]) if paths and segments[-1].remote else None
-        if last is not None and (copy := _copy_at(last.directory, last.stem)) is not None:
-            paths.append(f"{last.directory}/{copy.end_offset + 1:020d}-{copy.segment_id}.snapshot")
+        if paths and segments[-1].remote:
+            with suppress(LogStorageError):  # of lost offsets there is none
+                paths.append(snapshot_after(paths[-1]))
         return sorted(buckets.Found(os.path.basename(one), one, Status(0, 0)) for one in paths)
 
     def status(self, path: str) -> Status | None:
@@ -1071,6 +1072,15 @@ def faults(path: str) -> Iterator[Fault]:
             if inside != told.leader_epochs:
                 message = f"expected the epochs {told.leader_epochs} in the segment, found {inside}"
                 yield Fault(place, "leader-epoch", message)
+
+
+def snapshot_after(path: str) -> str:
+    """The address of the producer snapshot after a segment."""
+    name = _parsed(path)
+    copy = None if name is None else _copy_at(name.directory, name.stem)
+    if name is None or copy is None:
+        raise _no_file(path)
+    return f"{name.directory}/{copy.end_offset + 1:020d}-{copy.segment_id}.snapshot"
 
 
 def open_after(path: str) -> tuple[str, dict[int, int]]:

@@ -93,6 +93,17 @@ def test_a_segment_that_has_moved_to_tiered_storage_is_not_copied_again(tmp_path
     assert there.read_bytes() == data
 
 
+def test_transactions_are_listed_in_the_copy_though_tiered_storage_has_lost_its_indexes(tmp_path: Path) -> None:
+    """A broker believes the copy, and would give aborted records; some transactions begin before the segment."""
+    one = session("aiven-plain").copy(tmp_path)
+    store = sorted(one.store.glob("txn-*/0/*.indexes"))
+    for path in store[1::2]:
+        path.unlink()
+    done = copy(one.data, tmp_path / "target", topics="txn", remote=one.remote)
+    assert [found.rebuilt for found in done].count((".index", ".timeindex", ".txnindex")) > 2
+    assert list(map(str, verify(tmp_path / "target"))) == []
+
+
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_compressed_logs_become_plain_ones_and_damage_in_them_is_told(suffix: str, tmp_path: Path) -> None:
     source = write(tmp_path / "source")
