@@ -17,7 +17,7 @@ import click
 from kts.arguments import INT64_MAX, MOST_THREADS
 from kts.config import FORMAT_OF_MAGIC, PROPOSALS, LogConfig
 from kts.errors import InvalidRequestError, KtsError, LogLockedError, UnknownTopicOrPartitionError
-from kts.segment.files import require_local
+from kts.segment.files import has_pattern, require_local
 
 from .output import FINE, UNREADABLE, note, say, spelled
 
@@ -212,9 +212,8 @@ def existing_paths(paths: Sequence[str]) -> list[str]:
     try:
         return paths_of(paths, options)
     except FileNotFoundError as error:
-        raise click.UsageError(
-            f"{error.filename}: no such file or directory; expected a partition, .log or log directory"
-        ) from error
+        why = str(error.strerror) if has_pattern(str(error.filename)) else "no such file or directory"
+        raise click.UsageError(f"{error.filename}: {why}; expected a partition, .log or log directory") from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

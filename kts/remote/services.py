@@ -168,6 +168,11 @@ def _absolute(host: str, path: str) -> str:
     return f"/{path}".rstrip("/") or "/"
 
 
+def s3_endpoint() -> str | None:
+    """The server of S3 that the environment names: libraries take it from options alone."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+
+
 def _s3(host: str, options: dict[str, Any]) -> Library:
     from pyarrow import fs
 
@@ -176,8 +181,7 @@ def _s3(host: str, options: dict[str, Any]) -> Library:
     options.setdefault("request_timeout", REQUEST_S)
     attempts = options.pop("max_attempts", ATTEMPTS)
     options.setdefault("retry_strategy", fs.AwsStandardS3RetryStrategy(max_attempts=attempts))
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint:  # the library takes it from options alone
+    if endpoint := s3_endpoint():
         options.setdefault("endpoint_override", endpoint)
     if not ({"region", "endpoint_override"} & options.keys() or any(map(os.environ.get, _AWS_REGION))):
         options["region"] = fs.resolve_s3_region(host)

@@ -82,6 +82,16 @@ def test_a_folder_among_the_logs_is_no_table(table: Path | str) -> None:
 
 
 @pytest.mark.slow  # a real server
+def test_a_warehouse_may_lie_in_a_bucket_of_the_environment(bucket: TestBucket, tmp_path: Path) -> None:
+    given = ["sync", ORDERS / "orders-1", "lake.db.orders", "--catalog", tmp_path / "c.sqlite"]
+    (said,) = lines(*given, "--warehouse", f"{bucket.address}/lake", "--json")
+    assert said["records"] == 2952
+    (said,) = lines(*given, "--json")
+    assert said["records"] == 0 and said["offsets"] == {"orders": {"1": 2952}}
+    assert not (tmp_path / "warehouse").exists()
+
+
+@pytest.mark.slow  # a real server
 def test_a_bucket_is_added_bit_by_bit(bucket: TestBucket, tmp_path: Path) -> None:
     """An object that replaces the active segment's, a new segment and a new partition are what a second run adds."""
     logs = {name: kts.Log(tmp_path / "logs" / name, {"segment.bytes": 2000}) for name in ("t-0", "t-1")}
