@@ -351,7 +351,7 @@ def _there(name: str) -> str:
     """The path, if something lies there."""
     if files.scheme_of(name) is not None:
         if not files.exists(name):
-            raise FileNotFoundError(errno.ENOENT, "nothing lies at this address", name)
+            raise FileNotFoundError(errno.ENOENT, "there is nothing at this address", name)
         return files.absolute(name)
     try:
         os.stat(name)

@@ -82,9 +82,9 @@ class Root(NamedTuple):
         if not stem and files.directory_exists(inner := f"{folder}/{FOLDER}"):
             folder = inner
         if not files.directory_exists(folder or "/"):
-            raise FileNotFoundError(errno.ENOENT, "no tiered storage lies there", remote)
+            raise FileNotFoundError(errno.ENOENT, "there is no tiered storage", remote)
         if stem and not any(name.startswith(stem) for name in files.names_in(folder or "/")):
-            raise FileNotFoundError(errno.ENOENT, "no tiered storage lies there, and nothing begins so", remote)
+            raise FileNotFoundError(errno.ENOENT, "there is no tiered storage, and no name that begins so", remote)
         return cls(folder, stem)
 
     def key(self, name: str) -> str:

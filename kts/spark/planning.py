@@ -217,8 +217,8 @@ def _existing(options: Options) -> list[str]:
         return paths_of(options.paths, options.storage_options)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"option path: nothing lies at {files.absolute(error.filename)} as the driver on {socket.gethostname()} "
-            "sees it; name a log directory, a partition directory or segment files"
+            f"option path: there is nothing at {files.absolute(error.filename)} as the driver on {socket.gethostname()}"
+            " sees it; name a log directory, a partition directory or segment files"
         ) from error
 
 

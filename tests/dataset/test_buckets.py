@@ -54,7 +54,7 @@ def test_patterns_file_addresses_and_lists_are_paths(there: str) -> None:
     assert isinstance(kts.open(f"{there}/orders/orders-*"), kts.LogDirs)
     with pytest.raises(FileNotFoundError, match="nothing matches the pattern"):
         kts.open(f"{there}/none-*")
-    with pytest.raises(FileNotFoundError, match="nothing lies at this address"):
+    with pytest.raises(FileNotFoundError, match="there is nothing at this address"):
         kts.open(f"{there}/none")
     with pytest.raises(ValueError, match=r"found the pattern .*; use kts.open_log_dirs"):
         kts.open_partition(f"{there}/orders/orders-*")

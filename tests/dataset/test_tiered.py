@@ -139,7 +139,7 @@ def test_wrong_arguments_are_named() -> None:
         kts.open(one.data, remote=one.remote, remote_options={"keys": {}})
     with pytest.raises(ValueError, match="layout: expected one of auto, local, aiven"):
         kts.open(one.data, remote=one.remote, remote_options={"layout": "s3"})
-    with pytest.raises(FileNotFoundError, match="no tiered storage lies there"):
+    with pytest.raises(FileNotFoundError, match="there is no tiered storage"):
         kts.open(one.data, remote=one.path / "nothing" / "here")
     with pytest.raises(FileNotFoundError, match="there is no __remote_log_metadata-N in it"):
         kts.open(None, remote=one.remote, remote_options={"metadata": one.store})

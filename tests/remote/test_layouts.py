@@ -52,9 +52,9 @@ def test_the_folder_that_local_tiered_storage_makes_is_gone_into(tmp_path: Path)
 
 
 def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no tiered storage lies there"):
+    with pytest.raises(FileNotFoundError, match="there is no tiered storage"):
         Root.of(f"{tmp_path}/a/b")
-    with pytest.raises(FileNotFoundError, match="nothing begins so"):
+    with pytest.raises(FileNotFoundError, match="no name that begins so"):
         Root.of(f"{tmp_path}/typo")
 
 

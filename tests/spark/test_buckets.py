@@ -26,7 +26,7 @@ def test_executors_reach_a_bucket_by_options_and_give_the_rows_of_the_disk(load:
     assert found == expected and len(found) > 5_000
     headers = {"granularity": "batch", "storageOptions": given}
     assert load(there, **headers).count() == load(ORDERS.log_dir, granularity="batch").count()
-    with pytest.raises(Exception, match=f"option path: nothing lies at {there}/none"):
+    with pytest.raises(Exception, match=f"option path: there is nothing at {there}/none"):
         load(f"{there}/none", storageOptions=given).count()
     with pytest.raises(Exception, match="option storageOptions: expected JSON such as .*found '7'"):
         load(there, storageOptions="7").count()

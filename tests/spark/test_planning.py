@@ -209,7 +209,7 @@ def test_topics_that_are_not_there_are_named_with_the_nearest(big: Path) -> None
 
 
 def test_paths_that_the_driver_does_not_see_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="option path: nothing lies at /.*/gone as the driver on"):
+    with pytest.raises(FileNotFoundError, match="option path: there is nothing at /.*/gone as the driver on"):
         plan_tasks(options(tmp_path / "gone"))
     with pytest.raises(UnknownTopicOrPartitionError, match="holds no partition directories"):
         plan_tasks(options(tmp_path))

@@ -63,7 +63,7 @@ def test_a_wrong_column_is_named(load: Any) -> None:
 
 
 def test_a_missing_path_is_named(load: Any) -> None:
-    with pytest.raises(Exception, match="FileNotFoundError: option path: nothing lies at /no/such/directory"):
+    with pytest.raises(Exception, match="FileNotFoundError: option path: there is nothing at /no/such/directory"):
         load("/no/such/directory")
     with pytest.raises(Exception, match="option subscribe: there is no topic click .* did you mean clicks"):
         load(CLICKS.log_dir, subscribe="click")

@@ -50,7 +50,7 @@ def lists_folders_whether_or_not_they_are_marked(store: Emulator) -> None:
 
 
 def tells_what_is_missing_replaced_or_deleted(store: Emulator) -> None:
-    with pytest.raises(FileNotFoundError, match="nothing lies at this address"):
+    with pytest.raises(FileNotFoundError, match="there is nothing at this address"):
         kts.open(f"{store.address}/none", storage_options=store.options)
     with pytest.raises(kts.LogStorageError) as raised:
         files.names_in(f"{store.address}/none")
