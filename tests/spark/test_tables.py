@@ -131,6 +131,8 @@ def test_a_run_into_a_folder_that_fails_adds_nothing_and_leaves_nothing(spark: S
     logs, table = str(tmp_path / "logs"), tmp_path / "rows"
     with pytest.raises(KtsError, match="could not do the work: .*CorruptRecordError: .*CRC"):
         kts.spark.sync(spark, logs, table)
+    with pytest.raises(ValueError, match=r"expected a catalog of this session, found none: set spark.sql.catalog.none"):
+        kts.spark.sync(spark, logs, "none.db.rows")
     assert folder_files(table) == []
     assert kts.spark.sync(spark, logs, table, on_error="skip").tables[0].records == 2
     assert query(folder_files(table), 'SELECT "offset", value FROM rows ORDER BY ALL') == [(0, b"one"), (2, b"three")]
