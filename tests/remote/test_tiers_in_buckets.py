@@ -40,7 +40,7 @@ def test_the_bucket_alone_is_read_by_its_manifests(bucket: TestBucket) -> None:
         facts = one.facts(f"{topic}-{number}")
         found = [row for row in records(log) if row.offset >= facts["beginningOffset"]]
         assert found and found == [row for row in one.expected(f"{topic}-{number}") if row.offset < log.log_end_offset]
-    with pytest.raises(FileNotFoundError, match="nothing begins so"):
+    with pytest.raises(FileNotFoundError, match="no name that begins so"):
         kts.open(None, remote=f"{bucket.address}/pre/other-")
 
 
