@@ -128,6 +128,6 @@ def test_a_directory_that_another_process_makes_meanwhile_is_fine_and_a_file_is_
     with monkeypatch.context() as patched:
         patched.setattr(os, "mkdir", lambda path, *given: mkdir(path, *given) if given else late(path))
         files.make_directory(str(made))
-        with pytest.raises(LogStorageError, match="making the directory failed: File exists"):
+        with pytest.raises(LogStorageError, match="making the directory failed: expected a directory, found a file"):
             files.make_directory(str(tmp_path / "file"))
     assert made.is_dir()
