@@ -141,9 +141,10 @@ cdef bint[8] SOUGHT                    # by the number of the codec
 # Whether threads take turns with the interpreter's lock to decode; changed with the lock.
 cdef int DECODING = 0                  # threads that decode now
 cdef long LAST_DECODING = 0            # the thread that decoded last
-cdef int ALONE = 0                     # how often it did so since another one decoded
+cdef int ALONE = 0                     # how often it did so since another one decoded, at most ALONE_FOR_GOOD
 
 cdef enum:
+    ALONE_FOR_GOOD = 8
     DEFLATE_STATE = 262144             # bytes for an inflate_state
     DEFLATE_ENDS_EARLY = 1             # ISAL_END_INPUT
     DEFLATE_FULL = 2                   # ISAL_OUT_OVERFLOW
@@ -193,11 +194,11 @@ cdef inline bint isal_takes(int64_t n, int64_t limit) noexcept nogil:
 
 cdef inline bint takes_libsnappy() noexcept nogil:
     """Whether libsnappy decompresses: the package is faster in one thread, but takes the lock for each batch."""
-    return SNAPPY_BLOCK != NULL and ALONE < 8
+    return SNAPPY_BLOCK != NULL and ALONE < ALONE_FOR_GOOD
 
 
 cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
-    """Whether the functions for an entry were found."""
+    """Whether an entry is decompressed by its library's own functions."""
     if e.codec == KTS_GZIP:
         return isal_takes(e.payload_size, limit)
     if e.codec == KTS_SNAPPY:
@@ -851,10 +852,10 @@ cdef class Decoder:
         cdef int status
         cdef Pass* d = &self.d
         cdef int64_t whole = d.size + 1, stop, made = 0, left
-        stop = d.position + slice_bytes if 0 < slice_bytes < whole - d.position else whole
-        global DECODING, LAST_DECODING, ALONE
         cdef long me = PyThread_get_thread_ident()
-        ALONE = min(ALONE + 1, 8) if DECODING == 0 and LAST_DECODING == me else 0
+        global DECODING, LAST_DECODING, ALONE
+        stop = d.position + slice_bytes if 0 < slice_bytes < whole - d.position else whole
+        ALONE = min(ALONE + 1, ALONE_FOR_GOOD) if DECODING == 0 and LAST_DECODING == me else 0
         LAST_DECODING = me
         d.base = NULL
         kts_set_mark(s)

@@ -30,14 +30,14 @@ from kts.codec.layout import HEADER_BYTES, Entries, read_header
 from kts.codec.partitioner import partitions_of
 from kts.codec.rows import RECORD_COLUMNS, row_times
 from kts.config import LogConfig
-from kts.errors import InvalidRequestError, InvalidTopicError, KtsError, LogLockedError, LogStorageError
+from kts.errors import InvalidRequestError, KtsError, LogLockedError, LogStorageError
 from kts.log.commit import finish_commit
 from kts.log.directory import LogDirectory
 from kts.log.log import Log
 from kts.model import TopicPartition
 from kts.segment import checkpoints, files
 from kts.segment.commits import ASIDE, PendingFile, PendingPartition, read_commits, write_commits
-from kts.segment.names import CLEAN_SHUTDOWN, is_aside, parse_directory_name, parse_file_name
+from kts.segment.names import CLEAN_SHUTDOWN, check_topic, is_aside, parse_directory_name, parse_file_name
 from kts.segment.snapshots import snapshot_bytes
 
 if TYPE_CHECKING:
@@ -312,11 +312,8 @@ class StagedWriter:
 
     def _log(self, key: TopicPartition) -> Log:
         if key not in self._logs:
+            check_topic(key.topic)
             path = os.path.join(self.path, str(key))
-            if parse_directory_name(str(key)) is None or key.topic in (".", ".."):
-                raise InvalidTopicError(
-                    f"topic: expected 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', found {key.topic!r}"
-                )
             self._make_directory(path)
             self._logs[key] = Log(path, self._config, clock=self._clock, create=False)
         return self._logs[key]

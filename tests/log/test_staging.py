@@ -234,7 +234,7 @@ def test_what_a_killed_write_left_goes_with_a_later_write_once_nothing_changed_f
         ({"value": [b"a"], "topic": pa.array([None], pa.string())}, {}, "found a null topic"),
         ({"value": [b"a"], "partition": [-1]}, {"topic": "t"}, "column partition: expected 0 or more, found -1"),
         ({"value": [b"a"]}, {"topic": "some"}, "topic some: expected partitions from 0 on without a gap"),
-        ({"value": [b"a"]}, {"topic": "a/b"}, "topic: expected 1 to 249 of .*, found 'a/b'"),
+        ({"value": [b"a"]}, {"topic": "a/b"}, "expected a topic of 1 to 249 .*, found 'a/b'"),
         ({"value": [b"a"]}, {"topic": "t", "sort": True}, "sorted rows need a timestamp each"),
     ],
 )
