@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from fractions import Fraction
 
 from kts.arguments import INT64_MAX, INT64_MIN, choice
@@ -99,8 +99,65 @@ def parse_time(
     except ValueError:
         raise NotATimeError(f"expected a time in ISO 8601 or an integer, found {text!r}") from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
+        return _local(text, moment, round_up, zone)
     return _of_datetime(moment, round_up)
+
+
+def _local(text: str, moment: datetime, round_up: bool, zone: tzinfo) -> int:
+    """A time without an offset, in a zone; a day alone is its first moment there.
+
+    Raises
+    ------
+    ValueError
+        Clocks in the zone show that time twice, or never.
+    """
+    if len(text) <= len("2026-W36-2") and moment.time() == time.min:
+        return first_moment(_of_datetime(moment.replace(tzinfo=UTC), round_up), zone)
+    early, late = (moment.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+    if early.utcoffset() == late.utcoffset():
+        return _of_datetime(early, round_up)
+    try:
+        readings = sorted(one.astimezone(UTC).astimezone(zone) for one in (early, late))
+    except OverflowError:
+        return _of_datetime(early, round_up)
+    twice = early.utcoffset() > late.utcoffset()  # type: ignore[operator]  # of an aware datetime
+    how_often = "twice, as clocks go back" if twice else "never, as clocks go forward"
+    raise ValueError(
+        f"clocks in {zone} show {text} {how_often}; write {' or '.join(one.isoformat() for one in readings)}"
+    )
+
+
+def first_moment(local_ms: int, zone: tzinfo) -> int:
+    """The first moment, in ms since the epoch, at which clocks in a zone show a local time or a later one.
+
+    Parameters
+    ----------
+    local_ms : int
+        The local time in ms since 1970-01-01T00:00 by the same clocks.
+    """
+
+    def shows(ms: int) -> int:
+        return ms + offset_ms(ms, zone)
+
+    # No zone ever moved its clocks by two days, or twice within two days on either side.
+    candidates = {local_ms - offset_ms(local_ms + days * STEPS_MS["d"], zone) for days in (-2, 2)}
+    exact = [ms for ms in candidates if shows(ms) == local_ms]
+    if exact:
+        return min(exact)
+    low, high = min(candidates), max(candidates)
+    while low < high:  # the clocks jump over it
+        middle = (low + high) // 2
+        low, high = (low, middle) if shows(middle) >= local_ms else (middle + 1, high)
+    return low
+
+
+def offset_ms(ms: int, zone: tzinfo) -> int:
+    """How much clocks in a zone are ahead of UTC at a time, in ms; 0 near and beyond the years 1 and 9999."""
+    try:
+        ahead = (EPOCH + timedelta(milliseconds=ms)).astimezone(zone).utcoffset()
+    except OverflowError:
+        return 0
+    return 0 if ahead is None else ahead // timedelta(milliseconds=1)
 
 
 def parse_length(text: str) -> int:

@@ -6,13 +6,26 @@ import random
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import pytest
+from support.golden import scaled
 
 import kts
 from kts.arguments import INT64_MAX, INT64_MIN
-from kts.times import NotATimeError, guessed_unit, in_ms, iso, milliseconds, parse_time, show_time, time_unit
+from kts.times import (
+    NotATimeError,
+    first_moment,
+    guessed_unit,
+    in_ms,
+    iso,
+    milliseconds,
+    offset_ms,
+    parse_time,
+    show_time,
+    time_unit,
+)
 
 T = 1_788_256_800_000
 TAKEN: list[tuple[Any, int]] = [
@@ -141,3 +154,54 @@ def test_scans_are_guarded_and_what_answers_for_any_number_is_not(tmp_path: Path
             assert isinstance(reader, kts.PartitionLog)
             assert reader.offset_for_timestamp(T // 1000) == (T, 0)
             reader.explain_offset_for_timestamp(T // 1000)
+
+
+SHOWN_TWICE_OR_NEVER = [
+    # zone, local time, how often, the two moments to write instead
+    ("Europe/Berlin", "2026-03-29T02:30", "never", ("2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00")),
+    ("Europe/Berlin", "2026-03-29T02:00", "never", ("2026-03-29T01:00:00+01:00", "2026-03-29T03:00:00+02:00")),
+    ("Europe/Berlin", "2025-10-26 02:59:59", "twice", ("2025-10-26T02:59:59+02:00", "2025-10-26T02:59:59+01:00")),
+    ("America/Havana", "2025-11-02T00:10", "twice", ("2025-11-02T00:10:00-04:00", "2025-11-02T00:10:00-05:00")),
+    ("Africa/Cairo", "2026-04-24T00:00", "never", ("2026-04-23T23:00:00+02:00", "2026-04-24T01:00:00+03:00")),
+    ("Australia/Lord_Howe", "2026-04-05T01:45", "twice", ("2026-04-05T01:45:00+11:00", "2026-04-05T01:45:00+10:30")),
+    ("Pacific/Apia", "2011-12-30T12:00", "never", ("2011-12-29T12:00:00-10:00", "2011-12-31T12:00:00+14:00")),
+]
+
+
+@pytest.mark.parametrize(("zone", "text", "how_often", "readings"), SHOWN_TWICE_OR_NEVER)
+def test_a_local_time_that_is_twice_or_never_is_refused_with_both_readings(
+    zone: str, text: str, how_often: str, readings: tuple[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=f"clocks in {zone} show {text} {how_often}") as refused:
+        parse_time(text, zone=ZoneInfo(zone))
+    assert str(refused.value).endswith("; write " + " or ".join(readings))
+    assert all(parse_time(reading, zone=ZoneInfo(zone)) for reading in readings)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "moment"),
+    [
+        ("Europe/Berlin", "2026-03-29T01:59:59.999", "2026-03-29T00:59:59.999Z"),
+        ("Europe/Berlin", "2026-03-29T03:00", "2026-03-29T01:00Z"),
+        ("Europe/Berlin", "2025-10-26T03:00", "2025-10-26T02:00Z"),
+        ("Europe/Berlin", "2025-10-26", "2025-10-25T22:00Z"),
+        # Midnight that is never, or twice: the day begins at its first moment.
+        ("Africa/Cairo", "2026-04-24", "2026-04-23T22:00Z"),
+        ("America/Havana", "2025-11-02", "2025-11-02T04:00Z"),
+        ("America/Toronto", "1919-03-31", "1919-03-31T04:30Z"),
+        ("Pacific/Apia", "2011-12-30", "2011-12-30T10:00Z"),  # a day that Samoa left out: the next one
+    ],
+)
+def test_other_local_times_and_days_are_the_one_moment_they_name(zone: str, text: str, moment: str) -> None:
+    assert parse_time(text, zone=ZoneInfo(zone)) == parse_time(moment)
+
+
+def test_the_first_moment_of_a_local_time_is_the_first_at_which_clocks_show_it(rng: random.Random) -> None:
+    """Compared with a walk over the minutes before it, in any zone."""
+    for _ in range(scaled(60, 2000)):
+        zone = ZoneInfo(rng.choice(sorted(available_timezones())))
+        shown = rng.randrange(-1_500_000, 1_500_000) * 900_000
+        found = first_moment(shown, zone)
+        minutes = range(shown - 26 * 3_600_000, shown + 26 * 3_600_000, 60_000)
+        first = next(ms for ms in minutes if ms + offset_ms(ms, zone) >= shown)
+        assert first - 60_000 < found <= first, f"{zone}: {shown}"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import click
 
+from kts.times import STEPS_MS, first_moment, offset_ms
+
 from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
 from .output import expand_option, note, print_json, print_table, progress, room_beside, show_bytes
-from .times import length_callback, show_length, show_time
+from .times import chosen_zone, length_callback, show_length, show_time, zone_option
 from .work import on_each, spark_option
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ EPILOG = """\b
 Examples:
   kts stats DIR/orders-0 --by 1h
   kts stats DIR --by 1d --per topic
+  kts stats DIR --by 1d --tz Europe/Berlin
   kts stats DIR --by 15m --json
   kts stats DIR --timestamps
 
@@ -60,6 +64,64 @@ class Row:
         )
 
 
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of a length that start at whole multiples of it, as clocks in a zone show the time."""
+
+    length_ms: int
+    zone: ZoneInfo | None = None
+    starts: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
+
+    def starts_of(self, moments: Any) -> Any:
+        """The start of the interval of each time, in ms since the epoch."""
+        import numpy as np
+
+        if self.zone is None:
+            return moments // self.length_ms * self.length_ms
+        ahead = self.ahead_of(moments)
+        pairs, which = np.unique(
+            np.stack([(moments + ahead) // self.length_ms * self.length_ms, ahead]), axis=1, return_inverse=True
+        )
+        return np.array([self.start_of(*pair) for pair in pairs.T.tolist()], np.int64)[which.reshape(-1)]
+
+    def ahead_of(self, times: Any) -> Any:
+        """How much clocks in the zone are ahead of UTC at each time."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from .text import FIRST_MS, LAST_MS
+
+        inside = np.where((times > FIRST_MS + STEPS_MS["d"]) & (times < LAST_MS - STEPS_MS["d"]), times, 0)
+        moments = pa.array(inside).cast(pa.timestamp("ms", str(self.zone)))
+        return np.where(inside == times, np.asarray(pc.local_timestamp(moments).cast(pa.int64())) - inside, 0)
+
+    def start_of(self, shown_ms: int, ahead_ms: int) -> int:
+        """When an interval started that clocks show as starting at a time, while they are ahead of UTC by so much.
+
+        An hour that is shown twice, as clocks go back, is two intervals; a day with it is one, of 25 hours.
+        """
+        zone, start = self.zone, shown_ms - ahead_ms
+        if zone is None:
+            return start
+        if (shown_ms, ahead_ms) not in self.starts:
+            alone = self.length_ms <= STEPS_MS["h"] and offset_ms(start, zone) == ahead_ms
+            self.starts[shown_ms, ahead_ms] = start if alone else first_moment(shown_ms, zone)
+        return self.starts[shown_ms, ahead_ms]
+
+    def end_of(self, start: int) -> int:
+        """Where the interval that starts there ends."""
+        if self.zone is None:
+            return start + self.length_ms
+        low, high = start, start + self.length_ms + 2 * STEPS_MS["d"]
+        while low < high:
+            middle = (low + high) // 2
+            ahead = offset_ms(middle, self.zone)
+            behind = self.start_of((middle + ahead) // self.length_ms * self.length_ms, ahead) > start
+            low, high = (low, middle) if behind else (middle + 1, high)
+        return low
+
+
 @click.command("stats", short_help="Records and bytes per hour, from headers alone.", epilog=EPILOG)
 @tiered_paths_argument
 @filter_options
@@ -70,6 +132,7 @@ class Row:
     default="all",
     help="Count all together, per topic or per partition.",
 )
+@zone_option
 @click.option("--timestamps", is_flag=True, help="Count timestamps of -1, before 1970, and ListOffsets' numbers.")
 @spark_option
 @expand_option
@@ -86,25 +149,27 @@ def command(
 ) -> None:
     """Count records and bytes per hour, or any other length of time, with a bar per row.
 
-    Hours start at UTC hours. Batches without a timestamp have a row of their own.
+    Intervals start at UTC hours and days, or with --tz at those that clocks show there: a day on which they change has
+    23 or 25 hours. Batches without a timestamp have a row of their own.
     """
     logs = open_logs(paths, topics=topics, partitions=partitions)
     if timestamps:
         print_timestamps(logs, per, master, as_json)
         return
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
+    intervals = Intervals(by, chosen_zone())
     with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
-        for log, counts in on_each(logs, partial(counted, by), advance, master=master, parts=True):
+        for log, counts in on_each(logs, partial(counted, intervals), advance, master=master, parts=True):
             rows = groups.setdefault((log.topic, log.partition)[: GROUPS.index(per)], {})
             for start, row in chain.from_iterable(one.items() for one in counts):
                 rows.setdefault(start, Row()).add(row)
     if as_json:
         for group, rows in groups.items():
             for start, row in in_order(rows):
-                print_json(dict(zip(GROUPS[1:], group, strict=False)) | as_object(start, by, row))
+                print_json(dict(zip(GROUPS[1:], group, strict=False)) | as_object(start, intervals, row))
         return
     for group, rows in groups.items():
-        print_group("-".join(map(str, group)), rows, by)
+        print_group("-".join(map(str, group)), rows, intervals)
 
 
 def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None, as_json: bool) -> None:
@@ -166,11 +231,11 @@ def counted_timestamps(log: PartitionLog, advance: Callable[[int], None]) -> Ite
     yield count_timestamps(log, advance)
 
 
-def counted(by_ms: int, log: PartitionLog, advance: Callable[[int], None]) -> Iterator[dict[int | None, Row]]:
+def counted(intervals: Intervals, log: PartitionLog, advance: Callable[[int], None]) -> Iterator[dict[int | None, Row]]:
     """The rows of a partition."""
     rows: dict[int | None, Row] = {}
     for headers, before in with_offset_before(log):
-        add(rows, headers, before, by_ms)
+        add(rows, headers, before, intervals)
         advance(sum(headers["sizeInBytes"].to_pylist()))
     yield rows
 
@@ -186,7 +251,7 @@ def with_offset_before(log: PartitionLog) -> Iterator[tuple[Any, int]]:
             latest, before = segment, headers["lastOffset"][-1].as_py()
 
 
-def add(rows: dict[int | None, Row], headers: Any, before: int, by_ms: int) -> None:
+def add(rows: dict[int | None, Row], headers: Any, before: int, intervals: Intervals) -> None:
     """Add each batch of a header scan to the row of its max timestamp."""
     import numpy as np
 
@@ -200,13 +265,13 @@ def add(rows: dict[int | None, Row], headers: Any, before: int, by_ms: int) -> N
     counts[control] = 0
     timeless = times == -1
     for part in (np.flatnonzero(timeless), np.flatnonzero(~timeless)):
-        starts, which = np.unique(times[part] // by_ms, return_inverse=True)
+        starts, which = np.unique(intervals.starts_of(times[part]), return_inverse=True)
         sums = [
             np.bincount(which, weights=amounts[part], minlength=len(starts)).astype(np.int64).tolist()
             for amounts in (counts, sizes, np.ones_like(sizes), counts * unknown)
         ]
         for start, *found in zip(starts.tolist(), *sums, strict=True):
-            rows.setdefault(None if timeless[part[0]] else start * by_ms, Row()).add(Row(*found))
+            rows.setdefault(None if timeless[part[0]] else start, Row()).add(Row(*found))
 
 
 def in_order(rows: dict[int | None, Row]) -> list[tuple[int | None, Row]]:
@@ -214,12 +279,12 @@ def in_order(rows: dict[int | None, Row]) -> list[tuple[int | None, Row]]:
     return sorted(rows.items(), key=lambda item: (item[0] is not None, item[0] or 0))
 
 
-def as_object(start: int | None, by_ms: int, row: Row) -> dict[str, object]:
+def as_object(start: int | None, intervals: Intervals, row: Row) -> dict[str, object]:
     """A row for ``--json``."""
     return {
         "start": start,
         "startTime": None if start is None else show_time(start),
-        "lengthMs": by_ms,
+        "lengthMs": intervals.length_ms if start is None else intervals.end_of(start) - start,
         "records": row.count,
         "recordsAreExact": row.guessed == 0,
         "sizeInBytes": row.size_bytes,
@@ -227,7 +292,7 @@ def as_object(start: int | None, by_ms: int, row: Row) -> dict[str, object]:
     }
 
 
-def print_group(name: str, rows: dict[int | None, Row], by_ms: int) -> None:
+def print_group(name: str, rows: dict[int | None, Row], intervals: Intervals) -> None:
     """Print a table with a bar per row; empty intervals in sequence are one line."""
     if name:
         click.echo(name)
@@ -236,19 +301,19 @@ def print_group(name: str, rows: dict[int | None, Row], by_ms: int) -> None:
     most = max((row.count if by_count else row.size_bytes for row in rows.values()), default=0)
     cells: list[Sequence[str]] = []
     amounts: list[int] = []
-    previous: int | None = None
+    end: int | None = None
     for start, row in ordered:
-        if previous is not None and start is not None and start > previous + by_ms:
-            cells.append(("", f"nothing for {show_length(start - previous - by_ms)}", "", ""))
+        if end is not None and start is not None and start > end:
+            cells.append(("", f"nothing for {show_length(start - end)}", "", ""))
             amounts.append(0)
         amount = row.count if by_count else row.size_bytes
         count = f"{'<=' if row.guessed else ''}{row.count:,}"
-        label = "no timestamp" if start is None else label_of(start, by_ms)
+        label = "no timestamp" if start is None else label_of(start, intervals)
         cells.append((label, count, show_bytes(row.size_bytes), f"{row.batches:,}"))
         amounts.append(amount)
-        previous = start
+        end = None if start is None else intervals.end_of(start)
     total = Row(*(sum(column) for column in zip(*(astuple(row) for row in rows.values()), strict=True)))
-    headers = ("from (UTC)", "records", "size", "batches")
+    headers = (f"from ({intervals.zone or 'UTC'})", "records", "size", "batches")
     longest = min(BAR_CHARACTERS, max(room_beside(headers, cells), LEAST_BAR_CHARACTERS))
     lines = [(*row, bar(amount, most, longest)) for row, amount in zip(cells, amounts, strict=True)]
     print_table((*headers, ""), lines, right=(1, 2, 3))
@@ -260,15 +325,20 @@ def print_group(name: str, rows: dict[int | None, Row], by_ms: int) -> None:
         note(f"<= : {total.guessed:,} of these are compressed v0/v1 messages, counted by offsets; gaps would count too")
 
 
-def label_of(start: int, by_ms: int) -> str:
-    """The start of an interval, no finer than needed."""
+def label_of(start: int, intervals: Intervals) -> str:
+    """The start of an interval, no finer than needed; with its offset from UTC if clocks show it twice."""
     text = show_time(start)
-    if not text.endswith("Z"):
+    day, letter, clock = text.partition("T")
+    if not letter:
         return text
-    day, clock = text[:-1].split("T")
-    if by_ms % 86_400_000 == 0:
+    clock, offset = clock[: len("10:00:00.000")], clock[len("10:00:00.000") :]
+    if intervals.length_ms % STEPS_MS["d"] == 0 and not clock.strip("0:."):
         return day
-    return f"{day} {clock[:5]}" if by_ms % 60_000 == 0 else f"{day} {clock}"
+    zone = intervals.zone
+    twice = zone is not None and first_moment(start + offset_ms(start, zone), zone) != start
+    twice |= zone is not None and offset_ms(intervals.end_of(start), zone) < offset_ms(start, zone)
+    short = clock[:5] if not clock[5:].strip("0:.") else clock
+    return f"{day} {short}{f' {offset}' if twice else ''}"
 
 
 def bar(amount: int, most: int, longest: int) -> str:
