@@ -19,6 +19,7 @@ from kts.remote.threads import Limit, Threads
 from kts.segment import files
 from kts.segment.files import ByteRange, Item, Result, Status
 from kts.segment.names import LOG_DIRECTORY_FILES, is_partition_file
+from kts.segment.rereading import warn
 
 REQUESTS = 16  # at a time
 LISTING_S = 60.0  # how long a listing answers for the sizes of its files
@@ -26,6 +27,8 @@ ANSWER_S = 1.0  # how long one that was asked whether a directory is there answe
 TIME_LIMIT_S = 120.0  # of a request with all its attempts
 
 StorageOptions = Mapping[str, Any] | None
+
+_UNREACHABLE = ("", ".", "..")  # parts of a key that a path cannot have
 
 _NUMBER = re.compile(r";[0-9]+$")  # of a root, for options that are not the first
 
@@ -176,6 +179,9 @@ class Bucket:
             raise LogStorageError("there is no such directory", path=path, errno=errno.ENOENT) from error
         # A directory comes before an object of its name, which some tools put there as a mark.
         known = dict(sorted(listed, key=lambda one: one[1].is_directory))
+        for odd in filter(known.__contains__, _UNREACHABLE):
+            del known[odd]
+            warn(f"{path}/{odd}: left out: no path leads to an object with {odd or 'an empty name'} in its key", path)
         for name in [name for name, status in known.items() if status == (0, status.modified_ns, False)]:
             if name.endswith(".log") and (seen := self._look(f"{path}/{name}")) is not None:
                 known[name] = seen  # an odd size in a list becomes 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kts.remote import aws
 from kts.remote.objects import Handle, Opened
 from kts.remote.threads import leave_at_end
 from kts.segment.files import Status
@@ -19,8 +20,6 @@ CONNECT_S, REQUEST_S = 10.0, 60.0
 ATTEMPTS = 5  # with growing pauses between them
 PAGE = 1_000  # names in an answer
 
-_AWS_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE")
-
 
 class Library(Protocol):
     """A client of a service. Every call raises OSError; FileNotFoundError where there is no such object."""
@@ -29,7 +28,7 @@ class Library(Protocol):
         """Ask for an object: its size and version."""
 
     def listed(self, key: str) -> Sequence[tuple[str, Status]]:
-        """The names in a directory; FileNotFoundError if it is none."""
+        """The names in a directory; FileNotFoundError if it is none. An empty one stands for keys with ``//``."""
 
     def look(self, key: str) -> Status | None:
         """Size and time of an object, or that it is a directory; None if there is nothing."""
@@ -90,11 +89,11 @@ class Arrow:
             raise FileNotFoundError(str(error)) from error
         listed = []
         for info in found:
-            if not info.path.startswith(f"{key}/"):
+            path = f"{key}/" if info.path == key else info.path  # Arrow takes the slash off a directory's empty name
+            if not path.startswith(f"{key}/"):
                 raise OSError(f"expected names in {key}, found {info.path}")
-            name, *deeper = info.path[len(key) + 1 :].split("/")
-            if name:  # else an object with an empty name, which no address reaches
-                listed.append((name, Status(0, 0, is_directory=True) if deeper else _status(info)))
+            name, *deeper = path[len(key) + 1 :].split("/")
+            listed.append((name, Status(0, 0, is_directory=True) if deeper else _status(info)))
         return listed
 
     def look(self, key: str) -> Status | None:
@@ -168,11 +167,6 @@ def _absolute(host: str, path: str) -> str:
     return f"/{path}".rstrip("/") or "/"
 
 
-def s3_endpoint() -> str | None:
-    """The server of S3 that the environment names: libraries take it from options alone."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-
-
 def _s3(host: str, options: dict[str, Any]) -> Library:
     from pyarrow import fs
 
@@ -181,9 +175,12 @@ def _s3(host: str, options: dict[str, Any]) -> Library:
     options.setdefault("request_timeout", REQUEST_S)
     attempts = options.pop("max_attempts", ATTEMPTS)
     options.setdefault("retry_strategy", fs.AwsStandardS3RetryStrategy(max_attempts=attempts))
-    if endpoint := s3_endpoint():
-        options.setdefault("endpoint_override", endpoint)
-    if not ({"region", "endpoint_override"} & options.keys() or any(map(os.environ.get, _AWS_REGION))):
+    if "endpoint_override" not in options and (endpoint := aws.s3_endpoint()):
+        options["endpoint_override"] = endpoint
+    if "region" not in options and (region := aws.region()):
+        options["region"] = region
+    if not {"region", "endpoint_override"} & options.keys():
+        fs.S3FileSystem(**options, region="us-east-1")  # refuses unknown options before Amazon is asked
         options["region"] = fs.resolve_s3_region(host)
     return Arrow(fs.S3FileSystem(**options), whole=True)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kts.dataset.increments import Offsets, TopicIds, from_json, to_json
 from kts.errors import KtsError, LogStorageError
 from kts.model import TopicPartition
-from kts.remote.services import s3_endpoint
+from kts.remote import aws
 from kts.segment import files
 from kts.tables.rows import DAY, FIRST_MS, LAST_MS, check_types, lost_race, types_of
 
@@ -76,7 +76,7 @@ def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
     where = warehouse or os.path.join(folder, "warehouse")
     if files.scheme_of(where) is None:
         where = f"file://{files.absolute(where)}"
-    access = {"s3.endpoint": s3_endpoint(), "s3.region": os.environ.get("AWS_REGION")}
+    access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
     given = {key: value for key, value in access.items() if value is not None}
     with _errors_of_database(path):
         return SqlCatalog(name, uri=f"sqlite:///{path}", warehouse=where, **given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 import boto3
 import pytest
@@ -144,3 +145,22 @@ def test_a_range_that_is_ignored_is_no_wrong_answer(client: object, server: Prox
             continue
         assert found == [each for each in expected["offset"].to_pylist() if each >= start]
     assert ignored
+
+
+@pytest.mark.parametrize("key", ["//u-0/x", "/t-0//x", "//", "/../t-1/x", "/t-0/./x", "/t-0/../../x"])
+def test_a_key_that_no_path_can_have_is_told_and_the_rest_is_read(client: Any, key: str) -> None:
+    for file in (CLICKS / "clicks-0").iterdir():
+        client.upload_file(str(file), "odd", f"logs/t-0/{file.name}")
+    whole = kts.scan("s3://odd/logs").read_all()
+    client.put_object(Bucket="odd", Key=f"logs{key}", Body=b"x")
+    with pytest.warns(kts.KtsWarning, match=r"left out: no path leads to an object with (an empty name|\.\.?) in its"):
+        found = kts.scan("s3://odd/logs").read_all()
+    assert found == whole and whole.num_rows > 0
+
+
+def test_a_folder_that_a_console_made_is_no_odd_key(client: Any, recwarn: pytest.WarningsRecorder) -> None:
+    client.put_object(Bucket="odd", Key="logs/", Body=b"")
+    client.put_object(Bucket="odd", Key="logs/t-0/", Body=b"")
+    client.put_object(Bucket="odd", Key="logs/t-0/00000000000000000000.log", Body=b"")
+    assert kts.scan("s3://odd/logs").read_all().num_rows == 0
+    assert [str(one.message) for one in recwarn] == []
