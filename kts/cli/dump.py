@@ -31,6 +31,7 @@ from .output import (
     counted,
     expand_option,
     expanded,
+    harmless,
     naming_the_record,
     note,
     print_table,
@@ -102,8 +103,9 @@ value itself, not a string.
 --key and --grep choose among the records of the range; --limit and --tail count what is left.
 
 A spreadsheet runs a CSV cell that begins with = + - @, a tab or a carriage return as a formula. --disarm writes a ' in
-front of such text, which then differs from the record. On a terminal, control characters are shown as \\u001b and the
-like, in every format; files and pipes get the bytes unchanged.
+front of such text, which then differs from the record. On a terminal, control characters, and marks that are not seen
+or change the direction of text, are shown as \\u001b and the like, in every format; files and pipes get the bytes
+unchanged.
 """
 
 
@@ -576,5 +578,5 @@ def shown_bytes(column: Any, encoding: str | None, name: str) -> list[str]:
 
 
 def shown(text: str) -> str:
-    """Text with control characters escaped."""
-    return text if text.isprintable() else repr(text)[1:-1]
+    """Text as a cell, also in a pipe: one line, with control characters escaped."""
+    return harmless(text, one_line=True)

@@ -15,6 +15,7 @@ from io import BufferedWriter, FileIO, RawIOBase
 from itertools import chain
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from unicodedata import category
 
 import click
 
@@ -133,9 +134,9 @@ def print_json(value: Any) -> None:
 
 
 def print_line(text: str) -> None:
-    """A line on stdout, in place of the progress bar."""
+    """A line on stdout, in place of the progress bar; one line on a terminal, whatever a name in it holds."""
     clear_progress()
-    click.echo(text)
+    click.echo(harmless(text, one_line=True) if sys.stdout.isatty() else text)
 
 
 def expand_option(function: Any) -> Any:
@@ -171,7 +172,7 @@ def print_table(
     terminal = sys.stdout.isatty()
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     if terminal:
-        cells = [[harmless(cell, "") for cell in row] for row in cells]
+        cells = [[harmless(cell, one_line=True) for cell in row] for row in cells]
     widths = fitted(headers, cells, right, shrink) if terminal else natural_widths(headers, cells)
     if expanded() or widths is None:
         click.echo("".join(blocks(headers, cells)), nl=False)
@@ -290,7 +291,8 @@ def note(message: str) -> None:
     """Print a line on stderr, apart from the data on stdout. The command continues if stderr is closed."""
     clear_progress()
     with suppress(BrokenPipeError):
-        click.echo(in_options(message), err=True)
+        text = in_options(message)
+        click.echo(harmless(text, one_line=True) if sys.stderr.isatty() else text, err=True)
 
 
 def in_options(message: str) -> str:
@@ -426,14 +428,29 @@ def show_bytes(size: int) -> str:
 # --- what a terminal may be sent ---------------------------------------------------------------
 
 
-# Control characters, also U+0080 to U+009F, which are escape sequences in one character, and marks that change the
-# direction of text.
-_STEERING = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Control characters, also U+0080 to U+009F, which are escape sequences in one character; format characters that change
+# the direction of text, or join or tag characters unseen; separators of lines and paragraphs; half surrogates, which
+# stand for bytes of a file name that are no text.
+STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_MAYBE_STEERING = re.compile("[^\n -~]+")
 
 
-def harmless(text: str, kept: str = "\n") -> str:
-    r"""The text with control characters escaped, such as ``\u001b``; inside JSON strings this means the same."""
-    return _STEERING.sub(lambda found: found[0] if found[0] in kept else f"\\u{ord(found[0]):04x}", text)
+def harmless(text: str, *, one_line: bool = False) -> str:
+    r"""The text with what steers a terminal escaped, such as ``\u001b``; inside JSON strings this means the same."""
+
+    def spelled_out(found: re.Match[str]) -> str:
+        run = found[0]
+        return run if run.isprintable() else "".join(map(_spelled_out, run))
+
+    text = _MAYBE_STEERING.sub(spelled_out, text)
+    return text.replace("\n", "\\u000a") if one_line else text
+
+
+def _spelled_out(char: str) -> str:
+    if char.isprintable() or category(char) not in STEERING:
+        return char
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 class _Bytes(RawIOBase):
@@ -456,7 +473,7 @@ class _Bytes(RawIOBase):
 
 
 class Shielded:
-    """A terminal's stream that escapes control characters; ``unshielded`` is for progress bars and bold text."""
+    """A terminal's stream that escapes what steers it; ``unshielded`` is for progress bars and bold text."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unshielded = stream
@@ -464,6 +481,10 @@ class Shielded:
 
     def write(self, text: str) -> int:
         return self.unshielded.write(harmless(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unshielded, name)

@@ -15,7 +15,7 @@ import click
 from kts.times import STEPS_MS, first_moment, offset_ms
 
 from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
-from .output import expand_option, note, print_json, print_table, progress, room_beside, show_bytes
+from .output import expand_option, note, print_json, print_line, print_table, progress, room_beside, show_bytes
 from .times import chosen_zone, length_callback, show_length, show_time, zone_option
 from .work import on_each, spark_option
 
@@ -200,7 +200,7 @@ def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None,
             print_json(dict(zip(GROUPS[1:], group, strict=False)) | counts)
             continue
         if group:
-            click.echo("-".join(map(str, group)))
+            print_line("-".join(map(str, group)))
         later = found.records - found.minus_one - found.before_1970
         rows = [
             ("0 or later", later, "", ""),
@@ -295,7 +295,7 @@ def as_object(start: int | None, intervals: Intervals, row: Row) -> dict[str, ob
 def print_group(name: str, rows: dict[int | None, Row], intervals: Intervals) -> None:
     """Print a table with a bar per row; empty intervals in sequence are one line."""
     if name:
-        click.echo(name)
+        print_line(name)
     ordered = in_order(rows)
     by_count = any(row.count for row in rows.values())
     most = max((row.count if by_count else row.size_bytes for row in rows.values()), default=0)

@@ -135,16 +135,20 @@ def study_directory(paths: tuple[str, ...], topics: tuple[str, ...], settings: A
 def print_tables(tables: list[study_tables.Table]) -> None:
     """Each table with its title and notes."""
     for number, table in enumerate(tables):
-        print_line(f"\n{table.title}" if number else table.title)
+        if number:
+            print_line("")
+        print_line(table.title)
         if table.rows:
             print_table(table.headers, table.rows, right=table.right)
         for text in (*table.notes, *table.reasons):
-            print_line(textwrap.fill(text, WIDTH))
+            for line in textwrap.wrap(text, WIDTH):
+                print_line(line)
 
 
 def print_report(report: dict[str, Any]) -> None:
     """The tables."""
     print_line("CT is CreateTime, LAT LogAppendTime. open, kept and apart are 99th percentiles.")
-    print_line("docs/study.md has each column.\n")
+    print_line("docs/study.md has each column.")
+    print_line("")
     print_tables(study_tables.of_report(report))
     note(study_tables.compared(report["sample"]))

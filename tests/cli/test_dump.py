@@ -210,7 +210,7 @@ def test_a_table_escapes_header_keys_that_would_steer_a_terminal(tmp_path: Path)
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(kts.encode({"value": [b"v"], "headers": [[("\x1b]0;title\x07h\n", b"x")]]}))
     shown = run("dump", log, "--format", "table").stdout
-    assert "\x1b" not in shown and r"\x1b]0;title\x07h\n=x" in shown
+    assert "\x1b" not in shown and r"\u001b]0;title\u0007h\u000a=x" in shown
 
 
 def test_records_of_internal_topics_are_decoded_to_columns(tmp_path: Path) -> None:

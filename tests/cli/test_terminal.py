@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import sys
+import unicodedata
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +20,10 @@ from kts.cli.output import harmless
 
 pytestmark = pytest.mark.slow
 
-STEERING = [chr(code) for code in (*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
-EVIL = "a" + "".join(STEERING) + "z"
+CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # of Unicode: control, format, half a surrogate pair, separators of lines
+STEERING = [char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(char) in CATEGORIES]
+EVIL = "a" + "".join(char for char in STEERING if not 0xD800 <= ord(char) < 0xE000) + "z"  # what UTF-8 can hold
+SOME = "a\x1b\x7f\x9b\n\r\u061c\u200f\u2028\u202e\u2066\U000e0041z"  # fits a file's name
 ALLOWED = {"\n", "\r"}  # ours: the lines, which a terminal's driver ends with both
 
 
@@ -28,7 +33,7 @@ def attack(folder: Path) -> Path:
         [[{"key": EVIL, "value": EVIL.encode()}]], pa.list_(pa.struct([("key", "string"), ("value", "binary")]))
     )
     row = pa.table({"key": pa.array([EVIL.encode()]), "value": pa.array([EVIL.encode()]), "headers": header})
-    made = folder / EVIL.replace("\0", "").replace("/", "")
+    made = folder / SOME
     made.mkdir()
     path = made / "backup.log"
     path.write_bytes(bytes(kts.encode(row)))
@@ -94,8 +99,29 @@ def test_disarmed_csv_has_no_cell_that_a_spreadsheet_runs(tmp_path: Path) -> Non
     assert "--disarm is for CSV" in refused.stderr
 
 
-def test_only_what_steers_is_spelled_out() -> None:
-    plain = "Käse \u200d\u05d0\u05d1 \U0001f600 x\ny"
+def test_what_steers_is_spelled_out_and_nothing_else() -> None:
+    plain = "Käse \u05d0\u05d1 \U0001f600 \u00a0\u3000\u0301\ue000 x\ny"
     assert harmless(plain) == plain
+    assert harmless(plain, one_line=True) == plain.replace("\n", "\\u000a")
     spelled = harmless(EVIL)
     assert not steers(spelled) and json.loads('"' + spelled.replace("\n", "\\n") + '"') == EVIL
+    assert len(STEERING) > 2_000, "all of them, half surrogates too"
+    for char in STEERING:
+        shown = harmless(char, one_line=True)
+        assert shown.isascii() and shown.isprintable() and json.loads(f'"{shown}"') == char
+
+
+def test_a_name_with_line_breaks_stays_on_its_line_of_a_terminal(tmp_path: Path) -> None:
+    """Else a file's name could print a line of its own, as "OK: 1 partition"."""
+    path = tmp_path / "a\nOK: 1 partition\n.log"
+    path.write_bytes(bytes(kts.encode({"value": [b"v"]}))[:-1] + b"\7")
+    for arguments in (["verify", path], ["dump", path], ["dump", "--on-error", "skip", path], ["ls", path]):
+        shown, _ = on_a_terminal(*arguments, term="dumb")
+        assert not any(line.startswith("OK") for line in shown.splitlines()), shown
+
+
+def test_bytes_of_a_name_that_are_no_text_reach_no_terminal(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\x9b2J\xff.log"))
+    path.write_bytes(bytes(kts.encode({"value": [b"v"]}))[:-1] + b"\7")
+    shown, _ = on_a_terminal("verify", path, term="dumb")
+    assert "\\udc9b2J\\udcff.log" in shown, shown
