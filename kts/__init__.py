@@ -3,13 +3,13 @@
 Read a log directory, a partition or segment files, whole or between two times (``scan``):
 
 >>> import kts
->>> records = kts.scan("tests/data/golden/demo/orders", starting_timestamp=1_788_300_000_000).read_all()
+>>> records = kts.scan("demo/orders", starting_timestamp=1_788_300_000_000).read_all()
 >>> records.column_names  # an Arrow table: to_pandas(), polars.from_arrow, Parquet
 ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'timestampType', 'headers']
 
 Find the first record at or after a time (``open_partition``, ``open_log_dirs``):
 
->>> kts.open_partition("tests/data/golden/demo/orders/orders-0").offset_for_timestamp(1_788_300_000_000)
+>>> kts.open_partition("demo/orders/orders-0").offset_for_timestamp(1_788_300_000_000)
 TimestampOffset(timestamp_ms=1788300022077, offset=210)
 
 Encode and decode record sets that are in memory (``encode``, ``decode``, ``iter_decode``, ``scan_batches``):

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import kts
+from kts.cli.demo import write_demo
 
 ROOT = Path(__file__).parent.parent
 SINGLE = ["kts_command.py", "kts_pytest.py"]
@@ -45,7 +46,7 @@ ROOMS = [
     ["kts.testing", "pyspark_kts"],
     ["kts.cli", "kts_pytest"],
     ["kts_command"],
-    ["kts.cli.__main__"],
+    ["kts.__main__", "kts.cli.__main__"],
 ]
 FLOORS = {room: height for height, rooms in enumerate(ROOMS) for room in rooms}
 TOGETHER = set(ROOMS[0])  # single modules of the lowest floor may know one another, without a circle
@@ -373,7 +374,9 @@ def test_what_a_reader_is_told_to_install_is_this_project() -> None:
 def test_the_drawing_of_the_rooms_shows_each_of_them() -> None:
     drawn = (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
     rooms = [room.removeprefix("kts.") for rooms in ROOMS for room in rooms]
-    assert [room for room in rooms if room not in drawn and room not in ("kts_command", "cli.__main__")] == []
+    assert [
+        room for room in rooms if room not in drawn and room not in ("kts_command", "__main__", "cli.__main__")
+    ] == []
 
 
 def make_lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -422,7 +425,9 @@ EXAMPLES = [path for path in SOURCES if ">>> " in path.read_text(encoding="utf-8
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=module_name)
-def test_the_examples_of_docstrings_run(path: Path) -> None:
+def test_the_examples_of_docstrings_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_demo(str(tmp_path / "demo"))
+    monkeypatch.chdir(tmp_path)
     found = doctest.testmod(importlib.import_module(module_name(path)))
     assert found.attempted
     assert not found.failed

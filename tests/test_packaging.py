@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.demo import content
+from support.kafka.jvm import spark_environ
+from support.pages import Block, blocks, lay, typed
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +106,7 @@ def test_the_wheel_has_both_packages_the_extensions_and_their_stubs(wheel: Path)
     assert extensions == {"kts/_codec", "kts/_timeindex", "kts/proposals/options/_messages"}
     assert {"kts/_codec.pyi", "kts/_timeindex.pyi", "kts/py.typed", "pyspark_kts/__init__.py", "kts_pytest.py"} <= names
     suffixes = {Path(name).suffix for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert suffixes <= {".py", ".pyi", ".so", ".typed"}, "sources of the extensions do not belong in the wheel"
+    assert suffixes <= {".py", ".pyi", ".so", ".typed", ".gz"}, "sources of the extensions do not belong in the wheel"
     modules = {str(path.relative_to(ROOT)) for name in ("kts", "pyspark_kts") for path in (ROOT / name).rglob("*.py")}
     assert modules <= names
 
@@ -153,6 +157,66 @@ def test_the_wheel_installs_without_a_compiler_reads_a_log_and_brings_its_fixtur
     test = "def test_it(kts_broker):\n    assert kts_broker.produce('orders', 'paid').offset == 0\n"
     (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
     assert "1 passed" in run(place / "bin" / "python", "-m", "pytest", "test_it.py", cwd=tmp_path, env=env)
+
+
+@pytest.fixture(scope="module")
+def unpacked_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that has the wheel's kts, beside the packages that are installed here."""
+    place = tmp_path_factory.mktemp("wheel")
+    zipfile.ZipFile(wheel).extractall(place)
+    program = "import kts, kts_command; print(kts.__file__, kts_command.__file__)"
+    env = {"PYTHONPATH": str(place)}
+    found = run(sys.executable, "-c", program, cwd=place, env=os.environ | env).split()
+    assert found == [str(place / "kts/__init__.py"), str(place / "kts_command.py")]
+    return env
+
+
+def test_the_wheel_brings_the_demo(unpacked_wheel: dict[str, str], tmp_path: Path) -> None:
+    said = run(sys.executable, "-m", "kts", "demo", cwd=tmp_path, env=os.environ | unpacked_wheel)
+    assert "kts ls demo/orders" in said
+    found = {path.relative_to(tmp_path / "demo").as_posix(): path for path in (tmp_path / "demo").glob("*/*/*")}
+    assert {name: path.read_bytes() for name, path in found.items()} == {n: data for n, (data, _) in content().items()}
+
+
+def test_the_blocks_with_the_demo_run_from_the_wheel(unpacked_wheel: dict[str, str], tmp_path: Path) -> None:
+    """15 seconds: README's, the tutorials' and the reference's own words for a user without a clone. Blocks of Python
+    run in one process, but those in Spark: test_readme.py runs these, and they read what the others read."""
+    found = [block for block in blocks() if block.reads_the_demo and not block.reads_the_repository]
+    typed_in, programs = [], []
+    for number, block in enumerate(found):
+        if block.language == "shell" and "spark" not in block.code:
+            done = typed(block, lay(tmp_path / str(number), block), unpacked_wheel)
+            assert done.returncode == 0, f"{block.place}\n{done.stdout}\n{done.stderr}"
+            block.check(done.stdout)
+            typed_in.append(block)
+        elif block.language == "python" and "spark" not in block.code:
+            programs.append(block)
+    assert len(typed_in) > 10 and len(programs) > 10
+    run_blocks(programs, tmp_path / "programs", unpacked_wheel)
+
+
+def test_the_readmes_block_in_spark_runs_from_the_wheel(unpacked_wheel: dict[str, str], tmp_path: Path) -> None:
+    """Ten seconds: driver and executors import the wheel, which registers its format."""
+    found = [block for block in blocks() if block.place.startswith("README.md") and block.in_spark]
+    assert found
+    run_blocks(found, tmp_path / "spark", unpacked_wheel | spark_environ())
+
+
+def run_blocks(programs: list[Block], folder: Path, environ: dict[str, str]) -> None:
+    """Run blocks of Python in one process, in one new folder."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/support/spark/blocks.py")],
+        input=json.dumps({block.place: block.code for block in programs}),
+        cwd=lay(folder, programs[0]),
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    for block in programs:
+        assert said[block.place][1] == "", f"{block.place}\n{said[block.place]}"
+        block.check(said[block.place][0])
 
 
 def test_sources_that_are_not_compiled_say_so(tmp_path: Path) -> None:

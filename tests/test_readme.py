@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import importlib
 import json
 import os
@@ -10,34 +9,27 @@ import re
 import shutil
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from support import ROOT
 from support.golden import PATIENCE_S
 from support.kafka.jvm import FLAGS, JAVA, java_tool, maven_class_path, spark_environ
+from support.pages import PAGES, Block, blocks, lay, typed
 from support.processes.scripts import run_script
 
 import kts
+from kts.cli.demo import write_demo
 from kts.testing import KtsBroker
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# A block of code, and the block of text behind it, which is what it prints; `...` there stands for anything.
-FENCE = re.compile(r"^```(python|shell)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
-BLOCKS = []
-JAVA_BLOCKS = []
-for page in PAGES:
-    text = page.read_text(encoding="utf-8")
-    name = page.relative_to(ROOT).as_posix()
-    JAVA_BLOCKS += re.findall(r"^```java\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    BLOCKS += [
-        (f"{name}:{text.count(chr(10), 0, found.start()) + 2}", *found.groups()) for found in FENCE.finditer(text)
-    ]
-
-IN_SPARK = {
-    place: (code, shown) for place, language, code, shown in BLOCKS if language == "python" and "SparkSession" in code
-}
-BLOCKS = [block for block in BLOCKS if block[0] not in IN_SPARK]
+JAVA_BLOCKS = [
+    block
+    for page in PAGES
+    for block in re.findall(r"^```java\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+]
+BLOCKS = [block for block in blocks() if not block.in_spark]
+IN_SPARK = [block for block in blocks() if block.in_spark]
 
 
 def script(code: str, folder: Path) -> Path:
@@ -53,38 +45,19 @@ def test_a_slow_block_prints_no_progress_bar(tmp_path: Path) -> None:
     assert done.stdout == "[(False,)]\n"
 
 
-@pytest.mark.parametrize(("place", "language", "code", "shown"), BLOCKS, ids=[block[0] for block in BLOCKS])
-def test_a_code_block_runs(place: str, language: str, code: str, shown: str | None, tmp_path: Path) -> None:
-    """Each block runs alone, in a folder that has the same `tests/` and nothing else."""
-    if "kcat" in code and shutil.which("kcat") is None:
+@pytest.mark.parametrize("block", BLOCKS, ids=attrgetter("place"))
+def test_a_code_block_runs(block: Block, tmp_path: Path) -> None:
+    """Each block runs alone, in a folder that has the demo or the same `tests/`, and nothing else."""
+    if "kcat" in block.code and shutil.which("kcat") is None:
         pytest.skip("needs kcat; get it by: sudo apt install kcat")
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "tests").symlink_to(ROOT / "tests")
-    env = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    if "spark" in code:
-        env |= spark_environ()
-    if language == "python" and "\ndef test_" not in code:
-        done = run_script(script(code, tmp_path), folder, env)
+    folder = lay(tmp_path / "folder", block)
+    env = spark_environ() if "spark" in block.code else {}
+    if block.language == "python" and not block.is_test:
+        done = run_script(script(block.code, tmp_path), folder, env)
     else:
-        command = ["bash", "-euo", "pipefail", "-c", code]
-        if language == "python":  # a test file
-            (folder / "test_block.py").write_text(code, encoding="utf-8")
-            command = [sys.executable, "-m", "pytest", "-p", "kts_pytest", "test_block.py"]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"{place}\n{done.stdout}\n{done.stderr}"
-    check_output(place, code, shown, done.stdout)
-
-
-def check_output(place: str, code: str, shown: str | None, said: str) -> None:
-    """A block prints what stands below it, and something in any case."""
-    assert said.strip(), f"{place}: a block shows something"
-    if shown is not None:
-        checker, example = doctest.OutputChecker(), doctest.Example(code, shown)
-        same = checker.check_output(shown.rstrip(), said.rstrip(), doctest.ELLIPSIS)
-        assert same, f"{place}\n{checker.output_difference(example, said, doctest.REPORT_UDIFF)}"
+        done = typed(block, folder, env)
+    assert done.returncode == 0, f"{block.place}\n{done.stdout}\n{done.stderr}"
+    block.check(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +65,10 @@ def said_in_spark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[st
     """What the blocks that make a Spark session print, and their errors; in one folder, which the session keeps."""
     environ = os.environ | spark_environ()
     folder = tmp_path_factory.mktemp("spark")
-    (folder / "tests").symlink_to(ROOT / "tests")
+    write_demo(str(folder / "demo"))
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests/support/spark/blocks.py")],
-        input=json.dumps({place: code for place, (code, _) in IN_SPARK.items()}),
+        input=json.dumps({block.place: block.code for block in IN_SPARK}),
         cwd=folder,
         env=environ,
         capture_output=True,
@@ -107,15 +80,15 @@ def said_in_spark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[st
     return found
 
 
-@pytest.mark.parametrize("place", IN_SPARK)
-def test_a_code_block_runs_in_spark(place: str, said_in_spark: dict[str, list[str]]) -> None:
-    said, error = said_in_spark[place]
-    assert error == "", f"{place}\n{said}\n{error}"
-    check_output(place, *IN_SPARK[place], said)
+@pytest.mark.parametrize("block", IN_SPARK, ids=attrgetter("place"))
+def test_a_code_block_runs_in_spark(block: Block, said_in_spark: dict[str, list[str]]) -> None:
+    said, error = said_in_spark[block.place]
+    assert error == "", f"{block.place}\n{said}\n{error}"
+    block.check(said)
 
 
 def test_the_pages_show_python_and_shell() -> None:
-    assert {language for _, language, _, _ in BLOCKS} == {"python", "shell"}
+    assert {block.language for block in BLOCKS} == {"python", "shell"}
     others = {name for page in PAGES for name in re.findall(r"^```(\w+)$", page.read_text(encoding="utf-8"), re.M)}
     assert others.isdisjoint({"bash", "sh", "console", "py"}), "blocks of these names would not run"
 

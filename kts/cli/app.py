@@ -52,7 +52,7 @@ COMMANDS = {
     "serve": "serve",
     "follow": "follow",
 }
-ABOUT_KTS = {"help": "help", "completion": "completion"}  # commands that read no data
+ABOUT_KTS = {"demo": "demo", "help": "help", "completion": "completion"}  # commands that read no data of yours
 
 
 class WithoutPandas(MetaPathFinder):

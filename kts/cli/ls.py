@@ -73,7 +73,7 @@ def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
         "segments": len(segments),
         "logStartOffset": log.log_start_offset,
         "logEndOffset": log.log_end_offset,
-        "firstTimestamp": next(filter(None.__ne__, map(first_time, segments)), None),
+        "firstTimestamp": next((time for time in map(first_time, segments) if time is not None), None),
         "maxTimestamp": None if greatest is None else greatest.timestamp_ms,
         "offsetOfMaxTimestamp": None if greatest is None else greatest.offset,
         "sizeInBytes": sum(segment.size_bytes for segment in segments),

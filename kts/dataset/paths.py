@@ -105,7 +105,7 @@ def open(
     Examples
     --------
     >>> import kts
-    >>> kts.open(["tests/data/golden/demo/orders", "tests/data/golden/demo/clicks"])["orders", 0].log_end_offset
+    >>> kts.open(["demo/orders", "demo/clicks"])["orders", 0].log_end_offset
     3042
     """
     paths = None if path is None else paths_of(path, storage_options)
@@ -218,7 +218,7 @@ def open_partition(
     Examples
     --------
     >>> import kts
-    >>> kts.open_partition("tests/data/golden/demo/orders/orders-0").offset_for_timestamp(1_788_300_000_000)
+    >>> kts.open_partition("demo/orders/orders-0").offset_for_timestamp(1_788_300_000_000)
     TimestampOffset(timestamp_ms=1788300022077, offset=210)
     """
     if not isinstance(path, (str, os.PathLike)):
@@ -266,7 +266,7 @@ def open_log_dirs(
     Examples
     --------
     >>> import kts
-    >>> for name, log in kts.open_log_dirs("tests/data/golden/demo/orders").items():
+    >>> for name, log in kts.open_log_dirs("demo/orders").items():
     ...     print(name, log.log_start_offset, log.log_end_offset)
     orders-0 0 3042
     orders-1 0 2952
@@ -561,7 +561,7 @@ def scan(
     Examples
     --------
     >>> import kts
-    >>> orders = "tests/data/golden/demo/orders"
+    >>> orders = "demo/orders"
     >>> kts.scan(orders, partitions=[0], columns=["offset", "key"]).read_next_batch().slice(0, 2).to_pylist()
     [{'offset': 0, 'key': b'C0345'}, {'offset': 1, 'key': b'C0030'}]
     >>> kts.scan(orders, starting_timestamp=1_788_300_000_000, strict_time_range=True).read_all().num_rows

@@ -193,7 +193,7 @@ def copy(
     >>> import kts, tempfile
     >>> from kts.offline.copy import copy
     >>> with tempfile.TemporaryDirectory() as target:
-    ...     done = copy("tests/data/golden/demo/orders", target, partitions=[0])
+    ...     done = copy("demo/orders", target, partitions=[0])
     ...     kts.open_log_dirs(target)["orders", 0].log_end_offset
     3042
     """

@@ -158,5 +158,5 @@ def test_a_folder_of_log_directories_is_not_read_and_they_are_named(tmp_path: Pa
 
 
 def test_a_function_has_the_name_that_users_know() -> None:
-    assert pydoc.render_doc(kts.open, renderer=pydoc.plaintext).splitlines()[2].startswith("open(path")
+    assert pydoc.render_doc(kts.open, renderer=pydoc.plaintext).splitlines()[2].startswith("open(")
     assert pickle.loads(pickle.dumps(kts.open)) is kts.open

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import SparkSession
 from support.tiered import session
 
 import kts.spark
@@ -15,6 +14,9 @@ from kts.dataset.reader import read_range
 from kts.spark.options import STREAM, parse_options
 from kts.spark.planning import Task, reach
 from kts.spark.streaming import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def options(name: str) -> dict[str, str]:
