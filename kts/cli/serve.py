@@ -65,9 +65,9 @@ def command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--listen'") from error
     try:
-        check_address(host, insecure, "--insecure")
+        check_address(host, insecure)
     except InvalidRequestError as error:
-        raise click.BadParameter(str(error), param_hint="'--listen'") from error
+        raise click.BadParameter(f"{error}; --insecure allows it", param_hint="'--listen'") from error
     try:
         config = BrokerConfig.of(parsed)
     except ValueError as error:

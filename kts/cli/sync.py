@@ -23,6 +23,8 @@ from .output import counted, note, print_json, print_table, progress, spelled
 from .times import SPELLINGS, resolve, time_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kts.tables import Synced
 
 EPILOG = f"""\b
@@ -34,12 +36,16 @@ Examples:
 
 With --catalog, TABLE is an Iceberg table as Spark names it: catalog, namespace, name. The catalog is an SQLite file
 that Iceberg's JdbcCatalog opens too; the table and the file are made if they are missing. Without it, TABLE is a folder
-of Parquet files (day=2026-01-01/part-...) with a ledger, _kts/ledger.json.
+of Parquet files (day=2026-01-01/part-...) with a ledger, _kts/ledger.json; write ./NAME if the name has a dot.
 
 Each run adds what is new since the last one. Rows and the offset of the next record of each partition are one commit:
 a run that is killed goes on behind its last commit, and every record is there once. Retention of the topic deletes
-nothing from the table. Records that were deleted before a run could read them are an error (exit code 2) unless
---no-fail-on-data-loss is given. Run one at a time.
+nothing from the table, and rows that you delete stay deleted. Records that were deleted before a run could read them
+are an error (exit code 2) unless --no-fail-on-data-loss is given. Run one at a time.
+
+A table that has lost its offsets is refused: its snapshots expired and its properties were removed, or its ledger is
+gone. --from-offsets says where to go on: JSON of topic, partition and offset of the next record, such as
+'{{"orders": {{"0": 23}}}}' (-2 is the first offset that is there, -1 the end), or earliest or latest.
 
 Columns: topic, partition, offset, timestamp (microseconds; null where they cannot hold the time), timestampMs (Kafka's
 value), timestampType, key, value, headers, and day, by which the table is partitioned. day is null where the time is
@@ -68,6 +74,11 @@ Times: {SPELLINGS}.
     "--fail-on-data-loss/--no-fail-on-data-loss",
     default=True,
     help="Records that are gone before they were read: an error, or a warning. Default an error.",
+)
+@click.option(
+    "--from-offsets",
+    metavar="JSON|WORD",
+    help="Where a table goes on that has no offsets or lost them: JSON of offsets, earliest or latest.",
 )
 @click.option(
     "--value-format", type=click.Choice(["text", "json", "avro"]), help="Decode the values. Default: their bytes."
@@ -102,6 +113,7 @@ def command(
     isolation: str,
     to_end: bool,
     fail_on_data_loss: bool,
+    from_offsets: str | None,
     value_format: str | None,
     value_schema: str | None,
     registry: bool,
@@ -131,6 +143,7 @@ def command(
                 to_end=to_end,
                 fail_on_data_loss=fail_on_data_loss,
                 on_error=on_error,
+                from_offsets=_offsets(from_offsets),
                 value_format=value_format,
                 value_schema=value_schema,
                 registry=registry,
@@ -146,7 +159,28 @@ def command(
         raise click.UsageError(str(error)) from error
     except FileNotFoundError as error:
         raise click.UsageError(spelled(error)) from error
+    for added in done.tables:
+        if added.created is not None:
+            kind = "a folder of Parquet files" if catalog is None else f"an Iceberg table of the catalog {catalog}"
+            note(f"made {added.table}, {kind}, in {added.created}")
     report(done, as_json)
+
+
+def _offsets(given: str | None) -> str | Mapping[str, Mapping[int, int]] | None:
+    """The option --from-offsets: JSON, or a word."""
+    if given is None or given in ("earliest", "latest"):
+        return given
+    from kts.model import EARLIEST
+    from kts.tables.state import offsets_of, parsed
+
+    try:
+        found = parsed(given)
+        offsets_of(found, EARLIEST)
+    except ValueError as error:
+        raise ValueError(
+            f'from_offsets: expected earliest, latest or JSON such as {{"orders": {{"0": 23}}}}, found {given}: {error}'
+        ) from error
+    return dict(found)
 
 
 def report(done: Synced, as_json: bool) -> None:

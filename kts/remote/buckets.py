@@ -66,7 +66,7 @@ class Bucket:
         self.service = service_of(root.partition("://")[0])
         self.options = dict(options)
         self.answers = objects.Kept[bytes](objects.KEPT_BYTES)
-        self._limit = Limit(_seconds(self.options.get("time_limit", TIME_LIMIT_S)))
+        self._limit = Limit(time_limit(self.options.get("time_limit", TIME_LIMIT_S)))
         # Work that waits for requests has threads of its own: else it could take all that the requests need.
         self._requests, self._work = Threads("kts-get", REQUESTS), Threads("kts-work", REQUESTS)
         self._asking = Threads("kts-ask")
@@ -283,7 +283,8 @@ def _is_of_arrow(error: Exception) -> bool:
     return isinstance(error, ArrowException) and not isinstance(error, ValueError)
 
 
-def _seconds(limit: object) -> float:
+def time_limit(limit: object) -> float:
+    """The storage option ``time_limit``, checked."""
     if not isinstance(limit, (int, float)) or isinstance(limit, bool) or not 0 < limit < threading.TIMEOUT_MAX:
         raise ValueError(f"storage_options: time_limit: expected a number of seconds, found {limit!r}")
     return float(limit)

@@ -252,13 +252,8 @@ def is_loopback(host: str) -> bool:
     return bool(found) and all(ipaddress.ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
 
 
-def check_address(host: str, insecure: bool, option: str = "insecure=True") -> None:
+def check_address(host: str, insecure: bool) -> None:
     """Refuse an address that other machines can reach: there is neither TLS nor SASL.
-
-    Parameters
-    ----------
-    option : str
-        What the caller calls ``insecure``.
 
     Raises
     ------
@@ -268,5 +263,5 @@ def check_address(host: str, insecure: bool, option: str = "insecure=True") -> N
     if not insecure and not is_loopback(host):
         raise InvalidRequestError(
             f"expected a loopback address such as 127.0.0.1, found {host or 'all addresses'}: everybody who reaches it"
-            f" could read, write and delete, since there is neither encryption nor a password; {option} allows it"
+            " could read, write and delete, since there is neither encryption nor a password"
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -15,12 +18,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
-from kts.dataset.increments import Offsets, TopicIds, name_of
+from kts.dataset.increments import Offsets, name_of
 from kts.dataset.options import takes
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import paths_of
-from kts.model import TopicPartition
 from kts.segment import files
 from kts.segment.rereading import settled
 from kts.spark.jobs import run_in
@@ -30,16 +33,18 @@ from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
 from kts.tables.folder import Aside, FolderTable, write_aside
-from kts.tables.iceberg import PROPERTIES, identifier_of, offsets_in, snapshot_properties
+from kts.tables.iceberg import PROPERTIES, identifier_of
 from kts.tables.options import COMMIT_BYTES, SyncOptions
-from kts.tables.rows import DAY, READ, Plausible, check_types, lost_race, types_of
+from kts.tables.rows import DAY, READ, Plausible, agreed_schema, fitted
 from kts.tables.run import Added, Bounds, Source, Synced, shaped, source_of
+from kts.tables.state import Known, Snapshot, State, find_state, snapshot_properties, table_properties
 from kts.tables.values import Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BRANCH = "kts_sync_{}"  # that a run writes to
+GZIP = b"\x1f\x8b"
 BRANCHES = re.compile(BRANCH.format("[0-9a-f]{32}"))
 
 
@@ -80,7 +85,8 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
     remote = None if asked.remote is None else absolute_prefix(files.plain(os.fspath(asked.remote)))
     source = source_of(replace(asked, path=paths or None, remote=remote))
     kind = _SparkFolder if "/" in source.table else _SparkIceberg
-    tables = [kind(spark, name, schema) for name, schema in source.tables]
+    stated = source.from_offsets is not None
+    tables = [kind(spark, name, schema, stated) for name, schema in source.tables]
     options = replace(
         parse_options({"path": "/"}),  # the defaults of all others
         paths=tuple(paths),
@@ -105,13 +111,15 @@ def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], opti
     logs = [settled(partial(listed, log)) for log in source.logs]
     done = []
     for number, table in enumerate(tables):
-        added, offsets = Added(table.name, offsets=bounds.known[number]), bounds.offsets(number)
-        if offsets != added.offsets:
+        added = Added(table.name, offsets=bounds.known[number], created=table.created)
+        offsets = bounds.offsets(number)
+        if offsets != added.offsets or not table.kept:
             begins = bounds.begins[number]
             wanted = [OffsetRange(log, begins[name_of(log)], offsets[name_of(log)], (None, None)) for log in logs]
             tasks = tasks_of(wanted, options)
-            counts = table.add(tasks, Work(number, source.plausible, source.decoder, options), offsets)
-            added = Added(table.name, counts[0], 1, *counts[1:], offsets)
+            work = Work(number, source.plausible, source.decoder, table.schema, options)
+            counts = table.add(tasks, work, offsets)
+            added = Added(table.name, counts[0], 1, *counts[1:], offsets, table.created)
         done.append(added)
     return Synced(done, bounds.held_back)
 
@@ -119,15 +127,23 @@ def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], opti
 class Work:
     """What an executor does with the records of a task: they become rows of the table of a number."""
 
-    def __init__(self, number: int, plausible: Plausible, decoder: Decoder | None, options: Options) -> None:
-        self.number, self.plausible, self.decoder, self.options = number, plausible, decoder, options
+    def __init__(
+        self, number: int, plausible: Plausible, decoder: Decoder | None, schema: pa.Schema, options: Options
+    ) -> None:
+        self.number, self.plausible, self.decoder, self.schema, self.options = (
+            number,
+            plausible,
+            decoder,
+            schema,
+            options,
+        )
 
     def rows(self, task: Task) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
         for batch in scanned(task, READ, self.options):
             rows = shaped(batch, self.plausible, self.decoder)[self.number]
             if rows.num_rows:
-                yield rows
+                yield fitted(rows, self.schema)
 
     def write(self, own: str, task: Task) -> list[Aside]:
         """Write the rows of a task into the directory ``_kts`` of a folder."""
@@ -143,12 +159,12 @@ class Work:
         return found + (write_aside(own, pa.Table.from_batches(waiting)) if waiting else [])
 
 
-class _SparkFolder:
+class _SparkFolder(FolderTable):
     """A Parquet folder; executors write its files aside, and the driver commits them."""
 
-    def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:
-        self.context, self.folder = spark.sparkContext, FolderTable(name, schema)
-        self.name, self.offsets, self.topic_ids = self.folder.name, self.folder.offsets, self.folder.topic_ids
+    def __init__(self, spark: SparkSession, name: str, schema: pa.Schema, stated: bool) -> None:
+        self.context = spark.sparkContext
+        super().__init__(name, schema, stated=stated)
 
     def add(self, tasks: list[Task], work: Work, offsets: Offsets) -> tuple[int, int, int]:
         """Add the rows of tasks and set the offsets; how many rows, without a day, and without a timestamp."""
@@ -157,7 +173,7 @@ class _SparkFolder:
             # A task that is tried again writes other files; Spark gives those of one attempt.
             return [*chain.from_iterable(run_in(self.context, partial(work.write, own), tasks))]
 
-        written = self.folder.commit(write, offsets)
+        written = self.commit(write, offsets)
         return (
             sum(one.records for one in written),
             sum(one.records for one in written if one.day is None),
@@ -192,14 +208,20 @@ class _RowsReader(DataSourceReader):
         target = arrow_schema(self.schema)
         for rows in self.work.rows(partition.task):
             for part in split(rows, self.work.options.batch_bytes):
-                columns = [part.column(field.name).cast(field.type) for field in target]
+                # Columns that the owner of the table added stay null.
+                columns = [
+                    part.column(field.name).cast(field.type)
+                    if field.name in part.schema.names
+                    else pa.nulls(part.num_rows, field.type)
+                    for field in target
+                ]
                 yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-class _SparkIceberg:
+class _SparkIceberg(Known):
     """An Iceberg table of Spark's catalog; its executors add to it."""
 
-    def __init__(self, spark: SparkSession, name: str, schema: pa.Schema) -> None:
+    def __init__(self, spark: SparkSession, name: str, schema: pa.Schema, stated: bool) -> None:
         self.spark, self.name, self.schema = spark, name, schema
         catalog, *_ = parts = identifier_of(name)
         if spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None:
@@ -209,40 +231,47 @@ class _SparkIceberg:
             )
         self.parts = [f"`{part.replace('`', '``')}`" for part in parts]
         self.quoted = ".".join(self.parts)
-        self.types = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-        if not spark.catalog.tableExists(self.quoted):
-            self._make()
+        made = not spark.catalog.tableExists(self.quoted)
+        if made:
+            self._make(from_arrow_schema(schema, prefer_timestamp_ntz=True))
         self._refresh()
-        found = arrow_schema(spark.table(self.quoted).schema)
-        check_types(name, types_of(found), arrow_schema(self.types))
-        self.snapshot: int | None = None
-        self.offsets, self.topic_ids = self._read_offsets()
+        self.types = spark.table(self.quoted).schema
+        expected = arrow_schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        self.schema = agreed_schema(name, arrow_schema(self.types), expected)
+        self.created = self._properties().get("location", name) if made else None
+        self.learn(self._find, stated)
 
-    def _make(self) -> None:
+    def _make(self, types: StructType) -> None:
         from pyspark.sql.functions import col
 
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {'.'.join(self.parts[:-1])}")
-        self.spark.createDataFrame([], self.types).writeTo(self.quoted).using("iceberg").partitionedBy(
-            col(DAY)
-        ).create()
+        writer = self.spark.createDataFrame([], types).writeTo(self.quoted).using("iceberg").partitionedBy(col(DAY))
+        for name, value in table_properties(State(), None).items():
+            writer = writer.tableProperty(name, value)
+        writer.create()
 
     def _refresh(self) -> None:
         """Make Spark forget what it knows of the table: other programs commit to it, too."""
         self.spark.sql(f"REFRESH TABLE {self.quoted}")
 
-    def _read_offsets(self) -> tuple[Offsets, TopicIds]:
-        """As ``kts.tables.iceberg.IcebergTable`` finds them."""
-        known = {row.snapshot_id: row for row in self.spark.sql(f"SELECT * FROM {self.quoted}.snapshots").collect()}
-        snapshot = self.snapshot = self._head("main")
-        while snapshot in known:
-            told = offsets_in(known[snapshot].summary)
-            if told is not None:
-                return told
-            snapshot = known[snapshot].parent_id
-        rows = self.spark.sql(
-            f"SELECT topic, partition, max(offset) AS last FROM {self.quoted} GROUP BY topic, partition"
-        )
-        return {TopicPartition(row.topic, row.partition): row.last + 1 for row in rows.collect()}, {}
+    def _find(self) -> tuple[State, bool]:
+        rows = self.spark.sql(f"SELECT snapshot_id, parent_id, summary FROM {self.quoted}.snapshots").collect()
+        snapshots = {row.snapshot_id: Snapshot(row.parent_id, row.summary or {}) for row in rows}
+        self.snapshot = self._head("main")
+        return find_state(self.name, self._properties(), snapshots, self.snapshot, self._older)
+
+    def _properties(self) -> dict[str, str]:
+        return {row.key: row.value for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.quoted}").collect()}
+
+    def _older(self) -> Iterator[Mapping[int, Snapshot]]:
+        """The snapshots in earlier metadata files, newest first, as long as Spark can read them."""
+        found = self.spark.sql(f"SELECT file FROM {self.quoted}.metadata_log_entries ORDER BY timestamp DESC")
+        for row in found.collect():
+            try:
+                (content,) = self.spark.read.format("binaryFile").load(row.file).select("content").collect()
+            except Exception:  # of the JVM
+                return
+            yield _snapshots_in(bytes(content.content))
 
     def _head(self, branch: str) -> int | None:
         """The snapshot of a branch."""
@@ -251,7 +280,7 @@ class _SparkIceberg:
 
     def _prepare(self) -> None:
         """Set the properties that a commit needs, and drop the branches of runs that were killed."""
-        there = {row.key: row.value for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.quoted}").collect()}
+        there = self._properties()
         for name, value in PROPERTIES.items():
             if there.get(name) != value:
                 self.spark.sql(f"ALTER TABLE {self.quoted} SET TBLPROPERTIES ('{name}' = '{value}')")
@@ -281,21 +310,52 @@ class _SparkIceberg:
         version = "" if before is None else f" AS OF VERSION {before}"
         spark.sql(f"ALTER TABLE {self.quoted} CREATE BRANCH `{branch}`{version}")
         writer = spark.read.format("kts rows").load().writeTo(f"{self.quoted}.`branch_{branch}`")
-        for name, value in snapshot_properties(offsets, self.topic_ids).items():
+        state = self.state(offsets)
+        for name, value in snapshot_properties(state).items():
             writer = writer.option(f"snapshot-property.{name}", value)
         writer.append()
         head = self._head(branch)
-        inside = ".".join(self.parts[1:]).replace("'", "\\'")
         try:
-            spark.sql(f"CALL {self.parts[0]}.system.fast_forward('{inside}', 'main', '{branch}')")
-        except Exception as error:  # of the JVM
+            self._publish(branch, table_properties(state, head))
+        except Exception:  # of the JVM
             self._refresh()
-            if self._read_offsets()[0] == self.offsets:
-                raise
-            raise lost_race(self.name) from error
-        spark.sql(f"ALTER TABLE {self.quoted} DROP BRANCH `{branch}`")
-        self.snapshot, self.offsets = head, offsets
+            self.check_race(self._find)
+            raise
+        self._refresh()
+        self.snapshot = head
+        self.committed(state)
         between = {"snapshot-id": head} if before is None else {"start-snapshot-id": before, "end-snapshot-id": head}
         added = spark.read.format("iceberg").options(**between).load(self.quoted)
         found = added.selectExpr("count(*)", "count_if(day IS NULL)", "count_if(timestamp IS NULL)").collect()
         return found[0][0], found[0][1], found[0][2]
+
+    def _publish(self, branch: str, properties: Mapping[str, str]) -> None:
+        """Move ``main`` to a branch if nobody else has moved it, set properties and drop the branch, in one commit."""
+        if is_remote():  # Spark Connect has no way to do it in one: a table whose properties lag is found out by them
+            inside = ".".join(self.parts[1:]).replace("'", "\\'")
+            self.spark.sql(f"CALL {self.parts[0]}.system.fast_forward('{inside}', 'main', '{branch}')")
+            pairs = ", ".join("'{}' = '{}'".format(*pair) for pair in properties.items())
+            self.spark.sql(f"ALTER TABLE {self.quoted} SET TBLPROPERTIES ({pairs})")
+            self.spark.sql(f"ALTER TABLE {self.quoted} DROP BRANCH `{branch}`")
+            return
+        java: Any = self.spark._jvm
+        iceberg = java.org.apache.iceberg
+        change = iceberg.spark.Spark3Util.loadIcebergTable(self.spark._jsparkSession, self.quoted).newTransaction()
+        change.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+        setting = change.updateProperties()
+        for name, value in properties.items():
+            setting.set(name, value)
+        setting.commit()
+        change.commitTransaction()
+
+
+def _snapshots_in(data: bytes) -> dict[int, Snapshot]:
+    """The snapshots in a metadata file of a table; none if it is malformed."""
+    try:
+        found = json.loads(gzip.decompress(data) if data.startswith(GZIP) else data)
+        return {
+            one["snapshot-id"]: Snapshot(one.get("parent-snapshot-id"), dict(one.get("summary", {})))
+            for one in found["snapshots"]
+        }
+    except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

@@ -14,25 +14,43 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kts.dataset.increments import Offsets, TopicIds, from_json, to_json
+from kts.arguments import INT64_MAX
+from kts.dataset.increments import Offsets, to_json
 from kts.errors import LogStorageError
 from kts.segment import files
 from kts.segment.locks import FileLock
-from kts.tables.rows import DAY, check_types, lost_race, types_of
+from kts.tables.rows import DAY, agreed_schema, check_types, types_of
+from kts.tables.state import (
+    MOST_BYTES,
+    NEXT,
+    Known,
+    LostOffsetsError,
+    State,
+    as_object,
+    offsets_of,
+    parsed,
+    topic_ids_of,
+)
 
 OWN = "_kts"
 LEDGER = "ledger.json"
 LOCK = "lock"
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+VERSION = 1
+
+_ASIDE = re.compile(r"[0-9a-f]{32}")
+_PART = re.compile(r"part-(?P<number>[0-9]{8,19})-(?P<place>[0-9]{4,9})\.parquet")
+_TARGET = re.compile(rf"{DAY}=(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{NO_DAY})/{_PART.pattern}")
 
 
 class Aside(NamedTuple):
@@ -59,8 +77,81 @@ def write_aside(own: str, rows: pa.Table) -> list[Aside]:
     return found
 
 
-class FolderTable:
+def is_folder_table(path: str) -> bool:
+    """Whether there is a Parquet folder."""
+    return files.directory_exists(os.path.join(path, OWN))
+
+
+class Ledger(NamedTuple):
+    """The content of a ledger, checked.
+
+    Attributes
+    ----------
+    number : int
+        Of the last commit.
+    columns : dict
+        The types of the table's columns.
+    pending : dict
+        The files of the last commit in ``_kts``, and where each goes.
+    """
+
+    number: int
+    state: State
+    columns: dict[str, str]
+    pending: dict[str, str]
+
+    def to_json(self) -> bytes:
+        """The bytes of the file."""
+        told = {"version": VERSION, "number": self.number, "offsets": to_json(self.state.offsets)}
+        return json.dumps(
+            told | {"topicIds": self.state.topic_ids, "columns": self.columns, "files": self.pending}
+        ).encode()
+
+    @classmethod
+    def of(cls, data: bytes) -> Ledger:
+        """The inverse; ValueError says what is wrong. A ledger may come from anybody: its paths stay in the folder."""
+        told = as_object(parsed(data), "the ledger")
+        if (version := told.get("version", VERSION)) != VERSION or type(version) is not int:
+            raise ValueError(f"expected version {VERSION}, found {version!r:.80}")
+        number = told.get("number")
+        if type(number) is not int or not 0 <= number <= INT64_MAX:
+            raise ValueError(f"expected the number of a commit, found {number!r:.80}")
+        state = State(offsets_of(told.get("offsets")), topic_ids_of(told.get("topicIds", {})))
+        columns = as_object(told.get("columns"), "the columns")
+        if wrong := [column for column, kind in columns.items() if not isinstance(kind, str)]:
+            raise ValueError(f"expected the type of the column {wrong[0]!r:.80}, found {columns[wrong[0]]!r:.80}")
+        pending = as_object(told.get("files"), "the files")
+        for name, target in pending.items():
+            if not _ASIDE.fullmatch(name):
+                raise ValueError(f"expected a file name of 32 hex digits, found {name!r:.80}")
+            found = _TARGET.fullmatch(target) if isinstance(target, str) else None
+            if found is None or not _is_day(found["day"]) or int(found["number"]) != number:
+                raise ValueError(f"expected a file of a day and of commit {number}, found {target!r:.80}")
+        if len({*pending.values()}) < len(pending):
+            raise ValueError("two files have the same place")
+        return cls(number, state, columns, pending)
+
+
+def _is_day(text: str) -> bool:
+    with suppress(ValueError):
+        return text == NO_DAY or datetime.date.fromisoformat(text).isoformat() == text
+    return False
+
+
+class FolderTable(Known):
     """A Parquet folder; see ``kts.tables.run.Target``.
+
+    Parameters
+    ----------
+    stated : bool
+        Whether a table whose ledger is lost gets other offsets.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        The columns of the rows that it is given.
+    created : str or None
+        The folder, if it was no table before.
 
     Raises
     ------
@@ -71,7 +162,7 @@ class FolderTable:
     LogLockedError
         Another program is adding to it.
     LogStorageError
-        Its ledger is malformed or lost.
+        Its ledger is malformed or lost, or a link leads out of it.
 
     Notes
     -----
@@ -80,7 +171,7 @@ class FolderTable:
     that no ledger names. Until then a reader may see a part of the last commit, and never a record twice.
     """
 
-    def __init__(self, path: str, schema: pa.Schema) -> None:
+    def __init__(self, path: str, schema: pa.Schema, *, stated: bool = False) -> None:
         self.name, self.schema = path, schema
         self._path = files.absolute(files.plain(path))
         if files.scheme_of(self._path) is not None:
@@ -89,54 +180,105 @@ class FolderTable:
                 " table whose warehouse is there"
             )
         self._own = os.path.join(self._path, OWN)
+        self.created = None if is_folder_table(self._path) else self._path
         files.make_directory(self._own)
         files.sync_directory(os.path.dirname(self._path))
         with self._locked():
-            _, self.offsets, self.topic_ids = self._recovered()
+            self.learn(self._find, stated)
 
     def _locked(self) -> FileLock:
+        """The lock, after a look at what lies in ``_kts``: whoever made the folder may have left links."""
+        if files.real(self._own) != os.path.join(files.real(self._path), OWN):
+            raise LogStorageError("expected a directory, found a link that leads out of the table", path=self._own)
+        for entry in files.list_directory(self._own):
+            if self._is_own(entry.name) and not entry.is_file(follow_symlinks=False):
+                raise LogStorageError("expected a file, found a link or a directory", path=entry.path)
         return FileLock(self._in_own(LOCK), files.real(self._path))  # owners of other names would share it
 
-    def _recovered(self) -> tuple[int, Offsets, TopicIds]:
-        """Finish the last commit, and remove what belongs to none; its number, offsets and topic ids."""
-        path = self._in_own(LEDGER)
-        data = files.read_if_there(path)
-        if data is None and any(name.startswith(f"{DAY}=") for name in files.names_in(self._path)):
-            raise LogStorageError(
-                "expected the ledger of the days that are there, found none: put it back, or name another folder",
-                path=path,
-            )
-        try:
-            ledger = self._ledger(0, {}, {}, {}) if data is None else json.loads(data)
-            topic_ids: TopicIds = dict(ledger.get("topicIds", {}))
-            number, offsets, columns = int(ledger["number"]), from_json(ledger["offsets"]), dict(ledger["columns"])
-            pending = {str(name): str(target) for name, target in ledger["files"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LogStorageError(f"expected the ledger of a table, found {data!r:.80}", path=path) from error
-        check_types(self.name, columns, self.schema)
-        self._rename(pending)
-        return number, offsets, topic_ids
+    def _is_own(self, name: str) -> bool:
+        return name in (LEDGER, f"{LEDGER}.tmp", LOCK) or _ASIDE.fullmatch(name) is not None
 
-    def _ledger(self, number: int, offsets: Offsets, topic_ids: TopicIds, pending: dict[str, str]) -> dict[str, Any]:
-        told = {"number": number, "offsets": to_json(offsets), "topicIds": topic_ids}
-        return told | {"columns": types_of(self.schema), "files": pending}
+    def _find(self) -> tuple[State, bool]:
+        """Finish the last commit, and remove what belongs to none; what the ledger says."""
+        path, days = self._in_own(LEDGER), self._days()
+        if not files.exists(path):
+            if days:
+                raise LostOffsetsError(
+                    "expected the ledger of the days that are there, found none: put it back, name another folder, or"
+                    f" {NEXT}",
+                    path=path,
+                )
+            ledger = Ledger(0, State(), types_of(self.schema), {})
+        else:
+            (data,) = files.read_small([path], MOST_BYTES)
+            try:
+                if data is None:
+                    raise ValueError(f"it has more than {MOST_BYTES} bytes")
+                ledger = Ledger.of(data)
+            except ValueError as error:
+                raise LostOffsetsError(
+                    f"expected the ledger of a table, found a malformed one: {error}: put the right one back, or"
+                    f" {NEXT}",
+                    path=path,
+                ) from error
+        self.schema = self._agreed(ledger.columns, days)
+        self._number = ledger.number
+        self._rename(ledger.pending)
+        return ledger.state, True
+
+    def _agreed(self, columns: dict[str, str], days: Sequence[str]) -> pa.Schema:
+        """The columns of rows: where those of the ledger differ, it is their files that say what can be added."""
+        asked = types_of(self.schema)
+        if columns == asked:
+            return self.schema
+        for path in self._parts(days):
+            with files.storage_errors(path, "reading"):
+                found = pq.read_schema(path).append(pa.field(DAY, pa.date32()))
+            if types_of(found) == columns:
+                return agreed_schema(self.name, found, self.schema)
+        check_types(self.name, columns, asked)
+        return self.schema  # in another order
+
+    def _days(self) -> list[str]:
+        """The directories of days."""
+        return [name for name in files.names_in(self._path) if name.startswith(f"{DAY}=")]
+
+    def _parts(self, days: Iterable[str]) -> Iterator[str]:
+        """The files of rows."""
+        for day in days:
+            for name in files.names_in(os.path.join(self._path, day)):
+                if _PART.fullmatch(name):
+                    yield os.path.join(self._path, day, name)
 
     def _rename(self, pending: dict[str, str]) -> None:
         """Move the files of a commit to their days, wait until that is on disk, and remove files that it lacks."""
         days = {os.path.join(self._path, os.path.dirname(target)) for target in pending.values()}
         for day in days:
             files.make_directory(day)
+            if files.real(day) != os.path.join(files.real(self._path), os.path.basename(day)):
+                raise LogStorageError("expected a directory, found a link that leads out of the table", path=day)
         files.sync_directory(self._path)  # no file moves into a directory that a crash would take along
         for name, target in pending.items():
             if files.exists(self._in_own(name)):
+                self._check_free(target)
                 files.rename(self._in_own(name), os.path.join(self._path, target))
         for day in days:
             files.sync_directory(day)
         self._remove_others(pending)
 
+    def _check_free(self, target: str) -> None:
+        """Refuse to replace a file of rows."""
+        path = os.path.join(self._path, target)
+        if files.exists(path):
+            raise LogStorageError(
+                f"expected no file of this name yet: {self._in_own(LEDGER)} is older than the table's files; put the"
+                " right one back",
+                path=path,
+            )
+
     def _remove_others(self, kept: Iterable[str]) -> None:
         """Remove the files in ``_kts`` that belong to no commit."""
-        for name in {*files.names_in(self._own)} - {LEDGER, LOCK, *kept}:
+        for name in {*filter(_ASIDE.fullmatch, files.names_in(self._own))} - {*kept}:
             files.remove(self._in_own(name), missing_ok=True)  # its writer may live still, and remove it
 
     def _in_own(self, name: str) -> str:
@@ -163,9 +305,9 @@ class FolderTable:
             A file is not there: the processes that wrote see another directory.
         """
         with self._locked():
-            number, known, _ = self._recovered()
-            if known != self.offsets:
-                raise lost_race(self.name)
+            self.check_race(self._find)
+            if self.lost:
+                self._number = self._last_number()
             try:
                 written = write(self._own)
             except BaseException:
@@ -180,11 +322,24 @@ class FolderTable:
                         path=self._in_own(one.name),
                     )
             files.sync_directory(self._own)
-            pending = {}
+            pending, number = {}, self._number + 1
             for place, (name, day, *_) in enumerate(written):
-                pending[name] = f"{DAY}={NO_DAY if day is None else day}/part-{number + 1:08d}-{place:04d}.parquet"
-            ledger = self._ledger(number + 1, offsets, self.topic_ids, pending)
-            files.write_atomically(self._in_own(LEDGER), json.dumps(ledger).encode())
+                pending[name] = f"{DAY}={NO_DAY if day is None else day}/part-{number:08d}-{place:04d}.parquet"
+                self._check_free(pending[name])
+            state = self.state(offsets)
+            ledger = Ledger(number, state, types_of(self.schema), pending)
+            files.write_atomically(self._in_own(LEDGER), ledger.to_json())
             self._rename(pending)
-            self.offsets = dict(offsets)
+            self.committed(state)
             return written
+
+    def _last_number(self) -> int:
+        """The number of the last commit of a table whose ledger is lost."""
+        if left := [*filter(_ASIDE.fullmatch, files.names_in(self._own))]:
+            raise LogStorageError(
+                "expected no such file, because the ledger would say whether its rows belong to the table: put the"
+                " ledger back, or move the file away",
+                path=self._in_own(left[0]),
+            )
+        found = (_PART.fullmatch(os.path.basename(path)) for path in self._parts(self._days()))
+        return max((int(one["number"]) for one in found if one is not None), default=0)

@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kts.dataset.increments import Offsets, TopicIds, from_json, to_json
+from kts.dataset.increments import Offsets
 from kts.errors import KtsError, LogStorageError
-from kts.model import TopicPartition
 from kts.remote import aws
+from kts.remote.buckets import TIME_LIMIT_S
+from kts.remote.threads import Limit, Threads
 from kts.segment import files
-from kts.tables.rows import DAY, FIRST_MS, LAST_MS, check_types, lost_race, types_of
+from kts.segment.files import Result
+from kts.tables.rows import DAY, FIRST_MS, LAST_MS, agreed_schema
+from kts.tables.state import Known, Snapshot, State, find_state, snapshot_properties, table_properties
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
-OFFSETS = "kts.offsets"  # of a snapshot: {"orders": {"0": 23}}, the offset of the next record
-TOPIC_IDS = "kts.topic.ids"  # and {"orders": "0pRNyzbsQCOp2wUfl5aKFA"}, where the topic had an id
 # A commit that lost a race must not be added on top of the other one: its records may be the same.
 PROPERTIES = {"commit.retry.num-retries": "0"}
 # pyiceberg reads the bounds of a column as Python's times.
 NO_BOUNDS = {"write.metadata.metrics.column.timestamp": "counts"}
 ATTEMPTS = 20  # against programs that rewrite or expire what is there
-
-
-def snapshot_properties(offsets: Offsets, topic_ids: TopicIds) -> dict[str, str]:
-    """The properties of a snapshot that has the records before these offsets of topics with these ids."""
-    told = {OFFSETS: to_json(offsets), TOPIC_IDS: topic_ids}
-    return {name: json.dumps(value, separators=(",", ":")) for name, value in told.items()}
-
-
-def offsets_in(properties: Mapping[str, str]) -> tuple[Offsets, TopicIds] | None:
-    """The offsets and topic ids in the properties of a snapshot, if it has any."""
-    told = properties.get(OFFSETS)
-    return None if told is None else (from_json(json.loads(told)), json.loads(properties.get(TOPIC_IDS, "{}")))
 
 
 def identifier_of(table: str) -> list[str]:
@@ -78,24 +68,35 @@ def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
         where = f"file://{files.absolute(where)}"
     access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
     given = {key: value for key, value in access.items() if value is not None}
-    with _errors_of_database(path):
+    with errors_of_libraries(path):
         return SqlCatalog(name, uri=f"sqlite:///{path}", warehouse=where, **given)
 
 
 @contextmanager
-def _errors_of_database(where: str) -> Iterator[None]:
-    """Raise what SQLite reports as LogStorageError."""
+def errors_of_libraries(where: str) -> Iterator[None]:
+    """Raise what pyiceberg and the libraries below it report as LogStorageError; what is not installed by its extra."""
+    from pyiceberg.exceptions import NotInstalledError
     from sqlalchemy.exc import DBAPIError
 
     try:
         yield
+    except KtsError:
+        raise
     except DBAPIError as error:
         raise LogStorageError(
             f"expected the SQLite file of an Iceberg catalog, which you may write, found: {error.orig}", path=where
         ) from error
+    except (ModuleNotFoundError, NotInstalledError) as error:
+        raise ModuleNotFoundError(f"{where}: {error}: pip install 'kafka-timestamps[tables]'") from error
+    except Exception as error:  # libraries raise what they like
+        raise LogStorageError(
+            f"{where}: pyiceberg could not read or write the table: {type(error).__name__}: {error!s:.1000}; check its"
+            " warehouse, what gives access to it, and the catalog's file",
+            errno=getattr(error, "errno", None) or errno.EIO,
+        ) from error
 
 
-class IcebergTable:
+class IcebergTable(Known):
     """A table of a catalog; see ``kts.tables.run.Target``.
 
     Parameters
@@ -104,93 +105,126 @@ class IcebergTable:
         Its namespace and its name.
     schema : pyarrow.Schema
         Its columns: without such a table it is made.
+    stated : bool
+        Whether a table whose offsets are lost gets others.
+    seconds : float
+        The limit of time of each step, and one more second for each ``SLOWEST_BYTES`` that are written.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        The columns of the rows that it is given.
+    created : str or None
+        Where it lies, if it was made.
 
     Raises
     ------
     InvalidRequestError
         There is one with other columns.
     LogStorageError
-        The catalog's file cannot be read or written.
+        The catalog or the warehouse cannot be read or written, or what the table knew is lost.
 
     Notes
     -----
-    The offsets lie in the newest snapshot that has any: those of programs that rewrite files or delete rows have none.
-    Where all of them were expired, the rows tell, which were added in the order of their offsets.
+    For what it knows of its logs see ``kts.tables.state.find_state``.
     """
 
-    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) -> None:
-        self.name, self.schema = ".".join((catalog.name, *identifier)), schema
-        with _errors_of_database(self.name):
-            self._table = _existing(catalog, identifier, schema)
-        self._columns = [field.name for field in self._table.schema().fields]
-        check_types(self.name, types_of(self._table.schema().as_arrow()), schema)
-        self.offsets, self.topic_ids = self._read_offsets()
+    def __init__(
+        self,
+        catalog: Catalog,
+        identifier: tuple[str, ...],
+        schema: pa.Schema,
+        *,
+        stated: bool = False,
+        seconds: float = TIME_LIMIT_S,
+    ) -> None:
+        self.name = ".".join((catalog.name, *identifier))
+        self._limit, self._threads = Limit(seconds), Threads("kts-table")
+        self._table, created = self._within(partial(_existing, catalog, identifier, schema))
+        self.created = self._table.location() if created else None
+        self.schema = agreed_schema(self.name, self._table.schema().as_arrow(), schema)
+        self.learn(self._find, stated)
 
-    def _read_offsets(self) -> tuple[Offsets, TopicIds]:
-        snapshot = self._table.current_snapshot()
-        if snapshot is None:
-            return {}, {}
-        while snapshot is not None:
-            told = None if snapshot.summary is None else offsets_in(snapshot.summary.additional_properties)
-            if told is not None:
-                return told
-            parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
-        return self._offsets_of_rows(), {}
+    def _within(self, work: Callable[[], Result], sent: int = 0) -> Result:
+        """The result of work with the libraries: no server that does not answer holds it up."""
+        with errors_of_libraries(self.name):
+            return self._limit.wait(self._threads.submit(work), lambda: sent)
 
-    def _offsets_of_rows(self) -> Offsets:
-        """One after the greatest offset of each partition."""
-        import pyarrow as pa
+    def _find(self) -> tuple[State, bool]:
+        metadata = self._table.metadata
+        current = metadata.current_snapshot_id
+        return find_state(self.name, metadata.properties, _snapshots(metadata), current, self._older)
 
-        found: Offsets = {}
-        for batch in self._table.scan(selected_fields=("topic", "partition", "offset")).to_arrow_batch_reader():
-            greatest = pa.table(batch).group_by(["topic", "partition"]).aggregate([("offset", "max")])
-            for row in greatest.to_pylist():
-                name = TopicPartition(row["topic"], row["partition"])
-                found[name] = max(found.get(name, 0), row["offset_max"] + 1)
-        return found
+    def _older(self) -> Iterator[Mapping[int, Snapshot]]:
+        """The snapshots in earlier metadata files, newest first, as long as they can be read."""
+        for entry in reversed(self._table.metadata.metadata_log):
+            try:
+                metadata = self._within(partial(_metadata_of, self._table, entry.metadata_file))
+            except LogStorageError:
+                return
+            yield _snapshots(metadata)
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
         """Add rows and set the offsets in one commit."""
         from pyiceberg.exceptions import CommitFailedException
 
         needed = PROPERTIES if _within_pythons_times(rows) else PROPERTIES | NO_BOUNDS
-        rows = rows.select(self._columns)
+        state = self.state(offsets)
         for _ in range(ATTEMPTS):
             properties = self._table.properties
             missing = {name: value for name, value in needed.items() if properties.get(name) != value}
             try:
-                with _errors_of_database(self.name):
-                    if missing:
-                        with self._table.transaction() as change:
-                            change.set_properties(missing)
-                    # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
-                    self._table.append(rows, snapshot_properties=snapshot_properties(offsets, self.topic_ids))
-            except CommitFailedException as error:
-                self._table.refresh()
-                if self._read_offsets()[0] != self.offsets:
-                    raise lost_race(self.name) from error
+                self._within(partial(_commit, self._table, missing, rows, state), rows.nbytes)
+            except LogStorageError as error:
+                if not isinstance(error.__cause__, CommitFailedException):
+                    raise
+                self._within(self._table.refresh)
+                self.check_race(self._find)
             else:
-                self.offsets = dict(offsets)
+                self.committed(state)
                 return
         raise KtsError(f"{self.name}: in {ATTEMPTS} attempts another program committed first each time; run again")
 
 
-def _existing(catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) -> Table:
-    """The table, made if it is missing: partitioned by day."""
+def _commit(table: Table, missing: dict[str, str], rows: pa.Table, state: State) -> None:
+    if missing:
+        with table.transaction() as change:
+            change.set_properties(missing)
+    # pyiceberg refuses it if there is a newer snapshot than the one that the offsets were read of.
+    with table.transaction() as change:
+        change.append(rows, snapshot_properties=snapshot_properties(state))
+        change.set_properties(table_properties(state, change.table_metadata.current_snapshot_id))
+
+
+def _existing(catalog: Catalog, identifier: tuple[str, ...], schema: pa.Schema) -> tuple[Table, bool]:
+    """The table, made if it is missing: partitioned by day; and whether it was made."""
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
     try:
-        return catalog.load_table(identifier)
+        return catalog.load_table(identifier), False
     except NoSuchTableError:
         catalog.create_namespace_if_not_exists(identifier[:-1])
+    properties = PROPERTIES | table_properties(State(), None)
     try:
-        creation = catalog.create_table_transaction(identifier, schema, properties=PROPERTIES)
+        creation = catalog.create_table_transaction(identifier, schema, properties=properties)
         with creation, creation.update_spec() as partitioning:
             partitioning.add_identity(DAY)
     except TableAlreadyExistsError:  # made by another program meanwhile
-        pass
-    return catalog.load_table(identifier)
+        return catalog.load_table(identifier), False
+    return catalog.load_table(identifier), True
+
+
+def _metadata_of(table: Table, path: str) -> TableMetadata:
+    from pyiceberg.serializers import FromInputFile
+
+    return FromInputFile.table_metadata(table.io.new_input(path))
+
+
+def _snapshots(metadata: TableMetadata) -> dict[int, Snapshot]:
+    return {
+        one.snapshot_id: Snapshot(one.parent_snapshot_id, one.summary.additional_properties if one.summary else {})
+        for one in metadata.snapshots
+    }
 
 
 def _within_pythons_times(rows: pa.Table) -> bool:

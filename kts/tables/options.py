@@ -32,6 +32,11 @@ class SyncOptions:
         Also what lies above the high watermark: after a broker's end nothing moves it any more.
     fail_on_data_loss : bool
         Records that are gone before they were read are an error; else a warning.
+    from_offsets : str or {topic: {partition: int}}, optional
+        For a table that has no offsets yet, or lost them: the offset of the next record of each partition, ``earliest``
+        or ``latest``; a number of -2 is the first offset that is there, and -1 the end of what is stable. Each
+        partition that is read must be named, and others that the table has rows of should be: a partition that is not
+        named is new to the table, and is added from its first offset.
     value_format : str, optional
         Decode the values: ``text``, ``json`` or ``avro``; None is their bytes. Records whose values do not decode go
         to a second table, which has their bytes and the column ``reason``: its name ends in ``_rejected``. Each table
@@ -56,6 +61,7 @@ class SyncOptions:
     to_end: bool = False
     fail_on_data_loss: bool = True
     on_error: str = "raise"
+    from_offsets: str | Mapping[str, Mapping[int, int]] | None = None
     value_format: str | None = None
     value_schema: Path | None = None
     registry: bool = False
@@ -74,7 +80,8 @@ class LocalSyncOptions(SyncOptions):
     Parameters
     ----------
     table : str or path
-        Without ``catalog``, a folder of Parquet files whatever its path is.
+        Without ``catalog``, a folder of Parquet files; a text with a dot and without a ``/`` is refused, because it may
+        be the name of an Iceberg table.
     catalog : path, optional
         The SQLite file of the catalog, for ``pyiceberg`` here and for Iceberg's JdbcCatalog in Spark.
     warehouse : path, optional

@@ -9,6 +9,7 @@ import numpy as np
 
 from kts.codec.micros import to_micros
 from kts.errors import InvalidRequestError, LogLockedError
+from kts.segment.rereading import warn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,21 +93,105 @@ def table_rows(batch: pa.RecordBatch, plausible: Plausible, value: pa.Array | No
 
 def types_of(schema: pa.Schema) -> dict[str, str]:
     """The types of columns by name, in one spelling whatever wrote them."""
-    return {
-        field.name: str(field.type).replace("large_", "").replace("<item:", "<element:").replace(" not null", "")
-        for field in schema
-    }
+    return {field.name: _spelled(str(field.type)) for field in schema}
 
 
-def check_types(table: str, found: dict[str, str], schema: pa.Schema) -> None:
+def _spelled(kind: str) -> str:
+    return kind.replace("large_", "").replace("<item:", "<element:").replace(" not null", "")
+
+
+def check_types(table: str, found: dict[str, str], expected: dict[str, str]) -> None:
     """Refuse a table whose columns are not these: InvalidRequestError names the first."""
-    expected = types_of(schema)
     for column in (*expected, *found):
         if found.get(column) != expected.get(column):
+            raise _other_column(table, column, found, expected)
+
+
+def agreed_schema(table: str, found: pa.Schema, expected: pa.Schema) -> pa.Schema:
+    """The columns of rows of one schema in a table of another: those of the table, as far as the rows have them.
+
+    Raises
+    ------
+    InvalidRequestError
+        A column differs, or may not be null and is unknown. The values of structs may have other fields, as those of
+        an earlier or a later version of their schema have: a KtsWarning names the ones that are left out.
+    """
+    import pyarrow as pa
+
+    there, asked = types_of(found), types_of(expected)
+    columns, left_out = [], list[str]()
+    for field in found:
+        if field.name not in asked and not field.nullable:
             raise InvalidRequestError(
-                f"{table}: expected {_shown(column, expected)}, found {_shown(column, found)}: give the options that"
-                " the table was made with, or name another table"
+                f"{table}: the column {field.name} may not be null, and rows of kts have no value for it: make it"
+                " optional, or name another table"
             )
+        if field.name in asked:
+            column = expected.field(field.name)
+            if there[field.name] != asked[field.name]:
+                column = column.with_type(_agreed(table, field.name, field.type, column.type, left_out))
+            columns.append(column)
+    for name in asked.keys() - there.keys():
+        raise _other_column(table, name, there, asked)
+    if left_out:
+        warn(
+            f"{table}: the schema of the values has fields that the table lacks, and its rows are added without them:"
+            f" {', '.join(left_out)}; add such columns to the table to have them, as ALTER TABLE {table} ADD COLUMN"
+            f" {left_out[0]} ... does",
+            None,
+        )
+    return pa.schema(columns)
+
+
+def _agreed(table: str, column: str, found: pa.DataType, expected: pa.DataType, left_out: list[str]) -> pa.DataType:
+    """The type of the table, if values of another version of its schema can have it."""
+    import pyarrow as pa
+
+    names = {column: str(found)}, {column: str(expected)}
+    if _spelled(str(found)) == _spelled(str(expected)):
+        return found
+    for wide, narrow in ((pa.int64(), pa.int32()), (pa.float64(), pa.float32())):
+        if (found, expected) == (wide, narrow):
+            return found
+        if (found, expected) == (narrow, wide):
+            raise InvalidRequestError(
+                f"{table}: the schema of the values has {expected} for {column}, and the table {found}: widen it, as"
+                f" ALTER TABLE {table} ALTER COLUMN {column} TYPE {'bigint' if wide == pa.int64() else 'double'} does"
+            )
+    if pa.types.is_struct(found) and pa.types.is_struct(expected):
+        there = {field.name for field in found}
+        new = [field.name for field in expected if field.name not in there]
+        if len(new) == expected.num_fields:
+            raise _other_column(table, column, *names)
+        left_out += [f"{column}.{name}" for name in new]
+        fields = []
+        for field in found:
+            kind = field.type
+            if (at := expected.get_field_index(field.name)) >= 0:
+                kind = _agreed(table, f"{column}.{field.name}", kind, expected.field(at).type, left_out)
+            elif not field.nullable:
+                raise _other_column(table, column, *names)
+            fields.append(field.with_type(kind))
+        return pa.struct(fields)
+    for is_list, make in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list)):
+        if is_list(found) and (pa.types.is_list(expected) or pa.types.is_large_list(expected)):
+            element = _agreed(table, f"{column}.element", found.value_type, expected.value_type, left_out)
+            return make(found.value_field.with_type(element))
+    if pa.types.is_map(found) and pa.types.is_map(expected):
+        item = _agreed(table, f"{column}.value", found.item_type, expected.item_type, left_out)
+        return pa.map_(found.key_field, found.item_field.with_type(item))
+    raise _other_column(table, column, *names)
+
+
+def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows in the columns of ``agreed_schema``."""
+    import pyarrow as pa
+
+    if rows.schema.equals(schema):
+        return rows
+    columns = [rows.column(field.name) for field in schema]
+    cast = [one if one.type == field.type else one.cast(field.type) for one, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)
 
 
 def lost_race(table: str) -> LogLockedError:
@@ -114,6 +199,13 @@ def lost_race(table: str) -> LogLockedError:
     return LogLockedError(
         f"{table}: another program has added records meanwhile, and these were not added: run one at a time, and this"
         " one again"
+    )
+
+
+def _other_column(table: str, column: str, found: dict[str, str], expected: dict[str, str]) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{table}: expected {_shown(column, expected)}, found {_shown(column, found)}: give the options that the table"
+        " was made with, or name another table"
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +18,20 @@ import pyarrow.compute as pc
 
 from kts.arguments import boolean, choice, integer
 from kts.dataset import scan as scanning
-from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of
-from kts.dataset.options import ScanOptions, takes_only
+from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of, to_json
+from kts.dataset.options import ScanOptions, flat_offsets, takes_only
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import one_level_down, open_log_dirs, paths_of, select
+from kts.dataset.paths import Path, one_level_down, open_log_dirs, paths_of, select
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from kts.model import TopicPartition
+from kts.model import EARLIEST, LATEST, TopicPartition
+from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.segment import files
 from kts.segment.rereading import settled
-from kts.tables.folder import FolderTable
+from kts.tables.folder import FolderTable, is_folder_table
 from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
 from kts.tables.options import LocalSyncOptions, SyncOptions
-from kts.tables.rows import DAY, DAY_MS, FIRST_MS, LAST_MS, READ, Plausible, table_rows, table_schema
+from kts.tables.rows import DAY, DAY_MS, FIRST_MS, LAST_MS, READ, Plausible, fitted, table_rows, table_schema
+from kts.tables.state import Known, offsets_of
 from kts.tables.values import FORMATS, RECORD, Decoder, Schemas, decoder_of, read_schema, registered
 from kts.times import milliseconds
 
@@ -38,17 +42,15 @@ REGISTRY = "_schemas"  # the topic of a schema registry
 ADVICE = "set fail_on_data_loss to false (--no-fail-on-data-loss) to go on with what is there"
 
 
-class Known(Protocol):
-    """What a table knows of the logs whose records it has."""
+class Target(Protocol):
+    """A table that is appended to; see also ``kts.tables.state.Known``."""
 
     name: str
-    offsets: Offsets  # of the next record of each partition that was read
-    topic_ids: TopicIds  # of the topics that had these offsets; the next commit keeps what is added
-
-
-class Target(Known, Protocol):
-    """A table that is appended to."""
-
+    offsets: Offsets
+    topic_ids: TopicIds
+    kept: bool
+    lost: bool
+    created: str | None
     schema: pa.Schema
 
     def append(self, rows: pa.Table, offsets: Offsets) -> None:
@@ -75,6 +77,8 @@ class Added:
         How many of these rows have no ``day``, or no ``timestamp``.
     offsets : dict of TopicPartition to int
         The offset of the next record of each partition that the table has.
+    created : str or None
+        Where the table lies, if this run made it.
     """
 
     table: str
@@ -83,6 +87,7 @@ class Added:
     without_day: int = 0
     without_timestamp: int = 0
     offsets: Offsets = field(default_factory=dict)
+    created: str | None = None
 
     def count(self, rows: pa.Table, offsets: Offsets) -> None:
         """Count rows that were committed."""
@@ -127,22 +132,38 @@ def sync(asked: LocalSyncOptions) -> Synced:
         are not there.
     InvalidRequestError
         The table has other columns.
+    LogStorageError
+        The table cannot be read or written, or its offsets are lost or malformed: give ``from_offsets``.
     CorruptRecordError
         Damage; what was committed before stays.
 
     Notes
     -----
-    A snapshot of an Iceberg table holds rows together with the offset of the next record of each partition, as the
-    property ``kts.offsets``; a Parquet folder has both in a ledger, ``_kts/ledger.json``. A run that is interrupted at
-    any point goes on behind the last commit. Retention of the log deletes nothing from the table. A record goes to its
-    own day, however late it comes.
+    A commit to an Iceberg table holds rows together with the offset of the next record of each partition, as the
+    property ``kts.offsets`` of the snapshot and of the table; a Parquet folder has both in a ledger,
+    ``_kts/ledger.json``. A run that is interrupted at any point goes on behind the last commit. Rows that somebody
+    deleted stay deleted. Retention of the log deletes nothing from the table. A record goes to its own day, however
+    late it comes.
     """
     integer("commit_bytes", asked.commit_bytes, 1)
     if asked.catalog is None and asked.warehouse is not None:
         raise ValueError("warehouse: give catalog as well; without it the table is a folder")
+    if asked.catalog is None:
+        _check_folder(asked.table)
     source = source_of(asked, asked.threads)
     targets = [_target(name, asked, schema) for name, schema in source.tables]
     return Run(source, targets, asked.commit_bytes, asked.progress).finish()
+
+
+def _check_folder(table: Path) -> None:
+    """Refuse a name without a catalog that may be an Iceberg table's: it would become a folder of that name."""
+    if isinstance(table, str) and "." in table.strip(".") and "/" not in table and not is_folder_table(table):
+        named = table if table.count(".") > 1 else f"lake.{table}"
+        raise ValueError(
+            f"table: {table} may be an Iceberg table or a folder. For an Iceberg table give catalog: kts sync DIR"
+            f" {shlex.quote(named)} --catalog lake.sqlite. For a folder of Parquet files: kts sync DIR"
+            f" {shlex.quote('./' + table)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -157,6 +178,7 @@ class Source:
     to_end: bool
     plausible: Plausible
     decoder: Decoder | None
+    from_offsets: Offsets | str | None
 
     @property
     def topic_ids(self) -> TopicIds:
@@ -180,6 +202,7 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
     options = ScanOptions.of(columns=READ, isolation=asked.isolation, on_error=asked.on_error, threads=threads)
     losses = Losses(boolean("fail_on_data_loss", asked.fail_on_data_loss), ADVICE)
     to_end, plausible = boolean("to_end", asked.to_end), _plausible(asked)
+    stated = _stated(asked.from_offsets)
     opened = _opened(asked)
     shown = [os.fspath(asked.remote or "")] if asked.path is None else asked.path
     logs = select(opened, shown, topics=asked.topics, partitions=asked.partitions)
@@ -191,7 +214,24 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
     if not table or files.real(table) in places | {os.path.dirname(place) for place in places}:
         found = f"{table}, which holds the logs" if table else repr(os.fspath(asked.table))
         raise ValueError(f"table: expected the name of a table, or a folder of its own, found {found}")
-    return Source(table, sorted(logs, key=name_of), frozenset(opened), options, losses, to_end, plausible, decoder)
+    return Source(
+        table, sorted(logs, key=name_of), frozenset(opened), options, losses, to_end, plausible, decoder, stated
+    )
+
+
+def _stated(given: Any) -> Offsets | str | None:
+    """The argument ``from_offsets``, checked."""
+    if given is None or (isinstance(given, str) and given in ("earliest", "latest")):
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"from_offsets: expected earliest, latest or {{topic: {{partition: int}}}}, found {given!r:.80}"
+        )
+    flat = flat_offsets(given, "from_offsets")
+    try:
+        return offsets_of(to_json({TopicPartition(*name): offset for name, offset in flat.items()}), EARLIEST)
+    except ValueError as error:
+        raise ValueError(f"from_offsets: {error}") from error
 
 
 def _plausible(asked: SyncOptions) -> Plausible:
@@ -262,11 +302,14 @@ def _opened(asked: SyncOptions) -> LogDirs:
 
 
 def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
+    stated = asked.from_offsets is not None
     if asked.catalog is None:
-        return FolderTable(table, schema)
+        return FolderTable(table, schema, stated=stated)
     name, *identifier = identifier_of(table)
     where = None if asked.warehouse is None else os.fspath(asked.warehouse)
-    return IcebergTable(open_catalog(name, os.fspath(asked.catalog), where), tuple(identifier), schema)
+    seconds = time_limit((asked.storage_options or {}).get("time_limit", TIME_LIMIT_S))
+    catalog = open_catalog(name, os.fspath(asked.catalog), where)
+    return IcebergTable(catalog, tuple(identifier), schema, stated=stated, seconds=seconds)
 
 
 def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: Decoder | None) -> list[pa.RecordBatch]:
@@ -304,11 +347,18 @@ class Bounds:
     Parameters
     ----------
     tables : sequence of Known
-        As they are when the run begins. Their topic ids become those of the logs.
+        As they are when the run begins. Their topic ids become those of the logs, and their offsets what
+        ``from_offsets`` states where they have none.
+
+    Raises
+    ------
+    ValueError
+        Offsets were stated, and all tables know theirs.
     """
 
-    def __init__(self, source: Source, tables: Sequence[Known]) -> None:
+    def __init__(self, source: Source, tables: Sequence[Target | Known]) -> None:
         self.source = source
+        self._state(tables)
         self.known = [self._known(table, source.topic_ids) for table in tables]
         self.begins: list[Offsets] = [{} for _ in tables]
         self.reached: Offsets = {}
@@ -317,7 +367,45 @@ class Bounds:
         for offsets in self.known:  # partitions of these topics that the tables know, and the paths lack
             source.losses.check_gone({name: at for name, at in offsets.items() if name.topic in topics}, source.there)
 
-    def _known(self, table: Known, topic_ids: TopicIds) -> Offsets:
+    def _state(self, tables: Sequence[Target | Known]) -> None:
+        """Give tables that have no offsets those that were stated."""
+        stated = self.source.from_offsets
+        if stated is None:
+            return
+        without = [table for table in tables if table.lost or not table.offsets]
+        if not without:
+            told = ", ".join(f"{table.name} {json.dumps(to_json(table.offsets))}" for table in tables)
+            raise ValueError(f"from_offsets: the table knows its offsets ({told}): leave from_offsets out")
+        offsets = self._numbers(stated)
+        for table in without:
+            table.offsets, table.kept = dict(offsets), False
+
+    def _numbers(self, stated: Offsets | str) -> Offsets:
+        """What was stated, for each partition that is read, as numbers."""
+        logs = {name_of(log): log for log in self.source.logs}
+        if isinstance(stated, str):
+            stated = dict.fromkeys(logs, EARLIEST if stated == "earliest" else LATEST)
+        if missing := sorted(map(str, logs.keys() - stated.keys())):
+            raise ValueError(f"from_offsets: expected each partition that is read, found none for {', '.join(missing)}")
+        found = {}
+        for name, offset in stated.items():
+            if offset < 0 and name not in logs:
+                raise ValueError(f"from_offsets: {name} is not read, so that it needs an offset as a number")
+            if name in logs:
+                reach = self._reach(logs[name].listed(skip_damage=self.source.options.skip_damage))
+                offset = {EARLIEST: reach.first, LATEST: reach.stable}.get(offset, offset)
+                if offset > reach.end:
+                    raise ValueError(f"from_offsets: {name} ends at offset {reach.end}, found {offset}")
+            found[name] = offset
+        return found
+
+    def _reach(self, log: PartitionLog) -> Reach:
+        options = self.source.options
+        return reach_of(
+            log, options.isolation, above_high_watermark=self.source.to_end, skip_damage=options.skip_damage
+        )
+
+    def _known(self, table: Target | Known, topic_ids: TopicIds) -> Offsets:
         """The offsets of a table, without those of topics that have another id now."""
         known = table.offsets
         for topic, now in topic_ids.items():
@@ -339,10 +427,7 @@ class Bounds:
         log : PartitionLog
             With a fixed list of segments.
         """
-        options, losses, name = self.source.options, self.source.losses, name_of(log)
-        reach = reach_of(
-            log, options.isolation, above_high_watermark=self.source.to_end, skip_damage=options.skip_damage
-        )
+        losses, name, reach = self.source.losses, name_of(log), self._reach(log)
         end = reach.stable
         if name not in self.reached:
             for begins, known in zip(self.begins, self.known, strict=True):
@@ -440,16 +525,17 @@ class _Sink:
         self.target = target
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
-        self.added = Added(target.name, offsets=known)
+        self.added = Added(target.name, offsets=known, created=target.created)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Keep rows for the next commit."""
+        rows = fitted(rows, self.target.schema)
         self.waiting.append(rows)
         self.waiting_bytes += rows.nbytes
 
     def commit(self, offsets: Offsets) -> None:
         """Commit the rows, unless the table has all of these offsets."""
-        if offsets == self.added.offsets:
+        if offsets == self.added.offsets and self.target.kept:
             return
         rows = pa.Table.from_batches(self.waiting, schema=self.target.schema)
         self.target.append(rows, offsets)

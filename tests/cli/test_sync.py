@@ -34,6 +34,33 @@ def test_without_a_catalog_the_table_is_a_folder(tmp_path: Path) -> None:
     assert "give catalog as well" in run("sync", ORDERS, tmp_path / "orders", "--warehouse", "w", code=2).stderr
 
 
+def test_a_name_that_may_be_an_iceberg_tables_is_asked_about_and_what_was_made_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = run("sync", ORDERS, "lake.db.orders", code=2).stderr
+    assert "kts sync DIR lake.db.orders --catalog lake.sqlite" in said and "kts sync DIR ./lake.db.orders" in said
+    assert list(tmp_path.iterdir()) == []
+    done = run("sync", ORDERS, "./lake.db.orders")
+    assert f"made ./lake.db.orders, a folder of Parquet files, in {tmp_path}/lake.db.orders" in done.stderr
+    assert "made" not in run("sync", ORDERS, "./lake.db.orders").stderr
+    done = run("sync", ORDERS, "lake.db.orders", "--catalog", "c.sqlite", "--json")
+    told = f"made lake.db.orders, an Iceberg table of the catalog c.sqlite, in file://{tmp_path}/warehouse/db/orders"
+    assert told in done.stderr
+
+
+def test_lost_offsets_are_an_error_that_says_how_to_state_them(tmp_path: Path) -> None:
+    given = ["sync", ORDERS / "orders-1", tmp_path / "rows"]
+    run(*given)
+    (tmp_path / "rows" / "_kts" / "ledger.json").unlink()
+    assert 'as --from-offsets, such as \'{"orders": {"0": 23}}\'' in run(*given, code=3).stderr
+    for wrong in ("{", "[]", "never", '{"orders": {"1": 1.5}}', '{"orders": 5}', '{"orders": {"0": 5}}'):
+        assert "--from-offsets: " in run(*given, "--from-offsets", wrong, code=2).stderr
+    (said,) = lines(*given, "--json", "--from-offsets", '{"orders": {"1": 2950}}')
+    assert said["records"] == 2 and said["offsets"] == {"orders": {"1": 2952}}
+    assert "leave --from-offsets out" in run(*given, "--from-offsets", "latest", code=2).stderr
+
+
 def test_what_is_not_stable_is_said(tmp_path: Path) -> None:
     with kts.Log(tmp_path / "logs" / "t-0") as log:
         log.append_rows({"value": [b"v"] * 5})

@@ -15,6 +15,8 @@ import duckdb
 import fastavro
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import Table
+from pyiceberg.types import StringType
 from support.golden import scaled
 from support.kafka.jvm import require_spark
 from support.spark.applications import SETTINGS, Application
@@ -28,7 +30,7 @@ from kts.codec.micros import MAX_MS
 from kts.errors import InvalidRequestError, KtsError
 from kts.spark import planning
 from kts.tables import sync
-from kts.tables.iceberg import TOPIC_IDS
+from kts.tables.state import OFFSETS, SNAPSHOT, TOPIC_IDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,6 +177,62 @@ def check_types_of_avro(folder: Path, spark_sync: Callable[..., Any]) -> None:
         assert found == [(AVRO_ROW,)] * 3
 
 
+def check_changes_of_the_owner(folder: Path, spark_sync: Callable[..., Any]) -> None:
+    """Rows that were deleted stay deleted, a rollback is undone, columns stay null, and lost offsets are refused."""
+    catalog, table = folder / "catalog.sqlite", "lake.db.changed"
+
+    def change(how: Callable[[Table], None]) -> None:
+        """Change the table with pyiceberg, and expire all snapshots but the current one."""
+        there = iceberg_table(catalog, table)
+        how(there)
+        kept = there.current_snapshot()
+        others = [one.snapshot_id for one in there.snapshots() if kept and one.snapshot_id != kept.snapshot_id]
+        there.maintenance.expire_snapshots().by_ids(others).commit()
+
+    def count() -> int:
+        return len(iceberg_table(catalog, table).scan().to_arrow())
+
+    def compact(there: Table) -> None:
+        there.overwrite(there.scan().to_arrow())
+
+    def delete(there: Table) -> None:
+        there.delete("partition == 0")
+        compact(there)
+
+    def lose(there: Table) -> None:
+        compact(there)
+        with there.transaction() as one:
+            one.remove_properties(OFFSETS, TOPIC_IDS, SNAPSHOT)
+
+    first = spark_sync(table=table)[table]["added"][0]
+    told = iceberg_table(catalog, table)
+    assert told.properties[SNAPSHOT] == str(told.metadata.current_snapshot_id)
+    change(delete)
+    kept = count()
+    assert 0 < kept < first and spark_sync(table=table)[table]["added"] == [0, 0, 0, 0] and count() == kept
+    with iceberg_table(catalog, table).update_schema() as schema:
+        schema.add_column("note", StringType()).move_first("note")
+    before = iceberg_table(catalog, table).metadata.current_snapshot_id
+    assert before is not None
+    grow(folder / "logs", Places(), Places())
+    added = spark_sync(table=table)[table]["added"][0]
+    assert added > 0 and count() == kept + added
+    with iceberg_table(catalog, table).manage_snapshots() as snapshots:
+        snapshots.rollback_to_snapshot(before)
+    lost = spark_sync(table=table)  # the snapshot that had its offsets expired, and the properties are of the other
+    assert lost["raised"] == "LostOffsetsError" and f"{table}: its property kts.offsets belongs to" in lost["said"]
+    ends = {"t": {str(number): kts.open(folder / "logs" / f"t-{number}").log_end_offset - 7 for number in range(2)}}
+    assert spark_sync(table=table, from_offsets=ends)[table]["added"][:2] == [added, 1] and count() == kept + added
+    change(lose)
+    lost = spark_sync(table=table)
+    assert lost["raised"] == "LostOffsetsError" and "from_offsets" in lost["said"]
+    assert spark_sync(table=table, from_offsets="latest")[table]["added"] == [0, 1, 0, 0]
+    assert spark_sync(table=table)[table]["added"] == [0, 0, 0, 0] and count() == kept + added
+    with iceberg_table(catalog, table).transaction() as one:
+        one.set_properties({OFFSETS: "{"})
+    assert f"{table}: the properties kts.offsets and" in spark_sync(table=table)["said"]
+
+
 # Iceberg's Spark is a second environment, which `make test` does not fetch.
 @pytest.mark.parametrize("first", ["spark"][: scaled(0, 1)])
 def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> None:
@@ -212,6 +270,7 @@ def test_spark_and_pyiceberg_go_on_in_one_table(tmp_path: Path, first: str) -> N
         local = spark_sync(catalog=str(catalog))
         assert local["raised"] == "TypeError" and "unexpected keyword argument 'catalog'" in local["said"]
         check_types_of_avro(tmp_path, spark_sync)
+        check_changes_of_the_owner(tmp_path, partial(spark_sync, topics=["t"], **decoded))
         spark.ended()
 
     rows = query(data_files(catalog, TABLE), 'SELECT partition, "offset", value.a, timestampMs FROM rows ORDER BY ALL')

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,13 +13,14 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from kts.errors import InvalidRequestError, LogLockedError, LogStorageError
+from kts.errors import InvalidRequestError, KtsWarning, LogLockedError, LogStorageError
 from kts.model import TopicPartition
 from kts.segment import files
 from kts.tables.folder import Aside, FolderTable, write_aside
-from kts.tables.rows import table_schema
+from kts.tables.rows import fitted, table_schema
 
 NAME = TopicPartition("t", 0)
 DAYS = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2), None]
@@ -164,8 +167,126 @@ def test_other_columns_and_a_malformed_ledger_are_refused(tmp_path: Path) -> Non
     one.append(rows(0), {NAME: 1})
     with pytest.raises(InvalidRequestError, match="expected the column value of type string, found .* of type binary"):
         FolderTable(str(tmp_path / "t"), table_schema(pa.string()))
-    whole = '{"number":1,"offsets":%s,"files":{}}'
-    for wrong in ("{", "[]", "{}", whole % "[]", whole % "{}"):
-        (tmp_path / "t" / "_kts" / "ledger.json").write_text(wrong)
-        with pytest.raises(LogStorageError, match="expected the ledger of a table"):
+    ledger = tmp_path / "t" / "_kts" / "ledger.json"
+    sound = json.loads(ledger.read_text())
+    texts = ["", "{", "[]", "{}", "[" * 100_000, '{"number": 1, "number": 1}']
+    for wrong in [*texts, *(json.dumps(sound | one) for one in WRONG)]:
+        ledger.write_text(wrong)
+        with pytest.raises(
+            LogStorageError, match="expected the ledger of a table, found a malformed one: .*ledger.json"
+        ):
             FolderTable(str(tmp_path / "t"), table_schema())
+    ledger.write_text(json.dumps({name: value for name, value in sound.items() if name != "version"}))
+    assert FolderTable(str(tmp_path / "t"), table_schema()).offsets == {NAME: 1}, "as earlier releases wrote it"
+
+
+HEX, OTHER = "0" * 32, "1" * 32
+PART = "day=2026-01-01/part-00000001-0000.parquet"
+WRONG: list[dict[str, Any]] = [
+    {"version": 2}, {"version": "1"}, {"version": True}, {"number": -1}, {"number": 2**63}, {"number": "1"},
+    {"number": 1.0}, {"number": None}, {"offsets": []}, {"offsets": {"t": {"0": -1}}}, {"offsets": {"a/b": {"0": 1}}},
+    {"topicIds": []}, {"topicIds": {"t": "x"}}, {"columns": []}, {"columns": {"topic": 1}}, {"columns": None},
+    {"files": []}, {"files": {"../../x": PART}}, {"files": {"ledger.json": PART}}, {"files": {HEX.upper() + "A": PART}},
+    {"files": {HEX: "../x"}}, {"files": {HEX: 5}}, {"files": {HEX: "/etc/x"}}, {"files": {HEX: PART, OTHER: PART}},
+    *({"files": {HEX: PART.replace("2026-01-01", day)}} for day in ("..", ".", "", "2026-13-01", "2026-01-01/..", "x")),
+    *({"files": {HEX: PART.replace("00000001", number)}} for number in ("1", "00000002", "0000000a", "")),
+    *({"files": {HEX: PART + end}} for end in ("/../../x", "\n", ".x")),
+]  # fmt: skip
+
+
+def test_a_ledger_moves_and_removes_no_file_of_others(tmp_path: Path) -> None:
+    """Whoever gives a folder away may have written into its ledger whatever they like, and left links."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "part-00000001-0000.parquet").write_text("precious")
+    (home / HEX).write_text("mine")
+    before = {path.name: path.read_text() for path in home.iterdir()}
+
+    def folder(name: str, **told: Any) -> Path:
+        made = tmp_path / name
+        FolderTable(str(made), table_schema()).append(rows(1), {NAME: 2})
+        ledger = made / "_kts" / "ledger.json"
+        ledger.write_text(json.dumps(json.loads(ledger.read_text()) | told))
+        return made
+
+    pending = {"files": {HEX: PART}}
+    made = folder("day", **pending)
+    (made / "_kts" / HEX).write_text("theirs")
+    (made / "day=2026-01-01").symlink_to(home)
+    loops = folder("loops", **pending)
+    (loops / "_kts" / HEX).write_text("theirs")
+    (loops / "day=2026-01-01").symlink_to("day=2026-01-01")
+    own = folder("own")
+    shutil.rmtree(own / "_kts")
+    (own / "_kts").symlink_to(home)
+    links = []
+    for name in ("ledger.json", "ledger.json.tmp", "lock", HEX):
+        links.append(folder(f"link {name}", **pending))
+        (links[-1] / "_kts" / name).unlink(missing_ok=True)
+        (links[-1] / "_kts" / name).symlink_to(home / HEX)
+    over = folder("over", number=1, files={HEX: "day=2026-01-02/part-00000001-0000.parquet"})
+    (over / "_kts" / HEX).write_text("theirs")
+    for table in (made, loops, own, *links, over):
+        with pytest.raises(
+            LogStorageError, match="expected a (directory|file), found |expected no file of this name yet"
+        ):
+            FolderTable(str(table), table_schema())
+        assert {path.name: path.read_text() for path in home.iterdir()} == before
+    assert found(over) == [(1, DAYS[1])]
+    with pytest.raises(LogStorageError, match="expected a directory, found a link that leads out of the table"):
+        FolderTable(str(own), table_schema(), stated=True)
+
+
+def test_files_in_kts_of_other_names_are_left_alone(tmp_path: Path) -> None:
+    FolderTable(str(tmp_path / "t"), table_schema()).append(rows(0), {NAME: 1})
+    (tmp_path / "t" / "_kts" / "notes.txt").write_text("mine")
+    (tmp_path / "t" / "_kts" / HEX).write_text("of an attempt that was killed")
+    FolderTable(str(tmp_path / "t"), table_schema()).append(rows(1), {NAME: 2})
+    assert sorted(os.listdir(tmp_path / "t" / "_kts")) == ["ledger.json", "lock", "notes.txt"]
+
+
+def test_a_ledger_older_than_the_files_replaces_none(tmp_path: Path) -> None:
+    table, ledger = tmp_path / "t", tmp_path / "t" / "_kts" / "ledger.json"
+    FolderTable(str(table), table_schema()).append(rows(0), {NAME: 1})
+    old = ledger.read_bytes()
+    FolderTable(str(table), table_schema()).append(rows(3), {NAME: 4})
+    ledger.write_bytes(old)
+    with pytest.raises(LogStorageError, match="expected no file of this name yet: .* is older than the table's files"):
+        FolderTable(str(table), table_schema()).append(rows(6), {NAME: 7})
+    assert [offset for offset, _ in found(table)] == [0, 3]
+
+
+def test_offsets_that_are_stated_go_on_without_replacing_files(tmp_path: Path) -> None:
+    table, ledger = tmp_path / "t", tmp_path / "t" / "_kts" / "ledger.json"
+    for number in range(3):
+        FolderTable(str(table), table_schema()).append(rows(3 * number), {NAME: number + 1})
+    ledger.unlink()
+    one = FolderTable(str(table), table_schema(), stated=True)
+    assert one.lost and one.offsets == {}
+    one.append(rows(9), {NAME: 10})
+    assert [offset for offset, _ in found(table)] == [0, 3, 6, 9]
+    assert FolderTable(str(table), table_schema()).offsets == {NAME: 10}
+    ledger.unlink()
+    (table / "_kts" / HEX).write_text("perhaps rows of the last commit")
+    lost = FolderTable(str(table), table_schema(), stated=True)
+    with pytest.raises(LogStorageError, match="the ledger would say whether its rows belong to the table"):
+        lost.append(rows(12), {NAME: 13})
+    assert (table / "_kts" / HEX).exists()
+
+
+def test_a_later_version_of_the_values_schema_goes_into_the_columns_that_are_there(tmp_path: Path) -> None:
+    first = table_schema(pa.struct([("id", pa.int32())]))
+    later = table_schema(pa.struct([("note", pa.string()), ("id", pa.int32())]))
+
+    def added(schema: pa.Schema, offset: int, value: dict[str, Any]) -> None:
+        one = FolderTable(str(tmp_path / "t"), schema)
+        each = {"topic": "t", "partition": 0, "offset": offset, "day": DAYS[0], "value": value}
+        batches = pa.Table.from_pylist([each], schema=schema).to_batches()
+        one.append(pa.Table.from_batches([fitted(batch, one.schema) for batch in batches]), {NAME: offset + 1})
+
+    added(first, 0, {"id": 1})
+    with pytest.warns(KtsWarning, match="without them: value.note"):
+        added(later, 1, {"id": 2, "note": "x"})
+    asked = f"""SELECT value FROM '{tmp_path}/t/*/*.parquet' ORDER BY "offset" """
+    assert duckdb.sql(asked).fetchall() == [({"id": 1},), ({"id": 2},)]
+    assert len({str(pq.read_schema(path)) for path in (tmp_path / "t").glob("*/*.parquet")}) == 1

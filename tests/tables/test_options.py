@@ -10,8 +10,8 @@ import pytest
 
 from kts.tables import LocalSyncOptions, sync
 
-BOTH = """path table topics partitions isolation to_end fail_on_data_loss on_error value_format value_schema registry
-    plausible_from plausible_to unit storage_options remote remote_options""".split()
+BOTH = """path table topics partitions isolation to_end fail_on_data_loss on_error from_offsets value_format
+    value_schema registry plausible_from plausible_to unit storage_options remote remote_options""".split()
 LOCAL = "catalog warehouse threads commit_bytes progress".split()
 
 

@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 from support.golden import golden
-from support.tables import data_files, query
+from support.tables import data_files, iceberg_table, query
 from support.tiered import session
 
 import kts
-from kts.errors import CorruptRecordError, InvalidRequestError, KtsWarning, OffsetOutOfRangeError
+from kts.errors import (
+    CorruptRecordError,
+    InvalidRequestError,
+    KtsWarning,
+    LogStorageError,
+    OffsetOutOfRangeError,
+)
 from kts.model import TopicPartition
 from kts.tables import Synced, sync
 from kts.tables.iceberg import IcebergTable
@@ -233,3 +239,108 @@ def test_a_registrys_topic_among_the_paths_has_the_schemas(tmp_path: Path) -> No
     assert [one.records for one in done.tables] == [1, 1] and done.tables[0].offsets == {TopicPartition("t", 0): 2}
     with pytest.raises(ValueError, match="expected json, which the registry has, found avro"):
         synced(tmp_path, value_format="avro", registry=True)
+
+
+def delete_and_expire(folder: Path, condition: str | None) -> None:
+    """What an owner does who wants rows to be gone; without a condition, a compaction."""
+    there = iceberg_table(folder / "c.sqlite")
+    if condition is None:
+        there.overwrite(there.scan().to_arrow())
+    else:
+        there.delete(condition)
+    kept = there.current_snapshot()
+    assert kept is not None
+    others = [one.snapshot_id for one in there.snapshots() if one.snapshot_id != kept.snapshot_id]
+    there.maintenance.expire_snapshots().by_ids(others).commit()
+
+
+def test_rows_that_were_deleted_stay_deleted(tmp_path: Path) -> None:
+    for topic in ("a", "b"):
+        with kts.Log(tmp_path / "logs" / f"{topic}-0", CONFIG) as log:
+            append(log, 3)
+    assert synced(tmp_path).tables[0].records == 6
+    delete_and_expire(tmp_path, "topic == 'a'")
+    assert synced(tmp_path).tables[0].records == 0
+    with kts.Log(tmp_path / "logs" / "a-0", CONFIG) as log:
+        append(log, 2)
+    assert synced(tmp_path).tables[0].records == 2
+    assert identities(tmp_path) == [("a", 0, 3), ("a", 0, 4), ("b", 0, 0), ("b", 0, 1), ("b", 0, 2)]
+
+
+def test_a_topic_that_was_created_again_is_told_after_snapshots_expired(tmp_path: Path) -> None:
+    for topic_id in ("A" * 21 + "E", "B" * 21 + "E"):
+        shutil.rmtree(tmp_path / "logs", ignore_errors=True)
+        with kts.Log(tmp_path / "logs" / "t-0", CONFIG, topic_id=topic_id) as log:
+            append(log, 4)
+        if topic_id.startswith("A"):
+            synced(tmp_path)
+            delete_and_expire(tmp_path, "offset < 2")
+    with pytest.raises(OffsetOutOfRangeError, match="lake.db.rows: the topic t had the id A.* and has B"):
+        synced(tmp_path)
+    assert len(identities(tmp_path)) == 2
+
+
+def lose(folder: Path, catalog: bool) -> None:
+    """Let the table lose its offsets."""
+    if not catalog:
+        (folder / "rows" / "_kts" / "ledger.json").unlink()
+        return
+    delete_and_expire(folder, None)
+    with iceberg_table(folder / "c.sqlite").transaction() as change:
+        change.remove_properties("kts.offsets", "kts.topic.ids", "kts.snapshot")
+
+
+@pytest.mark.parametrize("catalog", [True, False], ids=["iceberg", "folder"])
+def test_a_table_that_lost_its_offsets_goes_on_where_it_is_told_to(tmp_path: Path, catalog: bool) -> None:
+    logs, table = tmp_path / "logs", "lake.db.rows" if catalog else str(tmp_path / "rows")
+    more: dict[str, Any] = {"catalog": tmp_path / "c.sqlite"} if catalog else {}
+
+    def run(**options: Any) -> tuple[int, int]:
+        done = sync(logs, table, **more, **options).tables[0]
+        return done.records, done.commits
+
+    for number in range(2):
+        with kts.Log(logs / f"t-{number}", CONFIG) as log:
+            append(log, 5)
+    assert run(from_offsets={"t": {0: 1, 1: -2}}) == (9, 1), "a new table may begin anywhere"
+    with pytest.raises(
+        ValueError, match=r"from_offsets: the table knows its offsets .*\"0\": 5.*: leave from_offsets out"
+    ):
+        run(from_offsets="earliest")
+    lose(tmp_path, catalog)
+    with pytest.raises(LogStorageError, match="from_offsets"):
+        run()
+    for wrong, said in (
+        ({"t": {0: 5}}, "found none for t-1"),
+        ({"t": {0: 5, 1: -3}}, "expected an offset of t-1, found -3"),
+        ({"t": {0: 5, 1: 6}}, "t-1 ends at offset 5, found 6"),
+        ({"t": {0: 5, 1: 5}, "other": {0: -1}}, "other-0 is not read, so that it needs an offset as a number"),
+    ):
+        with pytest.raises(ValueError, match=f"from_offsets: .*{said}"):
+            run(from_offsets=wrong)
+    with pytest.raises(TypeError, match="from_offsets: expected earliest, latest or"):
+        run(from_offsets="never")
+    assert run(from_offsets={"t": {0: 5, 1: 3}, "other": {0: 7}}) == (2, 1)
+    assert run() == (0, 0)
+    for word, added in (("latest", 0), ("earliest", 10)):
+        lose(tmp_path, catalog)
+        assert run(from_offsets=word) == (added, 1), "it is kept, though nothing is new"
+        assert run() == (0, 0)
+
+
+def test_a_name_with_a_dot_and_no_catalog_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0", CONFIG) as log:
+        append(log, 1)
+    monkeypatch.chdir(tmp_path)
+    for name in ("lake.db.rows", "db.rows", "rows.parquet"):
+        with pytest.raises(ValueError, match=f"DIR (lake.)?{name} --catalog lake.sqlite. .*: kts sync DIR ./{name}"):
+            sync("logs", name)
+        assert not (tmp_path / name).exists()
+    made = sync("logs", "./lake.db.rows").tables[0]
+    assert made.records == 1 and made.created == str(tmp_path / "lake.db.rows")
+    again = sync("logs", "lake.db.rows").tables[0]
+    assert again.records == 0 and again.created is None
+    assert sync("logs", Path("a.b")).tables[0].records == 1
+    assert sync("logs", "rows").tables[0].created == str(tmp_path / "rows")
+    iceberg = sync("logs", "lake.db.rows", catalog="c.sqlite").tables[0]
+    assert iceberg.created == f"file://{tmp_path}/warehouse/db/rows"
