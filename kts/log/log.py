@@ -568,8 +568,8 @@ class Log:
         Parameters
         ----------
         segment_base : int, optional
-            Base offset of the leader's segment that contains the set. A new segment begins there if possible. None
-            rolls by the settings alone.
+            Base offset of the leader's segment that contains the set. A segment begins there, and elsewhere only where
+            it must: whatever rule the leader rolls by, the copy has its segments. None rolls by the settings.
 
         Raises
         ------
@@ -587,10 +587,11 @@ class Log:
                 newest = UNREAD if entries.error is not None else int(entries.column("magic").max())
                 if self.generation == "0.10.2" and not self.shipped and self._view.segments[-1].entry_is_due:
                     done = done._replace(first_offset=self._first_offset(done))
+                leads = segment_base is not None
                 if segment_base is not None and not self._may_begin(segment_base, done, known):
                     segment_base = None
                 roll_offset = done.first_offset if known else -1
-                self._store(done, self._clock(), roll_offset, None, segment_base=segment_base, magic=newest)
+                self._store(done, self._clock(), roll_offset, None, leads=leads, begins=segment_base, magic=newest)
             return done
 
     def appends_at_once(self, size_bytes: int, timestamp_ms: int | None = None) -> bool:
@@ -641,7 +642,8 @@ class Log:
         roll_offset: int,
         leader_epoch: int | None,
         origin: str = "replication",
-        segment_base: int | None = None,
+        leads: bool = False,
+        begins: int | None = None,
         magic: int | None = None,
     ) -> Sent | None:
         """Write a set; or return the batch that it duplicates.
@@ -652,8 +654,10 @@ class Log:
             The first offset of the set if its header states it, else -1.
         leader_epoch : int, optional
             The epoch of every batch in the set; None reads them from the batches.
-        segment_base : int, optional
-            Base offset of the leader's segment that contains the set.
+        leads : bool
+            The leader's segments are followed: neither size nor time rolls, only what a segment cannot hold.
+        begins : int, optional
+            Where the segment of the set begins, if that is a new one of the leader's.
         magic : int, optional
             The newest magic in the set; None is the topic's.
         """
@@ -665,21 +669,22 @@ class Log:
         if not self._end <= last_offset < INT64_MAX:
             raise InvalidOffsetError(f"expected offsets below 2^63-1, found a set that begins at {self._end}")
         segment = self._view.segments[-1]
-        limit_ms = config.max_segment_ms - segment.jitter_ms
+        limit_ms = INT64_MAX if leads else config.max_segment_ms - segment.jitter_ms
+        most = INT32_MAX if leads else config.segment_bytes
         why = policies.roll_reason(
             segment.size,
-            min(size, config.segment_bytes),
-            config.segment_bytes,
+            min(size, most),
+            most,
             segment.time_waited_for_roll(now_ms, done.max_timestamp_ms),
             limit_ms,
             segment.indexes_are_full,
             last_offset - segment.base_offset,
         )
-        if self._listeners and segment.size and why in (None, "time"):
+        if self._listeners and not leads and segment.size and why in (None, "time"):
             for listener in self._listeners:
                 why = listener.time_roll(why, now_ms, segment.created_ms, limit_ms)
-        if segment_base is not None:
-            segment = self._roll(segment_base, now_ms)
+        if begins is not None:
+            segment = self._roll(begins, now_ms)
         elif why is not None:
             if self.generation == "0.10.2":
                 roll_offset = -1

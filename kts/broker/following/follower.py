@@ -57,8 +57,8 @@ class Follower:
     Notes
     -----
     Offsets, timestamps, epochs and bytes are the leader's. The follower fetches as a read_uncommitted consumer, so up
-    to the high watermark: it copies what all in-sync replicas have. Segments roll by the copy's settings, and where the
-    leader's segments begin if the leader serves ListOffsets 0 (up to Kafka 3.9).
+    to the high watermark: it copies what all in-sync replicas have. Segments begin where the leader's do, whatever rule
+    it rolls by, if it serves ListOffsets 0 (up to Kafka 3.9); else they roll by the copy's settings.
 
     Source: AbstractFetcherThread, ReplicaFetcherThread, Partition.appendRecordsToFollowerOrFutureReplica (3.9).
     """
@@ -347,4 +347,4 @@ class Follower:
         if not leader.serves(ApiKey.LIST_OFFSETS, 0):
             return []
         found = self._client.old_style_offsets(leader, self.topic, self.partition, LATEST, _ALL)
-        return sorted(each for each in found if self.log.log_start_offset < each <= last_offset)
+        return sorted(each for each in found if each <= last_offset)

@@ -166,3 +166,29 @@ def test_a_partition_in_trouble_keeps_the_others_neither_waiting_nor_busy(
         leader.produce("t", rng, 5, partition=1)
         copy.fetcher.catch_up()
         assert other.log_end_offset == leader.log("t", 1).log_end_offset
+
+
+@pytest.mark.parametrize("rule", ["", "wall-clock", "largest-timestamp", "earliest-timestamp"])
+@pytest.mark.parametrize("times", ["in order", "late", "old"])
+def test_a_copy_has_the_leaders_segments_whatever_rule_the_leader_rolls_by(
+    rule: str, times: str, tmp_path: Path, rng: random.Random
+) -> None:
+    """KIP-32, motivation 2: a new replica must not roll by the time of its copying. The rules of KIP-33's drafts and of
+    option 4 compare with the clock, which is another one when an old log is copied."""
+    hour, now = 3_600_000, [T]
+    settings = {"log.roll.ms": str(4 * hour)} | ({"log.proposals": rule} if rule else {})
+    ages = {"in order": lambda: 0, "late": lambda: rng.randrange(6 * hour), "old": lambda: 100 * hour}
+    with KtsLeader(tmp_path / "leader", lambda: now[0], **settings) as leader:
+        leader.create("t")
+        for _ in range(60):
+            now[0] += hour // 2
+            leader.append("t", kts.encode({"timestamp": [now[0] - ages[times]()], "value": [b"x"]}))
+        expected = [segment.base_offset for segment in leader.log("t").segments]
+        own = {"segment.ms": 4 * hour, "segment.bytes": 200} | ({"proposals": rule} if rule else {})
+        for one, clock in (("later", now[0] + 1000 * hour), ("then", now[0])):
+            named: dict[str, Any] = {"settings": own, "clock": lambda clock=clock: clock}
+            with copying(leader.address, tmp_path / one, "t", **named) as copy:
+                copy.fetcher.catch_up()
+                assert [segment.base_offset for segment in copy.log.segments] == expected
+                assert copy.bytes == log_bytes(leader.files("t"))
+        assert len(expected) > 1 or times == "late"
