@@ -23,6 +23,7 @@ from .inputs import (
     make_config,
     partition,
     proposal_option,
+    shipped_option,
     with_proposals,
     writable_log,
 )
@@ -76,6 +77,7 @@ directory, .lock, the checkpoints and the clean-shutdown marker are kept as a br
 @unit_option
 @config_option
 @proposal_option
+@shipped_option
 @json_option
 def command(
     directory: str,
@@ -92,6 +94,7 @@ def command(
     unit: str | None,
     settings: tuple[str, ...],
     proposals: tuple[str, ...],
+    shipped: bool,
     as_json: bool,
 ) -> int:
     """Append the records of JSON lines to a partition, as a broker without replicas would.
@@ -114,7 +117,7 @@ def command(
     if source.isatty():
         note("reading JSON lines from the terminal; Ctrl-D ends them")
     code = FINE
-    with writable_log(directory, config, create=create, clock=clock) as log:
+    with writable_log(directory, config, create=create, shipped=shipped, clock=clock) as log:
         appender = Appender(log, compression, batch_records or INT32_MAX, batch_bytes, check, now_ms)
         try:
             with progress("appended", input_bytes(source)) as advance:

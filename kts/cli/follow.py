@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from .inputs import (
     parse_settings,
     proposal_option,
     say_what_was_recovered,
+    shipped_option,
     with_proposals,
 )
 from .output import FINE, INTERRUPTED, TERMINATED, UNREADABLE, counted, note, print_json, progress, say, show_bytes
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 ONCE_PATIENCE_S = 30.0
 BETWEEN_TRIES_S = 0.5
+ROLLING = {"segment.bytes", "segment.ms", "segment.jitter.ms"}
 CHECKPOINT_S = 5.0  # replica.high.watermark.checkpoint.interval.ms: how far readers of the copy may go
 REFRESH_S = 60.0  # how often to look for new partitions and settings
 
@@ -72,6 +74,7 @@ unusual events are reported on stderr.
 @click.option("--no-retention", is_flag=True, help="Keep old segments, even those that the leader has deleted.")
 @config_option
 @proposal_option
+@shipped_option
 @json_option
 def command(
     directory: str,
@@ -83,6 +86,7 @@ def command(
     no_retention: bool,
     settings: tuple[str, ...],
     proposals: tuple[str, ...],
+    shipped: bool,
     as_json: bool,
 ) -> int:
     """Copy partitions of a topic from their leaders, kts or Apache Kafka from 0.9 on, as a replica does.
@@ -117,9 +121,11 @@ def command(
         try:
             copies = []
             for topic in dict.fromkeys(topics):
-                copy = TopicCopy(client, directory, topic, partitions=partitions, settings=given, tell=note)
+                copy = TopicCopy(
+                    client, directory, topic, partitions=partitions, settings=given, shipped=shipped, tell=note
+                )
                 copies.append(stack.enter_context(copy))
-                patiently(partial(find, copy, client), patience_s, stop)
+                patiently(partial(find, copy, client, given), patience_s, stop)
                 with advice_on_locks():
                     fetcher.followers += copy.open()
             for follower in fetcher.followers:
@@ -151,12 +157,17 @@ def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop
                 refreshed = time.monotonic()
 
 
-def find(copy: TopicCopy, client: Client) -> None:
+def find(copy: TopicCopy, client: Client, given: Mapping[str, str]) -> None:
     """Look up the partitions to copy. Invalid settings are a usage error."""
+    from kts.broker.codes import ApiKey
+
     try:
         copy.find()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--config'") from error
+    without_effect = sorted(ROLLING & set(given))
+    if without_effect and client.any_broker().serves(ApiKey.LIST_OFFSETS):
+        note(f"the copy has the leader's segments: {', '.join(without_effect)} has no effect on them")
     if client.any_broker().is_0_9:
         note(f"{client.any_broker()} answers as Kafka 0.9 does, and is treated as Kafka 0.9")
 

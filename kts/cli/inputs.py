@@ -376,6 +376,11 @@ proposal_option = click.option(
 )
 
 
+shipped_option = click.option(
+    "--shipped", is_flag=True, help="Exactly as the Kafka release, also where kts differs from it."
+)
+
+
 def with_proposals(settings: tuple[str, ...], proposals: Sequence[str], key: str = "proposals") -> tuple[str, ...]:
     """The settings, with ``--proposal`` as one of them."""
     names = [text.partition("=")[0].strip() for text in settings]
@@ -435,7 +440,12 @@ def partition(directory: str) -> PartitionLog:
 
 @contextmanager
 def writable_log(
-    directory: str, config: LogConfig | None = None, *, create: bool = False, clock: Callable[[], int] | None = None
+    directory: str,
+    config: LogConfig | None = None,
+    *,
+    create: bool = False,
+    shipped: bool = False,
+    clock: Callable[[], int] | None = None,
 ) -> Iterator[Log]:
     """The log opened for writing, closed at the end.
 
@@ -446,7 +456,7 @@ def writable_log(
     """
     from kts.log.log import Log
 
-    named: dict[str, Any] = {"create": create}
+    named: dict[str, Any] = {"create": create, "shipped": shipped}
     if clock is not None:
         named["clock"] = clock
     with advice_on_locks():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .inputs import advice_on_locks, json_option, parse_settings, proposal_option, with_proposals
+from .inputs import advice_on_locks, json_option, parse_settings, proposal_option, shipped_option, with_proposals
 from .output import FINE, UNREADABLE, counted, note, print_json, remark, say
 
 if TYPE_CHECKING:
@@ -43,10 +43,17 @@ only line on stdout is the address. SIGTERM and Ctrl-C finish the requests in pr
     "--config", "settings", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
 )
 @proposal_option
+@shipped_option
 @click.option("--insecure", is_flag=True, help="Allow an address that other machines can reach, without a password.")
 @json_option
 def command(
-    directory: str, listen: str, settings: tuple[str, ...], proposals: tuple[str, ...], insecure: bool, as_json: bool
+    directory: str,
+    listen: str,
+    settings: tuple[str, ...],
+    proposals: tuple[str, ...],
+    shipped: bool,
+    insecure: bool,
+    as_json: bool,
 ) -> int:
     """Serve the topics of a log directory as a single broker, for tests, replicas and migration.
 
@@ -69,7 +76,7 @@ def command(
     except InvalidRequestError as error:
         raise click.BadParameter(f"{error}; --insecure allows it", param_hint="'--listen'") from error
     try:
-        config = BrokerConfig.of(parsed)
+        config = BrokerConfig.of(parsed | ({"shipped": "true"} if shipped else {}))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--config'") from error
     logging.basicConfig(level=logging.WARNING, format="kts: %(message)s", stream=sys.stderr)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+import kts
 from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.following.client import Connection
+from kts.cli import main
 from kts.errors import InvalidTimestampError, KtsError
 from kts.testing import KtsBroker
 
@@ -147,3 +152,42 @@ def test_a_broker_takes_kip_32s_names_when_it_starts_and_while_it_runs(broker: K
     assert alter(broker, BROKER, "1", *two) == ErrorCode.INVALID_REQUEST
     assert limit(broker, "t") == 400
     assert alter(broker, BROKER, "1", (name, SET, "x")) == ErrorCode.INVALID_REQUEST
+
+
+# --- what shipped ---------------------------------------------------------------------------------
+
+OLD = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}
+LIMITED = {"log.message.timestamp.difference.max.ms": "1000"}
+
+
+@pytest.mark.parametrize("release", [OLD, {}], ids=["0.10.2", "3.9"])
+@pytest.mark.parametrize("shipped", [False, True])
+def test_each_door_refuses_minus_one_under_a_limit_as_a_log_does(
+    release: dict[str, str], shipped: bool, tmp_path: Path
+) -> None:
+    """0.10.2 counts -1 as a time, which no limit allows; kts and later releases do not. No door takes 42."""
+    magic = 1 if release else 2
+    sets = {time: kts.encode({"timestamp": [time], "value": [b"v"]}, magic=magic) for time in (-1, 42)}
+    given = {name.removeprefix("log."): value for name, value in (release | LIMITED).items() if name.startswith("log.")}
+    stored = {}
+    with kts.Log(tmp_path / "log-0", given, shipped=shipped, clock=lambda: T) as log:
+        for time, one in sets.items():
+            with suppress(InvalidTimestampError):
+                log.append(one)
+            stored[time] = log.log_end_offset > sum(stored.values())
+    assert stored == {-1: not (shipped and release), 42: False}
+
+    with KtsBroker(tmp_path / "broker", release | LIMITED | {"shipped": shipped}, time=T) as broker:
+        broker.create_topic("t")
+        for time, one in sets.items():
+            rows = [{"index": 0, "records": one}]
+            body = {"acks": -1, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": rows}]}
+            [answer] = ask(broker, ApiKey.PRODUCE, 1 + magic, body)["responses"]
+            code = ErrorCode.NONE if stored[time] else ErrorCode.INVALID_TIMESTAMP
+            assert [each["error_code"] for each in answer["partition_responses"]] == [code]
+
+    settings = [word for name, value in given.items() for word in ("--config", f"{name}={value}")]
+    command = ["append", str(tmp_path / "cli-0"), "--create", "--now", str(T), *settings, *["--shipped"] * shipped]
+    for time in sets:
+        line = json.dumps({"timestamp": time, "hasTimestamp": False, "value": "dg=="})
+        assert (CliRunner().invoke(main, command, input=line).exit_code == 0) == stored[time]

@@ -36,6 +36,8 @@ class TopicCopy:
         The partitions to copy; empty means all.
     settings : mapping
         Settings that replace the leader's.
+    shipped : bool
+        The logs behave exactly as the Kafka release does.
     tell : callable
         Gets a message about everything but plain copying.
 
@@ -53,6 +55,7 @@ class TopicCopy:
         *,
         partitions: Sequence[int] = (),
         settings: Mapping[str, str] | None = None,
+        shipped: bool = False,
         tell: Callable[[str], None] = lambda message: None,
     ) -> None:
         self.topic = topic
@@ -63,6 +66,7 @@ class TopicCopy:
         self._directory = directory
         self._partitions = partitions
         self._settings = settings or {}
+        self._shipped = shipped
         self._tell = tell
         self._told: set[str] = set()
         self._metadata: TopicMetadata | None = None
@@ -132,7 +136,7 @@ class TopicCopy:
         for partition in wanted:
             if all(each.partition != partition for each in self.followers):
                 path = os.path.join(self._directory, f"{self.topic}-{partition}")
-                log = self._stack.enter_context(Log(path, self.config, topic_id=topic_id))
+                log = self._stack.enter_context(Log(path, self.config, topic_id=topic_id, shipped=self._shipped))
                 new.append(Follower(log, self._client, tell=self._tell))
                 self.followers.append(new[-1])
         keep_settings(self._directory, self.topic, topic_id, wanted, self.config)

@@ -33,8 +33,8 @@ class BrokerSetting(NamedTuple):
 
 
 # Name, type, default, least value. These defaults differ from Kafka's: `queued.max.request.bytes` (-1),
-# `offsets.topic.num.partitions` (50), `group.initial.rebalance.delay.ms` (3000). `cluster.id` and `shipped.search` are
-# kts's own settings.
+# `offsets.topic.num.partitions` (50), `group.initial.rebalance.delay.ms` (3000). `cluster.id`, `shipped` and
+# `shipped.search` are kts's own settings.
 _TABLE = """\
 node.id                                          INT      1                     0
 broker.id                                        INT      -1                   -1
@@ -73,6 +73,7 @@ offsets.topic.compression.codec                  INT      0
 offsets.load.buffer.size                         INT      5242880               1
 offsets.commit.timeout.ms                        INT      5000                  1
 transaction.max.timeout.ms                       INT      900000                1
+shipped                                          BOOLEAN  false
 shipped.search                                   BOOLEAN  false
 """
 

@@ -233,6 +233,7 @@ class Topics:
         options: dict[str, Any] = {
             "clock": self.clock,
             "producer_id_expiration_ms": self.config.producer_id_expiration_ms,
+            "shipped": self.config.shipped and not topic.is_internal,
             "topic_id": entry.topic_id if index in entry.made else None,
         }
         return Partition(
