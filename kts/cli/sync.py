@@ -9,6 +9,7 @@ import click
 from kts.errors import InvalidRequestError
 
 from .inputs import (
+    STORAGE_OPTIONS,
     Size,
     existing_paths,
     filter_options,
@@ -49,7 +50,8 @@ gone. --from-offsets says where to go on: JSON of topic, partition and offset of
 
 Columns: topic, partition, offset, timestamp (microseconds; null where they cannot hold the time), timestampMs (Kafka's
 value), timestampType, key, value, headers, and day, by which the table is partitioned. day is null where the time is
-implausible: before --plausible-from or not before --plausible-to. Such rows are counted.
+implausible: before --plausible-from or not before --plausible-to. Such rows are counted. Each day of a commit is a
+file; of more than --max-days days, those with the fewest rows get none, and a warning says so.
 
 With --value-format the column value is decoded, and records whose value does not decode go to the table
 TABLE_rejected, which has its bytes and the reason. Each of the two tables has offsets of its own.
@@ -92,6 +94,14 @@ Times: {SPELLINGS}.
 @click.option("--registry", is_flag=True, help="Values begin with the id of a schema in the topic _schemas of PATH.")
 @click.option("--plausible-from", metavar="TIME", help="The first time that gets a day. Default 2000-01-01.")
 @click.option("--plausible-to", metavar="TIME", help="The first time that gets none. Default 366 days from now.")
+@click.option(
+    "--max-days",
+    metavar="N",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="The most days of a commit, each a file: rows of further days get none.",
+)
 @time_options
 @on_error_option
 @threads_option
@@ -119,6 +129,7 @@ def command(
     registry: bool,
     plausible_from: str | None,
     plausible_to: str | None,
+    max_days: int,
     unit: str | None,
     now: str | None,
     on_error: str,
@@ -149,11 +160,12 @@ def command(
                 registry=registry,
                 plausible_from=resolve(plausible_from, "--plausible-from", unit, now),
                 plausible_to=resolve(plausible_to, "--plausible-to", unit, now),
+                max_days=max_days,
                 unit="ms",  # of the times above, whose integers were checked
                 threads=jobs,
                 commit_bytes=commit_bytes,
                 progress=advance,
-                **remote_of_context(),
+                **({"storage_options": click.get_current_context().meta.get(STORAGE_OPTIONS)} | remote_of_context()),
             )
     except (ValueError, InvalidRequestError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error

@@ -35,10 +35,9 @@ from kts.spark.shipping import ship
 from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.iceberg import PROPERTIES, identifier_of
 from kts.tables.options import COMMIT_BYTES, SyncOptions
-from kts.tables.rows import DAY, READ, Plausible, agreed_schema, fitted
+from kts.tables.rows import DAY, READ, Days, agreed_schema, fitted
 from kts.tables.run import Added, Bounds, Source, Synced, shaped, source_of
 from kts.tables.state import Known, Snapshot, State, find_state, snapshot_properties, table_properties
-from kts.tables.values import Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +116,7 @@ def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], opti
             begins = bounds.begins[number]
             wanted = [OffsetRange(log, begins[name_of(log)], offsets[name_of(log)], (None, None)) for log in logs]
             tasks = tasks_of(wanted, options)
-            work = Work(number, source.plausible, source.decoder, table.schema, options)
+            work = Work(number, source, table.schema, options)
             counts = table.add(tasks, work, offsets)
             added = Added(table.name, counts[0], 1, *counts[1:], offsets, table.created)
         done.append(added)
@@ -127,23 +126,17 @@ def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], opti
 class Work:
     """What an executor does with the records of a task: they become rows of the table of a number."""
 
-    def __init__(
-        self, number: int, plausible: Plausible, decoder: Decoder | None, schema: pa.Schema, options: Options
-    ) -> None:
-        self.number, self.plausible, self.decoder, self.schema, self.options = (
-            number,
-            plausible,
-            decoder,
-            schema,
-            options,
-        )
+    def __init__(self, number: int, source: Source, schema: pa.Schema, options: Options) -> None:
+        self.number, self.schema, self.options = number, schema, options
+        self.plausible, self.decoder, self.max_days = source.plausible, source.decoder, source.max_days
 
     def rows(self, task: Task) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
+        days = Days(self.max_days)
         for batch in scanned(task, READ, self.options):
             rows = shaped(batch, self.plausible, self.decoder)[self.number]
             if rows.num_rows:
-                yield fitted(rows, self.schema)
+                yield fitted(days.bounded(rows), self.schema)
 
     def write(self, own: str, task: Task) -> list[Aside]:
         """Write the rows of a task into the directory ``_kts`` of a folder."""

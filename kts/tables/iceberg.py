@@ -13,7 +13,8 @@ from kts.dataset.increments import Offsets
 from kts.errors import KtsError, LogStorageError
 from kts.remote import aws
 from kts.remote.buckets import TIME_LIMIT_S
-from kts.remote.threads import Limit, Threads
+from kts.remote.services import CONNECT_S, REQUEST_S
+from kts.remote.threads import Limit, Threads, leave_at_end
 from kts.segment import files
 from kts.segment.files import Result
 from kts.tables.rows import DAY, FIRST_MS, LAST_MS, agreed_schema
@@ -67,7 +68,8 @@ def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
     if files.scheme_of(where) is None:
         where = f"file://{files.absolute(where)}"
     access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
-    given = {key: value for key, value in access.items() if value is not None}
+    waits = {"s3.connect-timeout": str(CONNECT_S), "s3.request-timeout": str(REQUEST_S)}
+    given = waits | {key: value for key, value in access.items() if value is not None}
     with errors_of_libraries(path):
         return SqlCatalog(name, uri=f"sqlite:///{path}", warehouse=where, **given)
 
@@ -138,8 +140,11 @@ class IcebergTable(Known):
         stated: bool = False,
         seconds: float = TIME_LIMIT_S,
     ) -> None:
+        from pyarrow import fs
+
         self.name = ".".join((catalog.name, *identifier))
         self._limit, self._threads = Limit(seconds), Threads("kts-table")
+        leave_at_end(fs.ensure_s3_finalized)
         self._table, created = self._within(partial(_existing, catalog, identifier, schema))
         self.created = self._table.location() if created else None
         self.schema = agreed_schema(self.name, self._table.schema().as_arrow(), schema)

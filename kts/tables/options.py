@@ -11,6 +11,7 @@ from kts.remote.tiers import RemoteOptions
 from kts.times import Time
 
 COMMIT_BYTES = 256 << 20
+MAX_DAYS = 1_000
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class SyncOptions:
         The times that get a day, from 2000 until 366 days from now by default; ``day`` is null for others.
     unit : str, optional
         The unit of these two as integers; see ``kts.scan``.
+    max_days : int
+        The most days of a commit (with Spark, of a task), each of which is a file: rows of further days, those with the
+        fewest rows, get no ``day``.
     """
 
     path: Path | Sequence[Path] | None
@@ -68,6 +72,7 @@ class SyncOptions:
     plausible_from: Time | None = None
     plausible_to: Time | None = None
     unit: str | None = None
+    max_days: int = MAX_DAYS
     storage_options: StorageOptions = None
     remote: Path | None = None
     remote_options: RemoteOptions = None

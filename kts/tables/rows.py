@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,37 @@ def table_rows(batch: pa.RecordBatch, plausible: Plausible, value: pa.Array | No
     schema = table_schema(None if value is None else value.type, reason=reason is not None)
     columns = [made[name] if name in made else batch.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class Days:
+    """The days of a commit, each of which is a file: no more than a number.
+
+    Attributes
+    ----------
+    left_out : set of datetime.date
+        Days beyond the number, whose rows get no day.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.left_out = set[datetime.date]()
+        self._most, self._kept = most, set[datetime.date]()
+
+    def bounded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of the commit, some of them without their day: new days are kept by their number of rows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        days = rows.column(DAY)
+        counted = [(one["counts"], one["values"]) for one in pc.value_counts(days.drop_null()).to_pylist()]
+        new = [day for _, day in sorted(counted, reverse=True) if day not in self._kept]
+        free = self._most - len(self._kept)
+        self._kept |= {*new[:free]}
+        if len(new) <= free:
+            return rows
+        self.left_out |= {*new[free:]}
+        kept = pc.is_in(days, value_set=pa.array(sorted(self._kept), pa.date32()))
+        bounded = pc.if_else(kept, days, pa.scalar(None, pa.date32()))
+        return rows.set_column(rows.schema.get_field_index(DAY), DAY, bounded)
 
 
 def types_of(schema: pa.Schema) -> dict[str, str]:

@@ -26,11 +26,11 @@ from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOr
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.segment import files
-from kts.segment.rereading import settled
+from kts.segment.rereading import settled, warn
 from kts.tables.folder import FolderTable, is_folder_table
 from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
 from kts.tables.options import LocalSyncOptions, SyncOptions
-from kts.tables.rows import DAY, DAY_MS, FIRST_MS, LAST_MS, READ, Plausible, fitted, table_rows, table_schema
+from kts.tables.rows import DAY, DAY_MS, FIRST_MS, LAST_MS, READ, Days, Plausible, fitted, table_rows, table_schema
 from kts.tables.state import Known, offsets_of
 from kts.tables.values import FORMATS, RECORD, Decoder, Schemas, decoder_of, read_schema, registered
 from kts.times import milliseconds
@@ -179,6 +179,7 @@ class Source:
     plausible: Plausible
     decoder: Decoder | None
     from_offsets: Offsets | str | None
+    max_days: int
 
     @property
     def topic_ids(self) -> TopicIds:
@@ -215,7 +216,16 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
         found = f"{table}, which holds the logs" if table else repr(os.fspath(asked.table))
         raise ValueError(f"table: expected the name of a table, or a folder of its own, found {found}")
     return Source(
-        table, sorted(logs, key=name_of), frozenset(opened), options, losses, to_end, plausible, decoder, stated
+        table,
+        sorted(logs, key=name_of),
+        frozenset(opened),
+        options,
+        losses,
+        to_end,
+        plausible,
+        decoder,
+        stated,
+        integer("max_days", asked.max_days, 1),
     )
 
 
@@ -472,7 +482,9 @@ class Run:
     ) -> None:
         self.source, self.commit_bytes, self.progress = source, commit_bytes, progress
         self.bounds = Bounds(source, targets)
-        self.sinks = [_Sink(target, known) for target, known in zip(targets, self.bounds.known, strict=True)]
+        self.sinks = [
+            _Sink(target, known, source.max_days) for target, known in zip(targets, self.bounds.known, strict=True)
+        ]
 
     def finish(self) -> Synced:
         """Read and commit everything that is new."""
@@ -521,8 +533,8 @@ class Run:
 class _Sink:
     """A table, and the rows that wait for its next commit."""
 
-    def __init__(self, target: Target, known: Offsets) -> None:
-        self.target = target
+    def __init__(self, target: Target, known: Offsets, max_days: int) -> None:
+        self.target, self.max_days = target, max_days
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self.added = Added(target.name, offsets=known, created=target.created)
@@ -538,6 +550,15 @@ class _Sink:
         if offsets == self.added.offsets and self.target.kept:
             return
         rows = pa.Table.from_batches(self.waiting, schema=self.target.schema)
+        days = Days(self.max_days)
+        rows = days.bounded(rows)
+        if days.left_out:
+            warn(
+                f"{self.target.name}: a commit has records of {self.max_days + len(days.left_out):,} days, each of"
+                f" which would be a file: those of {len(days.left_out):,} days with the fewest records are added"
+                f" without a day; give more max_days (now {self.max_days:,}), or plausible_from and plausible_to",
+                None,
+            )
         self.target.append(rows, offsets)
         self.waiting, self.waiting_bytes = [], 0
         self.added.count(rows, offsets)

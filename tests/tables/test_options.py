@@ -11,7 +11,7 @@ import pytest
 from kts.tables import LocalSyncOptions, sync
 
 BOTH = """path table topics partitions isolation to_end fail_on_data_loss on_error from_offsets value_format
-    value_schema registry plausible_from plausible_to unit storage_options remote remote_options""".split()
+    value_schema registry plausible_from plausible_to unit max_days storage_options remote remote_options""".split()
 LOCAL = "catalog warehouse threads commit_bytes progress".split()
 
 
@@ -49,6 +49,7 @@ def test_a_wrong_name_is_an_error_of_sync(tmp_path: Path) -> None:
         ({"warehouse": "w"}, "warehouse: give catalog as well"),
         ({"commit_bytes": 0}, "commit_bytes: "),
         ({"threads": 0}, "threads: "),
+        ({"max_days": 0}, "max_days: "),
     ],
 )
 def test_a_wrong_argument_is_named(tmp_path: Path, given: dict[str, object], said: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.golden import golden
-from support.tables import data_files, iceberg_table, query
+from support.tables import data_files, folder_files, iceberg_table, query
 from support.tiered import session
 
 import kts
@@ -344,3 +344,19 @@ def test_a_name_with_a_dot_and_no_catalog_is_asked_about(tmp_path: Path, monkeyp
     assert sync("logs", "rows").tables[0].created == str(tmp_path / "rows")
     iceberg = sync("logs", "lake.db.rows", catalog="c.sqlite").tables[0]
     assert iceberg.created == f"file://{tmp_path}/warehouse/db/rows"
+
+
+@pytest.mark.parametrize("catalog", [True, False], ids=["iceberg", "folder"])
+def test_a_random_clock_makes_a_bounded_number_of_files(tmp_path: Path, catalog: bool) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0") as log:
+        days = [*range(300), *[7] * 5]
+        log.append_rows({"value": [b"v"] * 305, "timestamp": [FIRST_DAY + day * DAY_MS for day in days]}, unit="ms")
+    table = "lake.db.rows" if catalog else str(tmp_path / "rows")
+    more: dict[str, Any] = {"catalog": tmp_path / "c.sqlite"} if catalog else {}
+    with pytest.warns(KtsWarning, match="a commit has records of 300 days, .* of 295 days .* max_days .now 5."):
+        done = sync(tmp_path / "logs", table, max_days=5, **more).tables[0]
+    found = data_files(tmp_path / "c.sqlite") if catalog else folder_files(tmp_path / "rows")
+    assert len(found) == 6 and done.records == 305 and done.without_day == 295
+    if catalog:
+        sql = "SELECT day, count(*) FROM rows WHERE timestampMs = " + str(FIRST_DAY + 7 * DAY_MS) + " GROUP BY day"
+        assert query(found, sql) == [(datetime.date(2026, 1, 8), 6)]
