@@ -141,6 +141,16 @@ def test_a_run_into_a_folder_that_fails_adds_nothing_and_leaves_nothing(spark: S
     assert sorted(path.name for path in (table / "_kts").iterdir()) == ["ledger.json", "lock"]
 
 
+def test_a_task_has_files_of_no_more_days_than_asked(spark: SparkSession, tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0") as log:
+        days = [*range(50), *[7] * 5]
+        log.append_rows({"value": [b"v"] * 55, "timestamp": [NOW + day * DAY_MS for day in days]}, unit="ms")
+    done = kts.spark.sync(spark, str(tmp_path / "logs"), tmp_path / "rows", max_days=5).tables[0]
+    found = folder_files(tmp_path / "rows")
+    assert len(found) == 6 and (done.records, done.without_day) == (55, 45)
+    assert done.created == str(tmp_path / "rows")
+
+
 def test_tiered_storage_becomes_a_folder_with_keys_that_no_executor_has_as_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -256,20 +255,6 @@ def test_errors_of_libraries_are_ours_and_name_the_table(tmp_path: Path) -> None
     metadata.unlink()
     with pytest.raises(LogStorageError, match="lake.db.rows: .*No such file"):
         table(tmp_path)
-
-
-def test_a_warehouse_that_does_not_answer_ends_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A second: that a real server without an answer is left alone.
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        catalog = open_catalog("lake", str(tmp_path / "c.sqlite"), "s3://lake/warehouse")
-        with pytest.raises(
-            LogStorageError, match=r"lake.db.rows: .* no answer within 0.5 s \(storage option time_limit"
-        ):
-            IcebergTable(catalog, ("db", "rows"), table_schema(), seconds=0.5)
 
 
 def test_times_beyond_pythons_are_kept(tmp_path: Path) -> None:

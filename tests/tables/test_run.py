@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -360,3 +361,18 @@ def test_a_random_clock_makes_a_bounded_number_of_files(tmp_path: Path, catalog:
     if catalog:
         sql = "SELECT day, count(*) FROM rows WHERE timestampMs = " + str(FIRST_DAY + 7 * DAY_MS) + " GROUP BY day"
         assert query(found, sql) == [(datetime.date(2026, 1, 8), 6)]
+
+
+def test_a_warehouse_that_does_not_answer_ends_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the libraries try again, and for how long."""
+    with kts.Log(tmp_path / "logs" / "t-0") as log:
+        append(log, 1)
+    access = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for name, value in (access | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}"}).items():
+            monkeypatch.setenv(name, value)
+        said = r"lake.db.rows: .* no answer within 0.5 s \(storage option time_limit\); check its warehouse"
+        with pytest.raises(LogStorageError, match=said):
+            synced(tmp_path, warehouse="s3://lake/warehouse", storage_options={"time_limit": 0.5})
+    with pytest.raises(ValueError, match="storage_options: time_limit: expected a number of seconds, found 'x'"):
+        synced(tmp_path, storage_options={"time_limit": "x"})
