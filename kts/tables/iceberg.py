@@ -148,6 +148,9 @@ class IcebergTable(Known):
         self._table, created = self._within(partial(_existing, catalog, identifier, schema))
         self.created = self._table.location() if created else None
         self.schema = agreed_schema(self.name, self._table.schema().as_arrow(), schema)
+        by = {self._table.schema().find_column_name(one.source_id) for one in self._table.spec().fields}
+        if "timestamp" in by:  # pyiceberg spells the names of such partitions with Python's times
+            self.times_ms = FIRST_MS, LAST_MS
         self.learn(self._find, stated)
 
     def _within(self, work: Callable[[], Result], sent: int = 0) -> Result:

@@ -92,6 +92,16 @@ def table_rows(batch: pa.RecordBatch, plausible: Plausible, value: pa.Array | No
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def with_times_within(rows: pa.RecordBatch, first_ms: int, last_ms: int) -> pa.RecordBatch:
+    """Rows whose ``timestamp`` is null where the time lies outside of these two."""
+    import pyarrow.compute as pc
+
+    ms, times = rows.column("timestampMs"), rows.column("timestamp")
+    outside = pc.or_(pc.less(ms, first_ms), pc.greater(ms, last_ms))
+    bounded = pc.if_else(outside, None, times)
+    return rows.set_column(rows.schema.get_field_index("timestamp"), "timestamp", bounded)
+
+
 class Days:
     """The days of a commit, each of which is a file: no more than a number.
 

@@ -30,7 +30,19 @@ from kts.segment.rereading import settled, warn
 from kts.tables.folder import FolderTable, is_folder_table
 from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
 from kts.tables.options import LocalSyncOptions, SyncOptions
-from kts.tables.rows import DAY, DAY_MS, FIRST_MS, LAST_MS, READ, Days, Plausible, fitted, table_rows, table_schema
+from kts.tables.rows import (
+    DAY,
+    DAY_MS,
+    FIRST_MS,
+    LAST_MS,
+    READ,
+    Days,
+    Plausible,
+    fitted,
+    table_rows,
+    table_schema,
+    with_times_within,
+)
 from kts.tables.state import Known, offsets_of
 from kts.tables.values import FORMATS, RECORD, Decoder, Schemas, decoder_of, read_schema, registered
 from kts.times import milliseconds
@@ -50,6 +62,7 @@ class Target(Protocol):
     topic_ids: TopicIds
     kept: bool
     lost: bool
+    times_ms: tuple[int, int] | None
     created: str | None
     schema: pa.Schema
 
@@ -542,6 +555,8 @@ class _Sink:
     def take(self, rows: pa.RecordBatch) -> None:
         """Keep rows for the next commit."""
         rows = fitted(rows, self.target.schema)
+        if self.target.times_ms is not None:
+            rows = with_times_within(rows, *self.target.times_ms)
         self.waiting.append(rows)
         self.waiting_bytes += rows.nbytes
 

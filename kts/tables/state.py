@@ -247,9 +247,12 @@ class Known:
         Whether the table has this wherever it keeps it; else the next run commits it, even without rows.
     lost : bool
         Whether it is not known, and will be stated.
+    times_ms : tuple of int or None
+        The first and the last time that its column ``timestamp`` can hold, if not all that microseconds can.
     """
 
     name: str
+    times_ms: tuple[int, int] | None = None
 
     def learn(self, find: Callable[[], tuple[State, bool]], stated: bool) -> None:
         """Set it all as a function finds it; LostOffsetsError is raised unless it will be stated."""

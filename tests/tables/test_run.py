@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.transforms import BucketTransform, HourTransform
 from support.golden import golden
 from support.tables import data_files, folder_files, iceberg_table, query
 from support.tiered import session
 
 import kts
+from kts.codec.micros import MAX_MS
 from kts.errors import (
     CorruptRecordError,
     InvalidRequestError,
@@ -25,6 +27,7 @@ from kts.errors import (
 from kts.model import TopicPartition
 from kts.tables import Synced, sync
 from kts.tables.iceberg import IcebergTable
+from kts.tables.rows import LAST_MS
 
 CONFIG = {"segment.bytes": 2000, "file.delete.delay.ms": 0, "retention.bytes": 4000, "retention.ms": -1}
 DAY_MS = 86_400_000
@@ -376,3 +379,16 @@ def test_a_warehouse_that_does_not_answer_ends_by_the_limit(tmp_path: Path, monk
             synced(tmp_path, warehouse="s3://lake/warehouse", storage_options={"time_limit": 0.5})
     with pytest.raises(ValueError, match="storage_options: time_limit: expected a number of seconds, found 'x'"):
         synced(tmp_path, storage_options={"time_limit": "x"})
+
+
+def test_a_table_that_its_owner_partitions_by_hours_takes_all_times(tmp_path: Path) -> None:
+    with kts.Log(tmp_path / "logs" / "t-0") as log:
+        append(log, 1)
+        synced(tmp_path)
+        with iceberg_table(tmp_path / "c.sqlite").update_spec() as change:
+            change.add_field("timestamp", HourTransform()).add_field("key", BucketTransform(4)).remove_field("day")
+        times = [FIRST_DAY, LAST_MS, LAST_MS + 1, MAX_MS, -1, 2**63 - 1]
+        log.append_rows({"value": [b"v"] * 6, "timestamp": times}, unit="ms")
+    assert (synced(tmp_path).tables[0].records, synced(tmp_path).tables[0].records) == (6, 0)
+    found = rows(tmp_path, 'SELECT timestampMs, epoch_ms(timestamp) FROM rows WHERE "offset" > 0 ORDER BY "offset"')
+    assert found == [(ms, ms if -1 <= ms <= LAST_MS else None) for ms in times]
