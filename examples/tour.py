@@ -84,7 +84,7 @@ def counts_from_spark(orders: Path, folder: str) -> Counter[int]:
 
     print(
         f"""spark.read.format("kts").option("subscribe", "orders")
-     .option("startingTimestamp", {DAY_MS[0]}).option("endingTimestamp", {DAY_MS[1]}).option("strictTimeRange", True)
+     .option("startingTimestamp", {DAY_MS[0]}).option("endingTimestamp", {DAY_MS[1]})
      .load("{short(orders)}").groupBy(hour of timestamp).count()""",
         flush=True,
     )
@@ -102,7 +102,7 @@ def counts_from_spark(orders: Path, folder: str) -> Counter[int]:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
-        reader = spark.read.format("kts").option("subscribe", "orders").option("strictTimeRange", True)
+        reader = spark.read.format("kts").option("subscribe", "orders")
         reader = reader.option("startingTimestamp", DAY_MS[0]).option("endingTimestamp", DAY_MS[1])
         hour = (floor(unix_millis(col("timestamp")) / HOUR_MS) * HOUR_MS).alias("hour")
         rows = reader.load(str(orders)).groupBy(hour).count().collect()
@@ -118,7 +118,6 @@ def counts_in_process(orders: Path) -> Counter[int]:
         topics=["orders"],
         starting_timestamp=DAY_MS[0],
         ending_timestamp=DAY_MS[1],
-        strict_time_range=True,
         columns=["timestamp"],
     )
     return Counter(ms // HOUR_MS * HOUR_MS for batch in reader for ms in batch["timestamp"].cast("int64").to_pylist())
@@ -205,9 +204,7 @@ def tour(demo: Path) -> None:
         ("And which segments has one of them?", lambda: run("ls", partition, "--segments")),
         (
             "The records of a quarter of an hour, found through the time index",
-            lambda: run(
-                "dump", orders, "--from", f"{DAY}T10:00", "--to", f"{DAY}T10:15", "--strict", "--format", "table"
-            ),
+            lambda: run("dump", orders, "--from", f"{DAY}T10:00", "--to", f"{DAY}T10:15", "--format", "table"),
         ),
         (
             "At which offset does a time begin, and why there? (This log has a record from 2036 in it.)",

@@ -19,7 +19,9 @@ UNIT_ARGUMENT = 'unit="{}"'  # how a caller in Python names the unit
 STEPS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 Time = int | datetime | str
+Length = int | timedelta | str | None
 _INTEGER = re.compile(r"[+-]?\d+")
+_NOTHING = re.compile(r"0+(ms|s|m|h|d|w)")
 _LENGTH = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 
 
@@ -176,6 +178,53 @@ def parse_length(text: str) -> int:
     if at != len(text) or not 0 < total <= INT64_MAX:
         raise ValueError(f"expected a length of time such as 15m, 1h or 1d12h (ms s m h d w), found {text!r}")
     return total
+
+
+def length_of(name: str, value: object) -> int | None:
+    """A length of time in ms; None, or the text ``unlimited``, has no bound.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for errors.
+    value : int (ms), timedelta, str or None
+        Text is as for ``parse_length``, or a number of ms.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a length of time, or below 0.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text == "unlimited":
+            return None
+        try:
+            return (
+                checked(int(text), text) if text.isdecimal() else 0 if _NOTHING.fullmatch(text) else parse_length(text)
+            )
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}, or unlimited") from None
+    if isinstance(value, timedelta):
+        ms = -(-value // timedelta(milliseconds=1))
+    elif isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: expected an int (ms), a timedelta, a text such as 1h, or None, found {value!r}")
+    else:
+        ms = int(value.__index__())
+    if not 0 <= ms <= INT64_MAX:
+        raise ValueError(f"{name}: expected 0 ms or more, found {value!r}")
+    return ms
+
+
+def show_length(ms: int) -> str:
+    """A length of time as ``parse_length`` takes it, rounded up to the second."""
+    left, found = -(-ms // 1000) * 1000, ""
+    for unit in ("d", "h", "m", "s"):
+        count, left = divmod(left, STEPS_MS[unit])
+        found += f"{count}{unit}" if count else ""
+    return found or "0s"
 
 
 def time_unit(name: str, value: object) -> str | None:

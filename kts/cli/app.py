@@ -181,7 +181,7 @@ def stopped_by_sigterm() -> Iterator[None]:
 EPILOG = """\b
 Examples (DIR is a log directory, as /var/kafka-logs):
   kts ls DIR
-  kts dump DIR/orders-0 --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict
+  kts dump DIR/orders-0 --from 2026-09-01T10:00 --to 2026-09-01T10:05
   kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain
 
 \b

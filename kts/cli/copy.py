@@ -9,11 +9,14 @@ import click
 from .inputs import (
     STORAGE_OPTIONS,
     advice_on_locks,
+    exact_range,
     filter_options,
     json_option,
+    lateness_option,
     log_bytes,
     on_error_option,
     open_logs,
+    strict_option,
     tiered_paths_argument,
 )
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
@@ -47,8 +50,8 @@ replaced.
 
 \b
 A range of times copies whole segments, so that offsets stay: from the one with the first record at or after --from up
-to the one with the last record before the first at or after --to; with --strict, up to the last one that has a record
-in the range, even a late one. Kafka's internal topics are copied whole, whatever the range.
+to the last one that has a record of the range, as kts dump finds them; with --no-strict, up to the one with the last
+record before the first at or after --to. Kafka's internal topics are copied whole, whatever the range.
 
 \b
 Compressed logs (.log.gz, .log.zst) become plain ones, for a broker reads no others. Of a directory that a broker writes
@@ -62,8 +65,9 @@ meta.properties is copied with a whole directory, if DST has none; else start wi
 @click.argument("target", metavar="DST")
 @filter_options
 @click.option("--from", "start", metavar="TIME", help="From the segment with the first record of this time or later.")
-@click.option("--to", "end", metavar="TIME", help="Without the segments after the first record of this time or later.")
-@click.option("--strict", is_flag=True, help="Up to the last segment that has a record in the range.")
+@click.option("--to", "end", metavar="TIME", help="Without the segments after the last record before this time.")
+@strict_option("Up to the last segment with a record in the range (default), or up to the first record after it.")
+@lateness_option
 @time_options
 @zone_option
 @on_error_option
@@ -76,7 +80,8 @@ def command(
     partitions: tuple[int, ...],
     start: str | None,
     end: str | None,
-    strict: bool,
+    strict: bool | None,
+    allowed_lateness: str | None,
     unit: str | None,
     now: str | None,
     on_error: str,
@@ -88,13 +93,12 @@ def command(
     from kts.offline.copy import CopyRange, copy_partitions
     from kts.remote.buckets import reached
 
-    if strict and start is None and end is None:
-        raise click.UsageError("--strict needs --from or --to")
+    exact = exact_range(start, end, strict, allowed_lateness)
     try:
         times = time_range(resolve(start, "--from", unit, now), resolve(end, "--to", unit, now), "ms")
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    wanted = CopyRange(*times, strict)
+    wanted = CopyRange(*times, *exact.values())
     logs = open_logs(paths, topics=topics, partitions=partitions)
     target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
     report = Report(as_json, target)

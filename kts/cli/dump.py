@@ -17,11 +17,14 @@ from kts.errors import KtsError
 
 from .inputs import (
     ENCODINGS,
+    exact_range,
     filter_options,
     isolation_option,
     json_option,
+    lateness_option,
     on_error_option,
     open_logs,
+    strict_option,
     threads_option,
     tiered_paths_argument,
 )
@@ -83,7 +86,7 @@ TABLE_ROWS = 20
 EPILOG = f"""\b
 Examples:
   kts dump DIR/orders-0 --limit 5
-  kts dump DIR --topic orders --from 2026-09-01T10:00 --to 2026-09-01T10:05 --strict -o orders.parquet
+  kts dump DIR --topic orders --from 2026-09-01T10:00 --to 2026-09-01T10:05 -o orders.parquet
   kts dump DIR/orders-0 --offsets 100:200 --values json --format jsonl
   kts dump DIR/orders-0 --tail 5 --expand
   kts dump DIR --grep customer.:.C0345 -o found.jsonl.gz
@@ -112,9 +115,10 @@ unchanged.
 @click.command("dump", short_help="Records as a table, JSON lines, CSV, Parquet or Arrow.", epilog=EPILOG)
 @tiered_paths_argument
 @filter_options
-@click.option("--from", "start", metavar="TIME", help="Start at the first record with this time or later.")
-@click.option("--to", "end", metavar="TIME", help="End before the first record with this time or later.")
-@click.option("--strict", is_flag=True, help="Exactly the records with a timestamp in the range, late ones too.")
+@click.option("--from", "start", metavar="TIME", help="Only records with this time or a later one.")
+@click.option("--to", "end", metavar="TIME", help="Only records with an earlier time.")
+@strict_option("Exactly the records with a time in the range (default), or the offsets of Spark's Kafka source.")
+@lateness_option
 @click.option(
     "--offsets",
     metavar="A:B",
@@ -166,7 +170,8 @@ def command(
     partitions: tuple[int, ...],
     start: str | None,
     end: str | None,
-    strict: bool,
+    strict: bool | None,
+    allowed_lateness: str | None,
     offsets: str | None,
     unit: str | None,
     now: str | None,
@@ -190,21 +195,21 @@ def command(
 ) -> None:
     """Print or convert the records of partitions, segments or whole log directories.
 
-    A range of times works as in Spark's Kafka source: from the first record at or after --from to the first at or after
-    --to, found through the time index. If the log is out of order, records in between may be outside the range, and
-    later ones inside; --strict reads to the end and takes exactly the records in the range.
+    A range of times has exactly the records with --from <= timestamp < --to, in whatever order they lie. What begins an
+    hour or more after --to is not read, as the time index and the headers say; --allowed-lateness sets another bound.
+    With --no-strict the range is that of Spark's Kafka source: from the first record at or after --from up to the first
+    at or after --to. If the log is out of order, records in between may be outside the times, and later ones inside.
 
     Kafka's internal topics are left out of a log directory unless --topic or --decoder names them. The decoded columns
     of a record of another kind are empty, and its key and value are columns too.
     """
     if offsets is not None and (start is not None or end is not None):
         raise click.UsageError("--offsets and --from/--to exclude each other: give one of them")
-    if strict and start is None and end is None:
-        raise click.UsageError("--strict needs --from or --to")
+    exact = exact_range(start, end, strict, allowed_lateness)
     if as_json and kind not in (None, "jsonl"):
         raise click.UsageError(f"--json means --format jsonl; leave out --format {kind}")
-    if tail is not None and (limit is not None or strict):
-        raise click.UsageError(f"--tail and {'--strict' if strict else '--limit'} exclude each other: give one of them")
+    if tail is not None and limit is not None:
+        raise click.UsageError("--tail and --limit exclude each other: give one of them")
     if expanded() and (as_json or kind not in (None, "table") or output not in (None, "-")):
         raise click.UsageError("--expand is for tables")
     kind = kind or ("jsonl" if as_json else "table" if expanded() else default_format(output))
@@ -225,7 +230,7 @@ def command(
         "starting_timestamp": resolve(start, "--from", unit, now),
         "ending_timestamp": resolve(end, "--to", unit, now),
         "unit": "ms",  # of the times above, whose integers were checked
-        "strict_time_range": strict,
+        **exact,
         "starting_offsets": first,
         "ending_offsets": behind,
         "isolation": isolation,
@@ -237,7 +242,10 @@ def command(
     }
     check_scan(given)
     logs = open_logs(paths, topics=topics, partitions=partitions, internal=False, decoder=decoder)
-    read = partial(scanned, given, chosen) if tail is None else partial(last_records, given, chosen, tail)
+    read = partial(scanned, given, chosen)
+    if tail is not None:
+        timed = exact["strict_time_range"] and (start is not None or end is not None)
+        read = partial(last_of_all if timed else last_records, given, chosen, tail)
     if kind == "table":
         most = limit if limit is not None or tail is not None else TABLE_ROWS
         print_records(limited(logs, read, None if most is None else most + 1), shown, most, keys, values)
@@ -361,6 +369,19 @@ def matches(column: Any, regex: str) -> Any:
 def scanned(given: dict[str, Any], chosen: Chosen, log: PartitionLog) -> Iterator[Any]:
     """The wanted records of a partition."""
     return map(chosen.among, log.scan(**given))
+
+
+def last_of_all(given: dict[str, Any], chosen: Chosen, count: int, log: PartitionLog) -> Iterator[Any]:
+    """The last of the wanted records of a partition, from a read of all of them: late ones may be the last."""
+    found, rows = deque[Any](), 0
+    for batch in scanned(given, chosen, log):
+        found.append(batch)
+        rows += batch.num_rows
+        while rows - found[0].num_rows >= count:
+            rows -= found.popleft().num_rows
+    if rows > count:
+        found[0] = found[0].slice(rows - count)
+    return iter(found)
 
 
 def last_records(given: dict[str, Any], chosen: Chosen, count: int, log: PartitionLog) -> Iterator[Any]:

@@ -266,6 +266,36 @@ on_error_option = click.option(
 )
 
 
+lateness_option = click.option(
+    "--allowed-lateness",
+    metavar="LENGTH",
+    help="Do not read what begins this long after --to, or later: 30m, 2d; unlimited reads to the end. Default 1h.",
+)
+
+
+def strict_option(text: str) -> Callable[[Any], Any]:
+    """``--strict`` and ``--no-strict``; None if neither is given."""
+    return click.option("--strict/--no-strict", default=None, help=text)
+
+
+def exact_range(
+    start: str | None, end: str | None, strict: bool | None, allowed_lateness: str | None
+) -> dict[str, Any]:
+    """The arguments of a scan that say what a range of times means, checked against it."""
+    from kts.dataset.options import ALLOWED_LATENESS
+    from kts.times import length_of
+
+    if strict is not None and start is None and end is None:
+        raise click.UsageError(f"--{'' if strict else 'no-'}strict needs --from or --to")
+    if allowed_lateness is not None and (end is None or strict is False):
+        raise click.UsageError("--allowed-lateness is about the end of an exact range: give --to, without --no-strict")
+    try:
+        lateness = length_of("allowed_lateness", ALLOWED_LATENESS if allowed_lateness is None else allowed_lateness)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return {"strict_time_range": strict is not False, "allowed_lateness": lateness}
+
+
 isolation_option = click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),

@@ -173,7 +173,7 @@ def steps_of(story: Explanation) -> Iterator[str]:
     if story.later_older_records:
         first = story.examples[0]
         example = f"the first at offset {first.offset:,} is from {show_time(first.timestamp_ms)}"
-        yield f"later records that are older: {story.later_older_records:,}, {example}; dump --strict leaves them out"
+        yield f"later records that are older: {story.later_older_records:,}, {example}; kts dump leaves them out"
     else:
         yield "later records that are older: none"
 

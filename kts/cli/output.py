@@ -43,7 +43,8 @@ OPTION_NAMES = {
     "ending_timestamp": "--to",
     "starting_offsets": "--offsets",
     "ending_offsets": "--offsets",
-    "strict_time_range": "--strict",
+    "strict_time_range": "--no-strict",
+    "allowed_lateness": "--allowed-lateness",
 }
 NO_OPTION = {
     "max_decompressed_bytes": "the limit of kts.scan in Python",

@@ -6,18 +6,19 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREADS, boolean, choice, integer
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
 from kts.coordinator_records.columns import DECODERS, column_types
 from kts.model import TopicPartition
-from kts.times import Time, milliseconds, time_unit
+from kts.times import Length, Time, length_of, milliseconds, time_unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES = 4 * 2**20
+ALLOWED_LATENESS = "1h"
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ON_ERROR = ("raise", "skip")
 HIGH_WATERMARK = "high_watermark"
@@ -33,6 +34,27 @@ Result = TypeVar("Result")
 Shown = TypeVar("Shown", bound=Callable[..., Any])
 
 
+class TimeRange(NamedTuple):
+    """The records with start <= timestamp < end, in ms, and how late they may come.
+
+    ``allowed_lateness_ms`` is how long after younger ones a record may come; None is any time.
+    """
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+    allowed_lateness_ms: int | None = None
+
+    @property
+    def latest_ms(self) -> int | None:
+        """A block that begins then or later has no record of the range; None if such blocks cannot be told.
+
+        A record without a timestamp, -1, may be anywhere. So may one before 1970, of which headers do not tell.
+        """
+        if self.start_ms is None or self.start_ms < 0 or self.end_ms is None or self.allowed_lateness_ms is None:
+            return None
+        return self.end_ms + self.allowed_lateness_ms
+
+
 @dataclass(frozen=True)
 class ScanOptions:
     """The arguments of ``kts.scan``, checked."""
@@ -43,6 +65,7 @@ class ScanOptions:
     ending_offsets: Any
     columns: tuple[str, ...]
     strict_time_range: bool
+    allowed_lateness: int | None
     isolation: str
     include_control: bool
     on_error: str
@@ -62,7 +85,8 @@ class ScanOptions:
         starting_offsets: Offsets = None,
         ending_offsets: Offsets = None,
         columns: Sequence[str] | None = None,
-        strict_time_range: bool = False,
+        strict_time_range: bool = True,
+        allowed_lateness: Length = ALLOWED_LATENESS,
         isolation: str = "read_uncommitted",
         include_control: bool = False,
         on_error: str = "raise",
@@ -95,6 +119,7 @@ class ScanOptions:
             ending_offsets=last,
             columns=stream_columns(columns, decoder),
             strict_time_range=boolean("strict_time_range", strict_time_range),
+            allowed_lateness=length_of("allowed_lateness", allowed_lateness),
             isolation=isolation,
             include_control=boolean("include_control", include_control),
             on_error=on_error,
@@ -110,6 +135,13 @@ class ScanOptions:
     def schema(self) -> pa.Schema:
         """The Arrow schema of the columns."""
         return stream_schema(self.columns, self.views)
+
+    @property
+    def within(self) -> TimeRange:
+        """The times of the records that are read; no bounds if offsets, or times as offsets, bound them."""
+        if not self.strict_time_range:
+            return TimeRange()
+        return TimeRange(self.starting_timestamp, self.ending_timestamp, self.allowed_lateness)
 
     @property
     def committed(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, suggestion
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
-from kts.dataset.options import BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
+from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
 from kts.remote.buckets import StorageOptions, reached
@@ -30,7 +30,7 @@ from kts.segment.names import (
     without_compression,
 )
 from kts.segment.rereading import warn
-from kts.times import Time
+from kts.times import Length, Time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -474,7 +474,8 @@ def scan(
     starting_offsets: Offsets = None,
     ending_offsets: Offsets = None,
     columns: Sequence[str] | None = None,
-    strict_time_range: bool = False,
+    strict_time_range: bool = True,
+    allowed_lateness: Length = ALLOWED_LATENESS,
     isolation: str = "read_uncommitted",
     include_control: bool = False,
     on_error: str = "raise",
@@ -501,8 +502,7 @@ def scan(
     partitions : list of int or {topic: list of int}, optional
         None is every partition.
     starting_timestamp, ending_timestamp : int (ms), aware datetime or ISO 8601 text, optional
-        For each partition, from the first offset with a timestamp >= start (if there is none, nothing is read) up to,
-        but not including, the first with a timestamp >= end (if there is none, the log's end). They override offsets.
+        Exactly the records with start <= timestamp < end. They override offsets.
     starting_offsets, ending_offsets : int, str or {topic: {partition: int}}, optional
         First offset, and end offset (exclusive). -2 or "earliest", -1 or "latest"; ending also "high_watermark", the
         broker's checkpoint (the log's end if there is none). Offsets outside the log select no records.
@@ -511,7 +511,13 @@ def scan(
         timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as ``lz4`` (a dictionary).
         ``hasTimestamp`` is false where the timestamp is -1, unless its batch is marked as having one.
     strict_time_range : bool
-        Exactly the records with start <= timestamp < end, including late ones; reads all records after the start.
+        False takes the offsets of Spark's Kafka source instead: of each partition from the first one with a timestamp
+        >= start (if there is none, nothing is read) up to, but not including, the first one with a timestamp >= end (if
+        there is none, the log's end). Other times may lie between them, and records of the range behind them.
+    allowed_lateness : int (ms), timedelta, text such as "1h", or None
+        Blocks of the log that begin that long after the end of the range, or later, are not read: no record may come
+        so long after younger ones. None (or "unlimited") reads to the log's end, as does a range without a start, or
+        with one before 1970. If records of the range were later in what was read, a warning says how much.
     isolation : str
         ``read_committed`` leaves out aborted transactions, and ends at the first open one.
     include_control : bool
@@ -574,6 +580,7 @@ def scan(
         ending_offsets=ending_offsets,
         columns=columns,
         strict_time_range=strict_time_range,
+        allowed_lateness=allowed_lateness,
         isolation=isolation,
         include_control=include_control,
         on_error=on_error,

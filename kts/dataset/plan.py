@@ -45,6 +45,9 @@ class SegmentRange:
         The next segment's base offset, if there is one.
     sound_part : int
         1 if a damaged compressed segment ends at its damage.
+    reached_ms : int
+        If blocks of the partition were left out for their lateness, the time that those before the range begin at, or
+        0; else -1.
     """
 
     topic: str
@@ -60,6 +63,12 @@ class SegmentRange:
     by_markers: int = 0
     following: int = NO_END
     sound_part: int = 0
+    reached_ms: int = -1
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it has no bytes: its reader tells what is lost."""
+        return self.start_position >= self.end_position
 
     @property
     def segment(self) -> Segment:

@@ -14,7 +14,8 @@ from kts._codec import rises
 from kts.codec.columns import ALL_COLUMNS, decode
 from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.ahead import Ahead, Slice
-from kts.dataset.options import ScanOptions
+from kts.dataset.blocks import Lateness
+from kts.dataset.options import ScanOptions, TimeRange
 from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
 from kts.segment import transactions
@@ -26,7 +27,8 @@ from kts.segment.segment import int64, rebase
 
 FIRST_BYTES = 2**18  # of a scan: it shows how much slices grow
 MOST_WAITING = 64  # small batches that wait to be joined
-TimeRange = tuple[int | None, int | None]
+HEAVY = ("key", "value", "headers", "createTimestamp")  # columns that cost more than the rest of a record
+EVERY_TIME = TimeRange()
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,14 +38,14 @@ if TYPE_CHECKING:
 
 
 def read_range(
-    part: SegmentRange, *, strict_range: TimeRange = (None, None), file: Readable | None = None, **asked: Any
+    part: SegmentRange, *, within: TimeRange = EVERY_TIME, file: Readable | None = None, **asked: Any
 ) -> Iterator[pa.RecordBatch]:
     """The records of a segment range as non-empty Arrow batches of about ``batch_bytes``.
 
     Parameters
     ----------
-    strict_range : tuple of (int or None, int or None)
-        Only records with start <= timestamp < end, in ms.
+    within : TimeRange
+        Only the records of these times.
     file : Readable, optional
         The segment's log, if it is open.
     asked
@@ -56,7 +58,13 @@ def read_range(
         Damage; raised after the rows before it, with ``.path`` and ``.position`` in the file.
     """
     options = ScanOptions.of(**asked)
-    return fitted(RangeReader(part, options, strict_range, file).batches(), options.batch_bytes)
+    reader = RangeReader(part, options, within, file)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from reader.batches()
+        reader.lateness.tell()
+
+    return fitted(rows(), options.batch_bytes)
 
 
 @dataclass
@@ -76,8 +84,8 @@ class Pace:
 
 
 class Decoded(NamedTuple):
-    """The rows of a slice, their size, and their offsets, which no CRC covers: whether each is greater than the one
-    before."""
+    """The rows of a slice, their size (0 if none of them is wanted), and their offsets, which no CRC covers: whether
+    each is greater than the one before."""
 
     rows: pa.RecordBatch
     size_bytes: int
@@ -100,15 +108,18 @@ class RangeReader:
 
     part: SegmentRange
     options: ScanOptions
-    strict_range: TimeRange = (None, None)
+    within: TimeRange = EVERY_TIME
     file: Readable | None = None
     pace: Pace = field(default_factory=Pace)
     ahead: Ahead[RangeReader] | None = None
+    lateness: Lateness = field(default_factory=Lateness)
 
     def __post_init__(self) -> None:
         wanted = {name for name in self.options.columns if name in ALL_COLUMNS} | {"offset"}
-        if self.strict_range != (None, None):
+        if self.is_timed:
             wanted.add("timestamp")
+        if self.looks_at_lateness:
+            wanted |= {"position", "control", "magic", "codec"}
         if not self.options.include_control:
             wanted.add("control")
         if self.options.decoder is not None:
@@ -116,6 +127,8 @@ class RangeReader:
         if self.options.committed:
             wanted |= {"producerId", "transactional", "control", "position"}
         self.needed = [name for name in ALL_COLUMNS if name in wanted]
+        self.light = [name for name in self.needed if name not in HEAVY]
+        self.seldom = False
         self.schema = self.options.schema
         self.constants: dict[str, pa.Array] = {}
         self.warned = False
@@ -166,11 +179,14 @@ class RangeReader:
                 self.look_at_order(found, expected)
                 if self.options.committed and not self.part.by_markers:
                     self.look_at_markers(found.rows)
+                if self.looks_at_lateness:
+                    self.lateness.look(found.rows, self.timely(found.rows), self.within, self.part)
                 expected = self.seen(found, expected)
                 if self.is_past(found):
                     yield from self.finished(found)
                     return
-                self.pace.fit(len(data), found.size_bytes, self.slice_bytes)
+                if found.size_bytes:
+                    self.pace.fit(len(data), found.size_bytes, self.slice_bytes)
                 yield from self.finished(found)
             if self.unread is not None:
                 position = self.skipped(position, end, self.unread.message)
@@ -180,6 +196,16 @@ class RangeReader:
             elif not progress:
                 position = self.tail(position, end)
         self.look_at_end(expected)
+
+    @property
+    def is_timed(self) -> bool:
+        """True if only records of some times are wanted."""
+        return self.within.start_ms is not None or self.within.end_ms is not None
+
+    @property
+    def looks_at_lateness(self) -> bool:
+        """True if blocks were left out for their lateness: late records show that more may lie there."""
+        return self.is_timed and self.part.reached_ms >= 0
 
     @property
     def fetched(self) -> bool:
@@ -239,16 +265,34 @@ class RangeReader:
         return self.part.start_position, self.part.base_offset
 
     def decode(self, start: int, data: memoryview) -> Decoded:
-        rows = decode(
-            data,
-            self.needed,
-            views=self.options.views,
-            verify_crc=self.options.verify_crc,
-            max_decompressed_bytes=self.options.max_decompressed_bytes,
-        )
-        size = rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
+        rows, size, verify_crc = None, 0, self.options.verify_crc
+        if self.seldom and self.light != self.needed:  # first only what shows whether any record is wanted
+            rows, verify_crc = self.columns_of(data, self.light, verify_crc), False
+        if rows is None or self.timely(rows).any():
+            rows = self.columns_of(data, self.needed, verify_crc)
+            size = rows.nbytes // (2 if self.options.views else 1)  # keys and values share the viewed bytes
         offsets = int64(rows, "offset")
         return Decoded(rebase(rows, start), size, offsets, rises(offsets))
+
+    def columns_of(self, data: memoryview, names: list[str], verify_crc: bool) -> pa.RecordBatch:
+        """Some columns of all records of a slice."""
+        return decode(
+            data,
+            names,
+            views=self.options.views,
+            verify_crc=verify_crc,
+            max_decompressed_bytes=self.options.max_decompressed_bytes,
+        )
+
+    def timely(self, rows: pa.RecordBatch) -> Mask:
+        """Which rows have a time in the range."""
+        times = int64(rows, "timestamp")
+        keep = np.ones(len(times), bool)
+        if self.within.start_ms is not None:
+            keep &= times >= self.within.start_ms
+        if self.within.end_ms is not None:
+            keep &= times < self.within.end_ms
+        return keep
 
     def seen(self, found: Decoded, expected: int) -> int:
         """The offset after the last row; also updates ``reached``, an offset that does not come from damage.
@@ -377,7 +421,7 @@ class RangeReader:
 
     def finished(self, found: Decoded) -> Iterator[pa.RecordBatch]:
         """The requested rows and columns."""
-        rows = self.within(found)
+        rows = self.of_offsets(found)
         mask = self.mask(rows)
         if mask is not None and not mask.all():
             rows = _filter(rows, mask)
@@ -386,7 +430,8 @@ class RangeReader:
         elif rows.num_rows:
             yield self.shaped(rows, {})
 
-    def within(self, found: Decoded) -> pa.RecordBatch:
+    def of_offsets(self, found: Decoded) -> pa.RecordBatch:
+        """The rows within the range's offsets."""
         rows, offsets = found.rows, found.offsets
         low, high = self.part.start_offset, self.part.end_offset
         if len(offsets) == 0 or (offsets[0] >= low and offsets[-1] < high and found.rise):
@@ -397,7 +442,6 @@ class RangeReader:
         return _filter(rows, (offsets >= low) & (offsets < high))
 
     def mask(self, rows: pa.RecordBatch) -> Mask | None:
-        import pyarrow as pa
 
         keep: Mask | None = None
 
@@ -407,13 +451,10 @@ class RangeReader:
 
         if not self.options.include_control and rows.column("control").true_count:
             both(~_bools(rows, "control"))
-        if self.strict_range != (None, None):
-            times = rows.column("timestamp").cast(pa.int64()).to_numpy()
-            low, high = self.strict_range
-            if low is not None:
-                both(times >= low)
-            if high is not None:
-                both(times < high)
+        if self.is_timed:
+            timely = self.timely(rows)
+            self.seldom = not timely.any()
+            both(timely)
         if self.options.committed and self.part.by_markers and rows.column("transactional").true_count:
             both(~self.aborted_by_markers(rows))
         elif self.options.committed and self.part.aborted and rows.column("transactional").true_count:
@@ -479,8 +520,15 @@ class RangeReader:
         return known.slice(0, count)
 
 
-def read_headers(part: SegmentRange, file: Readable | None = None) -> Iterator[pa.RecordBatch]:
+def read_headers(
+    part: SegmentRange, file: Readable | None = None, within: TimeRange = EVERY_TIME
+) -> Iterator[pa.RecordBatch]:
     """The headers of the batches that overlap a segment range: topic, partition, segment and ``kts.scan_batches``.
+
+    Parameters
+    ----------
+    within : TimeRange
+        Only of the batches that may hold a record of these times, by their headers.
 
     Raises
     ------
@@ -500,6 +548,8 @@ def read_headers(part: SegmentRange, file: Readable | None = None) -> Iterator[p
             pc.greater_equal(batch.column("lastOffset"), part.start_offset), pc.less(first, part.end_offset)
         )
         found = batch.filter(wanted)
+        if within != EVERY_TIME:
+            found = found.filter(pa.array(_may_hold(found, within)))
         whose = {
             "topic": pa.array([part.topic] * len(found), pa.string()),
             "partition": pa.array([part.partition] * len(found), pa.int32()),
@@ -508,6 +558,24 @@ def read_headers(part: SegmentRange, file: Readable | None = None) -> Iterator[p
         yield pa.RecordBatch.from_arrays([*whose.values(), *found.columns], names=[*whose, *found.schema.names])
     if end < min(part.following, part.end_offset) and (lost := lost_end(part)) is not None:
         raise lost
+
+
+def _may_hold(headers: pa.RecordBatch, within: TimeRange) -> Mask:
+    """Which batches may hold a record of some times, by their headers.
+
+    A header has the greatest time, and in magic 2 that of the first record, which later ones may precede as much as is
+    allowed. It does not show times before 1970.
+    """
+    greatest, base, magic = (int64(headers, name) for name in ("maxTimestamp", "baseTimestamp", "magic"))
+    keep = np.ones(len(greatest), bool)
+    if within.start_ms is not None and within.start_ms >= 0:
+        keep &= greatest >= within.start_ms
+    if within.latest_ms is not None and within.end_ms is not None:
+        all_alike = (int64(headers, "timestampType") == 1) | ((magic < 2) & (int64(headers, "codec") == 0))
+        keep &= np.where(
+            all_alike, greatest < within.end_ms, (magic < 2) | (np.minimum(base, greatest) < within.latest_ms)
+        )
+    return keep
 
 
 def fitted(batches: Iterator[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kts.codec.columns import batch_schema
 from kts.dataset.ahead import Ahead
+from kts.dataset.blocks import Lateness, kept
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
 from kts.dataset.reader import Pace, RangeReader, fitted
@@ -51,9 +52,12 @@ def _records(
 ) -> Iterator[pa.RecordBatch]:
     ahead = Ahead[RangeReader](options.threads) if options.threads > 1 else None
     readers = _readers(logs, options, end_offset, ahead)
-    last_offset, before = -1, None
+    last_offset, before, lateness = -1, None, None
     for reader in readers if ahead is None else ahead.in_turn(readers):
         part = reader.part
+        if lateness is not None and lateness is not reader.lateness:
+            lateness.tell()
+        lateness = reader.lateness
         if before is None or (before.topic, before.partition) != (part.topic, part.partition):
             last_offset, before = -1, None
         if part.start_position == 0 and before is not None and last_offset >= part.base_offset:
@@ -69,24 +73,27 @@ def _records(
         with deleted(part.path):
             yield from reader.batches()
         last_offset, before = max(last_offset, reader.last_offset), reader.segment
+    if lateness is not None:
+        lateness.tell()
 
 
 def _readers(
     logs: Sequence[Partition], options: ScanOptions, end_offset: int, ahead: Ahead[RangeReader] | None
 ) -> Iterator[RangeReader]:
     """The readers of all segment ranges, each planned when it is asked for."""
-    strict = (options.starting_timestamp, options.ending_timestamp) if options.strict_time_range else (None, None)
     pace = Pace()
     for log in logs:
         parts = settled(partial(_planned, log, options, end_offset))
+        lateness = Lateness()
         for part, file in zip(parts, opened(parts), strict=True):
-            yield RangeReader(part, options, strict, file, pace, ahead)
+            yield RangeReader(part, options, options.within, file, pace, ahead, lateness)
 
 
 def _planned(log: Partition, options: ScanOptions, end_offset: int) -> list[SegmentRange]:
     log = log.listed()
     start, end = range_of(log, options)
-    return plan(log, start, min(end, end_offset), isolation=options.isolation, on_error=options.on_error)
+    parts = plan(log, start, min(end, end_offset), isolation=options.isolation, on_error=options.on_error)
+    return kept(log, parts, options.within)
 
 
 def range_of(log: Partition, options: ScanOptions) -> tuple[int, int]:

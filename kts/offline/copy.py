@@ -28,9 +28,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from kts.arguments import choice
+from kts.arguments import boolean, choice
 from kts.config import FORMAT_OF_MAGIC
-from kts.dataset.options import ON_ERROR, time_range
+from kts.dataset.options import ALLOWED_LATENESS, ON_ERROR, time_range
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import Path, log_dirs_at, paths_of, select
 from kts.dataset.plan import NO_END, resolve_range
@@ -68,7 +68,7 @@ from kts.segment.rebuild import IndexConfig
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.segment import Segment, ends_of, int64
 from kts.segment.snapshots import snapshot_paths
-from kts.times import Time, time_unit
+from kts.times import Length, Time, length_of, time_unit
 
 PIECE_BYTES = 2**22
 COMPARED_BYTES = 2**12  # of the end of a segment whose time does not tell whether it is the same
@@ -119,12 +119,16 @@ class CopyRange(NamedTuple):
     start_ms, end_ms : int or None
         As ``starting_timestamp`` and ``ending_timestamp`` of ``kts.scan``.
     strict : bool
-        Up to the last segment that has a record in the range, even a late one.
+        Up to the last segment that has a record in the range, even a late one; else up to the one before the first
+        record at or after the end.
+    allowed_lateness_ms : int or None
+        As ``allowed_lateness`` of ``kts.scan``.
     """
 
     start_ms: int | None = None
     end_ms: int | None = None
-    strict: bool = False
+    strict: bool = True
+    allowed_lateness_ms: int | None = None
 
     @property
     def is_all(self) -> bool:
@@ -140,7 +144,8 @@ def copy(
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     starting_timestamp: Time | None = None,
     ending_timestamp: Time | None = None,
-    strict_time_range: bool = False,
+    strict_time_range: bool = True,
+    allowed_lateness: Length = ALLOWED_LATENESS,
     on_error: str = "raise",
     unit: str | None = None,
     storage_options: StorageOptions = None,
@@ -158,8 +163,9 @@ def copy(
         A log directory or an address in a bucket. It may hold partitions, also an earlier copy of these.
     topics, partitions
         As for ``kts.scan``; None is every one, the internal topics included.
-    starting_timestamp, ending_timestamp, strict_time_range, unit
-        As for ``kts.scan``: whole segments with records of the range are copied, of internal topics all.
+    starting_timestamp, ending_timestamp, strict_time_range, allowed_lateness, unit
+        As for ``kts.scan``: whole segments are copied, from the first to the last one with a record of the range; of
+        internal topics all.
     on_error : str
         ``raise``, or ``skip``: leave out damaged batches and warn.
     storage_options
@@ -204,7 +210,8 @@ def copy(
     logs = select(opened, named, topics=topics, partitions=partitions, internal=True)
     place = reached(os.fspath(target), storage_options)
     whole = topics is None and partitions is None
-    wanted = CopyRange(start, end, strict_time_range)
+    lateness = length_of("allowed_lateness", allowed_lateness)
+    wanted = CopyRange(start, end, boolean("strict_time_range", strict_time_range), lateness)
     return list(copy_partitions(logs, place, wanted, on_error=on_error, whole=whole, progress=progress))
 
 
@@ -535,7 +542,7 @@ class _Partition:
         """The offsets of the range of times."""
         if self.wanted.is_all:
             return 0, NO_END
-        first_ms, end_ms, strict = self.wanted
+        first_ms, end_ms, strict, lateness = self.wanted
         start, end = resolve_range(
             log,
             starting_timestamp=first_ms,
@@ -547,7 +554,8 @@ class _Partition:
             found = log.scan(
                 starting_timestamp=first_ms,
                 ending_timestamp=end_ms,
-                strict_time_range=True,
+                allowed_lateness=lateness,
+                unit="ms",
                 include_control=True,
                 columns=["offset"],
                 on_error="skip" if self.skip else "raise",

@@ -8,12 +8,13 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from kts.codec.columns import check_columns
+from kts.dataset.options import ALLOWED_LATENESS
 from kts.dataset.paths import named_topics, numbers_of_partitions
 from kts.errors import UnknownTopicOrPartitionError
 from kts.spark.options import UNIT_OPTION, parse_options
 from kts.spark.planning import select_logs
 from kts.spark.schema import ddl, types_of
-from kts.times import Time, milliseconds, show_time
+from kts.times import Length, Time, length_of, milliseconds, show_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ def read(
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     columns: Sequence[str] | None = None,
     strict: bool = True,
+    allowed_lateness: Length = ALLOWED_LATENESS,
     **options: Any,
 ) -> DataFrame:
     """The records of log directories between two times, as a new DataFrame.
@@ -50,8 +52,11 @@ def read(
     columns : list of str, optional
         The columns to decode; None is those of ``format("kts")``.
     strict : bool
-        True is what ``where`` on ``timestamp`` gives, late records included; it reads from the start to the log's end.
-        False ends before the first record at or after ``end``, as Spark's Kafka source does, and reads only that range.
+        True is what ``where`` on ``timestamp`` gives, late records included. False takes the offsets of Spark's Kafka
+        source: it ends before the first record at or after ``end``. With ``granularity`` ``batch`` or ``segment``, True
+        gives those that may hold a record of the range.
+    allowed_lateness : int (ms), timedelta, text such as "1h", or None
+        As for ``kts.scan``; None reads to the log's end.
     options
         More of the data source's options by name, as ``includeHeaders=True``. ``timeUnit`` is that of ``start`` and
         ``end`` as integers.
@@ -81,9 +86,9 @@ def read(
     if starts is not None or ends is not None:
         asked["timeUnit"] = "ms"
         asked.setdefault("strictTimeRange", _text(strict))
-        kind = asked.get("granularity", "record")
-        if asked["strictTimeRange"] == "true" and kind in ("batch", "segment"):
-            raise ValueError(f"strict: expected False with granularity={kind}, whose rows have many times, found True")
+        if ends is not None and asked["strictTimeRange"] == "true":
+            lateness = length_of("allowed_lateness", allowed_lateness)
+            asked.setdefault("allowedLateness", "unlimited" if lateness is None else str(lateness))
         between = f"{_shown(starts, 'start')} <= timestamp < {_shown(ends, 'end')}"
     paths = [fspath(path)] if isinstance(path, (str, PathLike)) else [fspath(one) for one in path or ()]
     asked |= _chosen(paths, topics, partitions, asked)

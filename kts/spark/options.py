@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN, suggestion
 from kts.coordinator_records.columns import DECODERS
-from kts.dataset.options import BATCH_BYTES, ISOLATIONS, ON_ERROR
+from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, ISOLATIONS, ON_ERROR
 from kts.model import EARLIEST, LATEST
 from kts.segment import files
-from kts.times import UNITS, NotATimeError, milliseconds, parse_length, parse_time
+from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
@@ -47,6 +47,7 @@ KNOWN = (
     "minPartitions",
     "maxRecordsPerPartition",
     "strictTimeRange",
+    "allowedLateness",
     "verifyCrc",
     "isolation",
     "includeControl",
@@ -68,7 +69,7 @@ KNOWN = (
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONLY = {  # by query
     STREAM: STREAM_ONLY,
-    BATCH: ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+    BATCH: ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "allowedLateness"),
 }
 _NETWORK_ONLY = (
     "groupIdPrefix",
@@ -108,6 +109,7 @@ class Options:
     min_partitions: int | None
     max_records: int | None
     strict_time_range: bool
+    allowed_lateness_ms: int | None
     verify_crc: bool
     isolation: str
     include_control: bool
@@ -169,7 +171,8 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         include_headers=read.boolean("includeHeaders", False),
         min_partitions=read.positive("minPartitions"),
         max_records=read.positive("maxRecordsPerPartition"),
-        strict_time_range=read.boolean("strictTimeRange", False),
+        strict_time_range=read.boolean("strictTimeRange", query != STREAM),
+        allowed_lateness_ms=read.lateness("allowedLateness"),
         verify_crc=read.boolean("verifyCrc", True),
         isolation=read.choice("isolation", ISOLATIONS),
         include_control=read.boolean("includeControl", False),
@@ -189,6 +192,7 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         max_delay_ms=read.length("maxTriggerDelay", _DELAY_MS),
     )
     _refuse_contradictions(options, query)
+    _refuse_without_time(options, read)
     return options
 
 
@@ -350,7 +354,6 @@ def _refuse_contradictions(options: Options, query: str) -> None:
     if kind != "record":
         record_only = {
             "includeHeaders": options.include_headers,
-            "strictTimeRange": options.strict_time_range and kind != "damage",
             "isolation=read_committed": options.isolation == "read_committed" and kind != "damage",
             "decoder": options.decoder is not None and kind != "damage",
             "maxOffsetsPerTrigger": options.max_offsets is not None,
@@ -366,11 +369,23 @@ def _refuse_contradictions(options: Options, query: str) -> None:
             raise ValueError(
                 f"option {bound.option} is about records, and granularity=finding checks whole partitions: leave it out"
             )
-    timed = {options.start.kind, options.end.kind} & {"timestamp", "timestamps"}
-    if options.strict_time_range and not timed:
+
+
+def _refuse_without_time(options: Options, read: Values) -> None:
+    times = ("timestamp", "timestamps")
+    if (
+        options.strict_time_range
+        and read.text("strictTimeRange")
+        and not {options.start.kind, options.end.kind} & {*times}
+    ):
         raise ValueError(
             "option strictTimeRange needs a time: give startingTimestamp, endingTimestamp, startingOffsetsByTimestamp "
             "or endingOffsetsByTimestamp"
+        )
+    if read.text("allowedLateness") and not (options.strict_time_range and options.end.kind in times):
+        raise ValueError(
+            "option allowedLateness is about the end of a range of times: give endingTimestamp or"
+            " endingOffsetsByTimestamp, without strictTimeRange=false, or leave it out"
         )
 
 
@@ -432,6 +447,13 @@ class Values:
             return parse_length(f"{text}ms" if text.isdecimal() else text.replace("min", "m"))
         except ValueError:
             raise wrong(name, "a length of time such as 15m, 90s or 1h (ms s m h d w)", text) from None
+
+    def lateness(self, name: str) -> int | None:
+        """A length of time in ms, which may be 0 or unlimited (None)."""
+        text = self.text(name)
+        if text == "":
+            raise wrong(name, "a length of time such as 1h, or unlimited", text)
+        return length_of(f"option {name}", (text or ALLOWED_LATENESS).replace("min", "m"))
 
     def unit(self, name: str) -> str | None:
         """The unit of integers given as times, or None."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby, islice
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, islice
 from typing import TypeVar
 
+from kts.dataset.blocks import kept, kept_of_each
+from kts.dataset.options import TimeRange
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import log_dirs_at, one_level_down, paths_of, select, tier_of
-from kts.dataset.plan import NO_END, SegmentRange, plan_all, resolve_range
+from kts.dataset.plan import NO_END, SegmentRange, plan, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.offline.verify import beside
@@ -22,6 +24,7 @@ from kts.segment.names import INTERNAL_TOPICS, REMOTE
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import last_stable_offset, log_end_offset
 from kts.spark.options import Bound, Options
+from kts.times import show_time
 
 TASK_BYTES = 64 << 20
 FILE_BYTES = 256 << 10  # the cost of opening a file, as the bytes that are read in the same time
@@ -35,7 +38,7 @@ class Task:
     """The segment ranges that one Spark task reads, in order, of one partition or several small ones."""
 
     ranges: tuple[SegmentRange, ...]
-    strict_range: tuple[int | None, int | None] = (None, None)
+    within: TimeRange = TimeRange()
     logs: tuple[PartitionLog, ...] = ()  # instead of ranges, where whole partitions are checked
     folders: tuple[str, ...] = ()  # log directories whose own files are checked
 
@@ -51,7 +54,7 @@ class OffsetRange:
     log: PartitionLog
     start_offset: int
     end_offset: int
-    strict_range: tuple[int | None, int | None]
+    within: TimeRange
     to_end: bool = False
 
 
@@ -165,15 +168,43 @@ def _segment_tasks(ranges: Sequence[OffsetRange]) -> list[Task]:
     """Tasks of whole segments that overlap ranges of offsets, empty ones too; cut as tasks of ranges are."""
     found = list[tuple[SegmentRange, int]]()
     for one in ranges:
-        segments = one.log.segments
+        segments, untimely = one.log.segments, _untimely(one)
         ends = [segment.base_offset for segment in segments[1:]] + [NO_END] * bool(segments)
         for segment, end in zip(segments, ends, strict=True):
-            if end <= one.start_offset or (segment.base_offset >= one.end_offset and not one.to_end):
+            if (
+                segment.path in untimely
+                or end <= one.start_offset
+                or (segment.base_offset >= one.end_offset and not one.to_end)
+            ):
                 continue
             whose, size = (segment.topic, segment.partition, segment.path, segment.base_offset), segment.size_bytes
             part = SegmentRange(*whose, 0, size, segment.base_offset, end, sound_part=int(segment.sound_part))
             found.append((part, size + FILE_BYTES))
     return [Task(tuple(group)) for group in _full(found)]
+
+
+def _timely(one: OffsetRange) -> tuple[list[SegmentRange], list[SegmentRange]]:
+    """What the range of offsets has in the log, and what is left of it in the range of times."""
+    parts = plan(one.log, one.start_offset, NO_END if one.to_end else one.end_offset)
+    return parts, kept(one.log, parts, one.within)
+
+
+def _untimely(one: OffsetRange) -> set[str]:
+    """The segments without a record of the range of times."""
+    if one.within == TimeRange():
+        return set()
+    parts, left = _timely(one)
+    return {part.path for part in parts} - {part.path for part in left}
+
+
+def _narrowed(one: OffsetRange) -> OffsetRange:
+    """The range without offsets of segments at its ends that have no record of the range of times."""
+    if one.within.latest_ms is None:
+        return one
+    _, left = _timely(one)
+    bases, behind = [part.base_offset for part in left], [part.following for part in left]
+    start = max(one.start_offset, min(bases, default=one.end_offset))
+    return replace(one, start_offset=start, end_offset=min(one.end_offset, max(behind, default=start)))
 
 
 def grouped(logs: Iterable[PartitionLog], room: int | None = None) -> Iterator[list[PartitionLog]]:
@@ -272,6 +303,12 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
                 "failOnDataLoss to false to read what is there",
                 offset=offset,
             )
+    if options.strict_time_range and start_ms is not None and end_ms is not None and start_ms > end_ms:
+        raise OffsetOutOfRangeError(
+            f"options {options.start.option} and {options.end.option}: {name} would begin at {show_time(start_ms)} and"
+            f" end before it at {show_time(end_ms)}; give a start before the end",
+            path=log.path,
+        )
     start, end = resolve_range(
         log,
         starting_timestamp=start_ms,
@@ -296,8 +333,9 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
             f"before it at {end}; give a start before the end",
             path=log.path,
         )
-    strict_range = (start_ms, end_ms) if options.strict_time_range else (None, None)
-    return OffsetRange(log, start, end, strict_range, to_end)
+    lateness = options.allowed_lateness_ms
+    within = TimeRange(start_ms, end_ms, lateness) if options.strict_time_range else TimeRange()
+    return OffsetRange(log, start, end, within, to_end)
 
 
 def time_of(bound: Bound, name: TopicPartition) -> int | None:
@@ -336,21 +374,23 @@ def tasks_of(ranges: Sequence[OffsetRange], options: Options) -> list[Task]:
 
     Partitions share a task only if there are many and no option sets the number of tasks.
     """
-    wanted = [one for one in ranges if one.start_offset < one.end_offset]
-    total = sum(one.end_offset - one.start_offset for one in wanted)
     asked = options.min_partitions is not None or options.max_records is not None
+    wanted = [_narrowed(one) if asked else one for one in ranges if one.start_offset < one.end_offset]
+    wanted = [one for one in wanted if one.start_offset < one.end_offset]
+    total = sum(one.end_offset - one.start_offset for one in wanted)
     most, on_error = 1 if asked else max(1, len(wanted) // SHARED_FROM), "skip" if options.skips else "raise"
 
     def planned() -> Iterator[tuple[OffsetRange, list[SegmentRange]]]:
         for one in wanted:
             parts = _ranges(one, _parts(one, total, options))
             found = plan_all(one.log, parts, range_bytes=TASK_BYTES, isolation=options.isolation, on_error=on_error)
-            yield from ((one, part) for part in found)
+            left = iter(kept_of_each(one.log, list(chain.from_iterable(found)), one.within))
+            yield from ((one, list(chain.from_iterable(islice(left, len(part))))) for part in found)
 
     tasks = list[Task]()
-    for strict_range, alike in groupby(planned(), key=lambda found: found[0].strict_range):
+    for within, alike in groupby(planned(), key=lambda found: found[0].within):
         while sharing := list(islice(alike, most)):
             found = [part for _, parts in sharing for part in parts]
             costs = ((part, part.end_position - part.start_position + FILE_BYTES) for part in found)
-            tasks += [Task(tuple(group), strict_range) for group in _full(costs)]
+            tasks += [Task(tuple(group), within) for group in _full(costs)]
     return tasks

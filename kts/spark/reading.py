@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kts.codec.micros import MAX_MS, TimestampOverflow
+from kts.dataset.options import TimeRange
 from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
 from kts.dataset.reader import fitted, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
@@ -57,7 +58,7 @@ def leave_imports() -> None:
 def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
     if options.granularity == "finding":
         yield to_spark(findings(task.logs, task.folders, options.deep), target, options.timestamp_overflow)
-    read = partial(_rows, names=names, strict_range=task.strict_range, options=options)
+    read = partial(_rows, names=names, within=task.within, options=options)
     for part, batch in _of_ranges(task, options, read):
         for rows in split(batch, options.batch_bytes):
             yield _to_spark(rows, target, part, options)
@@ -66,7 +67,7 @@ def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Opt
 def scanned(task: Task, names: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
     """The records of one task in the columns and types of ``kts.scan``; errors as for ``read_task``."""
     reach(options, task)
-    read = partial(_records, names=names, strict_range=task.strict_range, options=options)
+    read = partial(_records, names=names, within=task.within, options=options)
     for _, batch in _of_ranges(task, options, read):
         yield batch
 
@@ -92,24 +93,24 @@ def _of_ranges(
 def _rows(
     part: SegmentRange,
     names: tuple[str, ...],
-    strict_range: tuple[int | None, int | None],
+    within: TimeRange,
     options: Options,
     file: files.Readable | None,
 ) -> Iterator[pa.RecordBatch]:
     if options.granularity == "batch":
-        yield from read_headers(part, file)
+        yield from read_headers(part, file, within)
     elif options.granularity == "segment":
         yield segment_row(part, file, skip_damage=options.skips)
     elif options.granularity == "damage":
-        yield damage_rows(part, file, strict_range, options)
+        yield damage_rows(part, file, within, options)
     else:
-        yield from _records(part, names, strict_range, options, file)
+        yield from _records(part, names, within, options, file)
 
 
 def _records(
     part: SegmentRange,
     names: tuple[str, ...],
-    strict_range: tuple[int | None, int | None],
+    within: TimeRange,
     options: Options,
     file: files.Readable | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -118,7 +119,7 @@ def _records(
         file=file,
         columns=list(names),
         decoder=options.decoder,
-        strict_range=strict_range,
+        within=within,
         isolation=options.isolation,
         include_control=options.include_control,
         on_error=options.on_error,
@@ -147,7 +148,7 @@ def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) ->
     if options.granularity == "batch":
         columns, batches = ("lastOffset", "batch that ends at offset"), read_headers(part)
     else:
-        columns, batches = ("offset", "offset"), _records(part, ("offset", overflow.column), (None, None), options)
+        columns, batches = ("offset", "offset"), _records(part, ("offset", overflow.column), TimeRange(), options)
     for batch in batches:
         row = pc.index(batch.column(overflow.column).cast(pa.int64()), overflow.timestamp_ms).as_py()
         if row >= 0:

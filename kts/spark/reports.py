@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kts.compression import CODEC_NAMES
-from kts.dataset.options import ScanOptions
+from kts.dataset.options import ScanOptions, TimeRange
 from kts.dataset.partition import PartitionLog
 from kts.dataset.plan import SegmentRange
 from kts.dataset.reader import RangeReader
@@ -129,9 +129,7 @@ def findings(logs: Iterable[PartitionLog], folders: Iterable[str], deep: bool) -
     return _rows(rows, FINDING_TYPES)
 
 
-def damage_rows(
-    part: SegmentRange, file: files.Readable | None, strict_range: tuple[int | None, int | None], options: Options
-) -> pa.RecordBatch:
+def damage_rows(part: SegmentRange, file: files.Readable | None, within: TimeRange, options: Options) -> pa.RecordBatch:
     """What a read of the range with ``onError=skip`` leaves out."""
     asked = ScanOptions.of(
         decoder=options.decoder,
@@ -141,7 +139,7 @@ def damage_rows(
         batch_bytes=options.batch_bytes,
         max_decompressed_bytes=options.max_decompressed_bytes,
     )
-    reader = RangeReader(part, asked, strict_range, file)
+    reader = RangeReader(part, asked, within, file)
     for _ in reader.batches():
         pass
     whose = {"topic": part.topic, "partition": part.partition, "segment": part.base_offset, "path": part.path}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from kts.dataset.increments import Json, Losses, Offsets, Reach, from_json, name_of, reach_of, to_json
+from kts.dataset.options import TimeRange
 from kts.dataset.partition import PartitionLog
 from kts.model import LATEST, TopicPartition
 from kts.segment.rereading import settled
@@ -137,10 +138,10 @@ class Stream:
 
     def _range(self, log: PartitionLog, start: int, end: int) -> OffsetRange:
         log, name = log.listed(skip_damage=self.options.skips), name_of(log)
-        strict = (time_of(self.options.start, name), None) if self.options.strict_time_range else (None, None)
+        within = TimeRange(time_of(self.options.start, name) if self.options.strict_time_range else None)
         self._losses.check_end(name, start, end)  # before pyspark 4.2 nothing else compares the two
         if not 0 <= start < end:  # -1 is the latest offset
-            return OffsetRange(log, end, end, strict)
+            return OffsetRange(log, end, end, within)
         first = log.log_start_offset
         last = max(log_end_offset(log, skip_damage=self.options.skips), first)
         self._losses.check_start(name, start, end, first)
@@ -148,7 +149,7 @@ class Stream:
             self._losses.tell(
                 f"offsets {max(start, last)} to {end} (not included) of {name} are gone; it ends at {last}"
             )
-        return OffsetRange(log, max(start, first), min(end, last), strict)
+        return OffsetRange(log, max(start, first), min(end, last), within)
 
     def _logs(self) -> list[PartitionLog]:
         return select_logs(self.options, only_known=not self.options.fail_on_data_loss)

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from kts.dataset.increments import Offsets, name_of
-from kts.dataset.options import takes
+from kts.dataset.options import TimeRange, takes
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import paths_of
 from kts.segment import files
@@ -114,7 +114,7 @@ def _synced(source: Source, tables: Sequence[_SparkFolder | _SparkIceberg], opti
         offsets = bounds.offsets(number)
         if offsets != added.offsets or not table.kept:
             begins = bounds.begins[number]
-            wanted = [OffsetRange(log, begins[name_of(log)], offsets[name_of(log)], (None, None)) for log in logs]
+            wanted = [OffsetRange(log, begins[name_of(log)], offsets[name_of(log)], TimeRange()) for log in logs]
             tasks = tasks_of(wanted, options)
             work = Work(number, source, table.schema, options)
             counts = table.add(tasks, work, offsets)

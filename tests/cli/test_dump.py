@@ -84,7 +84,7 @@ def between(start: int | None, end: int | None, strict: bool) -> list[tuple[tupl
 def test_ranges_of_time_are_those_of_a_slow_search(start: int | None, end: int | None, strict: bool) -> None:
     options: list[Any] = ["--from", start] if start is not None else []
     options += ["--to", end] if end is not None else []
-    made = lines("dump", ORDERS.log_dir, *options, *["--strict"] * strict)
+    made = lines("dump", ORDERS.log_dir, *options, *["--no-strict"] * (not strict))
     assert [((line["topic"], line["partition"]), row_from_json(line)) for line in made] == between(start, end, strict)
 
 
@@ -370,7 +370,9 @@ def test_files_are_compressed_by_their_suffix(suffix: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "options",
-    [["--tail", "5", "--limit", "5"], ["--tail", "0"], ["--tail", "5", "--strict", "--from", "2026-09-02"]]
+    [["--tail", "5", "--limit", "5"], ["--tail", "0"], ["--allowed-lateness", "1h"]]
+    + [["--no-strict"], ["--no-strict", "--to", "2026-09-02", "--allowed-lateness", "1h"]]
+    + [["--to", "2026-09-02", "--allowed-lateness", "soon"]]
     + [["--expand", "--json"], ["--expand", "-o", "x.csv"], ["-o", "x.gz"]],
 )
 def test_what_excludes_each_other_is_wrong_use(options: list[str]) -> None:

@@ -18,6 +18,7 @@ from support.sets import log_records
 
 import kts
 from kts.cli import verify, work
+from kts.dataset.options import TimeRange
 from kts.segment import checkpoints, files
 from kts.spark import planning
 from kts.spark.options import parse_options
@@ -167,7 +168,7 @@ def test_spark_lets_many_small_partitions_share_tasks_and_few_keep_their_own(tmp
     strict = tasks_of(tmp_path, startingOffsetsByTimestamp=str(times).replace("'", '"'), strictTimeRange="true")
     for task in strict:
         for part in task.ranges:
-            assert task.strict_range == (log_records.NOW + part.partition % 2, None)
+            assert task.within == TimeRange(log_records.NOW + part.partition % 2, None, 3_600_000)
 
 
 def test_spark_lists_a_partition_once_however_many_parts_are_asked(

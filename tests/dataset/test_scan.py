@@ -56,25 +56,25 @@ def test_every_range_is_what_a_filter_of_the_whole_log_gives(scenario: Golden, n
         found = scanned(path, starting_offsets=first, ending_offsets=last, **options)
         assert found == [row for row in expected if first <= row.offset < last]
         start, end = sorted(rng.choice(times) + rng.randint(-1, 1) for _ in "ab")
-        found = scanned(path, starting_timestamp=start, ending_timestamp=end, strict_time_range=True, **options)
+        found = scanned(path, starting_timestamp=start, ending_timestamp=end, allowed_lateness=None, **options)
         assert found == [row for row in expected if start <= row.timestamp < end]
         from_offset = next((offset for offset, timestamp in offsets if timestamp >= start), 2**63)
         to_offset = next((offset for offset, timestamp in offsets if timestamp >= end), 2**63)
-        found = scanned(path, starting_timestamp=start, ending_timestamp=end, **options)
+        found = scanned(path, starting_timestamp=start, ending_timestamp=end, strict_time_range=False, **options)
         assert found == [row for row in expected if from_offset <= row.offset < to_offset]
 
 
-def test_times_mean_what_they_mean_in_sparks_kafka_source(tmp_path: Path) -> None:
-    path = log_of(tmp_path, [100, 200, 300, 150, 400, 250, 500])
-    assert offsets(path, starting_timestamp=150) == [1, 2, 3, 4, 5, 6]
-    assert offsets(path, starting_timestamp=150, ending_timestamp=300) == [1]
-    assert offsets(path, ending_timestamp=300) == [0, 1]
-    assert offsets(path, starting_timestamp=501) == []
-    assert offsets(path, starting_timestamp=301, ending_timestamp=999) == [4, 5, 6]
-    assert offsets(path, starting_timestamp=200, ending_timestamp=200) == []
-    assert offsets(path, starting_timestamp=150, ending_timestamp=300, strict_time_range=True) == [1, 3, 5]
-    assert offsets(path, ending_timestamp=200, strict_time_range=True) == [0, 3]
-    assert offsets(path, starting_timestamp=250, strict_time_range=True) == [2, 4, 5, 6]
+def test_times_are_exact_or_mean_what_they_mean_in_sparks_kafka_source(tmp_path: Path) -> None:
+    path, loose = log_of(tmp_path, [100, 200, 300, 150, 400, 250, 500]), {"strict_time_range": False}
+    assert offsets(path, starting_timestamp=150, **loose) == [1, 2, 3, 4, 5, 6]
+    assert offsets(path, starting_timestamp=150, ending_timestamp=300, **loose) == [1]
+    assert offsets(path, ending_timestamp=300, **loose) == [0, 1]
+    assert offsets(path, starting_timestamp=501, **loose) == []
+    assert offsets(path, starting_timestamp=301, ending_timestamp=999, **loose) == [4, 5, 6]
+    assert offsets(path, starting_timestamp=200, ending_timestamp=200, **loose) == []
+    assert offsets(path, starting_timestamp=150, ending_timestamp=300) == [1, 3, 5]
+    assert offsets(path, ending_timestamp=200) == [0, 3]
+    assert offsets(path, starting_timestamp=250) == [2, 4, 5, 6]
 
 
 def test_offsets_and_words(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_datetimes_are_taken_with_their_zone(tmp_path: Path) -> None:
     within = start + timedelta(microseconds=1)
     assert offsets(path, starting_timestamp=within) == [2]
     assert offsets(path, ending_timestamp=within) == [0, 1]
-    assert offsets(path, starting_timestamp=within - timedelta(microseconds=2), strict_time_range=True) == [1, 2]
+    assert offsets(path, starting_timestamp=within - timedelta(microseconds=2)) == [1, 2]
     before_1970 = datetime(1969, 12, 31, 23, 59, 59, 999500, tzinfo=UTC)
     assert offsets(path, ending_timestamp=before_1970) == []
 

@@ -91,8 +91,6 @@ def test_wrong_arguments_are_named(spark: SparkSession) -> None:
         read(spark, ORDERS.log_dir, partitions=3)  # type: ignore[arg-type]
     with pytest.raises(kts.UnknownTopicOrPartitionError, match=r"partitions: expected some .* found \[7\]"):
         read(spark, ORDERS.log_dir, partitions=[7])
-    with pytest.raises(ValueError, match="strict: expected False with granularity=batch"):
-        read(spark, ORDERS.log_dir, start=START, granularity="batch")
     with pytest.raises(ValueError, match="partitions: expected those of orders, found clicks"):
         read(spark, ORDERS.log_dir, topics="orders", partitions={"clicks": [0]})
     with pytest.raises(ValueError, match="option onErorr is unknown"):

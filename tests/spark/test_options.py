@@ -34,7 +34,7 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
         "read_uncommitted",
         "error",
     )
-    assert (options.verify_crc, options.strict_time_range, options.include_control) == (True, False, False)
+    assert (options.verify_crc, options.strict_time_range, options.include_control) == (True, True, False)
     assert options.batch_bytes == 4 << 20
 
 
@@ -63,8 +63,9 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "remote": "/tiered",
         "remoteOptions": '{"layout": "aiven"}',
     }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
-    if name == "strictTimeRange":
-        assert parse(stricttimerange="TRUE", startingtimestamp="1").strict_time_range
+    if name in ("strictTimeRange", "allowedLateness"):
+        assert not parse(stricttimerange="FALSE", startingtimestamp="1").strict_time_range
+        assert parse(ALLOWEDLATENESS="2 min".replace(" ", ""), endingtimestamp="1").allowed_lateness_ms == 120_000
         return
     changed = {"/logs": {"path": "/logs"} | ({"remote": "/tiered"} if name == "remoteOptions" else {})}
     both = [
@@ -269,9 +270,11 @@ def test_create_table_is_pointed_to_a_view() -> None:
 
 def test_contradictions_are_refused() -> None:
     assert "strictTimeRange needs a time" in refusal(strictTimeRange="true")
-    assert "strictTimeRange is about records" in refusal(
-        strictTimeRange="true", startingTimestamp=1, granularity="batch"
+    assert "allowedLateness is about the end" in refusal(allowedLateness="1h", startingTimestamp=1)
+    assert "allowedLateness is about the end" in refusal(
+        allowedLateness="1h", endingTimestamp=1, strictTimeRange="false"
     )
+    assert "option allowedLateness: expected a length" in refusal(allowedLateness="soon", endingTimestamp=1)
     assert "includeHeaders is about records" in refusal(includeHeaders="true", granularity="batch")
     assert "decoder is about records" in refusal(decoder="offsets", granularity="batch")
     assert "read_committed is about records" in refusal(isolation="read_committed", granularity="batch")

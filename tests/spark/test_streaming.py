@@ -48,7 +48,7 @@ def read(tasks: list[Task], isolation: str = "read_uncommitted") -> list[tuple[s
             for rows in read_range(
                 part,
                 columns=["topic", "partition", "offset"],
-                strict_range=task.strict_range,
+                within=task.within,
                 isolation=isolation,
             ):
                 found += [tuple(row.values()) for row in rows.to_pylist()]
