@@ -45,7 +45,7 @@ def main(address: str, directory: str, folder: str, settings: str) -> None:
     spark.sparkContext.setLogLevel("OFF")  # failures are looked at where they are expected
 
     def ours(options: dict[str, str]) -> DataFrame:
-        return spark.read.format("kts").options(**options).load(directory)
+        return spark.read.format("kts").options(strictTimeRange="false", **options).load(directory)
 
     def batch(options: dict[str, str]) -> DataFrame:
         return spark.read.format("kafka").option("kafka.bootstrap.servers", address).options(**options).load()

@@ -87,7 +87,11 @@ def test_a_hundredth_of_the_time_opens_few_bytes_of_a_large_log(bucket: TestBuck
     length = segments * records // 100
     for first in (0, 137_000, segments * records - length):
         bucket.forget()
-        times = {"starting_timestamp": FIRST_MS + first, "ending_timestamp": FIRST_MS + first + length}
+        times = {
+            "starting_timestamp": FIRST_MS + first,
+            "ending_timestamp": FIRST_MS + first + length,
+            "allowed_lateness": 0,
+        }
         offsets = kts.scan(there, columns=["offset"], **times).read_all().column("offset").to_pylist()
         assert offsets == [*range(first, first + length)]
         assert bucket.proxy.body_bytes < 0.05 * size, bucket.proxy.counted()

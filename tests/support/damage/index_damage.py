@@ -384,13 +384,13 @@ def ask_readers(asked: Asked, partition: Path, right: Right, rng: random.Random,
         )
     for _ in range(int(10 * share) + 1):
         start, stop = right.a_range(rng)
-        times = {"starting_timestamp": start, "ending_timestamp": stop, "unit": "ms", "columns": COLUMNS}
+        times = {"starting_timestamp": start, "ending_timestamp": stop, "unit": "ms", "allowed_lateness": None}
         for strict in (False, True):
             asked.compare(
                 f"scan: times {start} to {stop}{' strictly' * strict}",
                 right.strictly(start, stop) if strict else right.range(start, stop),
                 lambda times=times, strict=strict: table_rows(
-                    kts.scan(partition, strict_time_range=strict, **times).read_all()
+                    kts.scan(partition, strict_time_range=strict, columns=COLUMNS, **times).read_all()
                 ),
             )
     start = right.a_range(rng)[0]
@@ -411,12 +411,13 @@ def ask_commands(asked: Asked, partition: Path, right: Right, rng: random.Random
     dump = ("dump", partition, "--format", "jsonl", "--values", "hex", "--columns", "offset,timestamp")
     for strict in (False, True):
         expected = right.strictly(start, stop) if strict else right.range(start, stop)
+        how = ("--allowed-lateness", "unlimited") if strict else ("--no-strict",)
         asked.compare(
-            f"kts dump --from {start} --to {stop}{' --strict' * strict}",
+            f"kts dump --from {start} --to {stop}{'' if strict else ' --no-strict'}",
             [row[:2] for row in expected],
-            lambda strict=strict: [
+            lambda how=how: [
                 (line["offset"], line["timestamp"])
-                for line in cli_runs.lines(*dump, "--from", start, "--to", stop, *["--strict"] * strict)
+                for line in cli_runs.lines(*dump, "--from", start, "--to", stop, *how)
             ],
         )
     first = rng.choice(right.rows)[0]
