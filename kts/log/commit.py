@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kts.errors import LogStorageError
@@ -28,6 +29,7 @@ def finish_commit(directory: str) -> None:
     commits = read_commits(directory)
     if not commits.pending:
         return
+    _refuse_links(directory, commits.pending)
     for one in commits.pending:
         files.make_directory(_folder(directory, one))
     files.sync_directory(directory)  # no file moves into a directory that a crash would take along
@@ -35,6 +37,19 @@ def finish_commit(directory: str) -> None:
         _finish(directory, one)
     files.sync_directory(directory)
     write_commits(directory, replace(commits, pending=[]))
+
+
+def _refuse_links(directory: str, pending: Sequence[PendingPartition]) -> None:
+    """Move nothing through links: they lead out of the directory."""
+    links = {entry.name for entry in files.list_directory(directory) if entry.is_symlink()}
+    for one in pending:
+        inside = links and {f"{one.topic}-{one.partition}", *(file.source for file in one.files)} & links
+        if inside:
+            raise LogStorageError(
+                "expected a file or directory that a commit moves, found a link, which may lead out of the log"
+                f" directory; replace it by what it stands for, or delete {FILE} to give up the commit",
+                path=os.path.join(directory, min(inside)),
+            )
 
 
 def _folder(directory: str, one: PendingPartition) -> str:

@@ -500,6 +500,9 @@ def _prepare(
     folder = os.path.join(directory, str(key))
     is_new, first, epoch, last = not files.exists(folder), 0, 0, list[int]()
     if not is_new:
+        if files.real(folder) != os.path.join(files.real(directory), str(key)):
+            message = "expected a partition in the log directory itself, found a link: a commit moves no segments out"
+            raise LogStorageError(f"{message}; write to the log directory that it leads to", path=folder)
         with Log(folder, config) as log:
             if log.segments[-1].size:
                 log.roll()
