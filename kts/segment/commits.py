@@ -130,7 +130,7 @@ class _Checked:
 
     def commits(self, found: object) -> Commits:
         """The whole file."""
-        content = self.object(found, Commits, "the content")
+        content = self.fields_of(found, Commits, "the content")
         streams = self.need(content["streams"], dict, "streams")
         for query, batch in streams.items():
             self.integer(batch, 0, INT64_MAX, f"the batch of the query {query!r}")
@@ -141,7 +141,7 @@ class _Checked:
 
     def partition(self, found: object) -> PendingPartition:
         """The segments that join a partition."""
-        one = self.object(found, PendingPartition, "a partition")
+        one = self.fields_of(found, PendingPartition, "a partition")
         topic = self.need(one["topic"], str, "topic")
         try:
             check_topic(topic)
@@ -163,7 +163,7 @@ class _Checked:
 
     def file(self, found: object, of: str, first_offset: int) -> PendingFile:
         """A file that joins a partition: it gets the name of a segment, and its name now follows from that."""
-        one = self.object(found, PendingFile, f"a file of {of}")
+        one = self.fields_of(found, PendingFile, f"a file of {of}")
         target, source = (self.need(one[name], str, f"{name} of a file of {of}") for name in ("target", "source"))
         parsed = parse_file_name(target)
         if parsed is None or parsed.tier_id or parsed.transition or parsed.base_offset < first_offset:
@@ -174,7 +174,7 @@ class _Checked:
         self.integer(one["size"], 0, INT64_MAX, f"the size of {source}")
         return PendingFile(**one)
 
-    def object(self, found: object, kind: type, what: str) -> dict[str, Any]:
+    def fields_of(self, found: object, kind: type, what: str) -> dict[str, Any]:
         """An object with exactly the fields of a class."""
         content: dict[str, Any] = self.need(found, dict, what)
         names = [each.name for each in fields(kind)]
