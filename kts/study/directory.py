@@ -14,6 +14,7 @@ from kts.segment.rereading import unless_deleted
 from kts.segment.segment import int64
 
 from . import verdicts
+from .limits import Limits
 from .measures import Figures, Spread
 from .rules import CREATE_TIME, LOG_APPEND_TIME, RULES
 from .workloads import START_MS, Stream
@@ -27,6 +28,7 @@ MOST_PARTITIONS = 50  # of a topic, at equal distances
 MOST_ENTRIES = 10_000  # of a partition, that the rules play
 YEAR_2000_MS = 946_684_800_000  # earlier times are wrong: 0, or seconds for ms
 FAR_MS = 2**60
+LAST = 9  # messages of a segment that tell how far its file's time is from theirs
 YEAR_MS = 366 * DAY_MS
 
 
@@ -43,12 +45,16 @@ class Entries(NamedTuple):
         segment's file: the message came at that time or later.
     both : array of bool
         Both times are known.
+    apart_ms : array
+        How much later than the last messages in it the segment's file changed (below 0: earlier), which all its
+        messages may have waited before they came. A copy that sets files' times anew makes it longer.
     """
 
     create_ms: Times
     arrival_ms: Times
     both: Any
     append_time: Any
+    apart_ms: Times
     without_time: int
 
 
@@ -58,6 +64,7 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
     without = file_ms = 0
     reached = -FAR_MS
     for segment in log.segments:
+        begun = len(parts)
         with unless_deleted(segment.path):
             file_ms = segment.modified_ms
             for headers in segment.batches():
@@ -77,19 +84,30 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
                 both = append & (first != NO_TIMESTAMP) & (np.asarray(headers["magic"]) == 2)
                 create = np.where(append, np.where(both, first, times), times)
                 parts.append(tuple(column[kept] for column in (create, arrival, both, append)))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 4
-    create, arrival = columns[:2]
+        apart = file_ms - max(_latest([part[0] for part in parts[begun:]]), reached)
+        parts[begun:] = [(*part, np.where(part[3], 0, apart)) for part in parts[begun:]]
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 5
+    create, arrival, apart_ms = columns[0], columns[1], columns[4]
     known = arrival > -FAR_MS  # not if all times up to this one are from the future
     if not known.all():
         arrival = np.where(known, arrival, arrival[known].min() if known.any() else file_ms)
-    return Entries(create, arrival, columns[2].astype(bool), columns[3].astype(bool), without)
+    return Entries(create, arrival, columns[2].astype(bool), columns[3].astype(bool), apart_ms, without)
+
+
+def _latest(creates: list[Times]) -> int:
+    """The CreateTime of a segment's last message; if it is a day from the last ones, their median."""
+    some = np.concatenate([np.zeros(0, np.int64), *(column[-LAST:] for column in creates[-LAST:])])[-LAST:]
+    if not len(some):
+        return -FAR_MS
+    last, middle = int(some[-1]), int(np.median(some))
+    return last if abs(last - middle) <= DAY_MS else middle
 
 
 def with_create_time(found: Entries) -> Entries:
     """The entries whose CreateTime is known: without one there is nothing to compare."""
     known = found.both | ~found.append_time
-    create, arrival, both, append = (column[known] for column in found[:4])
-    return Entries(create, arrival, both, append, found.without_time)
+    create, arrival, both, append, apart = (column[known] for column in found[:5])
+    return Entries(create, arrival, both, append, apart, found.without_time)
 
 
 def stream_of(found: Entries) -> Stream:
@@ -157,7 +175,7 @@ def run(
     passed = set(map(id, chosen))
     rng = np.random.default_rng(settings.seed)
     streams: dict[int, list[Stream]] = {}  # by length, so that partitions of one are played at once
-    latency, behind = Spread(), Spread()
+    latency, behind, limits = Spread(), Spread(), Limits()
     known = {"both": 0, "arrivalOnly": 0, "creationOnly": 0}
     entries = without = future = before_2000 = longest = 0
     for log in logs:
@@ -174,6 +192,7 @@ def run(
         if not len(found.create_ms):
             continue
         stream = stream_of(found)
+        limits.add(found.create_ms, np.maximum(found.arrival_ms, YEAR_2000_MS), found.apart_ms)
         latency.add((found.arrival_ms - found.create_ms)[found.both])
         behind.add(np.maximum.accumulate(stream.created_ms, axis=1) - stream.created_ms)
         future += int((stream.create_ms > stream.arrival_ms).sum())
@@ -202,11 +221,49 @@ def run(
         "settings": {"segment.ms": settings.roll_ms, "retention.ms": settings.retention_ms},
         "rules": {rule.name: one.as_object() for rule, one in figures.items()} if streams else {},
     }
-    return report | (advised(report, settings) if streams else {"retention": None, "rolling": None, "advice": None})
+    return report | (
+        advised(report, settings, limits) if streams else {"retention": None, "rolling": None, "advice": None}
+    )
 
 
-def advised(report: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """The verdicts of retention and of Kafka's rule of rolling, and the settings that follow from them."""
+def _limited(config: dict[str, Any], report: dict[str, Any], limits: Limits, longest: int) -> list[str]:
+    """Add the limits that accept the directory's own messages; says what they refuse, and what is not known."""
+    why, named = [], {}
+    before, after = limits.before_ms(), limits.after_ms()
+    if before is not None:
+        named["message.timestamp.before.max.ms"] = max(before, (longest // HOUR_MS + 1) * HOUR_MS)
+    if after is not None and report["inTheFuture"]:
+        named["message.timestamp.after.max.ms"] = after
+    config |= named
+    for name, limit in (("before", before), ("after", after)):
+        if limit is None:
+            refused = limits.refused(YEAR_MS, None) if name == "before" else limits.refused(None, YEAR_MS)
+            why.append(
+                f"message.timestamp.{name}.max.ms is not advised: a limit of a year would refuse {refused:,} of"
+                f" {limits.count:,}"
+            )
+    if named:
+        refused = limits.refused(*(named.get(f"message.timestamp.{name}.max.ms") for name in ("before", "after")))
+        why.append(
+            f"played on this directory, {' and '.join(named)} (before Kafka 3.6 message.timestamp.difference.max.ms)"
+            f" would have refused {refused:,} of {limits.count:,}"
+        )
+    if report["known"]["creationOnly"]:
+        words = (
+            "the clock of the broker is not known under CreateTime: it was taken from the latest CreateTime so far and"
+            " from the files' times"
+        )
+        in_order = limits.before_in_order_ms()
+        if in_order is not None and in_order != before:
+            words += (
+                f", which a copy sets anew: if this is one, {max(in_order, HOUR_MS)} ms before the clock are enough"
+            )
+        why.append(words)
+    return why
+
+
+def advised(report: dict[str, Any], settings: Settings, limits: Limits) -> dict[str, Any]:
+    """The verdicts of retention and of Kafka's rule of rolling, and the settings that follow from them, checked."""
     cells = {
         "retention": verdicts.cell("this directory", "", verdicts.retention(report["rules"], settings)),
         "rolling": verdicts.cell("this directory", "", verdicts.rolling(report["rules"], CREATE_TIME, settings)),
@@ -218,14 +275,8 @@ def advised(report: dict[str, Any], settings: Settings) -> dict[str, Any]:
     config: dict[str, Any] = {"message.timestamp.type": time}
     longest = max(report["latencyMs"]["p99"] or 0, report["behindMs"]["p99"] or 0)
     if time == CREATE_TIME.name:
-        config["message.timestamp.before.max.ms"] = (longest // HOUR_MS + 1) * HOUR_MS
-        why.append(
-            "99 % of the messages are accepted by message.timestamp.before.max.ms, which before Kafka 3.6 is "
-            "message.timestamp.difference.max.ms"
-        )
-        if report["inTheFuture"]:
-            config["message.timestamp.after.max.ms"] = HOUR_MS
-    if report["inTheFuture"]:
+        why += _limited(config, report, limits, longest)
+    elif report["inTheFuture"]:
         why.append(
             f"{report['inTheFuture']} have a CreateTime after their arrival, which message.timestamp.after.max.ms="
             f"{HOUR_MS} refuses under CreateTime"

@@ -65,6 +65,6 @@ def test_a_directory_of_several_topics_has_a_line_for_each(tmp_path: Path) -> No
         assert (tmp_path / f"{topic}-0").is_dir()
     said = run("study", tmp_path, "--roll", "7d", "--retention", "7d").stdout.splitlines()
     assert said[1].split() == ["topic", "read", "batches", "future", "retention", "rolling", "option", "limits"]
-    assert said[2].split()[:4] == ["clicks", "1/1", "100", "0"] and "4 CreateTime" in said[2] and "1.0 h" in said[2]
+    assert said[2].split()[:4] == ["clicks", "1/1", "100", "0"] and "4 CreateTime" in said[2] and " d" in said[2]
     assert said[3].split()[:5] == ["orders", "3/3", "450", "2", "LAT"] and "4 LogAppendTime" in said[3]
     assert [report["topic"] for report in lines("study", tmp_path, "--json")] == ["clicks", "orders"]

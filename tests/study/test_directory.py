@@ -129,7 +129,7 @@ def test_a_sample_has_one_of_each_part_and_the_time_that_holds_all_later_segment
     create = arrival.copy()
     create[[404, 407, 500]] += [FAR, 2 * FAR, FAR]  # the third is not greater than the second
     nothing = np.zeros(1000, bool)
-    whole = directory.stream_of(directory.Entries(create, arrival, nothing, nothing, 0))
+    whole = directory.stream_of(directory.Entries(create, arrival, nothing, nothing, np.zeros_like(create), 0))
     for seed in range(20):
         some = directory.sampled(whole, np.random.default_rng(seed))
         places = some.arrival_ms[0] - START_MS
@@ -169,3 +169,46 @@ def test_append_times_alone_give_no_advice() -> None:
     report = directory.run(list(kts.open_log_dirs(golden("0.10.2.2", "lat-none").log_dir).values()), SETTINGS)
     assert report["known"]["arrivalOnly"] == report["entries"] > 0
     assert report["advice"] is None
+
+
+@pytest.mark.parametrize(
+    ("create_h", "kind"),
+    [
+        ([hour - 24.0 for hour in range(600)], "a day late"),
+        ([hour - 24.0 - 9000 * (hour % 5 == 0) for hour in range(600)], "a day late, every fifth a year"),
+        ([hour - 24.0 * 365 * 50 for hour in range(600)], "of the seventies"),
+        ([hour + 5.0 for hour in range(600)], "from the future"),
+        ([hour + 24.0 * 365 * 60 for hour in range(600)], "from the far future"),
+        ([hour * 1.0 for hour in range(600)], "at once"),
+    ],
+)
+def test_advised_limits_accept_the_messages_that_they_were_advised_for(
+    create_h: list[float], kind: str, tmp_path: Path
+) -> None:
+    """Judged by a log with these limits, whose clock shows the time at which each message came."""
+    arrival_h = [float(hour) for hour in range(600)]
+    log = written(tmp_path / "orders-0", create_h, arrival_h, "CreateTime")
+    os.utime(log.segments[0].path, ((START_MS + 599 * HOUR_MS) / 1000,) * 2)
+    report = directory.run([kts.open_partition(tmp_path / "orders-0")], SETTINGS)
+    limits = {name: ms for name, ms in report["advice"]["settings"].items() if name != "message.timestamp.type"}
+    refused, now = 0, [0]
+    with kts.Log(tmp_path / "played-0", limits, clock=lambda: now[0]) as played:
+        for create, arrival in zip(create_h, arrival_h, strict=True):
+            now[0] = START_MS + int(arrival * HOUR_MS)
+            try:
+                played.append(kts.encode({"timestamp": [START_MS + int(create * HOUR_MS)], "value": [b"x"]}))
+            except kts.InvalidTimestampError:
+                refused += 1
+    assert refused <= 6
+    if report["advice"]["settings"]["message.timestamp.type"] == "CreateTime":
+        why = " ".join(report["advice"]["why"])
+        assert "would have refused" in why or "is not advised" in why
+        assert ("message.timestamp.before.max.ms is not advised" in why) == (kind == "of the seventies")
+
+
+def test_the_limit_without_the_files_times_is_named_for_a_copy(tmp_path: Path) -> None:
+    log = written(tmp_path / "orders-0", [float(hour) for hour in range(600)], range(600), "CreateTime")
+    os.utime(log.segments[0].path, ((START_MS + 2000 * HOUR_MS) / 1000,) * 2)
+    advice = directory.run([kts.open_partition(tmp_path / "orders-0")], SETTINGS)["advice"]
+    assert advice["settings"]["message.timestamp.before.max.ms"] == 1401 * HOUR_MS
+    assert any("which a copy sets anew: if this is one, 3600000 ms" in why for why in advice["why"])
