@@ -12,7 +12,7 @@ from kts.dataset import scan as scanning
 from kts.dataset.options import ScanOptions, takes
 from kts.errors import InvalidRequestError, LogClosedError
 from kts.model import TimestampOffset, TopicPartition
-from kts.remote.tiers import TieredPartition
+from kts.remote.tiers import Fault, TieredPartition
 from kts.segment import files, search, transactions
 from kts.segment.checkpoints import Checkpoints, read_leader_epochs, read_topic_id
 from kts.segment.commits import PendingPartition
@@ -63,7 +63,7 @@ class PartitionLog:
         self._remote = remote
         self._closed = False
         self.segments_before = 0  # of a part: the segments of the partition before it,
-        self.following_offset: int | None = None  # and the base offset of the first one behind it
+        self._following_offset: int | None = None  # and the base offset of the first one behind it
 
     def __repr__(self) -> str:
         where = f"{self.path!r}, topic={self.topic!r}, partition={self.partition}"
@@ -131,6 +131,10 @@ class PartitionLog:
             return []
         return self._remote.hidden(local[0].base_offset, self._stated_epochs())
 
+    def tier_faults(self) -> list[Fault]:
+        """What is wrong in tiered storage besides the segments of the log."""
+        return [] if self._remote is None else list(self._remote.faults())
+
     def _local_segments(self) -> list[Segment]:
         live: dict[tuple[int, str], str] = {}
         swapped: dict[tuple[int, str], str] = {}
@@ -173,7 +177,15 @@ class PartitionLog:
     @property
     def is_part(self) -> bool:
         """True for a part of a partition."""
-        return self.segments_before > 0 or self.following_offset is not None
+        return self.segments_before > 0 or self._following_offset is not None
+
+    @property
+    def following_offset(self) -> int | None:
+        """The offset behind the last segment, if that is closed: in a part of a partition, or in tiered storage."""
+        if self._following_offset is not None or self._remote is None:
+            return self._following_offset
+        segments = self.segments
+        return segments[-1].known_next_offset if segments else None
 
     def parts(self, sizes: Sequence[int]) -> list[PartitionLog]:
         """The partition in parts of so many of its current segments each, to be worked on apart; as ``listed``.
@@ -186,7 +198,7 @@ class PartitionLog:
             part._segments = log.segments[first : first + size]
             part.segments_before = first
             first += size
-            part.following_offset = log.segments[first].base_offset if first < len(log.segments) else None
+            part._following_offset = log.segments[first].base_offset if first < len(log.segments) else None
             made.append(part)
         return made
 
@@ -314,7 +326,7 @@ class _Listed(PartitionLog):
             checkpoints=log._checkpoints,
             remote=log._remote,
         )
-        self.segments_before, self.following_offset = log.segments_before, log.following_offset
+        self.segments_before, self._following_offset = log.segments_before, log._following_offset
         self._segments = [replace(one, sound_part=True) for one in log.segments] if skip_damage else log.segments
         self._start: int | None = None
 

@@ -344,7 +344,17 @@ class RangeReader:
             self.markers = transactions.Markers(self.segment, position, self.options.skip_damage)
         for producer in np.unique(producers[data]).tolist():
             places = np.flatnonzero(data & (producers == producer))
-            aborted[places] = self.markers.kinds(producer, offsets[places]) == transactions.ABORT
+            kinds = self.markers.kinds(producer, offsets[places])
+            aborted[places] = kinds == transactions.ABORT
+            if self.segment.remote and (kinds == transactions.UNKNOWN).any():
+                aborted[places] |= kinds == transactions.UNKNOWN
+                first = int(offsets[places[kinds < 0]][0])
+                warn(
+                    f"{self.part.path}: the end of the transaction of producer {producer} with offset {first} was not"
+                    " found, or is damaged: its records are left out",
+                    self.part.path,
+                    DamageWarning,
+                )
         return aborted
 
     def look_at_markers(self, rows: pa.RecordBatch) -> None:

@@ -95,7 +95,8 @@ def count_timestamps(log: PartitionLog, progress: Callable[[int], None] | None =
     for batch in log.scan(columns=COLUMNS, include_control=True):
         offsets, times, magic, attributes = (int64s(batch.column(at), one) for at, one in enumerate(COLUMNS))
         marked = (magic == 2) & (attributes & HAS_TIMESTAMP != 0)
-        if log.following_offset is not None and len(offsets) and offsets[-1] >= log.following_offset:
+        behind = log.following_offset if log.is_part else None
+        if behind is not None and len(offsets) and offsets[-1] >= behind:
             raise NotInParts
         none = times == NO_TIMESTAMP
         made.records += len(times)

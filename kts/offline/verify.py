@@ -364,6 +364,8 @@ class _PartitionCheck:
         for path, first, base in self.seams if not self.gaps else []:
             message = f"offsets {first} to {base - 1} are missing before this segment"
             yield Violation(path, 0, first, "gap", message)
+        for fault in self.log.tier_faults():
+            yield Violation(fault.path, None, None, fault.kind, fault.message)
         if self.log.late_start:
             yield Violation(self.log.path, None, self.log.log_start_offset, "gap", self.log.late_start)
         if not self.log.lone:
@@ -426,7 +428,7 @@ class _PartitionCheck:
                 self.gaps = self.damaged_before = True
                 self.open_transactions.clear()
             self.damaged = log.damaged
-        stated = segment.known_max_ms
+        stated = tiers.stated_max_ms(segment.path) if segment.remote else None
         if stated is not None and not log.damaged and log.max_timestamp >= 0 and log.max_timestamp != stated:
             message = f"the greatest timestamp is {log.max_timestamp}, but its copy is stated to have {stated}"
             yield Violation(segment.path, None, None, "copy", message)

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, Self
 
+from kts.codec.layout import HEADER_BYTES, read_header
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.remote.manifests import ChunkIndex
 from kts.remote.objects import Kept
@@ -33,6 +34,23 @@ class Coding(NamedTuple):
     decode: Callable[[bytes, int], bytes] | None = None
 
 
+class Claim(NamedTuple):
+    """What is said of a log, to be compared with its first entry.
+
+    Attributes
+    ----------
+    first_offset, last_offset : int
+        By its name, and by what states its end.
+    stored_bytes : int or None
+        The bytes that its object has, by the manifest or the metadata topic. An object of that size may begin late, as
+        where a topic was once compacted.
+    """
+
+    first_offset: int
+    last_offset: int
+    stored_bytes: int | None
+
+
 class RemoteLog:
     """A ``.log`` in tiered storage, as it was on the broker; a ``Readable``.
 
@@ -48,6 +66,8 @@ class RemoteLog:
         Opens the object.
     version : hashable
         Differs once the object is replaced; None keeps no chunk for the next file.
+    claim : Claim, optional
+        What is compared with the first entry, once that is read.
 
     Notes
     -----
@@ -64,8 +84,10 @@ class RemoteLog:
         opening: Opening,
         version: Hashable = None,
         ahead: tuple[int, int | None] | None = None,
+        claim: Claim | None = None,
     ) -> None:
         self.path = path
+        self._claim = claim
         self._object_path = object_path
         self._size = size
         self._coding = coding
@@ -114,8 +136,31 @@ class RemoteLog:
         Raises
         ------
         CorruptRecordError
-            Some of these bytes cannot be read; ``position`` is that of the first.
+            Some of these bytes cannot be read; ``position`` is that of the first. Or it is another log: none can.
         """
+        data = self._read(position, count)
+        if position == 0 and self._claim is not None and len(data) >= HEADER_BYTES:
+            self._compare(data, self._claim)
+        return data
+
+    def _compare(self, data: bytes, claim: Claim) -> None:
+        """Raise if the first entry is not of this log."""
+        try:
+            first = read_header(data)
+        except CorruptRecordError:  # its reader tells it
+            return
+        if first is None:
+            return
+        found = first.base_offset if first.magic == 2 else first.last_offset
+        stored = None if self._object is None else self._object.size()
+        is_sure = first.magic == 2 and (claim.stored_bytes is None or stored not in (None, claim.stored_bytes))
+        last = claim.first_offset if is_sure else claim.last_offset
+        if not claim.first_offset <= found <= last:
+            expected = f"expected offset {claim.first_offset}" + f" to {last}" * (last > claim.first_offset)
+            message = f"{self._object_path} holds other records: {expected} in its first entry, found {found}"
+            raise CorruptRecordError(message, path=self.path, position=0, end=self._size)
+
+    def _read(self, position: int, count: int) -> bytes:
         end = min(position + count, self._size)
         if position >= end:
             return b""

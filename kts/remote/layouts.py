@@ -27,7 +27,7 @@ from kts.segment.names import TOPIC_CHARACTERS, parse_directory_name
 AUTO, LOCAL, AIVEN = "auto", "local", "aiven"
 LAYOUTS = (AUTO, LOCAL, AIVEN)
 FOLDER = "kafka-tiered-storage"  # what LocalTieredStorage makes in its directory
-MANIFEST, INDEXES, EPOCHS = ".rsm-manifest", ".indexes", ".leader_epoch_checkpoint"
+MANIFEST, INDEXES, EPOCHS, SNAPSHOT = ".rsm-manifest", ".indexes", ".leader_epoch_checkpoint", ".snapshot"
 
 _TOPIC = re.compile(rf"(?P<name>{TOPIC_CHARACTERS}+)-(?P<id>[A-Za-z0-9_-]{{22}})")
 _OBJECT = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
@@ -55,9 +55,10 @@ class Objects(NamedTuple):
 
     def is_whole(self, layout: str) -> bool:
         """Whether the copy was finished: its last object is there."""
-        # A plugin writes the manifest, and Kafka's own storage the epochs and the snapshot, after all the rest.
-        last = {MANIFEST} if layout == AIVEN else {".log", EPOCHS}
-        return last <= self.suffixes
+        # A plugin writes the manifest, and Kafka's own storage the epochs and then the snapshot, after all the rest.
+        if layout == AIVEN:
+            return MANIFEST in self.suffixes
+        return SNAPSHOT in self.suffixes or {".log", EPOCHS} <= self.suffixes
 
 
 class Root(NamedTuple):

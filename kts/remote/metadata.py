@@ -106,6 +106,8 @@ class Copy(NamedTuple):
         Where the objects are, if the plugin noted it.
     problem : str
         Why nothing but its place is known; empty if all is.
+    measured : bool
+        The end, the epochs and the size are those of the objects, and nothing else states them.
     """
 
     of: PartitionId
@@ -120,6 +122,7 @@ class Copy(NamedTuple):
     object_prefix: str | None = None
     object_key: str | None = None
     problem: str = ""
+    measured: bool = False
 
     def epoch_ends(self) -> Iterator[tuple[int, int, int]]:
         """Each epoch with its first and last offset in the segment."""

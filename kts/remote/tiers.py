@@ -7,7 +7,7 @@ Address::
     .../<first offset>-lost-<end>.log                         offsets that no live copy has: reading it raises
 
 The file is the log as it was on the broker, decrypted and decompressed as it is read; with ``-<end>`` only the part
-before that offset. Beside it are its ``.index``, ``.timeindex`` and ``.txnindex``, and the producer snapshot after it.
+before that offset. If that is the base offset, what is known of the copy is contradictory: reading it raises. Beside it are its ``.index``, ``.timeindex`` and ``.txnindex``, and the producer snapshot after it.
 ``;2`` is the second way in which this process reads the objects, with other keys or another log directory.
 """
 
@@ -29,9 +29,10 @@ from weakref import WeakSet
 import numpy as np
 
 from kts.arguments import INT64_MAX, choice
+from kts.codec.layout import HEADER_BYTES
 from kts.errors import CorruptIndexError, CorruptRecordError, InvalidRequestError, LogStorageError
 from kts.remote import buckets
-from kts.remote.chunks import BytesFile, Coding, RemoteLog, Unreadable
+from kts.remote.chunks import BytesFile, Claim, Coding, RemoteLog, Unreadable
 from kts.remote.keys import Key, data_key, opener
 from kts.remote.layouts import (
     AIVEN,
@@ -214,6 +215,14 @@ def read_as_planned(tier: Tier, opening: Callable[[], object]) -> None:
 # --- a partition ----------------------------------------------------------------------------------
 
 
+class Fault(NamedTuple):
+    """What is wrong with an object."""
+
+    path: str
+    kind: str
+    message: str
+
+
 class _Source(NamedTuple):
     """The copies of a partition, and from where they are known."""
 
@@ -250,6 +259,7 @@ class TieredPartition:
         self._told: set[str] = set()
         self.first_offset = 0  # of the segments that were listed last
         self.late_start = ""  # why that is too late, if it is
+        self._doubts: list[Fault] = []  # of the lineage that was made last
         self.listed_at = 0  # the number of its last list among those of this process
         self._copies: dict[str, Copy] = {}  # by stem
         self._directories: dict[str, str] = {}  # addresses by folder
@@ -379,27 +389,61 @@ class TieredPartition:
     def lineage(self, source: _Source | None = None) -> list[tuple[int, int]]:
         """The leader epochs as the store has them: those of the copy that goes farthest in the newest epoch."""
         source = source or self.source()
-        best = best_end(source.history.in_state(COPY_FINISHED))
-        if best is None:
-            return []
-        stored = self.stored(best)
+        self._doubts = []
+        copies = source.history.in_state(COPY_FINISHED)
+        best = best_end(copies)
+        if best is None:  # nothing but places is known
+            return [(0, min((one.start_offset for one in source.problems), default=0))] if source.problems else []
+        found, problem = self._epochs_of(best)
+        of_segments = merged_epochs(copies)
+        if not problem and (problem := self._disagreement(source, found, of_segments)):
+            problem = f"they contradict the other copies: {problem}"
+        if not problem:
+            return found
+        stem = self.stem(best)
+        message = f"the leader epochs cannot be used, those of the segments are: {problem}"
+        self._doubts = [Fault(stem + (EPOCHS if self.layout == LOCAL else INDEXES), "leader-epoch", message)]
+        self.tell(f"{stem}: {message}")
+        return of_segments
+
+    def _epochs_of(self, copy: Copy) -> tuple[list[tuple[int, int]], str]:
+        """The leader epochs that were stored with a copy, and what is wrong with them."""
         try:
-            found = leader_epochs_of(stored.part(EPOCHS))
-            if found:
-                return found
-            problem = "it is no checkpoint of leader epochs"
+            found = leader_epochs_of(self.stored(copy).part(EPOCHS))
         except CorruptIndexError as error:
-            problem = error.message
-        self.tell(f"{stored.stem}: the leader epochs cannot be read, those of the segments are used: {problem}")
-        starts: dict[int, int] = {}
+            return [], error.message
+        if not found:
+            return [], "it is no checkpoint of leader epochs"
+        inside = epochs_inside(found, copy.start_offset, copy.end_offset)
+        told = f"expected the epochs {copy.leader_epochs} in the segment, found {inside}"
+        return found, "" if inside == copy.leader_epochs else told
+
+    def _disagreement(self, source: _Source, lineage: Lineage, of_segments: Lineage) -> str:
+        """How the lineage that was stored with one copy contradicts the others; empty if it does not.
+
+        An epoch has one start, which only the start of the log raises. Copies of a lost branch have epochs of their
+        own, and other copies have their offsets.
+        """
+        starts = dict(lineage)
         for copy in source.history.in_state(COPY_FINISHED):
             for epoch, first in copy.leader_epochs:
-                starts[epoch] = min(starts.get(epoch, first), first)
-        lineage: list[tuple[int, int]] = []
-        for epoch, first in sorted(starts.items(), reverse=True):
-            if not lineage or first < lineage[-1][1]:
-                lineage.append((epoch, first))
-        return lineage[::-1]
+                start = starts.get(epoch)
+                if start is not None and first != max(start, copy.start_offset) and start > lineage[0][1]:
+                    return f"epoch {epoch} begins at {start}, in {os.path.basename(self.stem(copy))} at {first}"
+        here, there = (self._left_out(source, one) for one in (lineage, of_segments))
+        if not there < here:
+            return ""
+        before = [copy for copy in source.history.in_state(COPY_FINISHED) if copy.end_offset < lineage[0][1]]
+        others = sorted(source.history.in_state(COPY_FINISHED), key=lambda copy: copy.end_offset)[-2:-1]
+        if not before and others and self._epochs_of(others[0])[0][:1] == list(lineage[:1]):
+            return ""  # the log starts inside of the first copy, as two copies say
+        return f"they leave out {here} offsets that copies have, those of the segments {there}"
+
+    def _left_out(self, source: _Source, lineage: Lineage) -> int:
+        """How many offsets copies have that a lineage leaves out."""
+        spans = [(one.start, one.end) for one in self._epochs(source, lineage).pieces(lineage, 0) if one.copy]
+        ends = [(one.start_offset, one.end_offset + 1) for one in source.history.in_state(COPY_FINISHED)]
+        return _length([*spans, *ends]) - _length(spans)
 
     def stored(self, copy: Copy) -> StoredSegment:
         """The objects of a copy."""
@@ -427,7 +471,7 @@ class TieredPartition:
         if history.copies or source.problems:
             lineage = lineage or self.lineage(source)
         parts = self.parts(source, start, stop, lineage)
-        found = [*map(self._segment, parts), *local]
+        found = [*(self._segment(part, source.by_metadata) for part in parts), *local]
         first = self.first_offset if parts else stop
         # The epochs begin with the log, also after a crash that left an older checkpoint of its start.
         begin = max(start or 0, lineage[0][1] if lineage else 0)
@@ -474,17 +518,22 @@ class TieredPartition:
         source = self.source()
         lineage = lineage or self.lineage(source)
         copies = [piece.copy for piece in self._epochs(source, lineage).pieces(lineage, first)]
-        return [(self._segment(Part(one, one.start_offset, None)), one.end_offset + 1) for one in copies if one]
+        return [
+            (self._segment(Part(one, one.start_offset, None), source.by_metadata), one.end_offset + 1)
+            for one in copies
+            if one
+        ]
 
     def _epochs(self, source: _Source, lineage: Lineage) -> Epochs:
         history = source.history
-        return Epochs([*history.changes, *(self._assumed(one, history, lineage) for one in source.problems)])
+        # A sound copy of the same offsets is read instead.
+        starts = [copy.start_offset for copy in (*history.in_state(COPY_FINISHED), *source.problems)]
+        return Epochs([*(self._assumed(one, starts, lineage) for one in source.problems), *history.changes])
 
     @staticmethod
-    def _assumed(problem: Copy, history: History, lineage: Lineage) -> Copy:
+    def _assumed(problem: Copy, starts: Sequence[int], lineage: Lineage) -> Copy:
         """A copy of which only the first offset is known: as if it ended where the next one begins."""
-        following = [copy.start_offset for copy in history.in_state(COPY_FINISHED)]
-        end = min((one for one in following if one > problem.start_offset), default=problem.start_offset + 1) - 1
+        end = min((one for one in starts if one > problem.start_offset), default=problem.start_offset + 1) - 1
         before = [pair for pair in lineage if pair[1] <= problem.start_offset] or [(0, 0)]
         inside = [pair for pair in lineage if problem.start_offset < pair[1] <= end]
         return problem._replace(end_offset=end, leader_epochs=((before[-1][0], problem.start_offset), *inside))
@@ -500,16 +549,25 @@ class TieredPartition:
                 f" {len(orphans)} may be orphans or of a lost branch and are not read: {shown}"
             )
 
-    def _segment(self, part: Part) -> Segment:
+    def _segment(self, part: Part, by_metadata: bool) -> Segment:
         topic, partition = self.of.topic, self.of.partition
         if part.copy is None:
             path = f"{self.directory}/{part.base_offset:020d}-lost-{part.end}.log"
             return Segment(path, topic, partition, part.base_offset)
         stem = self.stem(part.copy)
         self._copies[stem] = part.copy
-        path = f"{self.address_of(stem)}{'' if part.end is None else f'-{part.end}'}.log"
+        end = part.base_offset if part.copy.problem else part.end
+        path = f"{self.address_of(stem)}{'' if end is None else f'-{end}'}.log"
         known = part.copy.max_timestamp_ms if part.end is None else None
-        return Segment(path, topic, partition, part.base_offset, known_max_ms=known)
+        return Segment(
+            path,
+            topic,
+            partition,
+            part.base_offset,
+            known_max_ms=known if by_metadata else None,
+            claimed_max_ms=None if by_metadata else known,
+            known_next_offset=part.copy.end_offset + 1 if part.end is None else part.end,
+        )
 
     def has(self, folder: str) -> bool:
         """Whether some of its objects are in a folder."""
@@ -526,6 +584,19 @@ class TieredPartition:
     def without_manifest(self, first: int, end: int) -> list[str]:
         """Stems of objects that are not whole copies and begin at these offsets."""
         return [one.stem for one in self.source().unfinished if first <= one.base_offset < end]
+
+    def faults(self) -> Iterator[Fault]:
+        """What is wrong with the copies of which the log has no segment, and with what they say of each other."""
+        source = self.source()
+        yield from self._doubts
+        read = {copy.segment_id for copy in self._copies.values()}
+        for one in source.problems:
+            if one.segment_id not in read:
+                yield Fault(self.stem(one), "unreadable", one.problem)
+        end = max((copy.end_offset + 1 for copy in self._copies.values()), default=0)
+        for left in source.unfinished:
+            if left.base_offset >= end:
+                yield Fault(left.stem, "missing", "objects are missing, or the copy was never finished")
 
     def tell(self, message: str) -> None:
         """Warn once."""
@@ -544,6 +615,14 @@ def _source_of_store(view: TieredPartition, place: Place) -> _Source:
     items = [(one, following.get(one.base_offset)) for one in whole]
     told = list(files.side_by_side(partial(_copy_of, view, place), items, place.directory))
     found = [copy for copy, _ in told]
+    if not found and unfinished:  # a store without any whole copy is no empty one
+        problem = "objects of the copy {} are missing, or it was never finished: it has {} alone"
+        nothing = Copy(place.of, "", 0, 0, (), 1, None, 0, COPY_FINISHED)
+        for one in unfinished:
+            said = problem.format(one.stem, ", ".join(sorted(one.suffixes)))
+            at = one.base_offset
+            found.append(nothing._replace(segment_id=one.segment_id, start_offset=at, end_offset=at, problem=said))
+        unfinished = ()
     history = History(place.of)
     known = [copy for copy in found if not copy.problem]
     for copy in sorted(known, key=lambda one: (one.leader_epochs[-1][0], one.event_ms, one.end_offset)):
@@ -566,26 +645,57 @@ def _copy_of(view: TieredPartition, place: Place, item: tuple[Objects, int | Non
             return _measured(view, stored, nothing), ""
         if told[:3] != (place.of, one.segment_id, one.base_offset):
             raise CorruptRecordError(f"the manifest {stored.stem}{MANIFEST} is of another segment: {told[:3]}")
-        if told.end_offset + 1 == following or (last := _last_offset(view, stored, told, False)) is None:
+        if told.end_offset + 1 == following or (last := _last_of(view, stored, told, False)) is None:
             return told, ""
-        if last == told.end_offset:
+        if last.offset == told.end_offset:
             return told, ""
         message = (
             f"the manifest {stored.stem}{MANIFEST} contradicts its log, which is believed: expected the end offset"
-            f" {last}, found {told.end_offset}"
+            f" {last.offset}, found {told.end_offset}"
         )
         return _measured(view, stored, told), message
     except (CorruptRecordError, CorruptIndexError, InvalidRequestError) as error:
         return nothing._replace(problem=error.message), ""
 
 
-def _last_offset(view: TieredPartition, stored: StoredSegment, known: Copy, skip_damage: bool) -> int | None:
-    """The last offset in a log, from its last batches; None if it is damaged there and damage is not skipped."""
+def merged_epochs(copies: Sequence[Copy]) -> list[tuple[int, int]]:
+    """The lineage that the epochs inside of all copies make."""
+    starts: dict[int, int] = {}
+    for copy in copies:
+        for epoch, first in copy.leader_epochs:
+            starts[epoch] = min(starts.get(epoch, first), first)
+    lineage: list[tuple[int, int]] = []
+    for epoch, first in sorted(starts.items(), reverse=True):
+        if not lineage or first < lineage[-1][1]:
+            lineage.append((epoch, first))
+    return lineage[::-1]
+
+
+def _length(spans: list[tuple[int, int]]) -> int:
+    """The number of offsets in spans that may overlap."""
+    total, reached = 0, 0
+    for start, end in sorted(spans):
+        total += max(end - max(start, reached), 0)
+        reached = max(reached, end)
+    return total
+
+
+class _End(NamedTuple):
+    """The last offset of a log, and the leader epoch of the batch with it."""
+
+    offset: int
+    leader_epoch: int
+
+
+def _last_of(view: TieredPartition, stored: StoredSegment, known: Copy, skip_damage: bool) -> _End | None:
+    """The end of a log, from its last batches; None if it is damaged there and damage is not skipped."""
     segment = Segment(f"{view.address_of(stored.stem)}.log", known.of.topic, known.of.partition, known.start_offset)
-    last = known.start_offset - 1
+    last = _End(known.start_offset - 1, -1)
     try:
         for batch in header_scan(segment, segment.tail_position(), known.start_offset, skip_damage):
-            last = max(last, int(int64(batch, "lastOffset").max()))
+            lasts, epochs = int64(batch, "lastOffset"), int64(batch, "partitionLeaderEpoch")
+            if (at := int(lasts.argmax())) >= 0 and lasts[at] > last.offset:
+                last = _End(int(lasts[at]), int(epochs[at]))
     except CorruptRecordError:
         if skip_damage:
             raise
@@ -595,15 +705,18 @@ def _last_offset(view: TieredPartition, stored: StoredSegment, known: Copy, skip
 
 def _measured(view: TieredPartition, stored: StoredSegment, known: Copy) -> Copy:
     """A copy whose end and epochs are found in its log and its epochs' index."""
-    last = _last_offset(view, stored, known, True)
+    with files.open_file(f"{view.address_of(stored.stem)}.log") as file:
+        file.read(0, HEADER_BYTES)  # raises if it is another log
+    last = _last_of(view, stored, known, True) or _End(known.start_offset - 1, -1)
     epochs = leader_epochs_of(stored.part(EPOCHS))
     if epochs is None:
         raise CorruptIndexError(f"{stored.stem}{EPOCHS} is no checkpoint of leader epochs")
-    end = known.start_offset - 1 if last is None else last
-    copy = known._replace(
-        end_offset=end, leader_epochs=epochs_inside(epochs, known.start_offset, end), size_bytes=stored.size()
-    )
+    inside = epochs_inside(epochs, known.start_offset, last.offset)
+    copy = known._replace(end_offset=last.offset, leader_epochs=inside, size_bytes=stored.size(), measured=True)
     check_copy(copy)
+    if last.leader_epoch not in (-1, inside[-1][0]):
+        message = f"{stored.stem}: its last batch has leader epoch {last.leader_epoch}, its epochs say {inside[-1][0]}"
+        raise CorruptIndexError(message)
     return copy
 
 
@@ -676,7 +789,7 @@ class StoredSegment:
         """Bytes of the log."""
         stated = None if self.copy is None or self.copy.problem else self.copy.size_bytes
         if self.layout == LOCAL:
-            return files.size_of(f"{self.stem}.log") if stated is None else stated
+            return self._stored_bytes() if stated is None else stated
         manifest = self.manifest()
         found = manifest.chunks.size
         if manifest.copy is not None and not self.stem.endswith(f"-{manifest.copy.segment_id}"):
@@ -686,6 +799,29 @@ class StoredSegment:
             message = f"the manifest {self.stem}{MANIFEST} is damaged: expected a log of {stated} bytes, found {found}"
             raise CorruptRecordError(message, path=self.stem + MANIFEST)
         return found
+
+    def _stored_bytes(self) -> int:
+        """Bytes of the object of the log."""
+        path = f"{self.stem}.log"
+        try:
+            return files.size_of(path)
+        except LogStorageError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            raise CorruptRecordError(f"the object {path} is missing", path=path) from error
+
+    def _claim(self) -> Claim | None:
+        """What is said of the log; None if nothing but its place is known."""
+        copy = self.copy
+        if copy is not None and copy.problem:
+            return None
+        base = int(os.path.basename(self.stem)[:20])
+        if self.layout == LOCAL:
+            stored = None if copy is None or copy.measured else copy.size_bytes
+        else:
+            manifest = self.manifest()
+            copy, stored = copy or manifest.copy, manifest.chunks.stored_bytes
+        return Claim(base, INT64_MAX if copy is None else copy.end_offset, stored)
 
     def _decode(self, manifest: Manifest) -> Callable[[bytes, int], bytes] | None:
         """How a chunk is made of stored bytes; None if it is them."""
@@ -719,7 +855,8 @@ class StoredSegment:
         """The log as a file of a size; raises as ``manifest`` does."""
         coding, version = self.coding()
         name = f"{self.stem}.log"
-        return RemoteLog(path, name, size, coding, lambda ahead: files.open_file(name, ahead=ahead), version, ahead)
+        opening = partial(_opened, name)
+        return RemoteLog(path, name, size, coding, opening, version, ahead, self._claim())
 
     def coding(self) -> tuple[Coding, Hashable]:
         """How the log is stored, and the version of its chunks."""
@@ -786,6 +923,10 @@ class StoredSegment:
         except CorruptRecordError:
             told = None
         return files.modified_ms(f"{self.stem}.log") if told is None else told.event_ms
+
+
+def _opened(name: str, ahead: tuple[int, int | None] | None) -> files.Readable:
+    return files.open_file(name, ahead=ahead)
 
 
 # --- the store ------------------------------------------------------------------------------------
@@ -875,6 +1016,10 @@ class _Name(NamedTuple):
     def lost(self) -> bool:
         return self.segment_id == "lost"
 
+    @property
+    def contradictory(self) -> bool:
+        return self.end == self.base_offset
+
 
 def _parsed(path: str) -> _Name | None:
     directory, _, name = path.rpartition("/")
@@ -900,9 +1045,12 @@ class _TierStore:
             return BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
         stored = self._stored(name)
         if name.suffix != ".log":
-            if stored.part_size(name.suffix) is None:
+            if name.contradictory or stored.part_size(name.suffix) is None:
                 raise _no_file(path)
             return BytesFile(path, stored.part(name.suffix))
+        if name.contradictory:
+            known = stored.copy.problem if stored.copy is not None else ""
+            return Unreadable(path, 1, known or f"the objects {name.stem} contradict each other: kts verify says more")
         try:
             stored.size()
             return stored.log(path, self._size(path, name, stored), ahead)
@@ -956,6 +1104,8 @@ class _TierStore:
         if name.suffix == ".snapshot":
             return Status(0, 0)
         stored = self._stored(name)
+        if name.contradictory:
+            return Status(1, 0) if name.suffix == ".log" else None
         if name.suffix == ".log":
             return Status(self._size(path, name, stored), stored.modified_ms() * 1_000_000)
         size = stored.part_size(name.suffix)
@@ -987,6 +1137,8 @@ class _TierStore:
 
     def _size(self, path: str, name: _Name, stored: StoredSegment) -> int:
         """Bytes of a log up to its end; a log that cannot be read has those that it should have."""
+        if name.contradictory:
+            return 1
         try:
             size = stored.size()
         except CorruptRecordError:
@@ -1006,18 +1158,12 @@ class _TierStore:
         for batch in header_scan(whole, whole.start_position(name.end or 0), name.base_offset, True, 2**16):
             beyond = int64(batch, "baseOffset") >= (name.end or 0)
             if beyond.any():
-                found = int(int64(batch, "position")[int(np.argmax(beyond))])
+                found = (
+                    int(int64(batch, "position")[int(np.argmax(beyond))]) or size
+                )  # of another log: its reader raises
                 break
         _cuts.keep(key, found, 0)
         return found
-
-
-class Fault(NamedTuple):
-    """What is wrong with an object."""
-
-    path: str
-    kind: str
-    message: str
 
 
 def is_cut(path: str) -> bool:
@@ -1038,7 +1184,7 @@ def faults(path: str) -> Iterator[Fault]:
     if name is None or name.lost:
         return
     stored = _STORE._stored(name)
-    log, told = f"{stored.stem}.log", stored.copy
+    log, told = f"{stored.stem}.log", None if name.contradictory else stored.copy
     expected = None if told is None else told.size_bytes
     suffixes = [".index", ".timeindex", ".snapshot", EPOCHS]
     if stored.layout == AIVEN:
@@ -1072,6 +1218,13 @@ def faults(path: str) -> Iterator[Fault]:
             if inside != told.leader_epochs:
                 message = f"expected the epochs {told.leader_epochs} in the segment, found {inside}"
                 yield Fault(place, "leader-epoch", message)
+
+
+def stated_max_ms(path: str) -> int | None:
+    """The greatest timestamp that is stated of a whole copy."""
+    name = _parsed(path)
+    copy = None if name is None or name.end is not None else _copy_at(name.directory, name.stem)
+    return None if copy is None else copy.max_timestamp_ms
 
 
 def snapshot_after(path: str) -> str:

@@ -33,7 +33,7 @@ class Partition(Protocol):
 
     @property
     def following_offset(self) -> int | None:
-        """The base offset of the segment behind the last one, if it is a part of a partition."""
+        """The offset behind the last segment, if that is closed: in a part of a partition, or in tiered storage."""
 
     @property
     def log_start_offset(self) -> int:

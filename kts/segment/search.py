@@ -298,7 +298,7 @@ def _segments(
         segments = _counted(segments, query.first_offset)
         if not query.reads_all:
             known = closed_times(segments, log.sealed_indexes)
-    last = len(segments) - 1
+    last, behind = len(segments) - 1, log.following_offset
     for number, segment in enumerate(segments):
         closed = next(known, None)
         if closed is not None:
@@ -308,7 +308,7 @@ def _segments(
             if greatest is not None and greatest < query.timestamp_ms:
                 stats.segments_skipped += 1
                 continue
-        following = None if closed is not None or number == last else segments[number + 1].base_offset
+        following = None if closed is not None else behind if number == last else segments[number + 1].base_offset
         yield SegmentSearch(segment, following, number == last, None, skip_damage, verify_crc)
 
 
@@ -569,7 +569,7 @@ def max_timestamp(log: Partition) -> TimestampOffset | None:
 
 
 def _closed_max(segment: Segment, log_start: int, start: int, claimed: int) -> TimestampOffset | None:
-    if segment.known_max_ms is not None:  # which was enough until now, so its indexes were not read
+    if start == 0 and segment.remote:  # a note was enough until now, so the log confirmed no place
         start = Lookups(segment).time_at(claimed)[1]
     found = _segment_max(segment, log_start, start, enough=claimed)
     return found if found is not None and found.timestamp_ms >= claimed else _segment_max(segment, log_start)

@@ -53,6 +53,10 @@ class Segment:
         A damaged ``.log.gz`` or ``.log.zst`` ends at its damage, instead of raising an error.
     known_max_ms : int, optional
         No timestamp of the segment is greater, by what a broker noted when it copied the segment to tiered storage.
+    claimed_max_ms : int, optional
+        The same, by a note that counts only where the time index agrees.
+    known_next_offset : int, optional
+        The offset after its last one. A segment with it is closed, also if no other follows.
     """
 
     path: str
@@ -62,6 +66,8 @@ class Segment:
     indexed: bool = True
     sound_part: bool = False
     known_max_ms: int | None = field(default=None, compare=False)
+    claimed_max_ms: int | None = field(default=None, compare=False)
+    known_next_offset: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_of(self).described("next_offset")])
@@ -411,9 +417,10 @@ class Lookups:
         """The place that an offset-index entry points to; None unless the log confirms it."""
         before = self.places.entry(number - 1)[1] if number else 0
         try:
-            return confirmed_place(self.file, self.size, *self.places.entry(number), before)
+            found = confirmed_place(self.file, self.size, *self.places.entry(number), before)
         except CorruptRecordError:  # that part of the log cannot be read: its reader tells it
             return None
+        return None if found is None or found.first_offset < self.segment.base_offset else found
 
     def place(self, offset: int) -> int:
         """The last confirmed border with only lower offsets before it; 0 if there is none."""
@@ -515,15 +522,22 @@ class Lookups:
         tail = Slices(self.file, self.place(EVERYTHING), self.size, FIRST_READ_BYTES)
         for batches in tail:
             last = max(last, int(batches.column("lastOffset").max()))
-        if tail.reason is not None or last + 1 >= following:  # a reader of the log reports such damage
+        if last + 1 >= following:
             return None
+        if tail.reason is not None or (self.segment.remote and tail.position < self.size):
+            if not self.segment.remote:  # a reader of the log reports such damage
+                return None
+            message = tail.reason or f"{self.size - tail.position} bytes that are no whole entry"
+            if last >= self.segment.base_offset:
+                message = f"expected offsets up to {following - 1} in this copy, found {last}, and then {message}"
+            return CorruptRecordError(message, path=self.segment.path, position=tail.position)
         (places, positions), (times, offsets) = self.places.entries(), self.times.entries()
         beyond = (places > last) & (places < following) & (positions >= self.size)
         later = (offsets > last) & (offsets < following)
         for batches in Slices(self.file, 0, self.size if later.any() else 0):
             later &= times > int(batches.column("maxTimestamp").max())
         known = max(places[beyond].max(initial=last), offsets[later].max(initial=last))
-        if known == last or not self._is_followed_by(following):
+        if known == last or not (self.segment.remote or self._is_followed_by(following)):
             return None
         index = self.segment.offset_index_path if beyond.any() else self.segment.time_index_path
         found = f"an end of {self.size} bytes" + (f" with offset {last}" if last >= self.segment.base_offset else "")
@@ -583,6 +597,9 @@ def _group(group: Sequence[Segment], followings: Sequence[int], sealed: Sealing)
         segment, following, data, known = group[number], followings[number], logs[number], small[number]
         if segment.known_max_ms is not None:
             return Closed(segment.known_max_ms, 0)
+        claimed = segment.claimed_max_ms
+        if claimed is not None and (times := segment.time_index()) and times.entry(len(times) - 1)[0] == claimed:
+            return Closed(claimed, 0)
         if known is not None:
             greatest, last = known
             return Closed(greatest, 0, None if last + 1 == following else Lookups(segment).lost_end(following))

@@ -23,7 +23,7 @@ from kts.segment.damage import header_scan
 from kts.segment.entries import at, shallow_entries
 from kts.segment.names import parse_file_name, parse_log_name, without_compression
 from kts.segment.producers import AbortedBatch
-from kts.segment.segment import Segment
+from kts.segment.segment import Lookups, Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from kts.segment.partition import Partition
 
 TXN_ENTRY = struct.Struct(">hqqqq")
-ABORT, COMMIT = 0, 1
+ABORT, COMMIT, UNKNOWN = 0, 1, -1
+ANY_PRODUCER = -1
 
 
 class AbortedTransaction(NamedTuple):
@@ -216,25 +217,44 @@ class Markers:
 
     def __init__(self, segment: Segment, position: int, skip_damage: bool) -> None:
         self.known: dict[int, tuple[list[int], list[int]]] = {}
+        # In tiered storage whole copies may be missing: up to these offsets no later marker ends a transaction.
+        self.holes: list[int] = []
         self.unread = self._walk(segment, position, skip_damage)
 
     def _walk(self, segment: Segment, position: int, skip_damage: bool) -> Iterator[Marker]:
+        reached = segment.base_offset
         for one in [segment, *_following(segment)]:
+            reached = max(reached, one.base_offset)
             for batch in header_scan(one, position, one.base_offset, skip_damage, 2**16, verify_crc=skip_damage):
+                if not batch.num_rows:
+                    continue
+                if one.remote and batch.column("position")[0].as_py() != position:
+                    yield Marker(batch.column("baseOffset")[0].as_py() - 1, ANY_PRODUCER, UNKNOWN)
                 yield from markers(one, batch)
+                position = batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py()
+                reached = batch.column("lastOffset")[-1].as_py()
+            if one.remote and skip_damage and position < one.size_bytes:
+                yield Marker(reached, ANY_PRODUCER, UNKNOWN)
             position = 0
 
     def kinds(self, producer_id: int, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """ABORT or COMMIT for each offset of a producer's batches, -1 where the transaction has no end."""
-        ends, kinds = self.known.setdefault(producer_id, ([], []))
+        """ABORT or COMMIT for each offset of a producer's batches, -1 where the end of the transaction is not known."""
+        ends, kinds = self._of(producer_id)
         while not ends or ends[-1] <= offsets[-1]:
             marker = next(self.unread, None)
             if marker is None:
                 break
-            more_ends, more_kinds = self.known.setdefault(marker.producer_id, ([], []))
-            more_ends.append(marker.offset)
-            more_kinds.append(marker.kind)
+            if marker.kind == UNKNOWN:
+                self.holes.append(marker.offset)
+            known = [*self.known.values()] if marker.kind == UNKNOWN else [self._of(marker.producer_id)]
+            for more_ends, more_kinds in known:
+                more_ends.append(marker.offset)
+                more_kinds.append(marker.kind)
         return np.array([*kinds, -1], np.int64)[np.searchsorted(np.array(ends, np.int64), offsets)]
+
+    def _of(self, producer_id: int) -> tuple[list[int], list[int]]:
+        """The ends of a producer's transactions."""
+        return self.known.setdefault(producer_id, ([*self.holes], [UNKNOWN] * len(self.holes)))
 
 
 def _following(segment: Segment) -> list[Segment]:
@@ -332,7 +352,12 @@ def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
     end = last.base_offset
     for batch in header_scan(last, last.tail_position(), end, skip_damage, verify_crc=skip_damage):
         end = max(end, pc.max(batch.column("lastOffset")).as_py() + 1)
-    return end
+    behind = log.following_offset
+    if behind is None or end >= behind:
+        return end
+    if not skip_damage and (lost := Lookups(last).lost_end(behind)) is not None:
+        raise lost
+    return behind  # what is missing before it is told by who reads it
 
 
 def _follow(segment: Segment, batch: pa.RecordBatch, start: int, still_open: dict[int, int]) -> None:

@@ -98,7 +98,7 @@ def test_the_greatest_time_is_read_where_the_time_index_has_it(tmp_path: Path, m
     with kts.Log(source, {"segment.bytes": 1 << 16}) as log:
         log.append_rows({"timestamp": times, "value": [bytes(100)] * len(times)}, batch_bytes=2000)
     made = copied(source, tmp_path / "copied", compressed=lambda n: True, chunk_bytes=lambda n: size)
-    [winner] = [one for one in made.open().segments if one.known_max_ms == T0 + 10_000]
+    [winner] = [one for one in made.open().segments if one.claimed_max_ms == T0 + 10_000]
     assert winner.remote and winner.base_offset < 1200  # so it lies far behind the segment's start
     read: list[int] = []
     real = chunks.RemoteLog._chunks
