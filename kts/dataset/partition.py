@@ -23,11 +23,10 @@ from kts.segment.names import (
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
     REMOTE,
-    parse_file_name,
-    without_compression,
 )
 from kts.segment.rereading import settled
 from kts.segment.segment import Ends, Segment, described, ends_of, segment_of_file
+from kts.segment.swaps import live_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,8 +109,8 @@ class PartitionLog:
     def segments(self) -> list[Segment]:
         """The current live segments, by base offset.
 
-        A ``.log.swap`` counts if its ``.log`` is gone: a broker finishes the swap at its next start. Files that end in
-        ``.deleted`` or ``.cleaned`` do not count. A ``.log.gz`` or ``.log.zst`` counts if its ``.log`` is not there.
+        An interrupted swap counts as a broker completes it at its next start. Other files that end in ``.deleted``,
+        ``.cleaned`` or ``.swap`` do not count. A ``.log.gz`` or ``.log.zst`` counts if its ``.log`` is not there.
         With tiered storage, its segments come first, up to the local ones.
         """
         if self._closed:
@@ -136,23 +135,13 @@ class PartitionLog:
         return [] if self._remote is None else list(self._remote.faults())
 
     def _local_segments(self) -> list[Segment]:
-        live: dict[tuple[int, str], str] = {}
-        swapped: dict[tuple[int, str], str] = {}
-        compressed: dict[tuple[int, str], str] = {}
-        folder = os.path.join(self.path, "")
         names, pending = self._names()
-        for one in names:
-            if not one.endswith((".log", ".swap", ".gz", ".zst")):
-                continue
-            plain = without_compression(one)
-            name = parse_file_name(plain)
-            if name is not None and name.suffix == ".log" and name.transition in ("", ".swap"):
-                if pending is not None and name.base_offset >= pending.first_offset:
-                    continue
-                kind = compressed if one != plain else swapped if name.transition else live
-                kind[name.base_offset, name.tier_id] = folder + one
-        paths = sorted((compressed | swapped | live).items())
-        return [Segment(path, self.topic, self.partition, base) for (base, _), path in paths]
+        paths = sorted(live_logs(self.path, names).items())
+        return [
+            Segment(path, self.topic, self.partition, base)
+            for (base, _), path in paths
+            if pending is None or base < pending.first_offset
+        ]
 
     def _names(self) -> tuple[list[str], PendingPartition | None]:
         """The names in the directory, and the segments among them that are not committed yet."""

@@ -199,11 +199,9 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
     found: list[SegmentRange] = []
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment, following = segments[number], bases[number + 1] if number + 1 < len(segments) else behind
-        # A finished swap may cover the live segments after it.
-        stop = min(end, following) if segment.path.endswith(".swap") else end
         whole = SegmentRange(
             segment.topic, segment.partition, segment.path, segment.base_offset, 0, segment.size_bytes,
-            start, stop, closed=int(following < NO_END), following=following,
+            start, end, closed=int(following < NO_END), following=following,
             sound_part=int(segment.sound_part),
         )  # fmt: skip
         if segment.sound_part and (damage := files.damage_of(segment.path)) is not None:

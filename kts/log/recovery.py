@@ -24,6 +24,7 @@ from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.names import LEADER_EPOCHS, FileName, parse_file_name
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
 from kts.segment.rebuild import IndexConfig, Recovered, rebuild
+from kts.segment.swaps import end_of_swap, swaps_in
 from kts.segment.transactions import (
     AbortedTransaction,
     append_aborted,
@@ -167,43 +168,39 @@ class LogLoader:
     def _finish_interrupted(self) -> None:
         """Remove ``.deleted`` and ``.cleaned`` files, and put ``.swap`` files in the place of the segments they cover.
 
-        Notes
-        -----
-        Source: Log.loadSegments (0.10.2), LogLoader.removeTempFilesAndCollectSwapFiles (3.9).
+        A crash at any step leaves files that mean the same at the next start.
         """
         names = self._names()
-        cleaned = [name.base_offset for name in names.values() if name.transition == ".cleaned"]
-        for file, name in names.items():
-            late_swap = name.transition == ".swap" and not self.old and name.base_offset >= min(cleaned, default=2**63)
-            if name.transition in (".deleted", ".cleaned") or late_swap:
-                self._remove(file, f"left over: a file called {name.transition}")
-        swaps = {file: name for file, name in self._names().items() if name.transition == ".swap"}
-        logs = {file: name for file, name in swaps.items() if name.suffix == ".log"}
-        for file, name in swaps.items():
-            covered = any(log.base_offset == name.base_offset for log in logs.values())
-            if not covered or (self.old and name.suffix in (".index", ".timeindex")):
-                self._remove(file, "a swapped index that has to be rebuilt")
-        for file, name in logs.items():
-            self._swap(file, name)
 
-    def _swap(self, file: str, swap: FileName) -> None:
-        """Remove the segments that a swapped log covers, then give it its name."""
-        wanted = IndexConfig.of(self.config, shipped=self.shipped)
-        with files.File(os.path.join(self.path, file)) as log:
-            end = rebuild(log, log.size(), swap.base_offset, wanted).next_offset
-        for other, name in self._names().items():
-            if (
-                not name.transition
-                and not name.tier_id
-                and swap.base_offset <= name.base_offset < max(end, swap.base_offset + 1)
-            ):
-                self._remove(other, f"covered by {file}")
-        files.sync_directory(self.path)
-        for other, name in self._names().items():
-            if name.transition == ".swap" and name.base_offset == swap.base_offset:
-                source = os.path.join(self.path, other)
-                self.recovered.append(Recovered(source, 0, 0, "renamed: an interrupted swap is completed", 0))
-                files.rename(source, source.removesuffix(".swap"))
+        def end_of(file: str) -> int:
+            return end_of_swap(os.path.join(self.path, file), names[file])
+
+        swaps = swaps_in(names, end_of, one_by_one=self.old)
+        late = [file for file in swaps.left_over if names[file].transition == ".swap"]
+        for file in late:  # before the .cleaned file that tells that they are
+            self._remove(file, "left over: a swap above a file called .cleaned")
+        if late:
+            files.sync_directory(self.path)
+        for file in swaps.left_over:
+            if file not in late:
+                self._remove(file, f"left over: a file called {names[file].transition}")
+        bases = {names[file].base_offset for file in swaps.logs}
+        renamed = list[str]()
+        for file, name in names.items():
+            if name.transition != ".swap" or file in late:
+                continue
+            if name.base_offset not in bases or (self.old and name.suffix in (".index", ".timeindex")):
+                self._remove(file, "a swapped index that has to be rebuilt")
+            else:
+                renamed.append(file)
+        for file in swaps.covered:
+            self._remove(file, "covered by an interrupted swap")
+        if renamed:
+            files.sync_directory(self.path)
+        for file in renamed:
+            source = os.path.join(self.path, file)
+            self.recovered.append(Recovered(source, 0, 0, "renamed: an interrupted swap is completed", 0))
+            files.rename(source, source.removesuffix(".swap"))
 
     def _remove(self, file: str, why: str) -> None:
         path = os.path.join(self.path, file)

@@ -226,6 +226,20 @@ def _wrong_crc(segment: Segment, position: int, size: int) -> CorruptRecordError
     return CorruptRecordError("the CRC was wrong until the log was rewritten", path=segment.path, position=position)
 
 
+def next_offset(segment: Segment, *, skip_damage: bool = True) -> int:
+    """The offset after the last whole entry of a segment; its base offset if there is none.
+
+    Raises
+    ------
+    CorruptRecordError
+        Damage, unless it is skipped; as for ``header_scan``. A wrong CRC is told by who reads the entry.
+    """
+    end = segment.base_offset
+    for batch in header_scan(segment, segment.tail_position(), end, skip_damage, verify_crc=skip_damage):
+        end = max(end, int(int64(batch, "lastOffset").max()) + 1)
+    return end
+
+
 def last_sound_offset(segment: Segment) -> int:
     """Last offset of a segment; the last entry counts only if its offset is the next one: no CRC covers offsets."""
     before, last, position, size = segment.base_offset - 1, segment.base_offset - 1, 0, 0

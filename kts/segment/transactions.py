@@ -19,12 +19,13 @@ from kts.codec.columns import decode
 from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.segment import files
-from kts.segment.damage import header_scan
+from kts.segment.damage import header_scan, next_offset
 from kts.segment.entries import at, shallow_entries
-from kts.segment.names import parse_file_name, parse_log_name, without_compression
+from kts.segment.names import parse_file_name, without_compression
 from kts.segment.producers import AbortedBatch
 from kts.segment.segment import Lookups, Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
+from kts.segment.swaps import live_logs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -248,6 +249,8 @@ class Markers:
                 self.holes.append(marker.offset)
             known = [*self.known.values()] if marker.kind == UNKNOWN else [self._of(marker.producer_id)]
             for more_ends, more_kinds in known:
+                if more_ends and marker.offset <= more_ends[-1]:  # of segments that overlap
+                    continue
                 more_ends.append(marker.offset)
                 more_kinds.append(marker.kind)
         return np.array([*kinds, -1], np.int64)[np.searchsorted(np.array(ends, np.int64), offsets)]
@@ -261,13 +264,12 @@ def _following(segment: Segment) -> list[Segment]:
     """The later live segments in a segment's directory."""
     if not segment.indexed or parse_file_name(without_compression(os.path.basename(segment.path))) is None:
         return []
-    found: dict[tuple[int, str], Segment] = {}
-    for entry in files.list_directory(os.path.dirname(files.absolute(segment.path))):  # a plain log before its copies
-        name = parse_log_name(entry.name)
-        if name and name.base_offset > segment.base_offset:
-            later = replace(segment, path=entry.path, base_offset=name.base_offset)
-            found.setdefault((name.base_offset, name.tier_id), later)
-    return [*found.values()]
+    folder = os.path.dirname(files.absolute(segment.path))
+    return [
+        replace(segment, path=path, base_offset=base)
+        for (base, _), path in sorted(live_logs(folder, files.names_in(folder)).items())
+        if base > segment.base_offset
+    ]
 
 
 def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:
@@ -343,15 +345,11 @@ def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:
         Damage, unless it is skipped. An incomplete last batch is none, if nothing sound lies behind its beginning; a
         wrong CRC is told by who reads the batch, after the records before it.
     """
-    import pyarrow.compute as pc
-
     segments = log.segments
     if not segments:
         return log.log_start_offset
     last = segments[-1]
-    end = last.base_offset
-    for batch in header_scan(last, last.tail_position(), end, skip_damage, verify_crc=skip_damage):
-        end = max(end, pc.max(batch.column("lastOffset")).as_py() + 1)
+    end = next_offset(last, skip_damage=skip_damage)
     behind = log.following_offset
     if behind is None or end >= behind:
         return end

@@ -192,7 +192,7 @@ def test_a_directory_of_tiered_files_is_a_partition(tmp_path: Path) -> None:
     assert values(kts.scan(directory)) == [b"0", b"1"]
 
 
-@pytest.mark.parametrize("suffix", [".deleted", ".cleaned", ".swap"])
+@pytest.mark.parametrize("suffix", [".deleted", ".cleaned"])
 def test_only_live_files_count_beside_those_on_their_way(suffix: str, tmp_path: Path) -> None:
     directory = partition(tmp_path, "t-0", 0, 5)
     (directory / f"{0:020}.log{suffix}").write_bytes(batch(0, value=b"old"))
