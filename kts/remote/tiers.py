@@ -7,7 +7,8 @@ Address::
     .../<first offset>-lost-<end>.log                         offsets that no live copy has: reading it raises
 
 The file is the log as it was on the broker, decrypted and decompressed as it is read; with ``-<end>`` only the part
-before that offset. If that is the base offset, what is known of the copy is contradictory: reading it raises. Beside it are its ``.index``, ``.timeindex`` and ``.txnindex``, and the producer snapshot after it.
+before that offset. If that is the base offset, what is known of the copy is contradictory: reading it raises. Beside it
+are its ``.index``, ``.timeindex`` and ``.txnindex``, and the producer snapshot after it.
 ``;2`` is the second way in which this process reads the objects, with other keys or another log directory.
 """
 
