@@ -5,6 +5,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 cdef extern from "platform.h" nogil:
     int KTS_SLACK
     int kts_add(int* p, int v)
+    int64_t kts_get(int64_t* p)
+    void kts_set(int64_t* p, int64_t v)
     void* kts_swap(void** p, void* v)
     bint kts_offer(void** p, void* v)
 

@@ -20,6 +20,8 @@ from libc.stdint cimport (
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+import threading
+
 from . import compression, errors
 from .errors import CorruptRecordError, DecompressionLimitError
 
@@ -136,12 +138,14 @@ cdef SnappyBlock SNAPPY_BLOCK = NULL
 cdef Lz4Block LZ4_BLOCK = NULL
 cdef Isal ISAL
 cdef Zstd ZSTD
-cdef bint[8] SOUGHT                    # by the number of the codec
+cdef int64_t[8] SOUGHT                 # by the number of the codec; set last, so a thread that sees it sees the functions
+SEEKING = threading.Lock()             # held by the thread that seeks
 
-# Whether threads take turns with the interpreter's lock to decode; changed with the lock.
+# Whether threads take turns with the interpreter's lock to decode. Only speed depends on it, so the three need not be
+# of one moment; each is read and written as one, for a Python without that lock.
 cdef int DECODING = 0                  # threads that decode now
-cdef long LAST_DECODING = 0            # the thread that decoded last
-cdef int ALONE = 0                     # how often it did so since another one decoded, at most ALONE_FOR_GOOD
+cdef int64_t LAST_DECODING = 0         # the thread that decoded last
+cdef int64_t ALONE = 0                 # how often it did so since another one decoded, at most ALONE_FOR_GOOD
 
 cdef enum:
     ALONE_FOR_GOOD = 8
@@ -154,9 +158,16 @@ cdef dict DEFLATE_FAULTS = {-1: "invalid block", -2: "invalid symbol", -3: "dist
 
 cdef int seek_functions(int codec) except -1:
     """Find a library's functions once, when data of its codec is first met."""
+    if not kts_get(&SOUGHT[codec]):
+        with SEEKING:
+            if not kts_get(&SOUGHT[codec]):
+                find_functions(codec)
+                kts_set(&SOUGHT[codec], 1)
+    return 0
+
+
+cdef int find_functions(int codec) except -1:
     global SNAPPY_BLOCK, LZ4_BLOCK
-    if SOUGHT[codec]:
-        return 0
     if codec == KTS_GZIP and (found := compression.isal_addresses()):
         ISAL.begin = <DeflateBegin> <intptr_t> found[0]
         ISAL.run = <DeflateRun> <intptr_t> found[1]
@@ -170,10 +181,9 @@ cdef int seek_functions(int codec) except -1:
         ZSTD.make = <ZstdMake> <intptr_t> found[0]
         ZSTD.free = <ZstdFree> <intptr_t> found[1]
         ZSTD.reset = <ZstdReset> <intptr_t> found[2]
+        ZSTD.stream = <ZstdStream> <intptr_t> found[3]
         ZSTD.is_error = <ZstdIsError> <intptr_t> found[4]
         ZSTD.error_name = <ZstdErrorName> <intptr_t> found[5]
-        ZSTD.stream = <ZstdStream> <intptr_t> found[3]
-    SOUGHT[codec] = True
     return 0
 
 
@@ -194,11 +204,13 @@ cdef inline bint isal_takes(int64_t n, int64_t limit) noexcept nogil:
 
 cdef inline bint takes_libsnappy() noexcept nogil:
     """Whether libsnappy decompresses: the package is faster in one thread, but takes the lock for each batch."""
-    return SNAPPY_BLOCK != NULL and ALONE < ALONE_FOR_GOOD
+    return SNAPPY_BLOCK != NULL and kts_get(&ALONE) < ALONE_FOR_GOOD
 
 
 cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
     """Whether an entry is decompressed by its library's own functions."""
+    if not kts_get(&SOUGHT[e.codec]):
+        return False
     if e.codec == KTS_GZIP:
         return isal_takes(e.payload_size, limit)
     if e.codec == KTS_SNAPPY:
@@ -852,15 +864,16 @@ cdef class Decoder:
         cdef int status
         cdef Pass* d = &self.d
         cdef int64_t whole = d.size + 1, stop, made = 0, left
-        cdef long me = PyThread_get_thread_ident()
-        global DECODING, LAST_DECODING, ALONE
+        cdef int64_t me = PyThread_get_thread_ident(), alone = 0
         stop = d.position + slice_bytes if 0 < slice_bytes < whole - d.position else whole
-        ALONE = min(ALONE + 1, ALONE_FOR_GOOD) if DECODING == 0 and LAST_DECODING == me else 0
-        LAST_DECODING = me
+        if kts_add(&DECODING, 0) == 0 and kts_get(&LAST_DECODING) == me:
+            alone = min(kts_get(&ALONE) + 1, ALONE_FOR_GOOD)
+        kts_set(&ALONE, alone)
+        kts_set(&LAST_DECODING, me)
         d.base = NULL
         kts_set_mark(s)
         while True:
-            DECODING += 1
+            kts_add(&DECODING, 1)
             try:
                 with nogil:
                     status = kts_decode(d, s, stop, &e, &err)
@@ -877,7 +890,7 @@ cdef class Decoder:
                 error.offset = e.offset
                 raise
             finally:
-                DECODING -= 1
+                kts_add(&DECODING, -1)
             if status == KTS_FAILED:
                 raise error_of(&err)
             elif status == KTS_END:
@@ -1378,9 +1391,8 @@ cdef void expect(int64_t size) noexcept:
 
     A result is given back smaller than it was asked for, so it gets one of that size here.
     """
-    global EXPECTED
-    if size > EXPECTED:
-        EXPECTED = size
+    if size > kts_get(&EXPECTED):
+        kts_set(&EXPECTED, size)
         PyMem_RawFree(PyMem_RawMalloc(<size_t> size))
 
 

@@ -15,6 +15,8 @@
 #define kts_add(p, v) (_InterlockedExchangeAdd((volatile long *)(p), (v)) + (v))
 #define kts_swap(p, v) _InterlockedExchangePointer((void *volatile *)(p), (v))
 #define kts_offer(p, v) (_InterlockedCompareExchangePointer((void *volatile *)(p), (v), 0) == 0)
+#define kts_get(p) (*(p)) /* aligned, and in order on x86 */
+#define kts_set(p, v) ((void)(*(p) = (v)))
 #define KTS_LIKELY(x) (x)
 #define kts_prefetch(p) ((void)(p))
 #define KTS_INLINE __forceinline
@@ -22,6 +24,8 @@
 #else
 #define kts_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_ACQ_REL)
 #define kts_swap(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
+#define kts_get(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define kts_set(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 static inline int kts_offer(void **place, void *value) {
     void *empty = 0;
     return __atomic_compare_exchange_n(place, &empty, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
