@@ -33,14 +33,15 @@ SECONDS ?= 60
 JOBS ?= 1
 FUZZ_ARGS ?=
 
-.PHONY: help ready run check test test-all soak bench lint docs sanitize fuzz clean
+.PHONY: help ready run check quick test test-all test-pythons soak bench lint docs sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make run       a tour over real Kafka data"
 	@echo "make check     lint and the quick tests, in 90 seconds: no Java, no crashes, nothing random and long"
 	@echo "make test      lint and all tests, in 9 minutes; random tests are short (KTS_SEED=n for other cases)"
-	@echo "make test-all  lint and all tests at full length, with fresh random cases (KTS_SEED=n replays them)"
+	@echo "make test-all  lint and all tests at full length, with fresh random cases (KTS_SEED=n replays them), and make test-pythons"
+	@echo "make test-pythons  the quick tests under each other Python that is found, and those of Debian (PYTHONS='python3.13 ...' DEBIANS='sid')"
 	@echo "make soak      fuzzing and fresh random cases for hours, and kills of streams, reported in bench/soak.txt and streams.txt (SECONDS=10800)"
 	@echo "make bench     kts against its peers and against the machine, in bench/results.md (BENCH_ARGS='--mib 4' is quicker)"
 	@echo "make lint      ruff and mypy"
@@ -99,7 +100,9 @@ docs: ready .venv/.docs
 	@echo "== documentation: build/site/index.html"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-check: lint
+check: lint quick
+
+quick: ready
 	@echo "== quick tests"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m "$(QUICK)"
 
@@ -110,6 +113,10 @@ test: lint
 test-all: lint
 	@echo "== tests at full length"
 	@KTS_LENGTH=full $(BIN)/python -m pytest $(PYTEST_ARGS)
+	@sh tests/pythons.sh
+
+test-pythons: ready
+	@sh tests/pythons.sh
 
 soak: SECONDS = 10800
 soak: ready

@@ -1,13 +1,11 @@
 """Threads that use one thing at once, or each its own: the results are those of one thread.
 
 What is shared is read as each thread gets to it; where one call runs inside another, the second says so (ValueError).
-A Python that can be without the interpreter's lock must run these tests without it: PYTHON_GIL=0.
 """
 
 from __future__ import annotations
 
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -175,8 +173,3 @@ def test_threads_share_a_time_index() -> None:
         return all(np.array_equal(*pair) for pair in zip(many, alone, strict=True)) and len(every[0]) == 5000
 
     assert all(in_threads(work))
-
-
-def test_the_interpreters_lock_is_off_where_python_can_be_without() -> None:
-    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    assert locked == ("free-threading" not in sys.version)
