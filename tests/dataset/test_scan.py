@@ -254,7 +254,9 @@ def test_verify_crc_false_reads_over_a_wrong_crc_only(tmp_path: Path) -> None:
     with pytest.raises(kts.CorruptRecordError, match="CRC"):
         offsets(path)
     assert offsets(path, verify_crc=False) == list(range(30))
-    assert offsets(path, verify_crc=False, starting_timestamp=2, ending_timestamp=3) == [1]
+    by_offsets = {"starting_timestamp": 2, "ending_timestamp": 3, "strict_time_range": False}
+    assert offsets(path, verify_crc=False, **by_offsets) == [1]
+    assert offsets(path, verify_crc=False, starting_timestamp=2, ending_timestamp=3) == list(range(1, 30, 3))
     with pytest.raises(kts.CorruptRecordError, match="CRC"):
         offsets(path, starting_timestamp=4)
     assert offsets(path, verify_crc=False, starting_timestamp=4) == []
