@@ -71,7 +71,7 @@ from kts.segment.snapshots import snapshot_paths
 from kts.times import Length, Time, length_of, time_unit
 
 PIECE_BYTES = 2**22
-COMPARED_BYTES = 2**12  # of the end of a segment whose time does not tell whether it is the same
+COMPARED_BYTES = 2**12  # of a segment's end, or beginning, where nothing else tells whether it is the same
 THREADS, MOST_WAITING_BYTES = 8, 2**28  # segments that are fetched and verified ahead of the one that takes its place
 COPIED, EQUAL = "copied", "equal"
 _ASIDE = "kts-copy-0.{}-delete"
@@ -463,11 +463,13 @@ class _Partition:
         plan = settled(self.plan)
         if not plan and not self.wanted.is_all:
             return
+        topic_id = self.topic_id()
         names = place.names(self.folder)
         if names:
             files.require_plain_logs(self.folder, "copying")
         there = {int(name[:20]) for name in names if _is_log(name)}
         self.check_end(there)
+        self.check_topic(topic_id, plan, there)
         equal = self.equal(plan, names)
         missing = [one for one in plan if one.segment.base_offset not in equal]
         gone = self.superseded(plan, there)
@@ -493,7 +495,6 @@ class _Partition:
         start = max(log.log_start_offset, first) if begins_here else None
         if place.in_bucket and start == first:
             start = None  # readers know it without a checkpoint
-        topic_id = self.topic_id()
         if changed:
             self.warn_of_gaps(plan, there)
         if changed or not place.was_clean:
@@ -730,6 +731,23 @@ class _Partition:
                 known = checkpoints.read_topic_id(os.path.join(self.place.path, name))
         return known or self.log.topic_id
 
+    def check_topic(self, topic_id: str | None, plan: Sequence[_Planned], there: set[int]) -> None:
+        """Refuse the records of another topic of this name, which was deleted, or is another cluster's.
+
+        A topic that was made for the copy, under an id of its own, is empty or holds an earlier copy.
+        """
+        own = self.log.topic_id
+        if own is None or topic_id in (None, own):
+            return
+        paths = {base: os.path.join(self.folder, f"{base:020d}.log") for base in there}
+        full = {base: path for base, path in paths.items() if files.size_of(path)}
+        common = [one.segment for one in plan if one.segment.base_offset in full]
+        if full and not any(_begin_alike(one.path, full[one.base_offset]) for one in common):
+            raise InvalidRequestError(
+                f"expected the topic id {own} in {self.folder}, as {self.log.path} has it, found {topic_id} with"
+                " records that are not of this topic: another one of that name; copy into an empty directory"
+            )
+
     def small_files(self, plan: Sequence[_Planned], start: int | None, topic_id: str | None) -> None:
         """The leader epochs, the last producer snapshot, the topic's id; of a controller's log all other files."""
         is_cut = bool(plan) and plan[-1].following is not None
@@ -782,6 +800,13 @@ def _home(log: PartitionLog) -> str:
     """The log directory of a partition."""
     inside = os.path.dirname(files.absolute(log.path))
     return os.path.dirname(inside) if log.lone else inside
+
+
+def _begin_alike(path: str, other: str) -> bool:
+    """Whether two logs begin with the same entry."""
+    most = min(files.size_of(path), files.size_of(other), COMPARED_BYTES)
+    with files.open_file(path) as one, files.open_file(other) as two:
+        return most > 0 and one.read(0, most) == two.read(0, most)
 
 
 def _is_log(name: str) -> bool:

@@ -499,6 +499,42 @@ def test_a_topic_keeps_the_id_that_the_target_has(tmp_path: Path) -> None:
     assert records(target) == records(source)
 
 
+@pytest.mark.parametrize("gone", [0, 2])
+def test_a_topic_that_was_made_again_does_not_join_the_old_one(tmp_path: Path, gone: int) -> None:
+    """Its first segments may be deleted, so that no offset of the two is the same."""
+    old, new, target = "AAAAAAAAQACBBBBBBBBBBA", "BBBBBBBBQACBBBBBBBBBBA", tmp_path / "target"
+
+    def made(count: int, value: bytes, topic_id: str) -> Path:
+        with kts.Log(tmp_path / "source/t-0", {"segment.bytes": 2000}, topic_id=topic_id, clock=lambda: T) as log:
+            for _ in range(count):
+                log.append_rows({"timestamp": [T] * 10, "value": [value * 50] * 10})
+        return tmp_path / "source"
+
+    copy(made(12, b"o", old), target)
+    known = records(target)
+    shutil.rmtree(tmp_path / "source")
+    source = made(40, b"n", new)
+    for path in sorted((source / "t-0").glob("*.log"))[: gone * 2]:
+        for one in (source / "t-0").glob(f"{path.stem}.*"):
+            one.unlink()
+    with pytest.raises(kts.InvalidRequestError, match=f"expected the topic id {new} in .*, found {old} with records"):
+        copy(source, target)
+    assert records(target) == known
+
+
+def test_a_topic_that_was_made_for_the_copy_takes_what_comes_later(tmp_path: Path) -> None:
+    source, target, other = write(tmp_path / "source"), tmp_path / "target", "BBBBBBBBQACBBBBBBBBBBA"
+    assert kts.open_log_dirs(source)["t", 0].topic_id not in (None, other)
+    with kts.Log(target / "t-0", topic_id=other):
+        pass
+    for _ in range(2):
+        copy(source, target)
+        assert records(target) == records(source)
+        assert kts.open_log_dirs(target)["t", 0].topic_id == other
+        with kts.Log(source / "t-0", SMALL, clock=lambda: T) as log:
+            log.append_rows({"timestamp": [T], "value": [b"later"]})
+
+
 def test_the_brokers_own_files_come_with_a_whole_directory_unless_the_target_has_some(tmp_path: Path) -> None:
     source = write(tmp_path / "source")
     (source / "meta.properties").write_text("#today\nnode.id=1\ncluster.id=a\n")
