@@ -62,7 +62,7 @@ cdef extern from "columns.h" nogil:
     int KTS_C_LAST_DELTA, KTS_C_BASE_TIME, KTS_C_MAX_TIME, KTS_C_TYPE, KTS_C_IS_BATCH, KTS_C_SHALLOW, KTS_C_SIZE
     int KTS_C_CRC_OK
     int kts_grow(Buf* b, int64_t need)
-    Slab* kts_slab_take()
+    Slab* kts_slab_take(int64_t input_bytes)
     void kts_slab_unref(Slab* s, void (*drop_kept)(Slab*) noexcept nogil)
     void kts_set_mark(Slab* s)
     void kts_take_back(Slab* s)

@@ -815,7 +815,7 @@ cdef class Decoder:
             raise failure
         if self.ended:
             return 0
-        s = kts_slab_take()
+        s = kts_slab_take(slice_bytes if slice_bytes else self.d.size)
         try:
             if s == NULL:
                 raise MemoryError()
@@ -929,7 +929,7 @@ def max_timestamp(buf, bint verify_crc, int64_t max_decompressed_bytes):
     """(timestamp, offset, shallow offset) of the first record with the greatest timestamp; (-1, -1, -1) without one."""
     cdef Decoder decoder = Decoder(buf, bytes((KTS_C_OFFSET, KTS_C_TIMESTAMP, KTS_C_SHALLOW)), False, verify_crc,
                                    max_decompressed_bytes)
-    cdef Slab* s = kts_slab_take()
+    cdef Slab* s = kts_slab_take(0)
     cdef int64_t i, best = -1, offset = -1, shallow = -1
     cdef int64_t* timestamps
     cdef int status = KTS_STOP
@@ -996,7 +996,7 @@ def scan(buf):
     for column in SCAN_IDS:
         d.want |= <uint32_t> 1 << column
     d.want |= 1 << KTS_C_IS_BATCH
-    s = kts_slab_take()
+    s = kts_slab_take(0)
     if s == NULL:
         raise MemoryError()
     with nogil:

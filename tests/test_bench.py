@@ -25,6 +25,7 @@ TABLES = {
         "Decode": [f"v2 {codec} {size}" for size in SIZES for codec in CODECS]
         + [f"v1 {codec} {size}" for size in SIZES for codec in LEGACY]
         + [f"v0 none {size}" for size in SIZES],
+        "One call": [f"v2 none 100 B, {times} times" for times in (1, 2, 8, 32)],
         "Columns": [f"v2 none {size}{headers}" for size in SIZES[:2] for headers in ("", ", 2 or 3 headers")],
         "Scan": SCANNED,
         "Max_timestamp": [f"v1 {codec} {size}" for size in SIZES[1:] for codec in LEGACY[1:]]

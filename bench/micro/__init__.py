@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from .cases import Case, Settings
 
-MODULES = ("decode", "columns", "scan", "rebuild", "checksums", "encode", "append", "requests", "indexes")
+MODULES = ("decode", "one_call", "columns", "scan", "rebuild", "checksums", "encode", "append", "requests", "indexes")
 
 
 def cases_of(module: str, settings: Settings) -> list[Case]:

@@ -271,7 +271,8 @@ def decode(
 
     Notes
     -----
-    Source: Kafka 3.9.2's MemoryRecords; KIP-31, KIP-32, KIP-98.
+    The memory of the last large result serves the next one, and is given back once several times as much was decoded in
+    smaller pieces. Source: Kafka 3.9.2's MemoryRecords; KIP-31, KIP-32, KIP-98.
     """
     names = check_columns(columns, DEFAULT_COLUMNS, ALL_COLUMNS)
     return _decoded(_decoder(buf, names, views, verify_crc, max_decompressed_bytes).next(0), names, bool(views))

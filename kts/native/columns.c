@@ -10,13 +10,16 @@ enum { LEAST_BYTES = 1, SPARES = 0 };
 #else
 enum { LEAST_BYTES = 4096, SPARES = 16 };
 #endif
-enum { SPARE_KIB = 24576, SPARES_KIB = 98304 }; /* larger slabs are freed at once, and those beyond so much together */
+enum { SPARE_KIB = 24576, SPARES_KIB = 98304 }; /* of one, and of all together */
+enum { LARGE_INPUT = 4194304, LARGE_IS_KEPT = 4 }; /* bytes whose slab may be larger than a spare; times its size */
 
 static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1};
 
 /* Released slabs, kept for reuse: page faults on new memory cost as much as decoding into it. */
 static void *spare[SPARES + 1];
 static int spares_kib;
+static void *large;    /* the last one that was larger, until several times its size was released in smaller ones */
+static int large_left; /* KiB of them until then */
 
 int kts_make_larger(struct kts_buf *b, int64_t need) {
     int64_t cap;
@@ -36,39 +39,38 @@ int kts_make_larger(struct kts_buf *b, int64_t need) {
 
 /* --- slabs ----------------------------------------------------------------------------------------------- */
 
-/* Adds a buffer's size to `held`, or frees it if `held` is NULL. */
-static void release_buf(struct kts_buf *b, int64_t *held) {
-    if (held == NULL)
-        free(b->p);
-    else
-        *held += b->cap;
-}
-
-static void release_text(struct kts_text *t, int64_t *held) {
-    release_buf(&t->offsets, held);
-    release_buf(&t->data, held);
-    release_buf(&t->valid, held);
-}
-
-static void release_bufs(struct kts_slab *s, int64_t *held) {
+static KTS_INLINE void each_buf(struct kts_slab *s, void (*visit)(struct kts_buf *, int64_t *), int64_t *sum) {
+    struct kts_text *texts[] = {&s->key, &s->value, &s->header_key, &s->header_value};
+    struct kts_buf *others[] = {&s->header_offsets, &s->header_valid, &s->kept, &s->bases, &s->sizes, &s->pointers};
     for (int i = 0; i < KTS_COLUMNS; i++) {
-        release_buf(&s->fixed[i], held);
-        release_buf(&s->bits[i], held);
+        visit(&s->fixed[i], sum);
+        visit(&s->bits[i], sum);
     }
-    release_text(&s->key, held);
-    release_text(&s->value, held);
-    release_text(&s->header_key, held);
-    release_text(&s->header_value, held);
-    release_buf(&s->header_offsets, held);
-    release_buf(&s->header_valid, held);
-    release_buf(&s->kept, held);
-    release_buf(&s->bases, held);
-    release_buf(&s->sizes, held);
-    release_buf(&s->pointers, held);
+    for (int i = 0; i < 4; i++) {
+        visit(&texts[i]->offsets, sum);
+        visit(&texts[i]->data, sum);
+        visit(&texts[i]->valid, sum);
+    }
+    for (int i = 0; i < 6; i++)
+        visit(others[i], sum);
 }
 
-struct kts_slab *kts_slab_take(void) {
+static void add_size(struct kts_buf *b, int64_t *sum) { *sum += b->cap; }
+
+static void free_buf(struct kts_buf *b, int64_t *sum) {
+    (void)sum;
+    free(b->p);
+}
+
+static void free_slab(struct kts_slab *s) {
+    each_buf(s, free_buf, NULL);
+    free(s);
+}
+
+struct kts_slab *kts_slab_take(int64_t input_bytes) {
     struct kts_slab *s = NULL;
+    if (SPARES && input_bytes >= LARGE_INPUT && (s = kts_swap(&large, NULL)) != NULL)
+        s->kib = 0;
     for (int i = 0; i < SPARES && s == NULL; i++)
         s = kts_swap(&spare[i], NULL);
     if (s != NULL)
@@ -90,22 +92,28 @@ struct kts_slab *kts_slab_take(void) {
 }
 
 void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *)) {
+    struct kts_slab *old;
     int64_t held = 0;
     if (kts_add(&s->refs, -1) != 0)
         return;
     if (s->n_kept)
         drop_kept(s);
-    release_bufs(s, &held);
+    each_buf(s, add_size, &held);
     if (held >> 10 < SPARE_KIB) {
         s->kib = (int)(held >> 10) + 1;
+        if (kts_add(&large_left, 0) > 0 && kts_add(&large_left, -s->kib) <= 0 && (old = kts_swap(&large, NULL)) != NULL)
+            free_slab(old);
         if (kts_add(&spares_kib, s->kib) <= SPARES_KIB)
             for (int i = 0; i < SPARES; i++)
                 if (kts_offer(&spare[i], s))
                     return;
         kts_add(&spares_kib, -s->kib);
+    } else if (SPARES) {
+        kts_add(&large_left, (int)(LARGE_IS_KEPT * (held >> 10)) - kts_add(&large_left, 0));
+        s = kts_swap(&large, s);
     }
-    release_bufs(s, NULL);
-    free(s);
+    if (s != NULL)
+        free_slab(s);
 }
 
 void kts_set_mark(struct kts_slab *s) {

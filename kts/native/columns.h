@@ -108,7 +108,7 @@ int kts_make_larger(struct kts_buf *b, int64_t need); /* KTS_OK, or KTS_FAILED w
 static inline int kts_grow(struct kts_buf *b, int64_t need) { /* the same, if the buffer is smaller than that */
     return KTS_LIKELY(need <= b->cap) ? KTS_OK : kts_make_larger(b, need);
 }
-struct kts_slab *kts_slab_take(void);
+struct kts_slab *kts_slab_take(int64_t input_bytes); /* for a piece of that many bytes; NULL without memory */
 void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *));
 void kts_set_mark(struct kts_slab *s);
 void kts_take_back(struct kts_slab *s); /* removes the rows of a damaged entry */

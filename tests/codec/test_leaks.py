@@ -85,3 +85,27 @@ print(after["blocks"] - before["blocks"], after["kib"] - before["kib"])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=TESTS)
     blocks, kib = map(int, done.stdout.split())
     assert blocks > SLACK["blocks"] and kib > SLACK["kib"]
+
+
+def test_the_memory_of_a_large_call_serves_the_next_one_and_is_given_back_after_smaller_ones() -> None:
+    """What a new mapping costs page by page is paid once; who decodes less from then on gets the memory back."""
+    program = """
+import kts
+def kib():
+    return int(open("/proc/self/smaps_rollup").read().split("Anonymous:")[1].split()[0])
+small = kts.encode({"value": [b"v" * 100] * 10_000})
+large = small * 64
+assert kts.decode(small).num_rows == 10_000
+assert sum(piece.num_rows for piece in kts.iter_decode(large)) == 640_000
+before = kib()
+assert kts.decode(large).num_rows == 640_000
+kept = kib()
+assert kts.decode(large).num_rows == 640_000
+again = kib()
+for _ in range(6):
+    assert sum(piece.num_rows for piece in kts.iter_decode(large)) == 640_000
+print(kept - before, again - kept, kib() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    kept, again, after = map(int, done.stdout.split())
+    assert kept > 64 * 1024 and again < 1024 and after < 24 * 1024
