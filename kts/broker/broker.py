@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Self
@@ -17,6 +18,8 @@ from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Retained, Topics
 from kts.log.log import wall_clock
 from kts.segment.files import require_local
+
+logger = logging.getLogger(__name__)
 
 
 class Broker:
@@ -50,6 +53,8 @@ class Broker:
         require_local(os.fspath(directory), "a broker")
         self.private = PrivateVersions(extensions)
         self.config = BrokerConfig.of(config)
+        if given := self.config.without_effect:
+            logger.warning("settings without an effect here: %s", ", ".join(given))
         self.clock = wall_clock if clock is None else clock
         self.metrics = Metrics()
         self.listener: tuple[str, int] | None = None

@@ -30,6 +30,8 @@ from kts.errors import (
     UnsupportedVersionError,
 )
 
+NO_TRANSACTIONS = "kts has no transactions yet: leave transactional.id out (enable.idempotence works without it)"
+
 
 class ApiKey(IntEnum):
     """The APIs that the broker serves."""

@@ -72,9 +72,9 @@ def command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--listen'") from error
     try:
-        check_address(host, insecure)
+        check_address(host, insecure, "--insecure")
     except InvalidRequestError as error:
-        raise click.BadParameter(f"{error}; --insecure allows it", param_hint="'--listen'") from error
+        raise click.BadParameter(str(error), param_hint="'--listen'") from error
     try:
         config = BrokerConfig.of(parsed | ({"shipped": "true"} if shipped else {}))
     except ValueError as error:

@@ -252,8 +252,13 @@ def is_loopback(host: str) -> bool:
     return bool(found) and all(ipaddress.ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
 
 
-def check_address(host: str, insecure: bool) -> None:
+def check_address(host: str, insecure: bool, option: str = "insecure=True") -> None:
     """Refuse an address that other machines can reach: there is neither TLS nor SASL.
+
+    Parameters
+    ----------
+    option : str
+        What the caller calls ``insecure``.
 
     Raises
     ------
@@ -263,5 +268,5 @@ def check_address(host: str, insecure: bool) -> None:
     if not insecure and not is_loopback(host):
         raise InvalidRequestError(
             f"expected a loopback address such as 127.0.0.1, found {host or 'all addresses'}: everybody who reaches it"
-            " could read, write and delete, since there is neither encryption nor a password"
+            f" could read, write and delete, since there is neither encryption nor a password; {option} allows it"
         )

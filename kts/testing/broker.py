@@ -14,7 +14,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
-from kts.arguments import INT64_MAX
+from kts.arguments import INT64_MAX, boolean, show_address
 from kts.broker.broker import Broker
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.extensions import Extension
@@ -27,7 +27,7 @@ from kts.codec.validate import Validated
 from kts.errors import InvalidRequestError, LogClosedError, UnknownTopicOrPartitionError
 from kts.log.log import Log
 from kts.model import NO_TIMESTAMP, TimestampOffset, TimestampType, TopicPartition
-from kts.server.server import ServerThread
+from kts.server.server import ServerThread, is_loopback
 from kts.testing.clock import Clock, time_ms
 from kts.testing.records import (
     ConsumerRecord,
@@ -46,7 +46,7 @@ DEFAULTS = {"log.retention.check.interval.ms": INT64_MAX, "group.initial.rebalan
 
 
 class KtsBroker:
-    """A Kafka broker in a thread of this process, on loopback. A context manager.
+    """A Kafka broker in a thread of this process, on loopback unless asked otherwise. A context manager.
 
     Parameters
     ----------
@@ -56,8 +56,11 @@ class KtsBroker:
         A broker's settings by Kafka's names, topic defaults by their ``log.*`` names.
     time : int or datetime, optional
         Stops the broker's clock at this time, as ``set_time`` does; None follows the wall clock.
-    port : int
-        0 means any free port.
+    host, port : str, int
+        Where it listens: a loopback address, as ``::1``. Port 0 means any free port.
+    insecure : bool
+        Allow an address that other machines or containers reach; there is neither TLS nor a password. So does an
+        ``advertised.listeners`` in ``config`` that names another host than this one.
     extensions : iterable
         They answer private versions of APIs (``kts.broker.extensions``), and stay open when the broker closes.
 
@@ -91,6 +94,7 @@ class KtsBroker:
         time: int | datetime | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        insecure: bool = False,
         extensions: Iterable[Extension] = (),
     ) -> None:
         self.clock = Clock(time)
@@ -102,7 +106,7 @@ class KtsBroker:
             directory = tempfile.mkdtemp(prefix="kts-broker-")
             self._temporary = weakref.finalize(self, _remove, directory, self._process)
         self.directory = str(directory)
-        self._address = (host, port)
+        self._address, self._insecure = (host, port), boolean("insecure", insecure)
         self._closed = False
         self._broker: Broker | None = None
         self._server: ServerThread | None = None
@@ -118,13 +122,18 @@ class KtsBroker:
             raise LogClosedError(f"expected a stopped broker, found {self._found()}")
         broker = Broker(self.directory, self._config, clock=self.clock, extensions=self._extensions)
         try:
-            server = ServerThread(broker, *self._address)
+            server = ServerThread(broker, *self._address, insecure=self._is_open_to_others(broker))
             self._address = server.start()
         except BaseException:
             broker.close()
             raise
         self._broker, self._server = broker, server
         return self
+
+    def _is_open_to_others(self, broker: Broker) -> bool:
+        """Whether others may connect: it was asked for, or the address for them was given."""
+        named = broker.config.advertised_listener
+        return self._insecure or (named is not None and not is_loopback(self.host) and not is_loopback(named[0]))
 
     def stop(self) -> None:
         """Shut down cleanly; ``start`` opens the same logs again.
@@ -218,8 +227,8 @@ class KtsBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port``, for clients."""
-        return f"{self.host}:{self.port}"
+        """``host:port`` where it listens, for clients of this machine."""
+        return show_address(*self._address)
 
     def _in_loop(self, call: Callable[[], object]) -> None:
         """Call a function in the server's event loop and wait for it."""

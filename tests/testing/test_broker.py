@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.errors import KafkaError
 from support.golden import PATIENCE_S
 
 import kts
@@ -404,3 +407,70 @@ def test_what_groups_committed_goes_with_a_topic(broker: KtsBroker) -> None:
         assert consumer.committed(topic) == 1
         consumer.close()
         broker.delete_topic("orders")
+
+
+# --- where it listens -----------------------------------------------------------------------------
+
+
+def test_an_ipv6_address_is_given_to_clients_in_brackets() -> None:
+    with KtsBroker(host="::1") as broker:
+        assert broker.bootstrap_servers == f"[::1]:{broker.port}"
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        try:
+            producer.send("orders", b"v").get(PATIENCE_S)
+        finally:
+            producer.close()
+        assert [record.value for record in broker.consume("orders")] == [b"v"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"insecure": True},
+        {"insecure": True, "config": {"advertised.listeners": "PLAINTEXT://localhost:19092"}},
+        {"config": {"advertised.listeners": "PLAINTEXT://host.docker.internal:19092"}},
+    ],
+    ids=["asked for", "asked for, with a name", "a name for others"],
+)
+def test_containers_reach_a_broker_that_listens_for_them(asked: dict[str, Any]) -> None:
+    with KtsBroker(host="0.0.0.0", **asked) as broker:
+        [node] = (
+            AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+            .list_topics(timeout=PATIENCE_S)
+            .brokers.values()
+        )
+        advertised = asked.get("config", {}).get("advertised.listeners", f"x://127.0.0.1:{broker.port}")
+        assert f"{node.host}:{node.port}" == advertised.partition("://")[2]
+
+
+@pytest.mark.parametrize("config", [{}, {"advertised.listeners": "PLAINTEXT://localhost:19092"}])
+def test_without_being_asked_it_is_open_to_no_other_machine(config: dict[str, str]) -> None:
+    with pytest.raises(kts.InvalidRequestError, match=r"found 0\.0\.0\.0: .*; insecure=True allows it"):
+        KtsBroker(host="0.0.0.0", config=config).start()
+
+
+def test_settings_without_an_effect_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    given = {
+        "listeners": "PLAINTEXT://127.0.0.1:19094",
+        "advertised.listeners": "PLAINTEXT://localhost:19094,IN://host.docker.internal:19095",
+        "num.io.threads": 8,  # as Kafka's default has it
+        "num.network.threads": 5,
+        "log.retention.ms": 1000,
+    }
+    with KtsBroker(config=given) as broker:
+        broker.create_topic("orders")
+    said = [record.getMessage() for record in caplog.records if "without an effect" in record.getMessage()]
+    assert said == [
+        "settings without an effect here: listeners, num.network.threads, 1 of advertised.listeners"
+        " (only the first counts)"
+    ]
+
+
+def test_a_transactional_producer_is_told_what_is_missing(broker: KtsBroker, caplog: pytest.LogCaptureFixture) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x")
+    try:
+        with pytest.raises(KafkaError):
+            producer.init_transactions()
+    finally:
+        producer.close(timeout=5)
+    assert "a producer was refused: kts has no transactions yet: leave transactional.id out" in caplog.text

@@ -28,6 +28,8 @@ _VERSIONS_OF_0_9: dict[int, tuple[int, int]] = {
     ApiKey.LIST_OFFSETS: (0, 0),
     ApiKey.METADATA: (0, 0),
 }
+_TLS_ALERT = b"\x15\x03"  # how a TLS listener answers what is not TLS: type alert, major version
+_NEITHER = "kts has neither TLS nor SASL yet: give the address of a PLAINTEXT listener"
 _PROBES = 2  # rounds of requests that tell Kafka 0.9 from others
 _FIRST_PROBE_S, _PROBE_S = 10.0, 2.0  # timeout of each
 TOPIC = 2  # a resource type of DescribeConfigs
@@ -88,6 +90,7 @@ class Connection:
         self._socket: socket.socket | None = None
         self._versions: Mapping[int, tuple[int, int]] | None = None
         self._answers_api_versions = self._was_0_9 = False
+        self._answers = 0  # over the present connection
         self._correlation = 0
 
     def __repr__(self) -> str:
@@ -219,16 +222,21 @@ class Connection:
             head = bytearray()
             self._receive(connected, head, _SIZE.size, until)
             received = len(head)
+            if head.startswith(_TLS_ALERT):
+                raise UnsupportedVersionError(f"{self} speaks TLS; {_NEITHER}")
             size = _SIZE.unpack(head)[0]
             if not _CORRELATION.size <= size <= self.max_frame_bytes:
                 raise InvalidRequestError(f"expected an answer of 4 to {self.max_frame_bytes} bytes, found {size}")
             answer = bytearray()
             self._receive(connected, answer, size, until)
+            self._answers += 1
             return memoryview(answer).toreadonly()
         except TimeoutError as error:
             raise DisconnectedError(f"{self} did not answer within {patience_s:g} s", ignored=not received) from error
         except (EOFError, ConnectionError) as error:
             said = "closed the connection" if isinstance(error, EOFError) else f"is gone: {error}"
+            if self._answers <= 1 and not received:  # SASL answers ApiVersions, and nothing else
+                said += f"; a listener with TLS or SASL does that, and {_NEITHER}"
             raise DisconnectedError(f"{self} {said}", ignored=not received) from error
         except OSError as error:
             raise DisconnectedError(f"{self}: {error}") from error
@@ -250,6 +258,7 @@ class Connection:
             try:
                 self._socket = socket.create_connection((self.host, self.port), self.timeout_s)
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._answers = 0
             except (OSError, UnicodeError) as error:
                 raise DisconnectedError(f"cannot reach {self}: {error}") from error
         return self._socket

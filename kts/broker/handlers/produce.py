@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import ApiError, ApiKey, ErrorCode
+from kts.broker.codes import NO_TRANSACTIONS, ApiError, ApiKey, ErrorCode
 from kts.broker.fetching import why_closed
 from kts.broker.metrics import PRODUCE
 from kts.broker.produced import ProducedRecords
@@ -96,8 +96,7 @@ def _refusal_of(records: ProducedRecords) -> ApiError | None:
     except CorruptRecordError as error:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, error.message)
     if records.is_transactional:
-        message = "transactions are not supported by this broker"
-        return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
+        return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     return None
 
 

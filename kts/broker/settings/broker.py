@@ -188,6 +188,17 @@ class BrokerConfig:
             raise ValueError(f"advertised.listeners: expected [NAME://]HOST:PORT, found {given!r}")
         return match[1].strip("[]"), int(match[2])
 
+    @property
+    def without_effect(self) -> list[str]:
+        """What was given and changes nothing here, for people: not what says the same as Kafka's default."""
+        found = []
+        for name, text in self.static.items():
+            inert = INERT.get(name)
+            if name not in SETTINGS and name not in BROKER_NAMES and (inert is None or text != (inert.default or "")):
+                found.append(name)
+        more = self.advertised_listeners.count(",")
+        return [*sorted(found), *([f"{more} of advertised.listeners (only the first counts)"] if more else [])]
+
     @cached_property
     def implied_format(self) -> str | None:
         """The message format that an old ``inter.broker.protocol.version`` implies if none is given."""

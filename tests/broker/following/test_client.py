@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ import kts
 from kts.broker import wire
 from kts.broker.codes import ApiError, ApiKey, ErrorCode
 from kts.broker.following.client import Client, DisconnectedError
+from kts.errors import UnsupportedVersionError
 
 
 @pytest.fixture
@@ -138,3 +141,33 @@ def test_the_first_address_that_answers_is_taken(leader: KtsLeader) -> None:
     assert refused.value.error == ErrorCode.LEADER_NOT_AVAILABLE
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         Client("localhost")
+
+
+@pytest.mark.parametrize("answers", [b"\x15\x03\x03\x00\x02\x02\x28", b""], ids=["an alert of TLS", "nothing"])
+def test_a_listener_that_is_not_plaintext_is_told_as_what_it_may_be(answers: bytes) -> None:
+    """TLS answers what is not TLS with an alert, or closes; so does SASL for what comes before it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for _ in range(8):
+                with contextlib.suppress(OSError), listening.accept()[0] as connected:
+                    connected.recv(1000)
+                    connected.sendall(answers)
+
+        threading.Thread(target=serve, daemon=True).start()
+        words = "TLS.* give the address of a PLAINTEXT listener"
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with Client(address) as client, pytest.raises(kts.KtsError, match=words) as told:
+            client.any_broker()
+        listening.shutdown(socket.SHUT_RDWR)
+    assert isinstance(told.value, UnsupportedVersionError) == bool(answers)
+
+
+def test_a_broker_that_stops_later_is_not_taken_for_one_with_tls(leader: KtsLeader) -> None:
+    leader.create("t")
+    with Client(leader.address) as client:
+        client.metadata("t")
+        leader.proxy.answer = lambda api, version, frame: None
+        with pytest.raises(DisconnectedError) as told:
+            client.metadata("t")
+    assert "TLS" not in str(told.value)
