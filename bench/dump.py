@@ -14,10 +14,12 @@ from pathlib import Path
 
 from .broker import NotHere, kafka_java
 from .corpora import corpora
-from .table import Report, medians, reached
+from .table import GIVEN_CORES, Report, all_cores, medians, reached
 
 JAVA = "kafka-dump-log --print-data-log"
 GOALS = {"kts dump, JSON lines": 6.0, "kts dump, Parquet": 12.0}
+TEXT = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
+GZIP_GOAL = 1.5  # times the time of plain text, at most
 # As an installed package is: its modules are compiled once, whatever this shell says.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
@@ -60,6 +62,7 @@ def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
         [corpus] = corpora(2, "100 B", ["none"], total_bytes, seed)
         segment.write_bytes(corpus.data)
         kts = [sys.executable, "-m", "kts.cli", "dump", str(segment.parent), "-o"]
+        text(report, kts, Path(folder), corpus.records, rounds)
         try:
             java = kafka_java("kafka.tools.DumpLogSegments", "--print-data-log", "--files", str(segment))
         except NotHere as missing:
@@ -89,6 +92,41 @@ def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
     report.table(
         f"Dump of {corpus.records:,} records of 100 B into a file, whole commands",
         ["command", "MiB written", "CPU s", "clock s", "less CPU", "sooner", "goal", "reached"],
+        rows,
+    )
+
+
+def text(report: Report, kts: list[str], folder: Path, records: int, rounds: int) -> None:
+    """Text with and without gzip, on one core and on all that there are."""
+    made = {suffix: Command([*kts, str(folder / f"text{suffix}")], folder / f"text{suffix}") for suffix in TEXT}
+    work = {suffix: command.once for suffix, command in made.items()}
+    cpu = medians(work, rounds)
+    one = {suffix: statistics.median(command.clock[1:]) for suffix, command in made.items()}
+    for command in made.values():
+        command.clock.clear()
+    with all_cores():
+        medians(work, rounds)
+    every = {suffix: statistics.median(command.clock[1:]) for suffix, command in made.items()}
+    rows = []
+    for suffix, command in made.items():
+        plain = suffix.removesuffix(".gz")
+        row = [f"-o x{suffix}", f"{size_of(command.output) / 2**20:.0f}", f"{cpu[suffix]:.2f}", f"{one[suffix]:.2f}"]
+        row += [f"{every[suffix]:.2f}"]
+        ratios = [one[suffix] / one[plain], every[suffix] / every[plain]]
+        met = reached(GZIP_GOAL, max(ratios))
+        rows.append([*row, *(["", "", ""] if suffix == plain else [*(f"{one:.2f}x" for one in ratios), met])])
+    report.table(
+        f"Dump of {records:,} records of 100 B as text; with gzip in at most {GZIP_GOAL}x of the time without",
+        [
+            "kts dump",
+            "MiB written",
+            "CPU s",
+            "clock s, 1 core",
+            f"{len(GIVEN_CORES)} cores",
+            "of plain, 1 core",
+            f"{len(GIVEN_CORES)} cores",
+            "reached",
+        ],
         rows,
     )
 

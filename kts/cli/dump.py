@@ -31,6 +31,7 @@ from .inputs import (
 from .output import (
     NAMES,
     NotTextError,
+    cores,
     counted,
     expand_option,
     expanded,
@@ -80,6 +81,7 @@ TABLE_COLUMNS = {  # of a decoder
 SPELLED = ("auto", *ENCODINGS, "json")  # how keys and values may be written
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+GZIP_LEVEL, GZIP_BLOCK_BYTES = 1, 1 << 18
 RANGE = ("starting_timestamp", "ending_timestamp", "starting_offsets", "ending_offsets")
 TABLE_ROWS = 20
 
@@ -468,13 +470,17 @@ def write_records(
 
 @contextmanager
 def compressed(file: BinaryIO, how: str | None) -> Iterator[BinaryIO]:
-    """A file that compresses what is written into another one."""
+    """A file that compresses what is written into another one, with gzip on all cores."""
     if how is None:
         yield file
         return
     import pyarrow as pa
+    from isal import igzip_threaded
 
-    stream = pa.CompressedOutputStream(file, how)
+    stream: Any = pa.CompressedOutputStream(file, how) if how == "zstd" else None
+    if stream is None:
+        opened: Callable[..., Any] = igzip_threaded.open
+        stream = opened(file, "wb", GZIP_LEVEL, threads=cores(), block_size=GZIP_BLOCK_BYTES)
     try:
         yield cast(BinaryIO, stream)
     except BaseException:

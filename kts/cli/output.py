@@ -411,6 +411,11 @@ def is_pipe(stream: TextIO) -> bool:
         return False
 
 
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def counted(count: int, thing: str) -> str:
     """``1 batch``, ``1,234 batches``."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}{'es' if thing.endswith('ch') else 's'}"

@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO
@@ -20,7 +21,7 @@ from kts.codec.columns import ALL_COLUMNS
 from kts.codec.rows import BadTimeError, row_times
 from kts.times import milliseconds
 
-from .output import NAMES, NotTextError, naming_the_record
+from .output import NAMES, NotTextError, cores, naming_the_record
 from .times import UNIT_OPTION
 
 PIECE_BYTES = 1 << 20  # converted at a time; fastest if it fits the CPU caches
@@ -652,29 +653,58 @@ def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
             yield piece
 
 
-class JsonLines:
+class Text:
+    """A format of text: the pieces of a batch are converted on all cores, and written in their order.
+
+    Notes
+    -----
+    All of a batch is written before the next one is read, so that the first records come at once.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self._threads = ThreadPoolExecutor(cores()) if cores() > 1 else None
+
+    def write(self, batch: Any) -> None:
+        parts = list(pieces(batch))
+        converted = map if self._threads is None or len(parts) == 1 else self._threads.map
+        for part in converted(self._converted, parts):
+            self.put(part)
+
+    def _converted(self, piece: Any) -> Any:
+        with naming_the_record(piece):
+            return self.converted(piece)
+
+    def converted(self, piece: Any) -> Any:
+        """The text of a piece, or what ``put`` makes text of."""
+        raise NotImplementedError
+
+    def put(self, converted: Any) -> None:
+        """Write what was converted."""
+        self.file.write(converted)
+
+    def close(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+
+
+class JsonLines(Text):
     """One JSON object per line."""
 
     def __init__(
         self, file: BinaryIO, keys: str, values: str, iso_times: bool = False, zone: str | None = None
     ) -> None:
-        self._file = file
+        super().__init__(file)
         self._how: dict[str, Any] = {"keys": keys, "values": values, "iso_times": iso_times, "zone": zone}
 
-    def write(self, batch: Any) -> None:
-        for piece in pieces(batch):
-            with naming_the_record(piece):
-                lines = json_lines(piece, **self._how)
-            self._file.write(lines)
-
-    def close(self) -> None:
-        pass
-
-    def abandon(self) -> None:
-        pass
+    def converted(self, piece: Any) -> memoryview:
+        return json_lines(piece, **self._how)
 
 
-class Csv:
+class Csv(Text):
     """CSV as in RFC 4180: text is always quoted, null is an empty field without quotes, times in ms, headers as JSON.
 
     With ``disarm``, text that a spreadsheet would run as a formula gets an apostrophe in front.
@@ -690,35 +720,30 @@ class Csv:
         iso_times: bool = False,
         zone: str | None = None,
     ) -> None:
-        self._file, self._schema, self._encodings = file, schema, {"key": keys, "value": values}
+        super().__init__(file)
+        self._schema, self._encodings = schema, {"key": keys, "value": values}
         self._disarm, self._iso_times, self._zone = disarm, iso_times, zone
         self._writer: Any = None
 
-    def write(self, batch: Any) -> None:
-        for piece in pieces(batch):
-            self._write(piece)
-
-    def close(self) -> None:
-        if self._writer is None:  # no record: the header line alone
-            nothing = [pa.nulls(0, field.type) for field in self._schema]
-            self._write(pa.record_batch(nothing, schema=self._schema))
-        self._writer.close()
-
-    def abandon(self) -> None:
-        pass
-
-    def _write(self, batch: Any) -> None:
-        from pyarrow import csv
-
-        named = zip(batch.schema.names, batch.columns, strict=True)
-        with naming_the_record(batch):
-            columns = {name: self._plain(name, column) for name, column in named}
+    def converted(self, piece: Any) -> Any:
+        columns = {name: self._plain(name, piece[name]) for name in piece.schema.names}
         if self._disarm:
             columns = {name: disarmed(column) for name, column in columns.items()}
-        rows = pa.record_batch(list(columns.values()), names=list(columns))
+        return pa.record_batch(list(columns.values()), names=list(columns))
+
+    def put(self, converted: Any) -> None:
+        from pyarrow import csv
+
         if self._writer is None:
-            self._writer = csv.CSVWriter(self._file, rows.schema)
-        self._writer.write(rows)
+            self._writer = csv.CSVWriter(self.file, converted.schema)
+        self._writer.write(converted)
+
+    def close(self) -> None:
+        super().close()
+        if self._writer is None:  # no record: the header line alone
+            nothing = [pa.nulls(0, field.type) for field in self._schema]
+            self.put(self.converted(pa.record_batch(nothing, schema=self._schema)))
+        self._writer.close()
 
     def _plain(self, name: str, column: Any) -> Any:
         if name in self._encodings:

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import pyarrow as pa
 import pytest
 import zstandard
 from pyarrow import csv, dataset, parquet
+from pyarrow.json import read_json
 from support.coordinators import broker
 from support.golden import Golden, Row, golden, golden_partitions, row_from_json
 from support.processes.cli_runs import lines, run
 
 import kts
+from kts.cli.text import pieces
 from kts.segment.segment import Segment
 
 
@@ -366,6 +369,32 @@ def test_files_are_compressed_by_their_suffix(suffix: str, tmp_path: Path) -> No
     assert read == plain.read_bytes()
     assert "leave out" in run("dump", ORDERS.log_dir, "-o", tmp_path / "x.parquet.gz", code=2).stderr
     assert sorted(tmp_path.iterdir()) == sorted([plain, packed])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_text_is_the_same_on_one_core_and_on_several(
+    count: int, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces are converted and compressed side by side; their order is that of the records, up to a value in error."""
+    monkeypatch.setattr("kts.cli.text.pieces", partial(pieces, limit=1 << 14))
+    for module in ("text", "dump"):
+        monkeypatch.setattr(f"kts.cli.{module}.cores", lambda: count)
+    expected = kts.scan(ORDERS.log_dir, columns=["topic", "partition", "offset"]).read_all().to_pylist()
+    for suffix in (".jsonl", ".jsonl.gz", ".csv", ".csv.gz"):
+        path = tmp_path / f"x{suffix}"
+        run("dump", ORDERS.log_dir, "-o", path)
+        data = gzip.decompress(path.read_bytes()) if suffix.endswith(".gz") else path.read_bytes()
+        read = csv.read_csv(pa.BufferReader(data)) if ".csv" in suffix else read_json(pa.BufferReader(data))
+        assert read.select(["topic", "partition", "offset"]).to_pylist() == expected
+    refused = run("dump", mixed, "--values", "utf8", "--format", "jsonl", code=2)
+    assert "the value of the record at offset 2 of t-0 is not UTF-8" in refused.stderr
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".csv.gz", ".jsonl.zst"])
+def test_a_full_disk_ends_a_dump_with_the_name_of_its_file(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.symlink_to("/dev/full")
+    assert f"kts: {path}: No space left on device" in run("dump", ORDERS.log_dir, "-o", path, code=3).stderr
 
 
 @pytest.mark.parametrize(
