@@ -73,6 +73,7 @@ def run(report: Report, size: int, rounds: int, scratch: Path) -> None:
         for first in (0, SEGMENTS * records // 2, SEGMENTS * records - length):
             bucket.forget()
             times = {"starting_timestamp": FIRST_MS + first, "ending_timestamp": FIRST_MS + first + length}
+            times["allowed_lateness"] = SEGMENTS * records // 2400  # as an hour of 100 days
             if kts.scan(there, columns=["offset"], **times).read_all().num_rows != length:
                 raise ValueError(f"expected {length} rows from offset {first}")
             share, asked = proxy.body_bytes / total, proxy.counted()

@@ -12,9 +12,10 @@ from .java import tool
 from .ready_made import SEGMENTS, ready_made_source, write_ready_made
 from .spark_session import cpu_and_clock, session
 from .table import Report, Seconds, medians, reached
-from .time_range import INDEX_INTERVAL, most_opened, write_segments
+from .time_range import INDEX_INTERVAL, most_opened, seconds_of_later_data, write_segments
 
 GOAL = 0.80  # of what Spark makes of batches that cost nothing
+LATER_S = 0.3  # a GiB of later data
 MOST_OPENED = 0.02  # of the log, by 1 % of its time; and an index interval a segment
 
 
@@ -31,6 +32,7 @@ def run(report: Report, total_bytes: int, seed: int, rounds: int) -> None:
         write_segments(partition, corpus, SEGMENTS)
         to_noop(report, partition, corpus.records, rounds)
         range_of_times(report, partition, corpus)
+        later_data(report, partition, corpus, rounds)
 
 
 def to_noop(report: Report, partition: Path, records: int, rounds: int) -> None:
@@ -69,6 +71,16 @@ def to_noop(report: Report, partition: Path, records: int, rounds: int) -> None:
             ["kts", f"{rates['kts'] / 1e6:.2f}", f"{share:.0%}", f"{GOAL:.0%}", reached(share, GOAL)],
             ["ready-made batches", f"{rates['ready-made batches'] / 1e6:.2f}", "100%", "", ""],
         ],
+    )
+
+
+def later_data(report: Report, partition: Path, corpus: Corpus, rounds: int) -> None:
+    """What a range costs that leaves nothing out after its end."""
+    seconds = seconds_of_later_data(partition, corpus.records, rounds) * 2**30 / len(corpus.data)
+    report.table(
+        "kts.scan, allowed_lateness=None: the rest of the log is read for late records",
+        ["what", "CPU s a GiB of later data, warm", "goal", "reached"],
+        [["the first hundredth of the time", f"{seconds:.2f}", f"{LATER_S}", reached(LATER_S, seconds)]],
     )
 
 

@@ -1,12 +1,16 @@
-"""Bytes of `.log` files that a range of times opens: planned as for Spark, read to the end, every read counted."""
+"""Bytes of `.log` files that an exact range of times opens: planned as for Spark, read to the end, counted."""
 
 from __future__ import annotations
 
+import statistics
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import kts
 
 from .corpora import START_MS, Corpus
 
@@ -77,11 +81,27 @@ def most_opened(partition: Path, records: int) -> int:
     for number in range(RANGES):
         first = (records - length) * number // (RANGES - 1)
         times = {"startingTimestamp": str(START_MS + first), "endingTimestamp": str(START_MS + first + length)}
+        times["allowedLateness"] = str(records // 2400)  # as an hour of 100 days: records of a corpus are 1 ms apart
         with counting_log_bytes() as sizes:
             tasks = plan_tasks(parse_options({"path": str(partition), **times}))
             pieces = [piece for task in tasks for piece in task.ranges]
-            rows = sum(batch.num_rows for piece in pieces for batch in read_range(piece, columns=["offset"]))
+            within = tasks[0].within
+            read = (read_range(piece, columns=["offset"], within=within) for piece in pieces)
+            rows = sum(batch.num_rows for batches in read for batch in batches)
         if rows != length:
             raise ValueError(f"expected {length} rows of the range from offset {first}, found {rows}")
         most = max(most, sum(sizes))
     return most
+
+
+def seconds_of_later_data(partition: Path, records: int, rounds: int) -> float:
+    """CPU time of the first hundredth of the time if a record may come any time later, so that all is read; warm."""
+    length, taken = records // 100, []
+    for _ in range(rounds):
+        begun = time.process_time()
+        times = {"starting_timestamp": START_MS, "ending_timestamp": START_MS + length}
+        rows = sum(batch.num_rows for batch in kts.scan(partition, allowed_lateness=None, **times))
+        taken.append(time.process_time() - begun)
+        if rows != length:
+            raise ValueError(f"expected {length} rows, found {rows}")
+    return statistics.median(taken)

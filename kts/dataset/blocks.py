@@ -44,6 +44,10 @@ SET_BYTES = 2**14  # of plain messages, which a producer sends together: they co
 STEP_BYTES = 2**24  # of a segment on a disk that is judged as a block of its own
 
 
+# Of the attributes in magic 2: the base timestamp is the time at which the cleaner may delete the batch's tombstones.
+DELETE_HORIZON = 1 << 6
+
+
 class _Heads(NamedTuple):
     """The first entries of a block: times at or before their first records, and their greatest timestamps."""
 
@@ -163,9 +167,10 @@ def _begin_ms(entry: Entry) -> int:
 
 
 def _first_ms(file: files.Readable, position: int, entry: Entry, within: TimeRange) -> int:
-    """The same, from the records of a wrapper message, whose header has only the greatest time."""
+    """The same, from the records where the header has only the greatest time."""
     begin = _begin_ms(entry)
-    if entry.magic == 2 or not entry.codec or begin < (within.latest_ms or 0):
+    is_hidden = entry.attributes & DELETE_HORIZON if entry.magic == 2 else entry.codec
+    if not is_hidden or begin < (within.latest_ms or 0):
         return begin
     _, times = decoded(file.read(position, entry.size))
     return int(times.min(initial=begin))
@@ -313,10 +318,12 @@ class Lateness:
         """Warn if more late records may lie in the blocks that were left out."""
         if not self.count or self.part is None:
             return
-        late, name = show_length(self.greatest_ms), f"{self.part.topic}-{self.part.partition}"
+        name = f"{self.part.topic}-{self.part.partition}"
+        enough = show_length(self.greatest_ms + self.allowed_ms)  # the time that was reached is a cautious guess
         warn(
-            f"{name}: {self.count} record{'s' * (self.count > 1)} of the range of times came up to {late} after younger"
-            f" ones, and blocks of the log that begin {show_length(self.allowed_ms)} or more after the range were not"
-            f" read, so others may be missing: read again with allowed_lateness {late}, or unlimited",
+            f"{name}: {self.count} record{'s' * (self.count > 1)} of the range of times came up to"
+            f" {show_length(self.greatest_ms)} after younger ones, and blocks of the log that begin"
+            f" {show_length(self.allowed_ms)} or more after the range were not read, so others may be missing: read"
+            f" again with allowed_lateness {enough}, or unlimited",
             self.part.path,
         )

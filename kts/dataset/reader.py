@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts._codec import rises
+from kts.arguments import INT64_MIN
 from kts.codec.columns import ALL_COLUMNS, decode
 from kts.coordinator_records.columns import DECODED_COLUMNS, DECODERS, decode_records
 from kts.dataset.ahead import Ahead, Slice
@@ -286,13 +287,9 @@ class RangeReader:
 
     def timely(self, rows: pa.RecordBatch) -> Mask:
         """Which rows have a time in the range."""
-        times = int64(rows, "timestamp")
-        keep = np.ones(len(times), bool)
-        if self.within.start_ms is not None:
-            keep &= times >= self.within.start_ms
-        if self.within.end_ms is not None:
-            keep &= times < self.within.end_ms
-        return keep
+        times, (start, end, _) = int64(rows, "timestamp"), self.within
+        since = times >= (INT64_MIN if start is None else start)
+        return since if end is None else since & (times < end)
 
     def seen(self, found: Decoded, expected: int) -> int:
         """The offset after the last row; also updates ``reached``, an offset that does not come from damage.
@@ -431,9 +428,13 @@ class RangeReader:
 
     def finished(self, found: Decoded) -> Iterator[pa.RecordBatch]:
         """The requested rows and columns."""
+        if not found.size_bytes and self.seldom:
+            return
         rows = self.of_offsets(found)
         mask = self.mask(rows)
-        if mask is not None and not mask.all():
+        if mask is not None and not mask.any():
+            rows = rows.slice(0, 0)
+        elif mask is not None and not mask.all():
             rows = _filter(rows, mask)
         if rows.num_rows and self.options.decoder is not None:
             yield from self.decoded_records(rows)
@@ -574,16 +575,17 @@ def _may_hold(headers: pa.RecordBatch, within: TimeRange) -> Mask:
     """Which batches may hold a record of some times, by their headers.
 
     A header has the greatest time, and in magic 2 that of the first record, which later ones may precede as much as is
-    allowed. It does not show times before 1970.
+    allowed, unless the cleaner has put another time there. It does not show times before 1970.
     """
-    greatest, base, magic = (int64(headers, name) for name in ("maxTimestamp", "baseTimestamp", "magic"))
+    names = ("maxTimestamp", "baseTimestamp", "magic", "codec", "timestampType")
+    greatest, base, magic, codec, kind = (int64(headers, name) for name in names)
     keep = np.ones(len(greatest), bool)
     if within.start_ms is not None and within.start_ms >= 0:
         keep &= greatest >= within.start_ms
     if within.latest_ms is not None and within.end_ms is not None:
-        all_alike = (int64(headers, "timestampType") == 1) | ((magic < 2) & (int64(headers, "codec") == 0))
+        all_alike = (kind == 1) | ((magic < 2) & (codec == 0))
         keep &= np.where(
-            all_alike, greatest < within.end_ms, (magic < 2) | (np.minimum(base, greatest) < within.latest_ms)
+            all_alike, greatest < within.end_ms, (magic < 2) | (base > greatest) | (base < within.latest_ms)
         )
     return keep
 

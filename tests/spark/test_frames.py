@@ -196,3 +196,22 @@ def test_a_large_read_without_a_range_is_told_how_to_have_one(tmp_path: Path, mo
 
     assert hints() == 1
     assert hints(startingTimestamp=str(START)) == hints(granularity="batch") == hints(assign='{"orders": [0]}') == 0
+
+
+@pytest.mark.parametrize("granularity", ["batch", "segment"])
+def test_a_range_of_batches_or_segments_has_all_that_may_hold_its_records(
+    spark: SparkSession, granularity: str
+) -> None:
+    from kts.spark import read
+
+    start, end = 1_788_861_600_000, 1_788_868_800_000  # two hours, with a record of 2036 before them
+    rows = read(spark, ORDERS.log_dir, start=start, end=end, granularity=granularity).collect()
+    there = {
+        (row.partition, row.baseOffset if granularity == "batch" else row.firstOffset, row.lastOffset) for row in rows
+    }
+    wanted = {(name, row.offset) for name, row in ROWS if start <= row.timestamp < end}
+    assert (
+        all(any(f"orders-{p}" == name and a <= o <= b for p, a, b in there) for name, o in wanted) and len(wanted) == 94
+    )
+    everything = read(spark, ORDERS.log_dir, granularity=granularity).count()
+    assert len(rows) < everything / 2 if granularity == "batch" else len(rows) <= everything
