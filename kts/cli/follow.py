@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 ONCE_PATIENCE_S = 30.0
 BETWEEN_TRIES_S = 0.5
-ROLLING = {"segment.bytes", "segment.ms", "segment.jitter.ms"}
 CHECKPOINT_S = 5.0  # replica.high.watermark.checkpoint.interval.ms: how far readers of the copy may go
 REFRESH_S = 60.0  # how often to look for new partitions and settings
 
@@ -125,7 +124,7 @@ def command(
                     client, directory, topic, partitions=partitions, settings=given, shipped=shipped, tell=note
                 )
                 copies.append(stack.enter_context(copy))
-                patiently(partial(find, copy, client, given), patience_s, stop)
+                patiently(partial(find, copy, client), patience_s, stop)
                 with advice_on_locks():
                     fetcher.followers += copy.open()
             for follower in fetcher.followers:
@@ -157,17 +156,12 @@ def follow(fetcher: Fetcher, copies: Sequence[TopicCopy], once: bool, stop: Stop
                 refreshed = time.monotonic()
 
 
-def find(copy: TopicCopy, client: Client, given: Mapping[str, str]) -> None:
+def find(copy: TopicCopy, client: Client) -> None:
     """Look up the partitions to copy. Invalid settings are a usage error."""
-    from kts.broker.codes import ApiKey
-
     try:
         copy.find()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--config'") from error
-    without_effect = sorted(ROLLING & set(given))
-    if without_effect and client.any_broker().serves(ApiKey.LIST_OFFSETS):
-        note(f"the copy has the leader's segments: {', '.join(without_effect)} has no effect on them")
     if client.any_broker().is_0_9:
         note(f"{client.any_broker()} answers as Kafka 0.9 does, and is treated as Kafka 0.9")
 

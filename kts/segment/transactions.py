@@ -265,9 +265,10 @@ def _following(segment: Segment) -> list[Segment]:
     if not segment.indexed or parse_file_name(without_compression(os.path.basename(segment.path))) is None:
         return []
     folder = os.path.dirname(files.absolute(segment.path))
+    paths = {entry.name: entry.path for entry in files.list_directory(folder)}  # of both tiers, for a log that has them
     return [
-        replace(segment, path=path, base_offset=base)
-        for (base, _), path in sorted(live_logs(folder, files.names_in(folder)).items())
+        replace(segment, path=paths[os.path.basename(path)], base_offset=base)
+        for (base, _), path in sorted(live_logs(folder, paths).items())
         if base > segment.base_offset
     ]
 

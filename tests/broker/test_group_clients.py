@@ -118,15 +118,15 @@ def test_librdkafkas_transactions_are_refused_at_once(served: Served) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": served.bootstrap, "transactional.id": "x", "log_level": 0}
     )
-    with pytest.raises(confluent_kafka.KafkaException, match="kts has no transactions yet") as refused:
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
         producer.init_transactions(30)
-    assert refused.value.args[0].fatal()
+    assert refused.value.args[0].code() == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_kafka_pythons_transactions_are_refused_at_once(served: Served) -> None:
     producer = kafka.KafkaProducer(bootstrap_servers=served.bootstrap, transactional_id="x")
     try:
-        with pytest.raises(kafka.errors.KafkaError, match="Could not find a coordinator with type 1"):
+        with pytest.raises(kafka.errors.TransactionalIdAuthorizationFailedError):
             producer.init_transactions()
     finally:
         producer.close(timeout=5)

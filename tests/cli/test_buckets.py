@@ -42,7 +42,12 @@ def test_plots_patterns_recursion_and_options(
     run("plot", f"{there}/clicks/clicks-0", "-o", tmp_path / "a.svg")
     assert "clicks-0" in (tmp_path / "a.svg").read_text()
     for paths in ([f"{there}/*"], ["-r", there], ["-r", f"file://{DEMO}"]):
-        assert {line["topic"] for line in lines("ls", "--json", *paths)} == {"clicks", "orders", "legacy"}
+        assert {line["topic"] for line in lines("ls", "--json", *paths)} == {
+            "__consumer_offsets",
+            "clicks",
+            "legacy",
+            "orders",
+        }
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     found = run("verify", f"{there}/clicks", "--storage-options", json.dumps(bucket.options)).output
     assert found == run("verify", DEMO / "clicks").output

@@ -8,13 +8,12 @@ Source: KafkaApis, GroupCoordinatorAdapter, JoinGroupResponse, LeaveGroupRespons
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kts.arguments import INT64_MAX
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import NO_TRANSACTIONS, ApiKey, ErrorCode
+from kts.broker.codes import ApiKey, ErrorCode
 from kts.broker.groups.coordinator import Join, Sync
 from kts.broker.groups.group import Group, State
 from kts.broker.request import Request
@@ -22,8 +21,6 @@ from kts.broker.topics import Topic
 from kts.coordinator_records.groups import Committed
 from kts.errors import KtsError
 from kts.model import ZERO_UUID
-
-logger = logging.getLogger(__name__)
 
 GROUP, TRANSACTION = 0, 1  # coordinator types
 CLASSIC = "classic"
@@ -37,7 +34,7 @@ Body = dict[str, Any]
 
 
 async def handle_find_coordinator(broker: Broker, request: Request) -> Body:
-    """This broker coordinates all groups. Transactions are refused here, where the answer has room for words."""
+    """This broker coordinates all groups. Transactions are refused later, by InitProducerId."""
     body = request.body
     keys = body["coordinator_keys"] if request.version >= 4 else [body["key"]]
     error, message = _coordinator_error(broker, body["key_type"])
@@ -55,9 +52,8 @@ async def handle_find_coordinator(broker: Broker, request: Request) -> Body:
 
 
 def _coordinator_error(broker: Broker, key_type: int) -> tuple[ErrorCode, str]:
-    if key_type == TRANSACTION:  # clients retry other codes, or show no words with them
-        logger.warning("a producer was refused: %s", NO_TRANSACTIONS)
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NO_TRANSACTIONS
+    if key_type == TRANSACTION:
+        return ErrorCode.NONE, ""
     if key_type != GROUP:
         return ErrorCode.INVALID_REQUEST, f"expected a coordinator type of {GROUP} or {TRANSACTION}, found {key_type}"
     try:

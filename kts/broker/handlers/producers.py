@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from kts.broker.broker import Broker, Handler
-from kts.broker.codes import ApiKey, ErrorCode, failed, refusal
+from kts.broker.codes import NO_TRANSACTIONS, ApiKey, ErrorCode, failed, refusal
 from kts.broker.fetching import why_closed
 from kts.broker.request import Request
 from kts.broker.threads import in_thread
@@ -35,6 +35,7 @@ async def handle_init_producer_id(broker: Broker, request: Request) -> dict[str,
     """
     body = request.body
     if body["transactional_id"] is not None:
+        logger.warning("a producer was refused: %s", NO_TRANSACTIONS)
         empty = not body["transactional_id"]
         return _refused_id(ErrorCode.INVALID_REQUEST if empty else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (body["producer_id"] == NO_ID) != (body["producer_epoch"] == NO_ID):
