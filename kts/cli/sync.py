@@ -91,7 +91,7 @@ Times: {SPELLINGS}.
     type=click.Path(),
     help="The schema of the values: JSON Schema, or an Avro schema.",
 )
-@click.option("--registry", is_flag=True, help="Values begin with the id of a schema in the topic _schemas of PATH.")
+@click.option("--registry", is_flag=True, help="Values have the id of a schema in the topic _schemas of PATH.")
 @click.option("--plausible-from", metavar="TIME", help="The first time that gets a day. Default 2000-01-01.")
 @click.option("--plausible-to", metavar="TIME", help="The first time that gets none. Default 366 days from now.")
 @click.option(

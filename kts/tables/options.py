@@ -45,8 +45,9 @@ class SyncOptions:
     value_schema : path, optional
         The file of the schema that ``value`` gets: JSON Schema, or an Avro schema.
     registry : bool
-        Values begin with the id of their schema (Confluent's wire format), and the schemas are in the topic
-        ``_schemas`` of the same paths. Without ``value_schema`` the column has the newest one of ``TOPIC-value``.
+        The id of a value's schema is in the header ``__value_schema_id`` or in front of the value (Confluent's
+        clients), and the schemas are in the topic ``_schemas`` of the same paths. Without ``value_schema`` the column
+        has the newest one of ``TOPIC-value``.
     plausible_from, plausible_to : int (ms), aware datetime or ISO 8601 text, optional
         The times that get a day, from 2000 until 366 days from now by default; ``day`` is null for others.
     unit : str, optional
