@@ -67,6 +67,7 @@ setup(
         [
             extension("_codec", NATIVE),
             extension("_timeindex", []),
+            extension("tables._values", []),
             extension("proposals.options._messages", ["kts/native/crc.c"]),
         ],
         compiler_directives=directives,

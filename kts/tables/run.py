@@ -289,6 +289,12 @@ def _decoder(asked: SyncOptions, opened: LogDirs, logs: Sequence[PartitionLog]) 
         return decoder_of(asked.value_format, schema, schemas)
     subjects = {f"{log.topic}-value" for log in logs}
     known = {schemas.newest[subject] for subject in subjects if subject in schemas.newest}
+    if not known:
+        raise ValueError(
+            f"registry: expected a schema of the subject {', '.join(sorted(subjects))}, found none: give value_schema,"
+            " the file of the schema that the column gets. Subjects that are named after records (RecordNameStrategy,"
+            " TopicRecordNameStrategy) are not looked up yet; with value_schema each value is decoded by its id"
+        )
     if len(known) != 1:
         raise ValueError(
             f"registry: expected one newest schema of {', '.join(sorted(subjects))}, found {len(known)}: choose one"
@@ -339,7 +345,7 @@ def shaped(batch: pa.RecordBatch, plausible: Plausible, decoder: Decoder | None)
     """The rows of records in the table and, with a decoder, in the one of what was not decoded."""
     if decoder is None:
         return [table_rows(batch, plausible)]
-    values, refused = decoder.decode(batch.column("value"))
+    values, refused = decoder.decode(batch.column("value"), batch.column("headers"))
     if not refused:
         return [
             table_rows(batch, plausible, values),

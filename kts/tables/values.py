@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BytesIO
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
 from kts.arguments import INT32_MAX
 from kts.errors import InvalidRecordError, LogStorageError
 from kts.segment import files
+from kts.segment.rereading import warn
+from kts.tables._values import AVRO_KINDS, KINDS, TAKES, AvroPlan, JsonPlan
 
 FORMATS = ("text", "json", "avro")
+MOST_FIELDS = 10_000  # of a schema, each as often as references and names repeat it
+MOST_DEPTH = 50  # of a column within columns
 MOST_DIGITS = 38  # of a decimal
 FEW = 1024  # rows that are parsed together where some are refused
 REGISTRY_MAGIC = 0  # the first byte of a value whose schema is in a registry; then come four bytes of the schema's id
 REGISTRY_HEADER = 5
+ID_HEADER = "__value_schema_id"  # of a record: REGISTRY_MAGIC and an id, or GUID_MAGIC and the 16 bytes of a GUID
+GUID_MAGIC = 1
+GUID_HEADER = 17
+OF_COLUMN = -1  # instead of an id: the schema of the column
 OTHER_CONTEXT = ":."  # begins a subject of another context than the registry's own: it has ids of its own
 RECORD = ("offset", "key", "value")
-Fields = tuple[str | None, ...]  # names, and None for the items of an array
 Versions = dict[tuple[str, int], Any]  # what a registry was told of each version of a subject
 LOGICAL_TYPES = {  # by the type below and the logical type
     ("int", "date"): pa.date32(),
@@ -37,6 +44,8 @@ LOGICAL_TYPES = {  # by the type below and the logical type
     ("long", "local-timestamp-millis"): pa.timestamp("us"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
+OURS = "kts-"  # begins the names by which fastavro knows our readers of times
+DAY_US = 86_400_000_000
 AVRO_TYPES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -46,7 +55,11 @@ AVRO_TYPES = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+NAMED = ("record", "error", "enum", "fixed")  # kinds of Avro that have a name
 JSON_TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+JSON_NAMES = {
+    str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array", type(None): "null"
+}  # fmt: skip
 JSON_FORMATS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 
 
@@ -58,10 +71,13 @@ class Decoded(NamedTuple):
 
 
 class Decoder(NamedTuple):
-    """How values are decoded, and the type that they get; pickled as the arguments of ``decoder_of``."""
+    """How values are decoded, and the type that they get; pickled as the arguments of ``decoder_of``.
+
+    ``decode`` takes the values, and the headers of their records, which may have the ids of schemas.
+    """
 
     type: pa.DataType
-    decode: Callable[[pa.Array], Decoded]
+    decode: Callable[..., Decoded]
     made_of: tuple[Any, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,10 +93,11 @@ class Schema(NamedTuple):
 
 
 class Schemas(NamedTuple):
-    """Schemas of a registry: by id, and the newest of each subject."""
+    """Schemas of a registry: by id, the newest of each subject, and the ids by GUID."""
 
     by_id: Mapping[int, Schema]
     newest: Mapping[str, Schema]
+    guids: Mapping[bytes, int] = {}
 
 
 def decoder_of(
@@ -107,23 +124,34 @@ def decoder_of(
     if value_format == "text":
         if schema is not None:
             raise ValueError("value_schema: text has no schema; leave it out")
-        return Decoder(pa.string(), _text, (value_format, schema))
+        return Decoder(pa.string(), partial(_without_headers, _text), (value_format, schema))
     if schema is None:
         raise ValueError(f"value_schema: {value_format} needs a schema; give its file, or registry")
-    try:
-        told = json.loads(schema)
-    except ValueError as error:
-        raise ValueError(f"value_schema: expected JSON, found {schema[:40]!r}: {error}") from error
-    decode: Callable[[pa.Array], Decoded]
+    told = _loaded(schema)
+    decode: Callable[..., Decoded]
     if value_format == "json":
-        type_ = _json_type(told, told, "the value")
-        decode = partial(_json, type_, _required(told, told))
-        decode = decode if schemas is None else partial(_without_ids, decode)
+        columns = _JsonColumns(told)
+        type_, decode = columns.type, partial(_json, columns)
     else:
         type_, decode = _avro_decoder(told, schemas, needs)
-    if schemas is not None:
-        decode = partial(_behind_ids, value_format, schemas, decode)
+    decode = partial(_without_headers, decode) if schemas is None else partial(_by_ids, value_format, schemas, decode)
     return Decoder(type_, decode, (value_format, schema, schemas, needs))
+
+
+def _loaded(schema: str) -> Any:
+    """A schema's JSON, within bounds: what is nested deeper would end in whatever walks it."""
+    try:
+        told = json.loads(schema)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"value_schema: expected JSON, found {schema[:40]!r}: {error}") from error
+    level, depth = [told], 0
+    while level:
+        level = [one for each in level for one in (each.values() if isinstance(each, dict) else each)
+                 if isinstance(one, dict | list)] if isinstance(level[0], dict | list) else []  # fmt: skip
+        depth += 1
+        if depth > 4 * MOST_DEPTH:
+            raise ValueError(f"value_schema: its JSON is more than {4 * MOST_DEPTH} levels deep")
+    return told
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -191,137 +219,234 @@ def _failing(values: pa.Array, call: Callable[[Any], object]) -> Callable[[int, 
 # --- JSON --------------------------------------------------------------------------------------
 
 
-def _json(type_: pa.DataType, required: list[Fields], values: pa.Array) -> Decoded:
-    """JSON values, each in a line of its own that has its number: what spills over into another one is found."""
-    texts, refused = _text(values)  # Arrow's parser takes any bytes within a string
+def _without_headers(decode: Callable[[pa.Array], Decoded], values: pa.Array, headers: pa.Array = None) -> Decoded:
+    return decode(values)
+
+
+def _json(plan: _JsonColumns, values: pa.Array, ids: Sequence[int] = ()) -> Decoded:
+    """JSON values: one pass checks each as one value of RFC 8259, and fills the columns of its schema."""
+    texts, refused = _text(values)
     there = pc.indices_nonzero(texts.is_valid()).to_numpy()
     if len(there) == 0:
-        return Decoded(pa.nulls(len(values), type_), refused)
-    malformed: dict[int, str] = {}
-    texts = texts.drop_null()
-    found = _searched(
-        len(texts), _json_lines(texts, type_), _failing(texts, json.loads), type_, _json_reason, malformed
-    )
-    for path in required:
-        _refuse_missing(found, path, malformed)
-    refused |= {int(there[row]): why for row, why in malformed.items()}
+        return Decoded(pa.nulls(len(values), plan.type), refused)
+    whole = len(there) == len(values)
+    texts = texts if whole else texts.drop_null()
+    found, wrong = plan.read(texts)
+    refused |= {int(there[row]): why for row, why in wrong.items()}
+    if whole:
+        return Decoded(found, refused)
     places = np.full(len(values), -1)
     places[there] = np.arange(len(there))
-    places[list(refused)] = -1
     return Decoded(found.take(pa.array(places, mask=places < 0)), refused)
 
 
-def _json_lines(texts: pa.Array, type_: pa.DataType) -> Callable[[int, int], pa.Array]:
-    """A parser of some of the values: each is in a line with its number, so that none spills over into another."""
-    numbers = pa.array(np.arange(len(texts))).cast(pa.string())
-    # Between two tokens a tab is white space too, and within one it is no JSON either.
-    flat = pc.replace_substring_regex(texts, "[\r\n]", "\t")
-    lines = pc.binary_join_element_wise('{"i":', numbers, ',"v":[', flat, "]}\n", "")
-    edges = np.frombuffer(lines.buffers()[1], np.int32, len(lines) + 1)
-    schema = pa.schema([("i", pa.int64()), ("v", pa.list_(_parsed_type(type_)))])
-    how = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+class _JsonColumns:
+    """The columns of a JSON Schema, and how values fill them.
 
-    def parse(first: int, end: int) -> pa.Array:
-        data = lines.buffers()[2].slice(int(edges[first]), int(edges[end] - edges[first]))
-        options = pyarrow.json.ReadOptions(block_size=data.size)
-        table = pyarrow.json.read_json(pa.BufferReader(data), read_options=options, parse_options=how)
-        found, wanted = table.column("i").to_numpy(), np.arange(first, end)
-        one_each = len(found) == len(wanted) and (found == wanted).all()
-        if not one_each or not pc.all(pc.equal(pc.list_value_length(table.column("v")), 1)).as_py():
-            raise pa.ArrowInvalid("not one value")
-        column = pc.list_flatten(table.column("v")).cast(type_)
-        return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    Attributes
+    ----------
+    type : pyarrow.DataType
+        Of the value.
 
-    return parse
+    Notes
+    -----
+    A field that no column can hold as it is (any object, several types, a schema within itself) is text: a string's
+    characters, and the JSON of everything else. Each place of the schema counts as often as references repeat it, so
+    that a short schema cannot become a large one.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._nodes: list[tuple[str, int, list[tuple[int, bytes, bool]]]] = []
+        self._paths: list[str] = []
+        self._steps = 0
+        self._active: set[int] = set()
+        self.type, _ = self._add(root, "the value", "", 0)
+        if self._nodes[0][0] == "text":
+            raise ValueError(
+                "value_schema: expected a type of the value (string, integer, number, boolean, array with items, object"
+                f" with properties), found {json.dumps(root)[:60]}: its fields may be anything, and the value as a"
+                " whole may not; decode it as text"
+            )
+        self._plan = JsonPlan([(KINDS[kind], takes, children) for kind, takes, children in self._nodes])
+
+    def _step(self, where: str) -> None:
+        self._steps += 1
+        if self._steps > MOST_FIELDS:
+            raise ValueError(f"value_schema: it has more than {MOST_FIELDS:,} fields and references, found at {where}")
+
+    def _add(self, told: Any, where: str, path: str, depth: int) -> tuple[pa.DataType, bool]:
+        """Plan one place of the schema: its type, and whether it may be null."""
+        if depth > MOST_DEPTH:
+            raise ValueError(f"value_schema: {where} is more than {MOST_DEPTH} levels deep")
+        number = len(self._nodes)
+        self._paths.append(path)
+        self._nodes.append(("text", 0, []))
+        told, kinds, nullable, within = self._resolved(told, where)
+        kind, children, type_ = "text", list[tuple[int, bytes, bool]](), pa.string()
+        if kinds in ({"integer"}, {"string"}, {"boolean"}):
+            (kind,) = kinds
+            form = told.get("format") if kind == "string" else None
+            kind = form if isinstance(form, str) and form in JSON_FORMATS else kind
+            type_ = JSON_FORMATS.get(kind) or JSON_TYPES[kind]
+        elif kinds in ({"number"}, {"number", "integer"}):
+            kind, type_ = "number", JSON_TYPES["number"]
+        elif kinds == {"array"}:
+            kind = "array"
+            child = len(self._nodes)
+            items = told.get("items", True)
+            item, _ = self._add(
+                True if isinstance(items, list) else items, f"an item of {where}", f"{path}[]", depth + 1
+            )
+            children, type_ = [(child, b"", False)], pa.list_(item)
+        elif kinds == {"object"} and isinstance(told.get("properties"), dict) and told["properties"]:
+            kind, fields = "object", list[tuple[str, pa.DataType]]()
+            required = told.get("required")
+            required = {one for one in required if isinstance(one, str)} if isinstance(required, list) else set()
+            for name, field in told["properties"].items():
+                child = len(self._nodes)
+                shown = f"{path}.{name}" if path else name
+                one, may_be_null = self._add(field, f"the field {name}", shown, depth + 1)
+                children.append((child, _utf8(name), name in required and not may_be_null))
+                fields.append((name, one))
+            type_ = pa.struct(fields)
+        elif kinds == {"object"} and isinstance(told.get("additionalProperties"), dict):
+            kind = "map"
+            self._paths.append(path)
+            self._nodes.append(("string", 0, []))
+            child = len(self._nodes)
+            one, _ = self._add(told["additionalProperties"], f"a value of {where}", f"{path}[]", depth + 1)
+            children, type_ = [(number + 1, b"", False), (child, b"", False)], pa.map_(pa.string(), one)
+        takes = sum(TAKES[one] for one in kinds) if kinds else sum(TAKES.values())
+        self._nodes[number] = kind, takes, children
+        self._active -= within
+        return type_, nullable
+
+    def _resolved(self, told: Any, where: str) -> tuple[dict[str, Any], set[str], bool, set[int]]:
+        """A schema behind its references; its types without null, none for any; whether null is one; what it is in."""
+        nullable, within = False, set[int]()
+        while True:
+            self._step(where)
+            if isinstance(told, bool) or told == {}:
+                return {}, set(), True, within
+            if not isinstance(told, dict):
+                raise ValueError(f"value_schema: expected a JSON Schema for {where}, found {json.dumps(told)[:60]}")
+            if id(told) in self._active:  # it contains itself
+                return {}, set(), True, within
+            self._active.add(id(told))
+            within.add(id(told))
+            choices = told.get("oneOf") or told.get("anyOf") or told.get("allOf")
+            if "$ref" in told:
+                if not str(told["$ref"]).startswith("#"):
+                    raise ValueError(f"value_schema: {where} refers to {told['$ref']}, which is not within it")
+                told = self._at(str(told["$ref"]), where)
+            elif isinstance(choices, list) and choices and "type" not in told and "properties" not in told:
+                others = [one for one in choices if one not in ({"type": "null"}, {"const": None}, {"enum": [None]})]
+                nullable |= len(others) < len(choices)
+                if len(others) != 1:
+                    return {}, set(), True, within
+                told = others[0]
+            else:
+                kinds = self._kinds(told, where)
+                return told, kinds - {"null"}, nullable or "null" in kinds or not kinds, within
+
+    def _at(self, reference: str, where: str) -> Any:
+        place = self._root
+        for name in filter(None, reference[1:].split("/")):
+            name = name.replace("~1", "/").replace("~0", "~")
+            place = place.get(name) if isinstance(place, dict) else None
+            self._step(where)
+        if place is None:
+            raise ValueError(f"value_schema: {where} refers to {reference}, which is not within it")
+        return place
+
+    def _kinds(self, told: dict[str, Any], where: str) -> set[str]:
+        """The names of the types of a schema; none for any."""
+        kind = told.get("type")
+        if isinstance(kind, str | list):
+            kinds = {kind} if isinstance(kind, str) else {str(one) for one in kind}
+            if wrong := sorted(kinds - TAKES.keys() - {"null"}):
+                raise ValueError(
+                    f"value_schema: expected a type of {where} (string, integer, number, boolean, array, object),"
+                    f" found {wrong[0]!r}"
+                )
+            return kinds
+        values = [told["const"]] if "const" in told else told.get("enum")
+        if isinstance(values, list) and values:
+            return {JSON_NAMES[type(one)] for one in values}
+        if "properties" in told or "additionalProperties" in told:
+            return {"object"}
+        return {"array"} if "items" in told else set()
+
+    def read(self, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        """The column of texts none of which is null, and why some are refused."""
+        _, offsets, data = texts.buffers()
+        edges = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        data = np.frombuffer(b"" if data is None else data, np.uint8)
+        columns, wrong = self._plan.read(edges, data)
+        made = list(map(_Buffers._make, columns))
+        return self._built(0, self.type, made), {
+            row: self._reason(
+                why, position, self._paths[node], bytes(data[edges[row] + position : edges[row + 1]][:12])
+            )
+            for row, why, position, node in wrong
+        }
+
+    def _reason(self, why: str, position: int, path: str, found: bytes) -> str:
+        place = f"the field {path}" if path else "the value"
+        if why == "malformed":
+            shown = found.decode("utf-8", "ignore")[:1]
+            return f"not JSON: found {shown!r} at position {position}" if shown else f"not JSON: it ends at {position}"
+        return {
+            "type": f"not JSON of this schema: {place} has another type, up to position {position}",
+            "range": f"{place} has a number that its column cannot hold",
+            "time": f"{place} has a text that is no such date or time",
+            "surrogate": f"not text: half of a character in an escape at position {position}",
+            "depth": "not JSON of this schema: it is more than 500 levels deep",
+            "twice": f"{place} is there twice, or a key of it",
+            "missing": f"{place} is missing",
+            "many": "it has more than 16,777,216 fields and items",
+        }[why]
+
+    def _built(self, number: int, type_: pa.DataType, made: list[_Buffers]) -> pa.Array:
+        kind, _, children = self._nodes[number]
+        length, valid, data, offsets = made[number]
+        flags = np.frombuffer(valid, np.uint8)
+        nulls = length - int(flags.sum())
+        validity = pa.py_buffer(np.packbits(flags, bitorder="little")) if nulls else None
+        below = [child for child, _, _ in children]
+        if kind == "object":
+            columns = [self._built(child, type_.field(at).type, made) for at, child in enumerate(below)]
+            return pa.Array.from_buffers(type_, length, [validity], nulls, children=columns)
+        if kind == "array":
+            items = self._built(below[0], type_.value_type, made)
+            return pa.Array.from_buffers(type_, length, [validity, pa.py_buffer(offsets)], nulls, children=[items])
+        if kind == "map":
+            pair = [self._built(below[0], type_.key_type, made), self._built(below[1], type_.item_type, made)]
+            entries = pa.StructArray.from_arrays(pair, fields=[type_.key_field, type_.item_field])
+            return pa.Array.from_buffers(type_, length, [validity, pa.py_buffer(offsets)], nulls, children=[entries])
+        if kind in ("string", "text", "number"):
+            buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+            texts = pa.Array.from_buffers(pa.string(), length, buffers, nulls)
+            return texts.cast(pa.float64()) if kind == "number" else texts
+        packed = np.packbits(np.frombuffer(data, np.uint8), bitorder="little") if kind == "boolean" else data
+        return pa.Array.from_buffers(type_, length, [validity, pa.py_buffer(packed)], nulls)
 
 
-def _parsed_type(type_: pa.DataType) -> pa.DataType:
-    """The type as Arrow parses it: it takes days for numbers, so that they stay text first."""
-    if pa.types.is_list(type_):
-        return pa.list_(_parsed_type(type_.value_type))
-    if pa.types.is_struct(type_):
-        return pa.struct([(field.name, _parsed_type(field.type)) for field in type_])
-    return pa.string() if type_ == pa.date32() else type_
+class _Buffers(NamedTuple):
+    """What the compiled reader made of a place of the schema."""
+
+    length: int
+    valid: bytes
+    data: bytes
+    offsets: bytes
 
 
-def _json_reason(error: pa.ArrowInvalid) -> str:
-    return f"not JSON of this schema: {str(error).removeprefix('JSON parse error: ').removesuffix(' in row 0')}"
-
-
-def _refuse_missing(values: pa.Array, path: Fields, refused: dict[int, str]) -> None:
-    """Refuse values that lack a field, in objects that are there."""
-    rows = pa.array(np.arange(len(values)))
-    for name in path:
-        there = values.is_valid()
-        rows, values = rows.filter(there), values.filter(there)
-        if name is None:
-            rows, values = rows.take(pc.list_parent_indices(values)), pc.list_flatten(values)
-        else:
-            values = pc.struct_field(values, name)
-    shown = "".join("[]" if name is None else f".{name}" for name in path)[1:]
-    for row in rows.filter(values.is_null()).to_pylist():
-        refused.setdefault(row, f"the field {shown} is missing")
-
-
-def _resolved(told: Any, root: Any, where: str) -> tuple[dict[str, Any], bool]:
-    """A JSON Schema without ``$ref`` and without null among its types, and whether null was among them."""
-    seen, nullable = 0, False
-    while True:
-        if not isinstance(told, dict):
-            raise ValueError(f"value_schema: expected a JSON Schema for {where}, found {json.dumps(told)[:60]}")
-        choices = told.get("oneOf") or told.get("anyOf")
-        if "$ref" in told:
-            place, seen = root, seen + 1
-            for name in str(told["$ref"]).removeprefix("#").strip("/").split("/"):
-                place = place.get(name) if isinstance(place, dict) else None
-            if place is None or not str(told["$ref"]).startswith("#/") or seen > 100:
-                raise ValueError(f"value_schema: {where} refers to {told['$ref']}, which is not within it")
-            told = place
-        elif isinstance(choices, list):
-            others = [one for one in choices if one != {"type": "null"}]
-            if len(others) != 1:
-                raise ValueError(f"value_schema: {where} may be one of several types; a column has one")
-            told, nullable = others[0], nullable or len(choices) > 1
-        elif isinstance(told.get("type"), list):
-            kinds = [kind for kind in told["type"] if kind != "null"]
-            if len(kinds) != 1:
-                raise ValueError(f"value_schema: {where} may be of the types {', '.join(kinds)}; a column has one")
-            told, nullable = told | {"type": kinds[0]}, nullable or len(told["type"]) > 1
-        else:
-            return told, nullable
-
-
-def _json_type(told: Any, root: Any, where: str, depth: int = 0) -> pa.DataType:
-    told, _ = _resolved(told, root, where)
-    kind = told.get("type")
-    if depth > 50:
-        raise ValueError(f"value_schema: {where} contains itself, which columns cannot")
-    if kind == "string" and told.get("format") in JSON_FORMATS:
-        return JSON_FORMATS[told["format"]]
-    if kind in JSON_TYPES:
-        return JSON_TYPES[kind]
-    if kind == "array":
-        return pa.list_(_json_type(told.get("items"), root, f"an item of {where}", depth + 1))
-    if kind == "object" and told.get("properties"):
-        fields = told["properties"].items()
-        return pa.struct([(name, _json_type(field, root, f"the field {name}", depth + 1)) for name, field in fields])
-    raise ValueError(
-        f"value_schema: expected a type of {where} (string, integer, number, boolean, array with items, object with"
-        f" properties), found {kind!r}"
-    )
-
-
-def _required(told: Any, root: Any, path: Fields = ()) -> list[Fields]:
-    """The paths of fields that may be neither missing nor null."""
-    told, _ = _resolved(told, root, "the value")
-    if told.get("type") == "array":
-        return _required(told["items"], root, (*path, None))
-    found = []
-    for name, field in told.get("properties", {}).items():
-        if name in told.get("required", ()) and not _resolved(field, root, name)[1]:
-            found.append((*path, name))
-        found += _required(field, root, (*path, name))
-    return found
+def _utf8(name: str) -> bytes:
+    try:
+        return name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"value_schema: the name of a field is not text: {name!r:.60}") from error
 
 
 # --- Avro --------------------------------------------------------------------------------------
@@ -338,57 +463,139 @@ def _avro_decoder(
             f"Avro needs {error.name}: pip install 'kafka-timestamps[tables]'", name=error.name
         ) from error
 
+    for (kind, logical), type_ in LOGICAL_TYPES.items():
+        if type_ != pa.date32():
+            unit_us, most = 1000 if logical.endswith("millis") else 1, DAY_US if type_ == pa.time64("us") else None
+            fastavro.read.LOGICAL_READERS[f"{kind}-{OURS}{logical}"] = _time_reader(unit_us, most)
+
     def parsed(told: Any, needs: tuple[str, ...]) -> tuple[Any, list[Any]]:
         """A schema, and those that it refers to."""
         named: dict[str, Any] = {}
-        others = [fastavro.parse_schema(_plain_avro(json.loads(text)), named) for text in needs]
+        others = [fastavro.parse_schema(_plain_avro(_loaded(text)), named) for text in needs]
         return fastavro.parse_schema(_plain_avro(told), named), others
 
     try:
         reader, others = parsed(told, needs)
     except Exception as error:  # fastavro has errors of many kinds
         raise ValueError(f"value_schema: not an Avro schema: {type(error).__name__} {error}") from error
+    _check_avro_size(reader, others)
     types: dict[str, pa.DataType | None] = {}
     for other in others:
         _avro_type(other, types, "the value")
     type_ = _avro_type(reader, types, "the value")
+    own = _avro_plan(reader, others), reader
     if schemas is None:
-        return type_, partial(_avro, type_, lambda value: (value, reader, None))
-    writers: dict[int, Any] = {}
+        return type_, partial(_avro, type_, lambda number: (*own, None))
+    writers: dict[int, tuple[AvroPlan, Any] | str] = {OF_COLUMN: own}
 
-    def placed(value: bytes) -> tuple[bytes, Any, Any]:
-        number = _schema_id(value)
+    def written(number: int) -> tuple[AvroPlan, Any, Any]:
         if number not in writers:
             one = schemas.by_id[number]
-            writers[number], _ = parsed(json.loads(one.text), one.needs)
-        return value[REGISTRY_HEADER:], writers[number], reader
+            try:
+                writer, needed = parsed(_loaded(one.text), one.needs)
+                writers[number] = _avro_plan(writer, needed), writer
+            except Exception as error:  # fastavro has errors of many kinds
+                writers[number] = f"the schema {number} is no Avro schema: {type(error).__name__} {error}"
+        found = writers[number]
+        if isinstance(found, str):
+            raise ValueError(found)
+        return *found, reader
 
-    return type_, partial(_avro, type_, placed)
+    return type_, partial(_avro, type_, written)
 
 
-def _avro(type_: pa.DataType, place: Callable[[bytes], tuple[bytes, Any, Any]], values: pa.Array) -> Decoded:
+def _avro(
+    type_: pa.DataType,
+    written: Callable[[int], tuple[AvroPlan, Any, Any]],
+    values: pa.Array,
+    ids: Sequence[int] | None = None,
+) -> Decoded:
     """Avro values, record by record in fastavro's compiled code: nothing but a value's own end tells where it ends.
 
-    ``place`` gives a value's Avro, the schema it was written with, and the one that it is read with.
+    ``written`` gives the plan and the schema that values of an id were written with, and the one that they are read
+    with. fastavro believes counts and lengths and has no bound of depth, so that it gets only what the plan has walked.
     """
     from fastavro import schemaless_reader
 
     refused: dict[int, str] = {}
     rows: list[Any] = []
-    for number, value in enumerate(values.to_pylist()):
+    for number, (value, id_) in enumerate(
+        zip(values.to_pylist(), repeat(OF_COLUMN, len(values)) if ids is None else ids, strict=True)
+    ):
         row = None
         if value is not None:
             try:
-                data, writer, reader = place(value)
-                source = BytesIO(data)
-                row = schemaless_reader(source, writer, reader)
-                if source.tell() != len(data):
-                    refused[number] = f"{len(data) - source.tell()} bytes follow the Avro value"
-                    row = None
+                plan, writer, reader = written(id_)
+                why = plan.refusal(value)
+                if why is None:
+                    row = schemaless_reader(BytesIO(value), writer, reader)
+                else:
+                    refused[number] = f"not Avro of this schema: {why}"
             except Exception as error:  # fastavro has errors of many kinds
                 refused[number] = f"not Avro of this schema: {type(error).__name__} {error}".strip()
         rows.append(row)
     return Decoded(_avro_column(rows, type_, refused), refused)
+
+
+def _avro_plan(told: Any, others: Iterable[Any]) -> AvroPlan:
+    """How values of a schema that fastavro has parsed are walked. Names are places, so that its size is the text's."""
+    nodes: list[tuple[int, int, list[int]]] = []
+    named: dict[str, int] = {}
+
+    def add(told: Any) -> int:
+        if isinstance(told, str) and told in named:
+            return named[told]
+        number = len(nodes)
+        kind = told if isinstance(told, str) else "union" if isinstance(told, list) else told["type"]
+        if isinstance(kind, dict | list) or kind not in AVRO_KINDS:
+            return add(kind)
+        nodes.append((AVRO_KINDS[kind], 0, []))
+        size, children = 0, list[Any]()
+        if isinstance(told, list):
+            children = told
+        elif isinstance(told, dict):
+            if kind in NAMED:
+                named[told["name"]] = number
+            size = told["size"] if kind == "fixed" else len(told["symbols"]) if kind == "enum" else 0
+            children = [one["type"] for one in told["fields"]] if kind in ("record", "error") else children
+            children = [told["items" if kind == "array" else "values"]] if kind in ("array", "map") else children
+        nodes[number] = AVRO_KINDS[kind], size, [add(one) for one in children]
+        return number
+
+    for other in others:
+        add(other)
+    root = add(told)
+    # The walk begins at the first node: a record of one field, which takes no bytes of its own.
+    shifted = [(kind, size, [child + 1 for child in children]) for kind, size, children in nodes]
+    return AvroPlan([(AVRO_KINDS["record"], 0, [root + 1]), *shifted])
+
+
+def _check_avro_size(told: Any, others: Iterable[Any]) -> None:
+    """Refuse a schema that is large once its names are replaced by what they stand for, as columns replace them."""
+    sizes: dict[str, tuple[int, int]] = {}  # fields and levels
+
+    def size(told: Any) -> tuple[int, int]:
+        if isinstance(told, str):
+            return sizes.get(told, (1, 1))
+        if isinstance(told, list):
+            below = [size(one) for one in told]
+        elif told.get("type") in ("record", "error"):
+            below = [size(one["type"]) for one in told["fields"]]
+        else:
+            inner = [told[name] for name in ("items", "values") if name in told]
+            below = [size(one) for one in inner or ([told["type"]] if not isinstance(told["type"], str) else [])]
+        found = 1 + sum(one for one, _ in below), 1 + max((level for _, level in below), default=0)
+        if found[0] > MOST_FIELDS or found[1] > 4 * MOST_DEPTH:
+            raise ValueError(
+                f"value_schema: it has more than {MOST_FIELDS:,} fields, or {4 * MOST_DEPTH} levels, once its names"
+                " stand for their types"
+            )
+        if isinstance(told, dict) and "name" in told:
+            sizes[told["name"]] = found
+        return found
+
+    for each in (*others, told):
+        size(each)
 
 
 def _avro_column(rows: list[Any], type_: pa.DataType, refused: dict[int, str]) -> pa.Array:
@@ -404,7 +611,10 @@ def _avro_column(rows: list[Any], type_: pa.DataType, refused: dict[int, str]) -
 
 
 def _plain_avro(told: Any) -> Any:
-    """The schema without logical types that columns do not have, or that are not of their type, which Avro ignores."""
+    """The schema without logical types that columns do not have, or that are not of their type, which Avro ignores.
+
+    Those of times get names of ours: fastavro makes Python's times of its own, which end with the year 9999.
+    """
     if isinstance(told, list):
         return [_plain_avro(one) for one in told]
     if not isinstance(told, dict):
@@ -416,7 +626,21 @@ def _plain_avro(told: Any) -> Any:
     is_decimal = logical == "decimal" and kind in ("bytes", "fixed") and "precision" in kept
     if logical is not None and not is_decimal and (not isinstance(kind, str) or (kind, logical) not in LOGICAL_TYPES):
         del kept["logicalType"]
+    elif logical is not None and not is_decimal:
+        kept["logicalType"] = OURS + logical
     return kept
+
+
+def _time_reader(unit_us: int, most: int | None) -> Callable[..., int]:
+    """What fastavro calls with the number of a time: microseconds; ``most`` of them for a time of day."""
+
+    def read(number: int, writer: Any = None, reader: Any = None) -> int:
+        micros = number * unit_us
+        if most is not None and not 0 <= micros < most:
+            raise ValueError(f"{number} is no time of day")
+        return micros
+
+    return read
 
 
 def _avro_type(told: Any, named: dict[str, pa.DataType | None], where: str) -> pa.DataType:
@@ -445,12 +669,12 @@ def _avro_type(told: Any, named: dict[str, pa.DataType | None], where: str) -> p
             named[told["name"]] = decimal
         return decimal
     if logical is not None:
-        return LOGICAL_TYPES[str(kind), logical]
+        return LOGICAL_TYPES[str(kind), logical.removeprefix(OURS)]
     if kind == "array":
         return pa.list_(_avro_type(told.get("items"), named, f"an item of {where}"))
     if kind == "map":
         return pa.map_(pa.string(), _avro_type(told.get("values"), named, f"a value of {where}"))
-    if kind not in ("record", "error", "enum", "fixed"):
+    if kind not in NAMED:
         return _avro_type(kind, named, where)
     named[told["name"]] = None  # with its namespace
     if kind == "enum":
@@ -481,86 +705,235 @@ def registered(records: pa.Table) -> Schemas:
     A schema that was deleted still has its id, for the values that were written with it.
     Source: Confluent Schema Registry, SchemaKey, SchemaValue and KafkaStoreMessageHandler.
     """
-    versions: Versions = {}
-    by_id: dict[int, Any] = {}
+    registry = _Registry()
     for offset, key, value in zip(*(records.column(name).to_pylist() for name in RECORD), strict=True):
         if key is None:
             continue
         try:
-            _register(json.loads(key), json.loads(value) if value else None, versions, by_id)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            registry.take(json.loads(key), json.loads(value) if value else None)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidRecordError(
                 f"registry: expected a record of a schema registry at offset {offset} of its topic, found the key"
                 f" {key!r:.80}: {type(error).__name__} {error}"
             ) from error
-
-    def schema(told: Any) -> Schema:
-        return Schema(told.get("schemaType", "AVRO").lower(), told["schema"], tuple(_needs(told, versions, set())))
-
-    newest = {name[0]: schema(versions[name]) for name in sorted(versions) if not versions[name].get("deleted")}
-    return Schemas({number: schema(told) for number, told in by_id.items()}, newest)
+    return registry.schemas()
 
 
-def _register(key: Any, told: Any, versions: Versions, by_id: dict[int, Any]) -> None:
-    """Take a record of a registry's topic; ``told`` is its value. CLEAR_SUBJECT is about what was deleted before."""
-    if key["keytype"] == "SCHEMA":
-        subject, name = str(key["subject"]), (str(key["subject"]), int(key["version"]))
-        if told is not None:
-            versions[name] = told
-            if not subject.startswith(OTHER_CONTEXT):
-                by_id.setdefault(int(told["id"]), told)
-        elif name in versions:
-            versions[name] = versions[name] | {"deleted": True}
-    elif key["keytype"] == "DELETE_SUBJECT" and told is not None:
-        for name, one in versions.items():
-            if name[0] == told["subject"] and name[1] <= told["version"]:
-                versions[name] = one | {"deleted": True}
+def _of(kind: type, told: Any, name: str) -> Any:
+    found = told[name]
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise ValueError(f"expected {name} of type {kind.__name__}, found {found!r:.40}")
+    return found
 
 
-def _needs(told: Any, versions: Versions, seen: set[tuple[str, int]]) -> Iterator[str]:
-    """The schemas that one refers to, each behind those that it refers to itself."""
+class _Registry:
+    """What the records of a registry's topic say, in time linear in their number."""
+
+    def __init__(self) -> None:
+        self.versions: Versions = {}
+        self.by_id: dict[int, Any] = {}
+        self.guids: dict[bytes, int] = {}
+        self._taken: dict[tuple[str, int], int] = {}  # when each version was registered last
+        self._deleted: dict[str, list[tuple[int, int]]] = {}  # of a subject: up to which version, and when
+        self._now = 0
+
+    def take(self, key: Any, told: Any) -> None:
+        """Take a record; ``told`` is its value. CLEAR_SUBJECT is about what was deleted before."""
+        self._now += 1
+        if key["keytype"] == "SCHEMA":
+            subject = _of(str, key, "subject")
+            name = subject, _of(int, key, "version")
+            if told is not None:
+                self._check(told)
+                self.versions[name], self._taken[name] = told, self._now
+                if not subject.startswith(OTHER_CONTEXT):
+                    self.by_id.setdefault(told["id"], told)
+                    self.guids.setdefault(_guid(told), told["id"])
+            elif name in self.versions:
+                self.versions[name] = self.versions[name] | {"deleted": True}
+        elif key["keytype"] == "DELETE_SUBJECT" and told is not None:
+            deleted = _of(int, told, "version"), self._now
+            self._deleted.setdefault(_of(str, told, "subject"), []).append(deleted)
+
+    @staticmethod
+    def _check(told: Any) -> None:
+        _of(str, told, "schema")
+        if not 0 <= _of(int, told, "id") <= INT32_MAX:
+            raise ValueError(f"expected an id of 31 bits, found {told['id']}")
+        if told.get("schemaType") is not None:
+            _of(str, told, "schemaType")
+        if not isinstance(told.get("references") or [], list):
+            raise ValueError(f"expected references as a list, found {told['references']!r:.40}")
+        for one in told.get("references") or []:
+            _of(str, one, "subject"), _of(int, one, "version")
+
+    def schemas(self) -> Schemas:
+        """The schemas; each is made when it is asked for."""
+        newest: dict[str, Any] = {}
+        last: dict[str, int] = {}  # when the greatest versions of a subject were deleted
+        for name in sorted(self.versions, reverse=True):
+            subject, version = name
+            deletions = self._deleted.get(subject)
+            if deletions and subject not in last:
+                deletions.sort()
+            last.setdefault(subject, -1)
+            while deletions and deletions[-1][0] >= version:
+                last[subject] = max(last[subject], deletions.pop()[1])
+            told = self.versions[name]
+            if subject not in newest and not told.get("deleted") and last[subject] < self._taken[name]:
+                newest[subject] = told
+        return Schemas(_OnDemand(self.by_id, self.versions), _OnDemand(newest, self.versions), self.guids)
+
+
+def _guid(told: Any) -> bytes:
+    """The GUID of a schema, of which the registry tells clients: the MD5 of its text and its references.
+
+    Notes
+    -----
+    That of a schema with metadata or rules is another one.
+    Source: Confluent Schema Registry, MD5.ofSchema and Schema.updateHash.
+    """
+    digest = hashlib.md5(told["schema"].encode("utf-8", "replace"), usedforsecurity=False)
     for one in told.get("references") or ():
-        name = one["subject"], one["version"]
-        if name in versions and name not in seen:
-            seen.add(name)
-            yield from _needs(versions[name], versions, seen)
-            yield versions[name]["schema"]
+        digest.update(f"{one.get('name')}{one['subject']}".encode("utf-8", "replace"))
+        digest.update((one["version"] & 0xFFFF_FFFF).to_bytes(4, "big"))
+    return digest.digest()
 
 
-def _schema_id(value: bytes) -> int:
-    return int.from_bytes(value[1:REGISTRY_HEADER], "big")
+class _OnDemand(Mapping[Any, Schema]):
+    """Schemas that are put together, with all that they refer to, when one is asked for."""
+
+    def __init__(self, told: dict[Any, Any], versions: Versions) -> None:
+        self._told, self._versions = told, versions
+
+    def __getitem__(self, name: Any) -> Schema:
+        told = self._told[name]
+        kind = (told.get("schemaType") or "AVRO").lower()
+        return Schema(kind, told["schema"], tuple(_needs(told, self._versions)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._told
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._told)
+
+    def __len__(self) -> int:
+        return len(self._told)
 
 
-def _refusal(head: bytes, value_format: str, schemas: Schemas) -> str | None:
-    """Why values that begin so are not decoded."""
-    if len(head) < REGISTRY_HEADER or head[0] != REGISTRY_MAGIC:
-        return "the value does not begin with the id of a schema"
-    found = schemas.by_id.get(_schema_id(head))
+def _needs(told: Any, versions: Versions) -> list[str]:
+    """The schemas that one refers to, each behind those that it refers to itself."""
+    seen, found = set[tuple[str, int]](), list[str]()
+    open_: list[tuple[Any, Iterator[Any]]] = [(None, iter(told.get("references") or ()))]
+    while open_:
+        name, references = open_[-1]
+        one = next(references, None)
+        if one is None:
+            open_.pop()
+            if name is not None:
+                found.append(versions[name]["schema"])
+        elif (other := (one["subject"], one["version"])) in versions and other not in seen:
+            seen.add(other)
+            open_.append((other, iter(versions[other].get("references") or ())))
+    return found
+
+
+def _refusal(number: int, value_format: str, schemas: Schemas) -> str | None:
+    """Why values of the schema of an id are not decoded."""
+    found = schemas.by_id.get(number)
     if found is None:
-        return f"the registry has no schema {_schema_id(head)}"
-    return None if found.format == value_format else f"the schema {_schema_id(head)} is {found.format}"
+        return f"the registry has no schema {number}"
+    return None if found.format == value_format else f"the schema {number} is {found.format}"
 
 
-def _behind_ids(
-    value_format: str, schemas: Schemas, decode: Callable[[pa.Array], Decoded], values: pa.Array
+def _by_ids(
+    value_format: str, schemas: Schemas, decode: Callable[..., Decoded], values: pa.Array, headers: pa.Array = None
 ) -> Decoded:
-    """Values behind the ids of their schemas; ``decode`` gets those whose schema is known and of the format."""
+    """Values by the ids of their schemas: in a header of the record, which goes first, or in front of the value.
+
+    ``decode`` gets the values without ids, those whose schema is known and of the format, and the ids.
+
+    Notes
+    -----
+    Source: Confluent's SchemaId and DualSchemaIdDeserializer.
+    """
+    ids, refused = _ids_of_prefixes(values)
+    bare = np.zeros(len(values), bool)
+    if headers is not None:
+        rows, found, wrong = _ids_of_headers(headers, schemas)
+        bare[rows], ids[rows] = True, found
+        refused = {row: why for row, why in refused.items() if not bare[row]} | wrong
+    there = values.is_valid().to_numpy(zero_copy_only=False)
+    refused = {row: why for row, why in refused.items() if there[row]}
+    sound = there.copy()
+    sound[list(refused)] = False
+    unique, place = np.unique(ids, return_inverse=True)
+    reasons = [None if one == OF_COLUMN else _refusal(int(one), value_format, schemas) for one in unique]
+    failing = np.array([why is not None for why in reasons], bool)
+    if len(values):
+        wrong_rows = np.flatnonzero(sound & failing[place])
+        refused |= {int(row): str(reasons[place[row]]) for row in wrong_rows}
+        sound[wrong_rows] = False
+    bodies = pc.binary_slice(values, REGISTRY_HEADER, INT32_MAX)  # its default end overflows
+    if bare.any():
+        bodies = pc.if_else(pa.array(bare), values, bodies)
+    if not sound.all():
+        bodies = pc.if_else(pa.array(sound), bodies, pa.scalar(None, pa.binary()))
+    done = decode(bodies, ids.tolist())
+    return Decoded(done.values, done.refused | refused)
+
+
+def _ids_of_prefixes(values: pa.Array) -> tuple[np.ndarray, dict[int, str]]:
+    """The id in front of each value, and the rows that have none."""
+    ids = np.full(len(values), OF_COLUMN, np.int64)
     heads = pc.binary_slice(values, 0, REGISTRY_HEADER)
-    wrong: dict[int, str] = {}
-    for head in pc.unique(heads.drop_null()).to_pylist():
-        why = _refusal(head, value_format, schemas)
-        if why is not None:
-            wrong |= dict.fromkeys(pc.indices_nonzero(pc.equal(heads, head)).to_pylist(), why)
-    if wrong:
-        rows = np.zeros(len(values), bool)
-        rows[list(wrong)] = True
-        values = pc.if_else(pa.array(rows), pa.scalar(None, pa.binary()), values)
-    found = decode(values)
-    return Decoded(found.values, found.refused | wrong)
+    long_enough = pc.fill_null(pc.equal(pc.binary_length(heads), REGISTRY_HEADER), False)
+    rows = pc.indices_nonzero(long_enough).to_numpy()
+    packed = heads.filter(long_enough).cast(pa.binary(REGISTRY_HEADER))
+    count = len(packed)
+    found = np.frombuffer(
+        packed.buffers()[1] or b"", np.uint8, count * REGISTRY_HEADER, packed.offset * REGISTRY_HEADER
+    )
+    found = found.reshape(count, REGISTRY_HEADER)
+    marked = found[:, 0] == REGISTRY_MAGIC
+    ids[rows[marked]] = found[marked, 1:].copy().view(">u4")[:, 0]
+    without = np.ones(len(values), bool)
+    without[rows[marked]] = False
+    return ids, dict.fromkeys(np.flatnonzero(without).tolist(), "the value does not begin with the id of a schema")
 
 
-def _without_ids(decode: Callable[[pa.Array], Decoded], values: pa.Array) -> Decoded:
-    return decode(pc.binary_slice(values, REGISTRY_HEADER, INT32_MAX))  # its default end overflows
+def _ids_of_headers(headers: pa.Array, schemas: Schemas) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+    """The rows whose headers have the id of a schema, these ids, and why some are refused. The last header counts."""
+    flat = pc.list_flatten(headers)
+    named = pc.and_(pc.equal(pc.struct_field(flat, "key"), ID_HEADER), pc.struct_field(flat, "value").is_valid())
+    rows = pc.list_parent_indices(headers).filter(named).to_numpy()
+    values = pc.struct_field(flat, "value").filter(named).dictionary_encode()
+    ids, wrong, unknown = [], dict[int, str](), list[str]()
+    for code, value in enumerate(values.dictionary.to_pylist()):
+        number = OF_COLUMN
+        if len(value) == REGISTRY_HEADER and value[0] == REGISTRY_MAGIC:
+            number = int.from_bytes(value[1:], "big")
+        elif len(value) == GUID_HEADER and value[0] == GUID_MAGIC:
+            number = schemas.guids.get(value[1:], OF_COLUMN)
+            if number == OF_COLUMN:
+                unknown.append(value[1:].hex())
+        else:
+            wrong[code] = f"the header {ID_HEADER} has no id of a schema: {value.hex():.40}"
+        ids.append(number)
+    if unknown:
+        more = f", nor {len(unknown) - 1} others" if len(unknown) > 1 else ""
+        warn(
+            f"registry: no schema has the GUID {unknown[0]} of the header {ID_HEADER}{more}: such values are decoded by"
+            " the schema of the column; compare some of them, and give the log directory that holds the whole topic of"
+            " the registry",
+            None,
+        )
+    last = np.full(len(headers), -1)
+    last[rows] = values.indices.to_numpy()
+    found = np.flatnonzero(last >= 0)
+    codes = last[found]
+    refused = {int(row): wrong[code] for row, code in zip(found, codes, strict=True) if code in wrong} if wrong else {}
+    return found, np.array(ids, np.int64)[codes], refused
 
 
 def read_schema(path: str) -> str:
