@@ -16,7 +16,7 @@ PACKED = os.path.join(os.path.dirname(__file__), "demo.tar.gz")  # tests/support
 EPILOG = """\b
 Examples:
   kts demo
-  kts demo /tmp/kafka
+  kts demo kafka-logs
 """
 
 

@@ -375,15 +375,20 @@ def scanned(given: dict[str, Any], chosen: Chosen, log: PartitionLog) -> Iterato
 
 def last_of_all(given: dict[str, Any], chosen: Chosen, count: int, log: PartitionLog) -> Iterator[Any]:
     """The last of the wanted records of a partition, from a read of all of them: late ones may be the last."""
+    return iter(last_rows(scanned(given, chosen, log), count)[0])
+
+
+def last_rows(batches: Iterator[Any], count: int) -> tuple[deque[Any], int]:
+    """The last rows of some batches, at most so many, and how many they are."""
     found, rows = deque[Any](), 0
-    for batch in scanned(given, chosen, log):
+    for batch in batches:
         found.append(batch)
         rows += batch.num_rows
         while rows - found[0].num_rows >= count:
             rows -= found.popleft().num_rows
     if rows > count:
         found[0] = found[0].slice(rows - count)
-    return iter(found)
+    return found, min(rows, count)
 
 
 def last_records(given: dict[str, Any], chosen: Chosen, count: int, log: PartitionLog) -> Iterator[Any]:
@@ -403,17 +408,10 @@ def last_records(given: dict[str, Any], chosen: Chosen, count: int, log: Partiti
     length, left = count, count
     while left > 0 and behind > start:
         first = max(start, min(behind, log_end) - length)
-        last = deque[Any]()
-        rows = 0
-        for batch in scanned(window | {"starting_offsets": first, "ending_offsets": behind}, chosen, log):
-            last.append(batch)
-            rows += batch.num_rows
-            while rows - last[0].num_rows >= left:
-                rows -= last.popleft().num_rows
-        if rows > left:
-            last[0] = last[0].slice(rows - left)
+        asked = window | {"starting_offsets": first, "ending_offsets": behind}
+        last, rows = last_rows(scanned(asked, chosen, log), left)
         found.extendleft(reversed(last))
-        left -= min(rows, left)
+        left -= rows
         behind, length = first, length * 4
     return iter(found)
 

@@ -6,6 +6,7 @@ import binascii
 import json
 import re
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -653,7 +654,7 @@ def pieces(batch: Any, limit: int = PIECE_BYTES) -> Iterator[Any]:
             yield piece
 
 
-class Text:
+class Text(ABC):
     """A format of text: the pieces of a batch are converted on all cores, and written in their order.
 
     Notes
@@ -675,9 +676,9 @@ class Text:
         with naming_the_record(piece):
             return self.converted(piece)
 
+    @abstractmethod
     def converted(self, piece: Any) -> Any:
         """The text of a piece, or what ``put`` makes text of."""
-        raise NotImplementedError
 
     def put(self, converted: Any) -> None:
         """Write what was converted."""
