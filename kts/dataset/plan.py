@@ -175,6 +175,8 @@ def plan_all(
     bases = [segment.base_offset for segment in segments]
     committed = isolation == "read_committed"
     last = transactions.last_stable_offset(log, skip_damage=on_error == "skip") if committed else NO_END
+    if log.following_offset is not None and last >= log.following_offset:
+        last = NO_END  # nothing is open: the last segment is read to its end, so that damage there is told
     wanted = [(max(start, log_start), min(end, last)) for start, end in ranges]
     found = [_plan(log, bases, start, end, range_bytes) if start < end else [] for start, end in wanted]
     if committed and any(found):

@@ -124,13 +124,15 @@ def test_the_last_copy_is_closed(tmp_path: Path) -> None:
     data = path.read_bytes()
     last = kts.scan_batches(data)["position"][-1].as_py()
     longer = data[: last + 8] + (len(data)).to_bytes(4, "big") + data[last + 12 :]  # the length of the last batch
-    for changed in (data[:-7], data[: len(data) * 2 // 3], longer):
+    wrong_crc = data[:-1] + bytes([data[-1] ^ 0xFF])
+    for changed in (data[:-7], data[: len(data) * 2 // 3], longer, wrong_crc):
         path.write_bytes(changed)
         for log in (one.store_alone()["ct", 0], one.store_alone(metadata=one.data)["ct", 0]):
             with pytest.raises(CorruptRecordError, match=path.name):
                 offsets(log)
-            with pytest.warns(KtsWarning, match="left out"):
-                left = offsets(log, on_error="skip")
+            for isolation in ("read_uncommitted", "read_committed"):
+                with pytest.warns(KtsWarning, match="left out"):
+                    left = offsets(log, on_error="skip", isolation=isolation)
             assert left == before[: len(left)] and log.segments[-1].base_offset <= len(left) < len(before)
             assert any(path.stem in str(each) for each in verify_partition(log))
 
