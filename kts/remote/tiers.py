@@ -1231,7 +1231,7 @@ def stated_max_ms(path: str) -> int | None:
 def snapshot_after(path: str) -> str:
     """The address of the producer snapshot after a segment."""
     name = _parsed(path)
-    copy = None if name is None else _copy_at(name.directory, name.stem)
+    copy = None if name is None or name.contradictory else _copy_at(name.directory, name.stem)
     if name is None or copy is None:
         raise _no_file(path)
     return f"{name.directory}/{copy.end_offset + 1:020d}-{copy.segment_id}.snapshot"
