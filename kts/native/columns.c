@@ -80,6 +80,7 @@ struct kts_slab *kts_slab_take(int64_t input_bytes) {
     if (s == NULL)
         return NULL;
     s->refs = 1;
+    s->may_keep = SPARES && input_bytes >= LARGE_INPUT;
     s->rows = 0;
     s->key.rows = s->key.size = s->key.nulls = 0;
     s->value.rows = s->value.size = s->value.nulls = 0;
@@ -108,7 +109,7 @@ void kts_slab_unref(struct kts_slab *s, void (*drop_kept)(struct kts_slab *)) {
                 if (kts_offer(&spare[i], s))
                     return;
         kts_add(&spares_kib, -s->kib);
-    } else if (SPARES) {
+    } else if (s->may_keep) {
         kts_add(&large_left, (int)(LARGE_IS_KEPT * (held >> 10)) - kts_add(&large_left, 0));
         s = kts_swap(&large, s);
     }

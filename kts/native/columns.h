@@ -78,7 +78,8 @@ struct kts_mark { /* the state before an entry, to remove its rows */
 
 struct kts_slab { /* the memory of one Arrow batch */
     int refs;
-    int kib; /* of its memory, while it is kept for reuse */
+    int kib;      /* of its memory, while it is kept for reuse */
+    int may_keep; /* also when it grew large: its input was large too, and no few bytes that unpack to many */
     int64_t rows;
     struct kts_buf fixed[KTS_COLUMNS];
     struct kts_buf bits[KTS_COLUMNS];

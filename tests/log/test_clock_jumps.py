@@ -126,7 +126,7 @@ class Story:
             assert (found and (found.offset, found.timestamp_ms)) == first
             end = min(time + DAY, 2**63 - 1)
             strict = kts.scan(
-                self.folder / "t-0", starting_timestamp=time, ending_timestamp=end, unit="ms", strict_time_range=True
+                self.folder / "t-0", starting_timestamp=time, ending_timestamp=end, unit="ms", allowed_lateness=None
             ).read_all()
             rows = zip(strict["offset"].to_pylist(), strict["timestamp"].cast(pa.int64()).to_pylist(), strict=True)
             assert list(rows) == [row for row in self.rows if time <= row[1] < end]

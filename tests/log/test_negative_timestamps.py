@@ -355,9 +355,19 @@ def test_a_directory_is_read_by_numbers_whatever_wrote_it_with_and_without_its_i
             assert isinstance(opened, kts.PartitionLog)
             for target in targets:
                 assert opened.offset_for_timestamp(target) == first(records, target, False), (number, target)
-                read = kts.scan(path / "t-0", starting_timestamp=target, unit="ms", columns=["offset"]).read_all()
                 start = first(records, target, False)
-                assert read["offset"].to_pylist() == [o for o, _ in records if start is not None and o >= start[1]]
+                for strict, expected in (
+                    (False, [offset for offset, _ in records if start is not None and offset >= start[1]]),
+                    (True, [offset for offset, time in records if time >= target]),
+                ):
+                    read = kts.scan(
+                        path / "t-0",
+                        starting_timestamp=target,
+                        unit="ms",
+                        columns=["offset"],
+                        strict_time_range=strict,
+                    ).read_all()
+                    assert read["offset"].to_pylist() == expected, (number, target)
             assert opened.max_timestamp() == (best[1], best[0])
             for index in (path / "t-0").glob("*index"):
                 index.unlink()
