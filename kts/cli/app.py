@@ -128,16 +128,19 @@ def failed(error: OSError) -> int:
 
 @contextmanager
 def told_warnings() -> Iterator[Callable[[], bool]]:
-    """Print the library's warnings as plain lines on stderr; yields a function that says if damage was skipped."""
+    """Print the library's warnings as plain lines on stderr, each once; yields a function that says if damage was
+    skipped."""
 
     from kts.errors import DamageWarning
 
-    skipped = False
+    skipped, told = False, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
         nonlocal skipped
         skipped |= issubclass(category, DamageWarning)
-        note(f"kts: warning: {message}")
+        if str(message) not in told:
+            told.add(str(message))
+            note(f"kts: warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

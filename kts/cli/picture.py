@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kts.dataset.scan import by_segment
 from kts.model import NO_TIMESTAMP, TimestampType
 
 from .output import counted
@@ -91,12 +92,10 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
     """
     picture = Picture(f"{log.topic}-{log.partition}")
     greatest = -(2**63)
-    for segment in log.segments:
+    for segment, scans in by_segment(log):
         parts = []
         before = segment.base_offset - 1
-        for headers in surviving(segment):
-            if not headers.num_rows:
-                continue
+        for headers in scans:
             boxes, before = boxes_of(headers, before)
             advance(int(np.asarray(headers["sizeInBytes"], np.int64).sum()))
             picture.batches += boxes.shape[1]
@@ -110,14 +109,6 @@ def gather(log: Any, now_ms: int, advance: Callable[[int], None]) -> Picture:
         picture.segments.append(SegmentBoxes(segment.base_offset, joined, offsets, times))
     finish(picture)
     return picture
-
-
-def surviving(segment: Any) -> Iterator[Any]:
-    """The header scans of a segment; none if it was deleted meanwhile."""
-    from kts.segment.rereading import unless_deleted
-
-    with unless_deleted(segment.path):
-        yield from segment.batches()
 
 
 def boxes_of(headers: Any, before: int) -> tuple[Array, int]:

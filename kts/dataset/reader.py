@@ -20,7 +20,16 @@ from kts.dataset.options import ScanOptions, TimeRange
 from kts.dataset.plan import SegmentRange, lost_end
 from kts.errors import CorruptIndexError, CorruptRecordError, DamageWarning
 from kts.segment import transactions
-from kts.segment.damage import AFTER_DAMAGE_BYTES, WRONG_SIZE, SearchBudget, next_sound_entry, past_end
+from kts.segment.damage import (
+    AFTER_DAMAGE_BYTES,
+    CLOSED_WITHIN,
+    WRONG_SIZE,
+    SearchBudget,
+    check_rest,
+    next_sound_entry,
+    past_end,
+    tell_incomplete,
+)
 from kts.segment.entries import at
 from kts.segment.files import File, Readable
 from kts.segment.rereading import Reread, warn
@@ -407,10 +416,9 @@ class RangeReader:
         end = min(end, size)
         behind = next_sound_entry(self.segment, position, end, self.reached, self.budget)
         if behind is None and not self.part.closed:
+            tell_incomplete(self.segment, position, end)
             return self.part.end_position
-        what = "an entry reaches past the end of its closed segment"
-        if behind is not None:
-            what = past_end(position, behind)
+        what = CLOSED_WITHIN if behind is None else past_end(position, behind)
         if not self.options.skip_damage:
             raise CorruptRecordError(f"{what}{WRONG_SIZE}", path=self.part.path, position=position)
         return self.skipped(position, end, what)
@@ -550,9 +558,11 @@ def read_headers(
     import pyarrow.compute as pc
 
     segment = part.segment
-    end = part.base_offset
+    end, position = part.base_offset, part.start_position
     for batch in segment.batches(part.start_position, part.end_position, file=file):
-        end = batch.column("lastOffset")[-1].as_py() + 1 if len(batch) else end
+        if len(batch):
+            end = batch.column("lastOffset")[-1].as_py() + 1
+            position = batch.column("position")[-1].as_py() + batch.column("sizeInBytes")[-1].as_py()
         # The header of a compressed wrapper lacks its first offset: the wrapper counts if its last offset does.
         first = pc.coalesce(batch.column("baseOffset"), batch.column("lastOffset"))
         wanted = pc.and_(
@@ -567,6 +577,8 @@ def read_headers(
             "segment": pa.array([part.base_offset] * len(found), pa.int64()),
         }
         yield pa.RecordBatch.from_arrays([*whose.values(), *found.columns], names=[*whose, *found.schema.names])
+    if position < part.end_position and part.closed < 2 and part.end_position == segment.size_bytes:
+        check_rest(segment, position, part.end_position, end, part.closed == 1)
     if end < min(part.following, part.end_offset) and (lost := lost_end(part)) is not None:
         raise lost
 

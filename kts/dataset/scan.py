@@ -14,7 +14,7 @@ from kts.dataset.blocks import Lateness, kept
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
 from kts.dataset.reader import Pace, RangeReader, fitted
-from kts.segment.damage import last_sound_offset
+from kts.segment.damage import header_scan, last_sound_offset
 from kts.segment.partition import Partition
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.segment import Lookups, Segment
@@ -133,7 +133,16 @@ def batches(log: Partition) -> pa.RecordBatchReader:
 
 
 def segment_batches(log: Partition) -> Iterator[tuple[Segment, pa.RecordBatch]]:
-    """Header scans of all segments, each with its segment; segments deleted meanwhile are left out.
+    """Header scans of all segments, each with its segment; errors and warnings as for ``by_segment``."""
+    for segment, scans in by_segment(log):
+        for batch in scans:
+            yield segment, batch
+
+
+def by_segment(log: Partition) -> Iterator[tuple[Segment, Iterator[pa.RecordBatch]]]:
+    """All segments, each with its header scans; of one that is deleted meanwhile the rest is left out.
+
+    Wrong CRCs are no errors here.
 
     Raises
     ------
@@ -142,14 +151,17 @@ def segment_batches(log: Partition) -> Iterator[tuple[Segment, pa.RecordBatch]]:
     """
     segments = log.segments
     for number, segment in enumerate(segments):
-        with unless_deleted(segment.path):
-            end = segment.base_offset
-            for batch in segment.batches():
-                if batch.num_rows:
-                    end = batch.column("lastOffset")[-1].as_py() + 1
-                yield segment, batch
-            behind = segments[number + 1].base_offset if number + 1 < len(segments) else log.following_offset
-            following = end if behind is None else behind
-            lost = Lookups(segment).lost_end(following) if end < following else None
-            if lost is not None:
-                raise lost
+        behind = segments[number + 1].base_offset if number + 1 < len(segments) else log.following_offset
+        yield segment, _headers(segment, behind)
+
+
+def _headers(segment: Segment, behind: int | None) -> Iterator[pa.RecordBatch]:
+    """The header scans of a segment; ``behind`` is the offset behind it, if it is closed."""
+    end = segment.base_offset
+    with unless_deleted(segment.path):
+        for batch in header_scan(segment, 0, end, False, verify_crc=False, closed=behind is not None):
+            end = batch.column("lastOffset")[-1].as_py() + 1
+            yield batch
+        lost = Lookups(segment).lost_end(behind) if behind is not None and end < behind else None
+        if lost is not None:
+            raise lost

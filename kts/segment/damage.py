@@ -1,4 +1,4 @@
-"""Find the next sound entry after damage, and resume header scans there."""
+"""Find the next sound entry after damage, resume header scans there, and tell what is left out at a log's end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment import files
 from kts.segment.entries import SMALLEST_SIZE, at
+from kts.segment.rereading import warn
 from kts.segment.segment import Segment, bools, int64
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ LAST_WINDOW = 2**20
 AFTER_DAMAGE_BYTES = 2**14  # first slice after damage: more may follow soon
 SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
 WRONG_SIZE = "; its size is wrong or bytes are missing"  # ends an error
+CLOSED_WITHIN = "an entry reaches past the end of its closed segment"
 _SPAN = 2**31  # offsets of one segment
 
 
@@ -82,6 +84,36 @@ def next_sound_entry(
 def past_end(position: int, behind: int) -> str:
     """What is wrong with an entry that reaches past the end of the file and has a sound one behind its start."""
     return f"an entry reaches past the end of the file, but a sound one starts {behind - position} bytes on"
+
+
+def check_rest(
+    segment: Segment, position: int, end: int, expected_offset: int, closed: bool, budget: SearchBudget | None = None
+) -> None:
+    """Raise if the rest of a log, at whose start no whole entry lies, is damage; else warn that it is left out.
+
+    For the arguments see ``next_sound_entry``; ``closed`` is true for a segment that others follow.
+    """
+    behind = next_sound_entry(segment, position, end, expected_offset, budget)
+    if behind is not None or (closed and segment.size_bytes == end):
+        what = CLOSED_WITHIN if behind is None else past_end(position, behind)
+        raise CorruptRecordError(f"{what}{WRONG_SIZE}", path=segment.path, position=position)
+    if not closed:
+        tell_incomplete(segment, position, end)
+
+
+def tell_incomplete(segment: Segment, position: int, end: int) -> None:
+    """Warn that the bytes from a position to the end of the last segment are no whole entry, and are left out.
+
+    No warning if the file has changed since: a writer goes on, or has cut the entry.
+    """
+    if segment.size_bytes != end:
+        return
+    left = f"{end - position} bytes at position {position} are left out"
+    if position == 0:
+        why = "the file holds no whole entry; is it a Kafka segment?"
+    else:
+        why = "an incomplete entry, such as a crash leaves"
+    warn(f"{segment.path}: {left}: {why}", segment.path)
 
 
 class _Holes:
@@ -180,6 +212,7 @@ def header_scan(
     first_bytes: int | None = None,
     file: files.Readable | None = None,
     verify_crc: bool = True,
+    closed: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Header scans of the sound batches from a position on; those of a slice before its damage come first.
 
@@ -187,7 +220,7 @@ def header_scan(
     ------
     CorruptRecordError
         Damage. With ``skip_damage`` the scan resumes behind it, where a reader does. An incomplete last batch is none,
-        if nothing sound lies behind its beginning.
+        if nothing sound lies behind its beginning and the segment is not closed: a warning tells that it is left out.
     """
     budget, size = SearchBudget(), segment.size_bytes if file is None else file.size()
     while True:
@@ -204,15 +237,18 @@ def header_scan(
                     raise _wrong_crc(segment, start, batch.column("sizeInBytes")[damaged[0]].as_py())
             if start >= size:
                 return
+            is_whole = True
         except CorruptRecordError as error:
             if not skip_damage:
                 raise
-            start = error.position or start
+            start, is_whole = error.position or start, False
+        if not skip_damage:
+            return check_rest(segment, start, size, expected_offset, closed, budget)
         behind = next_sound_entry(segment, start, size, expected_offset, budget)
         if behind is None:
+            if is_whole and not closed:
+                tell_incomplete(segment, start, size)
             return
-        if not skip_damage:
-            raise CorruptRecordError(f"{past_end(start, behind)}{WRONG_SIZE}", path=segment.path, position=start)
         start, first_bytes = behind, AFTER_DAMAGE_BYTES
 
 

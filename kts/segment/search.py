@@ -451,7 +451,7 @@ def max_so_far(segment: Segment, active: bool) -> int:
     if path is not None and not active and files.size_of(path) == 0:
         return -1
     largest, start = last or (-1, 0)
-    for batch in segment.batches(start):
+    for batch in header_scan(segment, start, segment.base_offset, False, verify_crc=False):
         if batch.num_rows:
             largest = max(largest, int(int64(batch, "maxTimestamp").max()))
     return largest

@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 from kts.compression import CODEC_NAMES
 from kts.dataset.options import ScanOptions, TimeRange
 from kts.dataset.partition import PartitionLog
-from kts.dataset.plan import SegmentRange
+from kts.dataset.plan import NO_END, SegmentRange
 from kts.dataset.reader import RangeReader
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.offline.verify import apart, verify_checkpoints, verify_partition
 from kts.segment import files
+from kts.segment.damage import header_scan
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage:
     damage = files.damage_of(part.path) if segment.sound_part else None
     reason = None if damage is None else damage.message
     try:
-        for headers in segment.batches(0, None, file=file):
+        closed = part.following < NO_END
+        for headers in header_scan(segment, 0, part.base_offset, False, file=file, verify_crc=False, closed=closed):
             found.add(headers)
     except CorruptRecordError as error:
         if not skip_damage:

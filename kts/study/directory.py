@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts.config import DAY_MS, HOUR_MS
+from kts.dataset.scan import by_segment
 from kts.model import NO_TIMESTAMP, TimestampType
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import int64
@@ -63,11 +64,11 @@ def entries_of(log: PartitionLog, advance: Callable[[int], None] = lambda amount
     parts: list[tuple[Times, ...]] = []
     without = file_ms = 0
     reached = -FAR_MS
-    for segment in log.segments:
+    for segment, scans in by_segment(log):
         begun = len(parts)
         with unless_deleted(segment.path):
             file_ms = segment.modified_ms
-            for headers in segment.batches():
+            for headers in scans:
                 advance(int(int64(headers, "sizeInBytes").sum()))
                 times = np.clip(int64(headers, "maxTimestamp"), -FAR_MS, FAR_MS)
                 first = np.clip(

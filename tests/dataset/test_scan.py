@@ -213,16 +213,33 @@ def test_damage_everywhere_gives_what_is_left(tmp_path: Path, rng: random.Random
         assert found == sorted(found)
 
 
-def test_a_cut_tail_is_left_out_silently_at_every_byte(tmp_path: Path) -> None:
+def test_a_cut_tail_is_left_out_and_told_at_every_byte(tmp_path: Path) -> None:
     path, positions = one_file(tmp_path)
     data = path.read_bytes()
-    for cut in range(positions[8], positions[10] + 1):
+    for cut in [*range(1, positions[1]), *range(positions[8], positions[10] + 1)]:
         path.write_bytes(data[:cut])
         whole = max(i for i, p in enumerate(positions) if p <= cut)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            for on_error in ("raise", "skip"):
+        left = cut - positions[whole]
+        for on_error in ("raise", "skip"):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
                 assert offsets(path, on_error=on_error) == list(range(3 * whole))
+            where = f"{path}: {left} bytes at position {positions[whole]} are left out: "
+            assert [str(one.message).startswith(where) for one in told] == [True] * (left > 0), cut
+            assert all(one.category is kts.KtsWarning for one in told)
+
+
+def test_a_tail_that_a_writer_completes_meanwhile_is_not_told(tmp_path: Path) -> None:
+    path, positions = one_file(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[: positions[9] + 20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reader = kts.scan(path, columns=["offset"], batch_bytes=1)
+        found = [reader.read_next_batch()]
+        path.write_bytes(data[: positions[10]])
+        found += list(reader)
+    assert sum(batch.num_rows for batch in found) in (27, 30)
 
 
 def test_a_cut_segment_that_others_follow_is_damage(tmp_path: Path) -> None:
