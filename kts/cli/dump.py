@@ -84,6 +84,7 @@ COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 GZIP_LEVEL, GZIP_BLOCK_BYTES = 1, 1 << 18
 RANGE = ("starting_timestamp", "ending_timestamp", "starting_offsets", "ending_offsets")
 TABLE_ROWS = 20
+NONE = "0 records: none is in the range, or passes the filters"
 
 EPILOG = f"""\b
 Examples:
@@ -462,7 +463,9 @@ def write_records(
                 raise
     except NotTextError as error:
         raise click.UsageError(str(error)) from error
-    if output not in (None, "-"):
+    if not records:
+        note(NONE)
+    elif output not in (None, "-"):
         remark(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
 
 
@@ -555,6 +558,8 @@ def print_records(
     numbers = [number for number, name in enumerate(names) if name in NUMBERS and not (name == "partition" and brief)]
     free = [number for number, name in enumerate(names) if name in FREE]
     print_table(names, rows[:limit], right=numbers, shrink=free)
+    if not count:
+        note(NONE)
     if limit is not None and count > limit:
         note(f"the first {counted(limit, 'record')}; more with --limit N, all with --format jsonl or -o FILE.parquet")
 

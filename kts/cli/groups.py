@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .inputs import json_option, on_error_option, paths_argument
+from .inputs import json_option, on_error_option, paths_argument, where_to_look
 from .output import counted, expand_option, note, print_json, print_table, remark
 from .times import show_time
 
@@ -75,12 +75,16 @@ def committed_rows(
     import pyarrow as pa
 
     from kts.dataset.committed import committed_offsets
+    from kts.dataset.paths import NoPartitionsError
 
     path = list(paths) if len(paths) > 1 else paths[0]
     try:
         found = committed_offsets(path, groups=groups or None, topics=topics or None, on_error=on_error)
     except ValueError as error:  # an unknown name, a file that is no segment
         raise click.UsageError(str(error)) from error
+    except NoPartitionsError as error:
+        found = f"no partition directories (such as orders-0) in {', '.join(paths)}{where_to_look(paths)}"
+        raise click.UsageError(found) from error
     for name in ("commitTimestamp", "expireTimestamp"):
         found = found.set_column(found.column_names.index(name), name, found[name].cast(pa.int64()))
     listed: list[dict[str, Any]] = found.to_pylist()

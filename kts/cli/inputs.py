@@ -16,7 +16,7 @@ import click
 
 from kts.arguments import INT64_MAX, MOST_THREADS
 from kts.config import FORMAT_OF_MAGIC, PROPOSALS, LogConfig
-from kts.errors import InvalidRequestError, KtsError, LogLockedError, UnknownTopicOrPartitionError
+from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
 from kts.segment.files import has_pattern, require_local
 
 from .output import FINE, UNREADABLE, note, say, spelled
@@ -223,7 +223,13 @@ def filter_options(function: Any) -> Any:
     partition = click.option(
         "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
     )
-    topic = click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic; repeatable.")
+    topic = click.option(
+        "--topic",
+        "topics",
+        metavar="NAME",
+        multiple=True,
+        help="Only this topic, or those of a pattern: 'ord*'; repeatable.",
+    )
     return topic(partition(function))
 
 
@@ -327,28 +333,26 @@ def open_logs(
     Raises
     ------
     click.UsageError
-        No such path, a file that is no segment, or the same partition twice.
+        No such path, no partitions, or a file that is no segment.
     UnknownTopicOrPartitionError
-        A topic or partition of a filter does not exist, or there are no partitions.
+        A topic or partition of a filter does not exist.
     """
     import kts
-    from kts.dataset.paths import select
+    from kts.dataset.paths import NoPartitionsError, select
 
     paths, remote = existing_paths(paths) if paths else [], remote_of_context()
     try:
         opened: Any = kts.open(paths[0] if len(paths) == 1 else paths or None, **remote)
-    except (ValueError, InvalidRequestError) as error:  # a file that is no segment, the same partition twice
+    except ValueError as error:  # a file that is no segment
         raise click.UsageError(str(error)) from error
+    except NoPartitionsError as error:
+        found = f"no partition directories (such as orders-0) in {', '.join(paths)}{where_to_look(paths)}"
+        raise click.UsageError(found) from error
     except FileNotFoundError as error:  # of the tiered storage
         raise click.UsageError(spelled(error)) from error
     paths = paths or [remote["remote"]]
     chosen: dict[str, Any] = {"topics": topics or None, "partitions": partitions or None}
-    logs = select(opened, paths, **chosen, internal=internal, decoder=decoder)
-    if not logs:
-        raise UnknownTopicOrPartitionError(
-            f"no partition directories (such as orders-0) in {', '.join(paths)}{where_to_look(paths)}"
-        )
-    return logs
+    return select(opened, paths, **chosen, internal=internal, decoder=decoder)
 
 
 def where_to_look(paths: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from kts.coordinator_records.columns import DECODERS, decode_records
 from kts.dataset.newest import Loader
 from kts.dataset.options import BATCH_BYTES, ON_ERROR
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import Path, open_path, select
+from kts.dataset.paths import Path, matching_topics, open_path, select
 from kts.errors import CorruptRecordError, DamageWarning, KtsError
 from kts.segment.rereading import warn
 
@@ -43,7 +43,7 @@ def committed_offsets(
     path : path or list of paths
         Log directories with ``__consumer_offsets``, or partitions of it.
     groups, topics : list of str, optional
-        Only these; each must have a committed offset.
+        Only these; each must have a committed offset. Topics may be patterns, as ``ord*``.
     on_error : str
         ``raise``, or ``skip``: leave out what is damaged, with a warning.
 
@@ -77,11 +77,15 @@ def committed_offsets(
         if wanted is None:
             continue
         known = sorted(found[name].unique().to_pylist())
-        for unknown in sorted({*wanted} - {*known}):
-            hint = suggestion(unknown, known)
-            message = f"{name}s: there is no committed offset of {name} {unknown}"
-            raise ValueError(f"{message}; {hint}" if hint else message)
-        found = found.filter(pc.is_in(found[name], pa.array(list(wanted), pa.string())))
+        chosen = []
+        for one in wanted:
+            meant = matching_topics(one, known, internal=True) if name == "topic" else [one] if one in known else []
+            if not meant:
+                hint = suggestion(one, known)
+                message = f"{name}s: there is no committed offset of {name} {one}"
+                raise ValueError(f"{message}; {hint}" if hint else message)
+            chosen += meant
+        found = found.filter(pc.is_in(found[name], pa.array(chosen, pa.string())))
     found = found.sort_by([("group", "ascending"), ("topic", "ascending"), ("partition", "ascending")])
     ends = pa.array(_log_end_offsets(opened, found, on_error == "skip"), pa.int64())
     place = found.column_names.index("currentOffset") + 1

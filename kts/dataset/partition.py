@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from kts.dataset import scan as scanning
 from kts.dataset.options import ScanOptions, takes
-from kts.errors import InvalidRequestError, LogClosedError
+from kts.errors import InvalidRequestError, KtsError, LogClosedError
 from kts.model import TimestampOffset, TopicPartition
 from kts.remote.tiers import Fault, TieredPartition
 from kts.segment import files, search, transactions
@@ -24,7 +24,7 @@ from kts.segment.names import (
     LOG_START_OFFSETS,
     REMOTE,
 )
-from kts.segment.rereading import settled
+from kts.segment.rereading import settled, warn
 from kts.segment.segment import Ends, Segment, described, ends_of, segment_of_file
 from kts.segment.swaps import live_logs
 
@@ -333,28 +333,111 @@ class _Listed(PartitionLog):
         return _Listed(self, skip_damage) if skip_damage else self
 
 
+class _Contested(PartitionLog):
+    """A partition that lies in several directories, and nothing tells which one counts."""
+
+    why = ""
+
+    @property
+    def segments(self) -> list[Segment]:
+        raise InvalidRequestError(self.why)
+
+
+def _distinct(logs: Sequence[PartitionLog]) -> list[PartitionLog]:
+    """Logs without those that lie in the directory of another, under another name of it."""
+    found: dict[tuple[str, ...], PartitionLog] = {}
+    for log in logs:
+        found.setdefault(tuple(map(files.real, log._segment_paths or [log.path])), log)
+    return list(found.values())
+
+
+def _newer(key: TopicPartition, copies: Sequence[PartitionLog]) -> PartitionLog:
+    """Of several directories of a partition the one with the newest facts, with a warning that names it."""
+    places = " and ".join(log.path for log in copies)
+    advice = "to choose, name the partition's own directory as well, or leave one of the directories out"
+    facts = {log: _facts(log) for log in copies}
+    known = {log: one for log, one in facts.items() if one is not None}
+    ids = {log.topic_id for log in copies}
+    if len(ids - {None}) > 1 or not known or (None in ids and not _alike(known)):
+        named = ", ".join(sorted(filter(None, ids)))
+        why = f"they have the topic ids {named}" if len(ids - {None}) > 1 else "they do not agree, or say too little"
+        contested = _Contested(copies[0].path, key.topic, key.partition)
+        contested.why = (
+            f"expected {key} once, found it in {places}, and nothing tells which one counts: {why}; {advice}"
+        )
+        return contested
+    chosen = max(known, key=lambda log: known[log])
+    told = ", ".join(
+        f"{log.path} (unreadable)"
+        if one is None
+        else f"{log.path} (leader epoch {one[0]}, offsets {one[2]} to {one[1]})"
+        for log, one in facts.items()
+    )
+    why = "they say the same" if len(set(facts.values())) == 1 else "it is the newer one"
+    warn(f"{key} is in {len(copies)} directories: {told}; {chosen.path} is read: {why}; {advice}", chosen.path)
+    return chosen
+
+
+def _facts(log: PartitionLog) -> tuple[int, int, int] | None:
+    """The latest leader epoch, the log end offset and the log start offset; None if they cannot be read."""
+    try:
+        end = settled(lambda: transactions.log_end_offset(log.listed(), skip_damage=True))
+        return max([-1, *(epoch for epoch, _ in log.leader_epochs)]), end, log.log_start_offset
+    except KtsError:
+        return None
+
+
+def _alike(facts: Mapping[PartitionLog, tuple[int, int, int]]) -> bool:
+    """Whether logs have the same record at the end of the shortest: then they are copies of one log."""
+    last = min(end for _, end, _ in facts.values()) - 1
+    if last < 0:
+        return True
+    try:
+        found = [
+            log.scan(starting_offsets=last, ending_offsets=last + 1, include_control=True).read_all().to_pydict()
+            for log in facts
+        ]
+    except KtsError:
+        return False
+    return all(one == found[0] for one in found) and len(found[0]["offset"]) > 0
+
+
 class LogDirs(Mapping[TopicPartition, PartitionLog]):
     """The partitions of one or several log directories, by (topic, partition).
 
     Directories that a broker deletes or moves (``-delete``, ``-future``, ``-stray``) are left out; ``kts.open`` accepts
     their own path. Internal topics and ``__cluster_metadata`` are included.
 
-    Raises
-    ------
-    InvalidRequestError
+    Parameters
+    ----------
+    logs : sequence of PartitionLog
+        Of several with the same name one is taken, with a warning: the one that ``chosen`` names, else the newer one,
+        which has the later leader epoch, the later end, the later start. Two that differ in nothing are taken as one;
+        with two topic ids nobody can tell, and reading the partition raises InvalidRequestError.
+    chosen : collection of str
+        Paths of partitions that a caller named.
+
+    Warns
+    -----
+    KtsWarning
         The same partition is in two directories.
+
+    Notes
+    -----
+    A broker that dies while it replaces a replica by the one that it moved to another directory leaves both, and does
+    not start again until one is deleted. Source: LogManager.replaceCurrentWithFutureLog, LogManager.loadLog (3.9).
     """
 
-    def __init__(self, logs: Sequence[PartitionLog]) -> None:
+    def __init__(self, logs: Sequence[PartitionLog], chosen: Collection[str] = ()) -> None:
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        there: dict[TopicPartition, list[PartitionLog]] = {}
         for log in sorted(logs, key=lambda log: (log.topic, log.partition, log.path)):
-            key = TopicPartition(log.topic, log.partition)
-            if key in self._logs:
-                raise InvalidRequestError(
-                    f"expected each partition once, found {key} in {self._logs[key].path} and in {log.path};"
-                    " leave one of them out"
-                )
-            self._logs[key] = log
+            there.setdefault(TopicPartition(log.topic, log.partition), []).append(log)
+        for key, found in there.items():
+            copies = found if len(found) == 1 else _distinct(found)
+            if len(copies) > 1:
+                copies = [log for log in copies if log.path in chosen] or copies
+            self._logs[key] = copies[0] if len(copies) == 1 else _newer(key, copies)
 
     def __repr__(self) -> str:
         lines = [f"    {name}: {described(log._described)}" for name, log in islice(self._logs.items(), SHOWN)]

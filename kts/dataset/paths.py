@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, overload
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, suggestion
+from kts.codec.layout import HEADER_BYTES, read_header
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
 from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
@@ -93,9 +95,13 @@ def open(
     Raises
     ------
     FileNotFoundError
-        The path does not exist.
-    InvalidRequestError
-        The same partition is in two of the directories.
+        The path does not exist, or no partition lies there.
+
+    Warns
+    -----
+    KtsWarning
+        Of several paths, one holds no partition; or the same partition is in two of the directories, and the newer one
+        is taken: see ``LogDirs``.
 
     Notes
     -----
@@ -111,7 +117,7 @@ def open(
     paths = None if path is None else paths_of(path, storage_options)
     logs, is_log_directory = _found(paths, log_start_offset, storage_options, remote, remote_options)
     single = isinstance(path, (str, os.PathLike)) and not _is_pattern(os.fspath(path))
-    return LogDirs(logs) if is_log_directory or not single else logs[0]
+    return LogDirs(logs, paths or ()) if is_log_directory or not single else logs[0]
 
 
 def log_dirs_at(
@@ -123,7 +129,8 @@ def log_dirs_at(
     remote_options: RemoteOptions = None,
 ) -> LogDirs:
     """As ``open_log_dirs``, for what ``paths_of`` found."""
-    return LogDirs(_found(paths, log_start_offset, storage_options, remote, remote_options)[0])
+    logs, _ = _found(paths, log_start_offset, storage_options, remote, remote_options)
+    return LogDirs(logs, paths or ())
 
 
 def _found(
@@ -139,6 +146,8 @@ def _found(
     else:
         logs, are_of_directory = _partitions_in(paths)
         logs = _with_remote(logs, paths, remote, remote_options, storage_options)
+    if not logs:
+        raise _nothing_in([os.fspath(remote or "")] if paths is None else paths)
     _give_start_offsets(logs, log_start_offset)
     return logs, are_of_directory
 
@@ -211,7 +220,7 @@ def open_partition(
     Raises
     ------
     FileNotFoundError
-        The path does not exist.
+        The path does not exist, or no partition lies there.
     ValueError
         It is a log directory, or a pattern.
 
@@ -227,12 +236,13 @@ def open_partition(
     if _is_pattern(os.fspath(path)):
         raise ValueError(f"path: expected one partition, found the pattern {os.fspath(path)}; use kts.open_log_dirs")
     logs, is_log_directory = _partitions_in(paths)
+    if not logs:
+        raise _nothing_in(paths)
     if is_log_directory:
         known = ", ".join(f"{log.topic}-{log.partition}" for log in logs[:3]) + ", ..." * (len(logs) > 3)
-        holds = f"with {known}" if logs else "without partitions"
         raise ValueError(
             f"path: expected a partition directory or a segment file, found the log directory {os.fspath(path)}, "
-            f"{holds}; open it with kts.open_log_dirs"
+            f"with {known}; open it with kts.open_log_dirs"
         )
     logs = _with_remote(logs, paths, remote, remote_options, storage_options)
     _give_start_offsets(logs, log_start_offset)
@@ -259,9 +269,7 @@ def open_log_dirs(
     Raises
     ------
     FileNotFoundError
-        A path does not exist.
-    InvalidRequestError
-        The same partition is in two of the directories.
+        A path does not exist, or no partition lies in any of them.
 
     Examples
     --------
@@ -311,15 +319,40 @@ def _matching(path: object, storage_options: StorageOptions) -> list[str]:
     name = files.plain(reached(_name(path), storage_options))
     if not _is_pattern(name):
         return [_there(name)]
-    found = files.matching(name)
+    found = [one for one in files.matching(name) if _may_be_meant(os.path.basename(one))]
     if not found:
         raise FileNotFoundError(errno.ENOENT, "nothing matches the pattern", name)
-    return found
+    readable = [one for one in found if not _passed_over(one)]
+    if not readable:
+        raise PermissionError(errno.EACCES, "nothing that matches the pattern can be read", name)
+    return readable
+
+
+def _may_be_meant(name: str) -> bool:
+    """False for what lies beside partitions and segments: a pattern such as ``logs/*`` does not mean it."""
+    file, directory = parse_file_name(without_compression(name)), parse_directory_name(name)
+    if name in LOG_DIRECTORY_FILES or name.startswith("kts-") or (directory is not None and directory.state):
+        return False
+    return file.suffix == ".log" and not file.transition if file is not None else not is_partition_file(name)
+
+
+def _passed_over(path: str) -> bool:
+    """Whether a directory of this machine that nobody named may not be read; that is told."""
+    if files.scheme_of(path) is None and files.directory_exists(path):
+        try:
+            next(files.walk_directory(path), None)
+        except LogStorageError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM):
+                raise
+            warn(f"{path}: it cannot be read and is passed over: {error.message}", path)
+            return True
+    return False
 
 
 def _partitions_in(paths: Sequence[str]) -> tuple[list[PartitionLog], bool]:
     """The partitions that paths hold, and whether one of the paths is a log directory."""
     logs: list[PartitionLog] = []
+    bare: list[str] = []
     lone: dict[tuple[str, str, int], list[str]] = {}
     has_log_directory = False
     for one in paths:
@@ -327,15 +360,46 @@ def _partitions_in(paths: Sequence[str]) -> tuple[list[PartitionLog], bool]:
             name = parse_file_name(os.path.basename(one))
             if name is not None and name.suffix != ".log":
                 raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
+            _check_segment(one)
             topic, partition = partition_of_file(one)
             lone.setdefault((os.path.dirname(files.absolute(one)), topic, partition), []).append(one)
             continue
         found, is_log_directory = _directory(one)
         logs += found
+        bare += [] if found else [one]
         has_log_directory |= is_log_directory
     for (_, topic, partition), names in lone.items():
         logs.append(PartitionLog(names[0], topic, partition, segment_paths=names))
+    for one in bare if logs else ():
+        if not any(entry.name in LOG_DIRECTORY_FILES for entry in files.walk_directory(one)):
+            warn(f"{one}: no partition directories (such as orders-0) in it{one_level_down([one])}", one)
     return logs, has_log_directory
+
+
+def _check_segment(path: str) -> None:
+    """Refuse a file that is no segment by its name, and does not begin as one."""
+    name = without_compression(os.path.basename(path))
+    if name.endswith(".log") or parse_file_name(name) is not None:
+        return
+    with files.open_file(path) as file:
+        try:
+            found = "no whole batch or message" if read_header(file.read(0, HEADER_BYTES)) is None else ""
+        except KtsError as error:
+            found = f"no batch or message at its start: {error.message}"
+        if found:
+            raise ValueError(
+                f"path: expected a directory or a segment file, found {path} of {file.size():,} bytes, which holds"
+                f" {found}; a damaged segment is read under a name that ends in .log"
+            )
+
+
+class NoPartitionsError(FileNotFoundError):
+    """Nothing under the given paths is a partition."""
+
+
+def _nothing_in(paths: Sequence[str]) -> NoPartitionsError:
+    message = f"no partition directories (such as orders-0){one_level_down(paths)}"
+    return NoPartitionsError(errno.ENOENT, message, ", ".join(paths))
 
 
 def _name(path: object) -> str:
@@ -379,7 +443,7 @@ def log_directories(path: str, depth: int | None = None) -> list[str]:
         name = parse_directory_name(entry.name)
         if entry.path in partitions or (name is not None and name.state) or entry.is_symlink():
             continue
-        if files.is_directory(entry):
+        if files.is_directory(entry) and not _passed_over(entry.path):
             found += log_directories(entry.path, None if depth is None else depth - 1)
     return found
 
@@ -420,7 +484,11 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
         of_broker = any(entry.name in LOG_DIRECTORY_FILES for entry in entries)
         for entry in entries:
             inner = parse_directory_name(entry.name)
-            if inner is None or inner.state or not files.directory_exists(entry.path):
+            if inner is None or inner.state:
+                continue
+            if not files.directory_exists(entry.path):
+                if entry.is_symlink():
+                    warn(f"{entry.path}: it is passed over: the link leads to no directory", entry.path)
                 continue
             if inner[:2] in not_yet:
                 continue
@@ -437,6 +505,8 @@ def _has_partition_files(path: str) -> bool:
     try:
         return any(is_partition_file(entry.name) for entry in files.walk_directory(path))
     except LogStorageError as error:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return True  # whoever reads it gets the error
         if error.errno != errno.ENOENT:
             raise
         return False  # deleted meanwhile
@@ -498,7 +568,8 @@ def scan(
     path : path or list of paths
         As for ``kts.open``.
     topics : list of str, optional
-        None is every topic, except Kafka's internal ones in a log directory.
+        None is every topic, except Kafka's internal ones in a log directory. Names with ``*``, ``?`` or ``[...]`` are
+        patterns, as ``ord*``; they find internal topics only if they begin with ``__``.
     partitions : list of int or {topic: list of int}, optional
         None is every partition.
     starting_timestamp, ending_timestamp : int (ms), aware datetime or ISO 8601 text, optional
@@ -552,11 +623,6 @@ def scan(
     pyarrow.RecordBatchReader
         Ordered by topic, partition, offset. Files are opened when reached; at most a few batches are in memory.
 
-    Warns
-    -----
-    KtsWarning
-        A path holds no partitions, but log directories one level below do.
-
     Raises
     ------
     FileNotFoundError, TypeError, ValueError, UnknownTopicOrPartitionError
@@ -607,8 +673,6 @@ def scan(
         for topic, partition in offsets if isinstance(offsets, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
-    if not opened and (hint := one_level_down(paths)):
-        warn(f"no partition directories (such as orders-0) in {', '.join(paths)}{hint}", paths[0])
     return scanning.records(logs, options)
 
 
@@ -637,18 +701,20 @@ def select(
     Raises
     ------
     UnknownTopicOrPartitionError
-        A named topic or partition does not exist.
+        A named topic or partition does not exist, nothing matches a pattern, or all topics are internal ones.
     """
     names, wanted = named_topics(topics), numbers_of_partitions(partitions)
     paths = _listed(path)
     logs = [opened] if isinstance(opened, PartitionLog) else list(opened.values())
     own = {*paths, *(log.path for log in logs if log.lone)}
     known = sorted({log.topic for log in logs})
+    if names is not None:
+        names = [topic for name in names for topic in matching_topics(name, known, internal=internal) or [name]]
     named = {*(names or ()), *(wanted if isinstance(wanted, dict) else ())}
     for topic in sorted(named.difference(known)):
-        there = ", ".join(known) or f"no partition directories{one_level_down(paths)}"
-        hint = suggestion(topic, known) or f"there are {there}"
-        raise UnknownTopicOrPartitionError(f"there is no topic {topic} in {', '.join(paths)}; {hint}")
+        hint = suggestion(topic, known) or f"there are {', '.join(known)}"
+        what = f"no topic matches {topic}" if files.has_pattern(topic) else f"there is no topic {topic}"
+        raise UnknownTopicOrPartitionError(f"{what} in {', '.join(paths)}; {hint}")
     if names is not None:
         logs = [log for log in logs if log.topic in names]
     elif decoder is not None and not named:
@@ -658,6 +724,11 @@ def select(
             raise UnknownTopicOrPartitionError(f"there is no topic {only} in {', '.join(paths)}")
     elif not internal:
         logs = [log for log in logs if log.topic not in INTERNAL_TOPICS or log.topic in named or log.path in own]
+        if not logs:
+            there = ", ".join(known)
+            raise UnknownTopicOrPartitionError(
+                f"there are only Kafka's internal topics in {', '.join(paths)}: {there}; name one to read it"
+            )
     if wanted is None:
         return logs
     if isinstance(wanted, dict):
@@ -667,6 +738,17 @@ def select(
         return [log for log in logs if log.partition in wanted.get(log.topic, ())]
     _check_partitions(wanted, logs, "partition ", paths)
     return [log for log in logs if log.partition in wanted]
+
+
+def matching_topics(name: str, known: Collection[str], *, internal: bool = False) -> list[str]:
+    """The topics that a name or a pattern with ``*``, ``?`` or ``[...]`` means, in name order.
+
+    A pattern finds Kafka's internal topics only if it begins with ``__``, or with ``internal``.
+    """
+    if not files.has_pattern(name):
+        return [name] if name in known else []
+    hidden = frozenset() if internal or name.startswith("__") else INTERNAL_TOPICS
+    return [topic for topic in sorted(known) if fnmatchcase(topic, name) and topic not in hidden]
 
 
 def _listed(path: Path | Sequence[Path]) -> list[str]:

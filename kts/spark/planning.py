@@ -12,7 +12,7 @@ from typing import TypeVar
 from kts.dataset.blocks import kept, kept_of_each
 from kts.dataset.options import TimeRange
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import log_dirs_at, one_level_down, paths_of, select, tier_of
+from kts.dataset.paths import NoPartitionsError, log_dirs_at, matching_topics, paths_of, select, tier_of
 from kts.dataset.plan import NO_END, SegmentRange, plan, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
@@ -73,6 +73,8 @@ def plan_tasks(options: Options) -> list[Task]:
         The start or end of the range is not in the log, or the end is before the start.
     """
     logs = select_logs(options)
+    if not logs and options.subscribe_pattern is not None:
+        raise UnknownTopicOrPartitionError(unmatched(options))
     check_named(options.start, logs)
     check_named(options.end, logs)
     if options.granularity == "finding":
@@ -119,7 +121,8 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
         named = {log.topic for log in there if re.fullmatch(options.subscribe_pattern, log.topic)}
         topics = tuple(named.difference(hidden))
     if only_known and topics is not None:
-        topics = tuple({log.topic for log in there} & {*topics})
+        known_topics = {log.topic for log in there}
+        topics = tuple(name for name in topics if matching_topics(name, known_topics))
     if only_known and assigned is not None:
         kept = [log for log in there if log.partition in assigned.get(log.topic, ())]
         assigned = {log.topic: tuple(each.partition for each in kept if each.topic == log.topic) for log in kept}
@@ -129,6 +132,11 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
     except UnknownTopicOrPartitionError as error:
         option = "subscribe" if options.assign is None else "assign"
         raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error
+
+
+def unmatched(options: Options) -> str:
+    """What to say of a pattern that matches no topic."""
+    return f"option subscribePattern: no topic in {options.shown} matches {options.subscribe_pattern}"
 
 
 def reach(options: Options, task: Task) -> None:
@@ -256,7 +264,7 @@ def _existing(options: Options) -> list[str]:
 def _open(paths: list[str], options: Options) -> LogDirs:
     start = options.log_start_offset
     try:
-        opened = log_dirs_at(
+        return log_dirs_at(
             paths or None,
             log_start_offset=start,
             storage_options=options.storage_options,
@@ -265,11 +273,8 @@ def _open(paths: list[str], options: Options) -> LogDirs:
         )
     except (ValueError, UnknownTopicOrPartitionError) as error:
         raise ValueError(f"option logStartOffset: {error}") if start is not None else error from error
-    if not opened:
-        raise UnknownTopicOrPartitionError(
-            f"option path: {options.shown} holds no partition directories (such as orders-0){one_level_down(paths)}"
-        )
-    return opened
+    except NoPartitionsError as error:
+        raise FileNotFoundError(f"option path: {options.shown} holds {error.strerror}") from error
 
 
 def check_named(bound: Bound, logs: list[PartitionLog]) -> None:

@@ -10,10 +10,10 @@ from kts.dataset.increments import Json, Losses, Offsets, Reach, from_json, name
 from kts.dataset.options import TimeRange
 from kts.dataset.partition import PartitionLog
 from kts.model import LATEST, TopicPartition
-from kts.segment.rereading import settled
+from kts.segment.rereading import settled, warn
 from kts.segment.transactions import log_end_offset
 from kts.spark.options import Options
-from kts.spark.planning import OffsetRange, Task, check_named, resolve, select_logs, tasks_of, time_of
+from kts.spark.planning import OffsetRange, Task, check_named, resolve, select_logs, tasks_of, time_of, unmatched
 
 
 class Stream:
@@ -42,6 +42,8 @@ class Stream:
             As for a batch query.
         """
         logs = select_logs(self.options)
+        if not logs and self.options.subscribe_pattern is not None:
+            warn(f"{unmatched(self.options)} yet: the query waits for one", None)
         check_named(self.options.start, logs)
         return to_json({name_of(log): settled(partial(self._start, log)) for log in logs})
 

@@ -21,7 +21,7 @@ from kts.dataset import scan as scanning
 from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of, to_json
 from kts.dataset.options import ScanOptions, flat_offsets, takes_only
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import Path, one_level_down, open_log_dirs, paths_of, select
+from kts.dataset.paths import Path, open_log_dirs, select
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
@@ -316,18 +316,12 @@ def _registered(opened: LogDirs) -> Schemas:
 
 
 def _opened(asked: SyncOptions) -> LogDirs:
-    opened = open_log_dirs(
+    return open_log_dirs(
         asked.path,
         storage_options=asked.storage_options,
         remote=asked.remote,
         remote_options=asked.remote_options,
     )
-    if not opened:
-        paths = [] if asked.path is None else paths_of(asked.path)
-        raise UnknownTopicOrPartitionError(
-            f"no partition directories (such as orders-0) in {', '.join(paths) or asked.remote}{one_level_down(paths)}"
-        )
-    return opened
 
 
 def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:

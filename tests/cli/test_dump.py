@@ -105,6 +105,22 @@ def test_ranges_of_offsets_and_limits_and_columns() -> None:
     assert run("dump", path, "--columns", "topic", "--limit", 2).stdout == '{"topic":"orders"}\n' * 2
 
 
+@pytest.mark.parametrize("kind", ["table", "jsonl", "csv"])
+@pytest.mark.parametrize(
+    "asked", [["--from", "2031-01-01", "--to", "2032-01-01"], ["--offsets", "0:0"], ["--key", "nobody"], ["--limit", 0]]
+)
+def test_a_dump_that_found_nothing_says_so(asked: list[object], kind: str) -> None:
+    done = run("dump", ORDERS.log_dir, "--topic", "ord*", "--format", kind, *asked)
+    assert [line for line in done.stderr.splitlines() if "0 records" in line], done.stderr
+    assert "0 records" not in run("dump", ORDERS.log_dir, "--format", kind, "--limit", 1).stderr
+
+
+def test_topics_by_patterns(tmp_path: Path) -> None:
+    assert {line["topic"] for line in lines("ls", ORDERS.log_dir, "--topic", "o?ders", "--json")} == {"orders"}
+    said = run("dump", ORDERS.log_dir, "--topic", "x*", code=2).stderr
+    assert "no topic matches x*" in said and "there are orders" in said
+
+
 def test_ranges_that_contradict_themselves_are_wrong_use() -> None:
     path = ORDERS.log_dir
     for options in (

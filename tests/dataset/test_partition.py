@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,14 +110,68 @@ def test_a_topic_spread_over_disks_is_one_mapping(tmp_path: Path) -> None:
     assert kts.scan([tmp_path / "disk1", tmp_path / "disk2"]).read_all().column("partition").to_pylist() == [0, 1]
 
 
-def test_the_same_partition_twice_is_an_error_that_names_both(tmp_path: Path) -> None:
+ID, OTHER_ID = "QUJDREVGR0hJSktMTU5PUA", "UVJTVFVWV1hZWjAxMjM0NQ"
+
+
+def replica(disk: Path, count: int, epoch: int = 0, topic_id: str | None = None, tag: bytes = b"v") -> str:
+    """A replica of one partition: its first records, from a leader of an epoch on."""
+    path = disk / "t-0"
+    with kts.Log(path, {"segment.bytes": 400}, clock=lambda: 1000, topic_id=topic_id) as log:
+        for n in range(count):
+            rows = {"timestamp": [1000 + n], "value": [tag + b"%d" % n]}
+            log.append_as_follower(kts.encode(rows, base_offset=n, partition_leader_epoch=epoch))
+    return str(path)
+
+
+@pytest.mark.parametrize("topic_id", [ID, None])
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [((3, 0), (5, 0)), ((5, 0), (3, 1)), ((0, 0), (3, 0))],
+    ids=["a later end", "a later epoch", "one is empty"],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_replicas_in_two_directories_the_newer_is_read_and_told(
+    older: tuple[int, int], newer: tuple[int, int], topic_id: str | None, turned: bool, tmp_path: Path
+) -> None:
+    """As a broker leaves them that died while it replaced one by the other."""
+    disks = [tmp_path / "disk1", tmp_path / "disk2"]
+    where = disks[::-1] if turned else disks
+    old = replica(where[0], *older, topic_id=topic_id)
+    new = replica(where[1], *newer, topic_id=topic_id)
+    partition(disks[0], "u-0", 9)
+    for door in (kts.open, kts.open_log_dirs, kts.scan):
+        with pytest.warns(kts.KtsWarning, match="t-0 is in 2 directories") as told:
+            found: Any = door(disks)
+        assert len(told) == 1 and old in str(told[0].message) and f"{new} is read" in str(told[0].message)
+    assert values(found) == [b"v%d" % n for n in range(newer[0])] + [b"9"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert values(kts.scan([*disks, old])) == [b"v%d" % n for n in range(older[0])] + [b"9"]
+        assert values(kts.scan([*disks, Path(new)], topics="t")) == [b"v%d" % n for n in range(newer[0])]
+        assert values(kts.scan([disks[0], disks[0] / "t-0"])) == values(kts.scan(disks[0]))
+
+
+@pytest.mark.parametrize(("ids", "tags"), [((ID, OTHER_ID), (b"v", b"v")), ((None, None), (b"v", b"w"))])
+def test_two_logs_of_one_name_are_refused_and_block_no_other(
+    ids: tuple[str | None, str | None], tags: tuple[bytes, bytes], tmp_path: Path
+) -> None:
+    disks = [tmp_path / "disk1", tmp_path / "disk2"]
+    both = [replica(*one) for one in zip(disks, (3, 5), (0, 0), ids, tags, strict=True)]
+    partition(disks[0], "u-0", 9)
+    assert values(kts.scan(disks, topics="u")) == [b"9"]
+    assert list(kts.open(disks)) == [("t", 0), ("u", 0)]
+    with pytest.raises(kts.InvalidRequestError) as refused:
+        kts.scan(disks).read_all()
+    assert all(path in str(refused.value) for path in both) and "name the partition's own" in str(refused.value)
+    assert values(kts.scan([*disks, both[1]], topics="t")) == [tags[1] + b"%d" % n for n in range(5)]
+
+
+def test_a_replica_on_its_way_does_not_count(tmp_path: Path) -> None:
     one, two = partition(tmp_path / "disk1", "t-0", 0), partition(tmp_path / "disk2", "t-0", 0)
-    with pytest.raises(kts.InvalidRequestError) as error:
-        kts.open([tmp_path / "disk1", tmp_path / "disk2"])
-    assert str(one) in str(error.value) and str(two) in str(error.value)
     shutil.move(two, tmp_path / "disk2" / f"t-0.{'ab' * 16}-future")
-    logs = kts.open([tmp_path / "disk1", tmp_path / "disk2"])
-    assert isinstance(logs, kts.LogDirs) and list(logs) == [("t", 0)]
+    with pytest.warns(kts.KtsWarning, match="disk2: no partition directories"):
+        logs = kts.open([tmp_path / "disk1", tmp_path / "disk2"])
+    assert isinstance(logs, kts.LogDirs) and [log.path for log in logs.values()] == [str(one)]
 
 
 @pytest.mark.parametrize("state", ["delete", "future", "stray"])
@@ -134,7 +189,9 @@ def test_links_that_lead_nowhere_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "u-0").symlink_to(tmp_path / "u-0")
     (tmp_path / "v-0").symlink_to(tmp_path / "gone")
     (tmp_path / "w-0").symlink_to(tmp_path / "t-0")
-    assert list(kts.open(tmp_path)) == [("t", 0), ("w", 0)]
+    with pytest.warns(kts.KtsWarning, match="leads to no directory") as told:
+        assert list(kts.open(tmp_path)) == [("t", 0), ("w", 0)]
+    assert [str(one.message).partition(":")[0] for one in told] == [str(tmp_path / "u-0"), str(tmp_path / "v-0")]
     with pytest.raises(kts.LogStorageError):
         kts.open(tmp_path / "u-0")
 
@@ -214,9 +271,8 @@ def test_empty_directories_are_empty(tmp_path: Path) -> None:
     assert log.scan().read_all().num_rows == 0 and log.batches().read_all().num_rows == 0
     (tmp_path / "kafka-0").mkdir()
     (tmp_path / "kafka-0" / "meta.properties").write_text("version=1\n")
+    partition(tmp_path / "kafka-0", "t-0")
     assert isinstance(kts.open(tmp_path / "kafka-0"), kts.LogDirs)
-    (tmp_path / "nothing").mkdir()
-    assert len(kts.open(tmp_path / "nothing")) == 0
 
 
 def test_the_working_directory_has_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

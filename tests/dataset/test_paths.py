@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import pickle
 import pydoc
 import re
-import warnings
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kts
+from kts import tables
 from kts.dataset.paths import log_directories, select
+from kts.offline.copy import copy
+from kts.offline.verify import verify
 
 NAMES = ("a-0", "a-1", "b-0", "b-2", "__consumer_offsets-0")
 
@@ -91,7 +100,8 @@ def test_a_directory_with_a_file_of_a_partition_is_one(file: str, tmp_path: Path
     assert isinstance(logs, kts.LogDirs) and list(logs) == [("new", 0)]
     assert kts.scan(tmp_path, topics=["new"]).read_all().num_rows == 0
     assert kts.open(tmp_path / "empty-2").topic == "empty", "its own path was given, and a broker starts on it"
-    assert len(kts.open(tmp_path / "dbus-1")) == 0
+    with pytest.raises(FileNotFoundError, match="no partition directories"):
+        kts.open(tmp_path / "dbus-1")
 
 
 @pytest.mark.parametrize("beside", ["meta.properties", "replication-offset-checkpoint", ".kafka_cleanshutdown"])
@@ -132,7 +142,7 @@ def test_what_is_no_partition_is_not_opened_as_one(log_directory: Path, tmp_path
     with pytest.raises(ValueError, match=r"found the log directory .*a-0, a-1, .*kts\.open_log_dirs"):
         kts.open_partition(log_directory)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"found the log directory .*empty, without partitions"):
+    with pytest.raises(FileNotFoundError, match=r"no partition directories .*empty"):
         kts.open_partition(tmp_path / "empty")
     with pytest.raises(TypeError, match="path: expected a path, found list"):
         kts.open_partition([str(log_directory / "a-0")])  # type: ignore[arg-type]
@@ -145,16 +155,173 @@ def test_a_folder_of_log_directories_is_not_read_and_they_are_named(tmp_path: Pa
         (tmp_path / name / "x-0").mkdir(parents=True)
         (tmp_path / name / "x-0" / f"{0:020d}.log").write_bytes(kts.encode({"value": [b"v"]}))
     hint = f"there are some in {tmp_path}/a, {tmp_path}/b, {tmp_path}/c, ...: name one of these"
-    with pytest.warns(kts.KtsWarning, match=re.escape(hint)) as warned:
-        assert kts.scan(tmp_path).read_all().num_rows == 0
-    assert warned[0].filename == __file__
-    with pytest.raises(kts.UnknownTopicOrPartitionError, match=re.escape(hint)):
-        kts.scan(tmp_path, topics="x")
-    (tmp_path / "empty").mkdir()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert kts.scan(tmp_path / "empty").read_all().num_rows == 0
-        assert kts.scan(tmp_path / "a").read_all().num_rows == 1
+    for door in DOORS.values():
+        with pytest.raises(FileNotFoundError, match=re.escape(hint)) as refused:
+            door(str(tmp_path))
+        assert str(tmp_path) in refused.value.filename
+    assert kts.scan(tmp_path / "a").read_all().num_rows == 1
+
+
+DOORS: dict[str, Callable[[str], Any]] = {
+    "open": kts.open,
+    "open_partition": kts.open_partition,
+    "open_log_dirs": kts.open_log_dirs,
+    "a list": lambda path: kts.open([path, path]),
+    "scan": kts.scan,
+    "scan of a topic": lambda path: kts.scan(path, topics="x"),
+    "scan with a store": lambda path: kts.scan(path, remote=path, remote_options={"layout": "local"}),
+    "committed_offsets": kts.committed_offsets,
+    "verify": lambda path: list(verify(path)),
+    "copy": lambda path: copy(path, path + "-copy"),
+    "sync": lambda path: tables.sync(path, path + "-table"),
+}
+
+
+@pytest.mark.parametrize("content", ["", "x/y/", "meta.properties", "notes.txt", f"gone-0.{'0' * 32}-delete/x"])
+@pytest.mark.parametrize("door", DOORS)
+def test_nothing_found_is_an_error_at_every_door(door: str, content: str, tmp_path: Path) -> None:
+    folder = made(tmp_path / "folder", content or "./")
+    with pytest.raises(FileNotFoundError, match="no partition directories") as refused:
+        DOORS[door](str(folder))
+    assert str(folder) in str(refused.value)
+    assert [one.name for one in tmp_path.iterdir()] == ["folder"], "nothing was made"
+
+
+def test_of_several_paths_one_that_holds_nothing_is_told(log_directory: Path, tmp_path: Path) -> None:
+    made(tmp_path, "bare/", "above/logs/", "fresh/meta.properties")
+    shutil.copytree(log_directory / "a-0", tmp_path / "above" / "logs" / "a-5")
+    with pytest.warns(kts.KtsWarning) as told:
+        logs = kts.open([log_directory, tmp_path / "bare", tmp_path / "above", tmp_path / "fresh"])
+    assert len(logs) == len(NAMES)
+    bare, above = sorted((str(one.message) for one in told), key=len)
+    assert bare.startswith(f"{tmp_path}/bare: no partition directories")
+    assert above.startswith(f"{tmp_path}/above: no partition") and f"there are some in {tmp_path}/above/logs" in above
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.txt", b"hello"),
+        ("empty", b""),
+        (f"{0:020d}", b"\0" * 11),
+        ("notes.md", b"# what we know of the broker that died"),
+        ("zeros", b"\0" * 500),
+        ("meta.properties", b"#\nversion=1\nnode.id=1\ncluster.id=QUJDREVGR0hJSktMTU5PUA\n"),
+        ("x.parquet", b"PAR1" + bytes(range(256))),
+    ],
+)
+def test_a_file_that_does_not_begin_as_a_segment_and_is_not_called_a_log_is_named(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    for door in (kts.open, kts.open_partition, kts.scan):
+        with pytest.raises(ValueError, match="expected a directory or a segment file, found") as refused:
+            door(path)
+        assert str(path) in str(refused.value)
+    path.write_bytes(kts.encode({"value": [b"v"]}))
+    assert kts.scan(path).read_all().num_rows == 1, "a segment under any name"
+    path.write_bytes(b"")
+    path.rename(tmp_path / "t-0.log")
+    assert kts.open(tmp_path / "t-0.log").log_end_offset == 0
+
+
+def test_a_pattern_of_paths_means_partitions_and_segments_and_not_what_lies_beside_them(tmp_path: Path) -> None:
+    gone = f"t-1.{'0' * 32}-delete"
+    for name in ("t-0", gone, "u-0"):
+        made(tmp_path, f"logs/{name}/leader-epoch-checkpoint", f"logs/{name}/{0:020d}.index")
+        (tmp_path / "logs" / name / f"{0:020d}.log").write_bytes(kts.encode({"value": [name.encode()]}))
+        (tmp_path / "logs" / name / f"{1:020d}.log.deleted").write_bytes(
+            kts.encode({"value": [b"deleted"]}, base_offset=1)
+        )
+    made(
+        tmp_path, "logs/meta.properties", "logs/recovery-point-offset-checkpoint", "logs/kts-index-checksum-checkpoint"
+    )
+    for pattern in ("logs/*", "logs/[tu]*", "logs/*-0/*"):
+        assert kts.scan(tmp_path / pattern).read_all()["value"].to_pylist() == [b"t-0", b"u-0"], pattern
+    assert kts.scan(tmp_path / "logs" / gone).read_all()["value"].to_pylist() == [gone.encode()], "its own path"
+    for pattern in ("logs/*-delete", "logs/*.properties", "logs/t-0/*.index"):
+        with pytest.raises(FileNotFoundError, match="nothing matches the pattern"):
+            kts.scan(tmp_path / pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("a", ["a"]),
+        ("*", ["a", "b"]),
+        ("[ab]", ["a", "b"]),
+        ("?", ["a", "b"]),
+        (["a*", "b"], ["a", "b"]),
+        (["b", "*"], ["a", "b"]),
+        ("__*", ["__consumer_offsets"]),
+        ("[!a]*", ["b"]),
+    ],
+)
+def test_a_pattern_of_topics_is_what_it_matches(
+    pattern: str | list[str], found: list[str], log_directory: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in ("a-0", "b-2"):
+        shutil.copytree(log_directory / name, tmp_path / "logs" / name)
+    shutil.copytree(log_directory / "a-0", tmp_path / "logs" / "__consumer_offsets-0")
+    rows = kts.scan(tmp_path / "logs", topics=pattern, columns=["topic"]).read_all()
+    assert sorted(set(rows["topic"].to_pylist())) == found
+
+
+@pytest.mark.parametrize("pattern", ["z*", "A", "?b", "__z*", "[]"])
+def test_a_pattern_that_matches_nothing_is_an_error(pattern: str, log_directory: Path) -> None:
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match="there are|did you mean"):
+        kts.scan(log_directory, topics=[pattern, "a"])
+
+
+def test_internal_topics_alone_are_not_an_empty_answer(log_directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    shutil.copytree(log_directory / "a-0", tmp_path / "logs" / "__consumer_offsets-0")
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match="only Kafka's internal topics .*: __consumer_offsets;"):
+        kts.scan(tmp_path / "logs")
+    assert kts.scan(tmp_path / "logs" / "__consumer_offsets-0").read_all().num_rows > 0
+
+
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+READ = """
+import sys, warnings
+import kts
+from kts.dataset.paths import log_directories, paths_of
+warnings.simplefilter("always")
+path = sys.argv[1]
+print([log.path for log in kts.open(path).values()])
+print(log_directories(path + "/.."))
+print(paths_of(path + "/*"))
+try:
+    kts.scan(path).read_all()
+except kts.LogStorageError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, to become nobody")
+def test_a_folder_that_only_root_may_read_is_told_and_passed_over_but_not_a_partition(tmp_path: Path) -> None:
+    """A process of its own (a second): root may read everything."""
+    home = Path(tempfile.mkdtemp(prefix="kts-"))  # pytest's own is closed to others
+    try:
+        made(home, "logs/lost+found/x", f"logs/t-0/{0:020d}.log", f"logs/u-0/{0:020d}.log")
+        os.chmod(home, 0o755)
+        for closed in ("logs/lost+found", "logs/u-0"):
+            os.chmod(home / closed, 0o700)
+        run = subprocess.run(
+            [*NOBODY, sys.executable, "-c", READ, str(home / "logs")], capture_output=True, text=True, check=True
+        )
+    finally:
+        shutil.rmtree(home)
+    logs = f"{home}/logs"
+    opened, below, matched, refused = run.stdout.splitlines()
+    assert ast.literal_eval(opened) == [f"{logs}/t-0", f"{logs}/u-0"]
+    assert ast.literal_eval(below) == [f"{logs}/../logs"]
+    assert ast.literal_eval(matched) == [f"{logs}/t-0"]
+    assert "Permission denied" in refused and f"{logs}/u-0" in refused
+    told = [line for line in run.stderr.splitlines() if "passed over" in line]
+    assert len([line for line in told if "lost+found" in line]) == 2 and "Permission denied" in told[0]
 
 
 def test_a_function_has_the_name_that_users_know() -> None:

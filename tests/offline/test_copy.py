@@ -233,7 +233,7 @@ def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
             try:
                 copy(source, target)
             except kts.LogStorageError:
-                there = records(target)
+                there = records(target) if any(target.glob("t-*/*")) else expected.slice(0, 0)
                 assert there == expected.slice(0, there.num_rows)
             else:
                 break

@@ -200,7 +200,7 @@ def test_a_read_to_the_latest_offset_gives_what_a_scan_gives(
 def test_a_directory_that_only_has_a_partition_s_name_is_none(tmp_path: Path) -> None:
     (tmp_path / "dbus-1").mkdir()
     (tmp_path / "dbus-1" / "session.conf").touch()
-    with pytest.raises(UnknownTopicOrPartitionError, match="holds no partition directories"):
+    with pytest.raises(FileNotFoundError, match="holds no partition directories"):
         plan_tasks(options(tmp_path))
 
 
@@ -209,6 +209,11 @@ def test_topics_that_are_not_there_are_named_with_the_nearest(big: Path) -> None
         UnknownTopicOrPartitionError, match="option subscribe: there is no topic bik .* did you mean big"
     ):
         plan_tasks(options(big, subscribe="bik"))
+    for wrong in ({"subscribe": "bi[!g]"}, {"subscribePattern": "bi"}):
+        (name,) = wrong
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"option {name}: no topic .*match"):
+            plan_tasks(options(big, **wrong))
+    assert plan_tasks(options(big, subscribe="b*")) == plan_tasks(options(big))
     with pytest.raises(UnknownTopicOrPartitionError, match="option assign: there is no big-4 .* partitions 0"):
         plan_tasks(options(big, assign='{"big": [4]}'))
 
@@ -216,10 +221,10 @@ def test_topics_that_are_not_there_are_named_with_the_nearest(big: Path) -> None
 def test_paths_that_the_driver_does_not_see_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="option path: there is nothing at /.*/gone as the driver on"):
         plan_tasks(options(tmp_path / "gone"))
-    with pytest.raises(UnknownTopicOrPartitionError, match="holds no partition directories"):
+    with pytest.raises(FileNotFoundError, match="holds no partition directories"):
         plan_tasks(options(tmp_path))
     shutil.copytree(golden("3.9.2", "one").log_dir, tmp_path / "below")
-    with pytest.raises(UnknownTopicOrPartitionError, match="there are some in .*/below: name one of these$"):
+    with pytest.raises(FileNotFoundError, match="there are some in .*/below: name one of these$"):
         plan_tasks(options(tmp_path))
 
 

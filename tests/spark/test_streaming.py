@@ -228,6 +228,19 @@ def test_new_partitions_and_topics_are_read_from_their_first_offset(writer: Writ
     assert latest(query, start, most=4) == {"clicks": {"0": 2}, "orders": {"0": 10, "1": 2}}
 
 
+def test_a_pattern_waits_for_its_topic_and_says_so_but_a_name_must_be_there(writer: Writer, tmp_path: Path) -> None:
+    writer("views-0", 5)
+    with pytest.raises(kts.UnknownTopicOrPartitionError, match="no topic matches ord"):
+        stream(tmp_path, subscribe="ord*").initial()
+    query = stream(tmp_path, subscribePattern="ord.*")
+    with pytest.warns(kts.KtsWarning, match=r"no topic in .* matches ord\.\* yet: the query waits"):
+        start = latest(query, query.initial())
+    assert start == {}
+    writer("orders-0", 3)
+    for waited in (query, stream(tmp_path, subscribe="ord*")):
+        assert latest(waited, start) == {"orders": {"0": 3}}
+
+
 def test_before_pyspark_4_2_the_query_remembers_where_it_is(writer: Writer, tmp_path: Path) -> None:
     writer("orders-0", 10, checkpoint=False)
     query = stream(tmp_path)
