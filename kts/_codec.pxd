@@ -60,7 +60,7 @@ cdef extern from "columns.h" nogil:
     int KTS_C_OFFSET, KTS_C_TIMESTAMP, KTS_C_SEQUENCE, KTS_C_MAGIC, KTS_C_CODEC, KTS_C_PRODUCER, KTS_C_PRODUCER_EPOCH
     int KTS_C_LEADER_EPOCH, KTS_C_TRANSACTIONAL, KTS_C_CONTROL, KTS_C_POSITION, KTS_C_CREATE_TIME, KTS_C_BASE_OFFSET
     int KTS_C_LAST_DELTA, KTS_C_BASE_TIME, KTS_C_MAX_TIME, KTS_C_TYPE, KTS_C_IS_BATCH, KTS_C_SHALLOW, KTS_C_SIZE
-    int KTS_C_CRC_OK
+    int KTS_C_CRC_OK, KTS_C_OWN_TIME
     int kts_grow(Buf* b, int64_t need)
     Slab* kts_slab_take(int64_t input_bytes)
     void kts_slab_unref(Slab* s, void (*drop_kept)(Slab*) noexcept nogil)

@@ -774,13 +774,13 @@ cdef class Decoder:
         for column in ids:
             self.d.want |= <uint32_t> 1 << column
         if self.d.want >> KTS_C_CREATE_TIME & 1:                         # the one is read off the other
-            self.d.want |= 1 << KTS_C_TIMESTAMP
+            self.d.want |= 1 << KTS_C_TIMESTAMP | 1 << KTS_C_OWN_TIME
         if self.d.want >> KTS_C_SEQUENCE & 1:
             self.d.want |= 1 << KTS_C_OFFSET
         self.d.records = kts_wanted_of_records(self.d.want, views, verify_crc)
         self.nullable = self.d.want & (1 << KTS_C_BASE_OFFSET | 1 << KTS_C_LAST_DELTA | 1 << KTS_C_BASE_TIME
-                                       | 1 << KTS_C_MAX_TIME)
-        if self.nullable:
+                                       | 1 << KTS_C_MAX_TIME | 1 << KTS_C_CREATE_TIME)
+        if self.nullable & ~(<uint32_t> 1 << KTS_C_CREATE_TIME):
             self.d.want |= 1 << KTS_C_IS_BATCH
 
     @property

@@ -71,7 +71,8 @@ def encode(
         Compression level; None is Kafka's default.
     timestamp_type : str
         CreateTime or LogAppendTime. With LogAppendTime, ``log_append_time_ms`` is the timestamp of every batch, wrapper
-        or uncompressed message; the records' own timestamps come from ``createTimestamp``, or from ``timestamp``.
+        or uncompressed message; the records' own timestamps come from ``createTimestamp``, or where that is null or
+        not there from ``timestamp``.
     base_offset : int
         Offset of the first row if there is no ``offset`` column.
     batch_bytes : int
@@ -265,7 +266,6 @@ class Rows:
         self.count = len(next(iter(columns.values()))) if columns else 0
         import pyarrow as pa
 
-        times = "createTimestamp" if own_times and "createTimestamp" in columns else "timestamp"
         if "offset" not in columns:
             if base_offset > INT64_MAX - self.count + 1:
                 raise ValueError(f"base_offset: {self.count} rows from {base_offset} on pass 2^63-1")
@@ -276,7 +276,12 @@ class Rows:
             self.offsets = self.integers("offset")
             if not own_batches:
                 self.rising()
-        self.times = self.integers(times) if times in columns else np.full(self.count, -1, dtype=np.int64)
+        self.times = self.integers("timestamp") if "timestamp" in columns else np.full(self.count, -1, dtype=np.int64)
+        if own_times and "createTimestamp" in columns:
+            own, shared = columns["createTimestamp"], self.times
+            self.times = self.integers("createTimestamp")
+            if own.null_count:
+                self.times = np.where(int64s(own.is_null().cast("int8"), "createTimestamp"), shared, self.times)
         self.kept: list[Any] = [self.offsets, self.times]
         self.encoder = _codec.Encoder()
         self.encoder.rows(

@@ -13,7 +13,7 @@ enum { LEAST_BYTES = 4096, SPARES = 16 };
 enum { SPARE_KIB = 24576, SPARES_KIB = 98304 }; /* of one, and of all together */
 enum { LARGE_INPUT = 4194304, LARGE_IS_KEPT = 4 }; /* bytes whose slab may be larger than a spare; times its size */
 
-static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1};
+static const int widths[KTS_COLUMNS] = {8, 8, 4, 0, 0, 0, 1, 1, 8, 2, 4, 4, 1, 1, 8, 8, 8, 4, 2, 8, 8, 1, 8, 4, 1, 1};
 
 /* Released slabs, kept for reuse: page faults on new memory cost as much as decoding into it. */
 static void *spare[SPARES + 1];
@@ -258,8 +258,11 @@ static void text_node(struct exported *x, struct kts_text *t, int views) {
     }
 }
 
-/* One child of the row that is not a byte string: KTS_OK, or KTS_FAILED without memory. */
-static int column_node(struct exported *x, int column, uint32_t nullable, int64_t nulls) {
+/* The column that says where a column has values. */
+static int validity_of(int column) { return column == KTS_C_CREATE_TIME ? KTS_C_OWN_TIME : KTS_C_IS_BATCH; }
+
+/* One child of the row that is not a byte string: KTS_OK, or KTS_FAILED without memory. `nulls`: of the validity columns. */
+static int column_node(struct exported *x, int column, uint32_t nullable, const int64_t *nulls) {
     struct kts_slab *s = x->s;
     struct ArrowArray *a = node(x, s->rows, 0, 2);
     if (column == KTS_C_HEADERS) {
@@ -273,8 +276,8 @@ static int column_node(struct exported *x, int column, uint32_t nullable, int64_
     } else {
         a->buffers[1] = address(&s->fixed[column]);
         if (nullable >> column & 1) {
-            a->null_count = nulls;
-            a->buffers[0] = address(&s->bits[KTS_C_IS_BATCH]);
+            a->null_count = nulls[validity_of(column)];
+            a->buffers[0] = address(&s->bits[validity_of(column)]);
         }
     }
     return KTS_OK;
@@ -284,13 +287,16 @@ struct ArrowArray *kts_export(struct kts_slab *s, const uint8_t *ids, int n, int
                               void (*release)(struct ArrowArray *)) {
     struct exported x = {s, 0, NULL, release};
     struct ArrowArray *a;
-    int64_t nulls = 0;
+    int64_t nulls[KTS_COLUMNS];
     int i, direct;
     if (kts_grow(&s->pointers, (int64_t)sizeof(void *) * (4 * KTS_COLUMNS + 3 + 2 * s->n_kept)))
         return NULL;
     x.at = (const void **)(void *)s->pointers.p;
-    if (nullable && (nulls = pack(s, KTS_C_IS_BATCH)) < 0)
-        return NULL;
+    for (i = 0; i < KTS_COLUMNS; i++)
+        nulls[i] = -1; /* not packed */
+    for (i = 0; i < KTS_COLUMNS; i++)
+        if (nullable >> i & 1 && nulls[validity_of(i)] < 0 && (nulls[validity_of(i)] = pack(s, validity_of(i))) < 0)
+            return NULL;
     a = node(&x, s->rows, 0, 1);
     /* children of the row first: their addresses must be contiguous */
     direct = x.used;

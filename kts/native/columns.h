@@ -32,7 +32,7 @@ struct kts_text { /* a column of byte strings */
     int64_t nulls;
 };
 
-enum kts_column { /* positions in kts.ALL_COLUMNS, then four of our own */
+enum kts_column { /* positions in kts.ALL_COLUMNS, then five of our own */
     KTS_C_OFFSET,
     KTS_C_TIMESTAMP,
     KTS_C_TYPE,
@@ -58,6 +58,7 @@ enum kts_column { /* positions in kts.ALL_COLUMNS, then four of our own */
     KTS_C_SHALLOW,
     KTS_C_SIZE,
     KTS_C_CRC_OK,
+    KTS_C_OWN_TIME, /* 0: the record has no createTimestamp */
     KTS_COLUMNS
 };
 
@@ -66,7 +67,7 @@ enum kts_column { /* positions in kts.ALL_COLUMNS, then four of our own */
     (1u << KTS_C_CODEC | 1u << KTS_C_PRODUCER | 1u << KTS_C_PRODUCER_EPOCH | 1u << KTS_C_LEADER_EPOCH |                 \
      1u << KTS_C_TRANSACTIONAL | 1u << KTS_C_CONTROL | 1u << KTS_C_POSITION | 1u << KTS_C_BASE_OFFSET |                 \
      1u << KTS_C_LAST_DELTA | 1u << KTS_C_ATTRIBUTES | 1u << KTS_C_BASE_TIME | 1u << KTS_C_MAX_TIME |                   \
-     1u << KTS_C_IS_BATCH | 1u << KTS_C_SHALLOW)
+     1u << KTS_C_IS_BATCH | 1u << KTS_C_SHALLOW | 1u << KTS_C_OWN_TIME)
 
 enum { KTS_NODES = 32 };
 

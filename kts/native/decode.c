@@ -49,6 +49,8 @@ static void fill_entry(const struct kts_pass *d, struct kts_slab *s, const struc
             kts_fill8(f[KTS_C_IS_BATCH].p, first, last, (uint8_t)batch);
         if (wants(d, KTS_C_SHALLOW))
             kts_fill64(f[KTS_C_SHALLOW].p, first, last, kts_last_offset(e));
+        if (wants(d, KTS_C_OWN_TIME)) /* a plain message has room for one time, which the append time replaced */
+            kts_fill8(f[KTS_C_OWN_TIME].p, first, last, (uint8_t)(batch || e->codec || kts_type_of(e) != 1));
     }
     if (batch) {
         if (wants(d, KTS_C_TYPE))

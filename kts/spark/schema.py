@@ -108,7 +108,7 @@ DAMAGE_TYPES = {
 }
 _OTHER_TYPES = {"batch": BATCH_TYPES, "segment": SEGMENT_TYPES, "finding": FINDING_TYPES, "damage": DAMAGE_TYPES}
 _NULLABLE_IN_RECORDS = {"key", "value", "headers", "baseOffset", "lastOffsetDelta", "baseTimestamp", "maxTimestamp"}
-_NULLABLE_IN_RECORDS |= {*DECODED_COLUMNS}
+_NULLABLE_IN_RECORDS |= {"createTimestamp", *DECODED_COLUMNS}
 _NULLABLE = {
     "record": _NULLABLE_IN_RECORDS,
     "batch": {"baseOffset", "count"},

@@ -102,6 +102,31 @@ def test_the_create_time_is_kept_under_log_append_time() -> None:
     assert set(decoded.column(2).to_pylist()) == {1}
 
 
+def test_a_plain_message_under_log_append_time_has_no_create_time() -> None:
+    """It has room for one time, which the append time replaced; a wrapper's messages and records keep their own."""
+    stamped = {"timestamp_type": "LogAppendTime", "log_append_time_ms": DAY}
+    rows = {"timestamp": [5, -1, -7], "value": [b"a", b"b", b"c"]}
+    plain = kts.encode(rows, magic=1, **stamped)
+    parts = {
+        plain: [None] * 3,
+        kts.encode(rows, magic=1, compression="gzip", **stamped): [5, -1, -7],
+        kts.encode(rows, magic=2, **stamped): [5, -1, -7],
+        kts.encode(rows, magic=1): [5, -1, -7],
+        kts.encode(rows, magic=0): [-1] * 3,
+    }
+    data = b"".join(parts) + plain
+    expected = [time for times in parts.values() for time in times] + [None] * 3
+    for names in (["createTimestamp"], ["value", "createTimestamp", "baseOffset"], list(kts.ALL_COLUMNS)):
+        for views in (False, True):
+            found = kts.decode(data, names, views=views)["createTimestamp"]
+            assert (found.cast(pa.int64()).to_pylist(), found.null_count) == (expected, 6)
+    pieces = [piece["createTimestamp"] for piece in kts.iter_decode(data, ["createTimestamp"], slice_bytes=1)]
+    assert pa.chunked_array(pieces).cast(pa.int64()).to_pylist() == expected
+    assert kts.encode(kts.decode(data, kts.ALL_COLUMNS), preserve_batches=True) == data
+    converted = kts.decode(kts.convert(plain, 2), ["timestamp", "createTimestamp"])  # a record must have one
+    assert converted["createTimestamp"].cast(pa.int64()).to_pylist() == [DAY] * 3
+
+
 WRITTEN = [
     (magic, name)
     for magic in (0, 1, 2)

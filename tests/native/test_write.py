@@ -42,14 +42,15 @@ def wanted(rows: list[generate.Rec], magic: int, codec: str, append_time: int | 
     """What a reader must see."""
     found = []
     for row in rows:
-        created = -1 if magic == 0 else row.timestamp
-        if append_time is not None and magic == 1 and codec == "none":
-            created = append_time  # a plain message has one place for a time
+        own = -1 if magic == 0 else row.timestamp
+        replaced = (
+            append_time is not None and magic == 1 and codec == "none"
+        )  # a plain message has one place for a time
         found.append(
             {
                 "offset": row.offset,
-                "timestamp": created if append_time is None else append_time,
-                "createTimestamp": created,
+                "timestamp": own if append_time is None else append_time,
+                "createTimestamp": None if replaced else own,
                 "timestampType": -1 if magic == 0 else int(append_time is not None),
                 "key": row.key,
                 "value": row.value,

@@ -298,7 +298,8 @@ def _outer(at: int, entry: bytes, magic: int, verify_crc: bool, limit: int) -> t
     shared = {"position": at, "codec": codec, "codecName": CODEC_NAMES.get(codec), "attributes": attributes}
     kind = -1 if magic == 0 else attributes >> 3 & 1
     if codec == 0:
-        return offset, [_legacy_row(offset, magic, timestamp, timestamp, kind, key, value) | shared]
+        created = None if kind == 1 else timestamp  # the append time has replaced the only one
+        return offset, [_legacy_row(offset, magic, timestamp, created, kind, key, value) | shared]
     if value is None:
         raise Corrupt(at, offset, None, "a compressed message has no value")
     inner = list(_inner(decompress(codec, magic, value, limit), at, offset, verify_crc))
@@ -356,7 +357,7 @@ def _inner(
 
 
 def _legacy_row(
-    offset: int, magic: int, time: int, created: int, kind: int, key: bytes | None, value: bytes | None
+    offset: int, magic: int, time: int, created: int | None, kind: int, key: bytes | None, value: bytes | None
 ) -> Row:
     return {
         "offset": offset,
