@@ -48,8 +48,9 @@ A line as kts dump --format jsonl prints it; every field is optional:
 
 The timestamp is ISO 8601, or an integer in ms since 1970 (another unit: --unit). It defaults to now; -1 means none.
 Topic, partition and offset are ignored unless --check is given, and so are the other fields that dump prints. Unknown
-fields are refused. A bad line ends the command: its batch is not appended, the batches before it are. In the log
-directory, .lock, the checkpoints and the clean-shutdown marker are kept as a broker keeps them.
+fields are refused, and -1 with hasTimestamp true. A bad line ends the command: its batch is not appended, the batches
+before it are. In the log directory, .lock, the checkpoints and the clean-shutdown marker are kept as a broker keeps
+them.
 """
 
 

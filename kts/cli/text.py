@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from kts.codec.columns import ALL_COLUMNS
-from kts.codec.rows import BadTimeError, row_times
+from kts.codec.rows import MARKED, BadTimeError, refuse_marks, row_times
 from kts.times import milliseconds
 
 from .output import NAMES, NotTextError, cores, naming_the_record
@@ -563,6 +563,8 @@ def _checked(line: bytes, keys: str, values: str, unit: str | None) -> tuple[dic
         reason = None if value is None else _wrong(name, value, keys if name == "key" else values)
         if reason is not None:
             return {}, f"{name}: {reason}"
+    if record.get("timestamp") == -1 and record.get("hasTimestamp"):
+        return {}, f"timestamp: {MARKED}"
     return record, None
 
 
@@ -607,6 +609,7 @@ def _columns(table: Any, numbers: Any, keys: str, values: str, unit: str | None)
     """A table of JSON fields as record columns."""
     whole = {name: _one(table.column(name)) for name in _USED}
     whole["timestamp"] = row_times(whole["timestamp"], unit, how=UNIT_OPTION)
+    refuse_marks(whole["timestamp"], table.column("hasTimestamp"))
     whole["key"] = decode_column(whole["key"], keys)
     whole["value"] = decode_column(whole["value"], values)
     whole["headers"] = _headers_of(whole["headers"])

@@ -13,15 +13,21 @@ import numpy as np
 from kts.codec.columns import ALL_COLUMNS
 from kts.codec.encode import array_of, encode_as_producer
 from kts.codec.layout import Entries
+from kts.model import NO_TIMESTAMP
 from kts.times import LIKELY_UNITS, UNIT_ARGUMENT, UNITS, in_ms, milliseconds, parse_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RECORD_COLUMNS = ("timestamp", "key", "value", "headers")
+JUDGED_COLUMNS = (*RECORD_COLUMNS, "hasTimestamp")  # the last one is not written: see ``refuse_marks``
 PIECE_BYTES = 32 * 2**20  # of rows that are encoded at a time
 PIECE_ROWS = 2**16  # of dicts that are made columns at a time
 INDEX_COLUMN = "__index_level_"  # pandas names an index without a name so
+MARKED = (
+    "expected a time that is stored without a mark, found -1 with hasTimestamp true: encode such records with "
+    "kts.encode(..., has_timestamp=True) for kts.Log.append, or leave hasTimestamp out"
+)
 _DATE_TIME = r"^[12]\d{3}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"  # the usual form of ISO 8601, which Arrow reads
 _WITH_ZONE, _WITHOUT_ZONE = _DATE_TIME + r"(Z|[+-]\d\d:\d\d)$", _DATE_TIME + "$"
 
@@ -140,15 +146,21 @@ def _with_times(table: pa.Table, unit: str | None, first_row: int) -> pa.Table:
 
     if "timestamp" not in table.column_names:
         return table
-    times = []
+    times, row = [], first_row
     for chunk in table.column("timestamp").chunks:
         try:
             times.append(row_times(chunk, unit))
         except BadTimeError as error:
+            raise ValueError(f"{_time_of(row + error.row)}: {error}") from None
+        row += len(chunk)
+    ms = pa.chunked_array(times, pa.int64())
+    if "hasTimestamp" in table.column_names:
+        try:
+            refuse_marks(ms, table.column("hasTimestamp"))
+        except BadTimeError as error:
             raise ValueError(f"{_time_of(first_row + error.row)}: {error}") from None
-        first_row += len(chunk)
-    place = table.column_names.index("timestamp")
-    return table.set_column(place, "timestamp", pa.chunked_array(times, pa.int64()))
+        table = table.drop_columns("hasTimestamp")
+    return table.set_column(table.column_names.index("timestamp"), "timestamp", ms)
 
 
 def _tables(rows: AnyRows, unit: str | None) -> Iterator[pa.Table]:
@@ -271,7 +283,9 @@ def _record_columns(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     _check_names(table.column_names)
-    kept = [name for name in RECORD_COLUMNS if name in table.column_names]
+    kept = [name for name in JUDGED_COLUMNS if name in table.column_names]
+    if "timestamp" not in kept and "hasTimestamp" in kept:
+        kept.remove("hasTimestamp")
     if not kept:
         raise ValueError(f"rows: expected at least one of {', '.join(RECORD_COLUMNS)}, found {table.column_names}")
     table = table.select(kept)
@@ -376,6 +390,28 @@ def row_times(column: pa.Array, unit: str | None = None, *, how: str = UNIT_ARGU
     if unit is None:
         _guard(column, how)
     return _in_ms(column, unit or "ms")
+
+
+def refuse_marks(times: pa.ChunkedArray, has_timestamp: pa.ChunkedArray) -> None:
+    """Refuse a -1 that is a time (``hasTimestamp`` is true): rows become batches without that mark.
+
+    Raises
+    ------
+    BadTimeError
+        A row has one.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_null(has_timestamp.type):
+        return
+    if not pa.types.is_boolean(has_timestamp.type):
+        raise ValueError(f"rows: column 'hasTimestamp': expected bool, found {has_timestamp.type}")
+    if not pc.any(has_timestamp).as_py():
+        return
+    row = pc.index(pc.and_(pc.equal(times, NO_TIMESTAMP), has_timestamp), True).as_py()
+    if row >= 0:
+        raise BadTimeError(row, MARKED)
 
 
 def _in_ms(column: pa.Array, unit: str) -> pa.Array:

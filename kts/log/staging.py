@@ -28,7 +28,7 @@ import numpy as np
 from kts._codec import renumber
 from kts.codec.layout import HEADER_BYTES, Entries, read_header
 from kts.codec.partitioner import partitions_of
-from kts.codec.rows import RECORD_COLUMNS, row_times
+from kts.codec.rows import JUDGED_COLUMNS, row_times
 from kts.config import LogConfig
 from kts.errors import InvalidRequestError, KtsError, LogLockedError, LogStorageError
 from kts.log.commit import finish_commit
@@ -243,7 +243,7 @@ class StagedWriter:
         if names and partitions.min() < 0:
             raise ValueError(f"rows: column partition: expected 0 or more, found {partitions.min()}")
         group = codes << 32 | partitions
-        data = rows.select([name for name in RECORD_COLUMNS if name in rows.column_names])
+        data = rows.select([name for name in JUDGED_COLUMNS if name in rows.column_names])
         first = int(group[0])
         if (group == first).all():
             yield TopicPartition(names[first >> 32], first & 0xFFFFFFFF), data

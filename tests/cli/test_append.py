@@ -98,6 +98,25 @@ def test_times_are_iso_8601_or_integers_whose_unit_is_certain(tmp_path: Path) ->
     assert "--unit s or --unit ms" in result.stderr
 
 
+def test_minus_one_that_is_a_time_is_refused_because_nothing_would_mark_it(tmp_path: Path) -> None:
+    line = '{"timestamp":-1,"hasTimestamp":true}\n'
+    others = '{"timestamp":-1,"hasTimestamp":false}\n{"timestamp":-2,"hasTimestamp":true}\n{"timestamp":-1}\n'
+    for number, text in enumerate((others + line, others + " " + line, others.replace("-2", '"1970"') + line)):
+        result = append(tmp_path / f"t-{number}", "--create", "--batch-records", 3, given=text, code=3)
+        assert "line 4: timestamp: expected a time that is stored without a mark, found -1 with" in result.stderr
+        assert "3 records up to line 3 were appended" in result.stderr
+        assert len(content(tmp_path / f"t-{number}")) == 3
+    with kts.Log(tmp_path / "rows-0") as log:
+        rows = {"timestamp": [5, -1, -1], "hasTimestamp": [True, False, True]}
+        for given in (rows, [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]):
+            with pytest.raises(ValueError, match="row 2: timestamp: expected a time that is stored without a mark"):
+                log.append_rows(given)
+        with pytest.raises(ValueError, match="'hasTimestamp': expected bool, found int64"):
+            log.append_rows({"timestamp": [-1], "hasTimestamp": [1]})
+        assert log.append_rows({"timestamp": [5, -1], "hasTimestamp": [True, None]}).last_offset == 1
+        assert log.append_rows({"value": [b"v"], "hasTimestamp": [True]}).last_offset == 2
+
+
 def test_batches_are_cut_by_records_and_by_bytes(tmp_path: Path) -> None:
     text = '{"value":"%s"}\n' % ("QUJD" * 100) * 10  # 300 bytes each
     append(tmp_path / "t-0", "--create", "--batch-records", 4, given=text)
