@@ -12,7 +12,6 @@ from .times import show_time, zone_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
-    from kts.segment.segment import Segment
 
 EPILOG = """\b
 Examples:
@@ -20,8 +19,8 @@ Examples:
   kts ls DIR --topic orders --segments
   kts ls DIR --json
 
-Times come from indexes and batch headers: that of the first batch, and the greatest of all. "end" is the log end
-offset, one after the last offset; a running broker's high watermark may be lower.
+"first time" is the time of the first record, "max time" the greatest of all. "end" is the log end offset, one after
+the last offset; a running broker's high watermark may be lower.
 
 \b
 In a bucket: kts ls s3://backups/kafka. With tiered storage: kts ls DIR --remote s3://tiered/cluster-a/.
@@ -64,6 +63,8 @@ def command(
 
 def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
     """A partition as one row for ``--json``."""
+    from kts.segment.segment import first_time
+
     log = log.listed()
     segments = log.segments
     greatest = log.max_timestamp()
@@ -73,7 +74,7 @@ def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
         "segments": len(segments),
         "logStartOffset": log.log_start_offset,
         "logEndOffset": log.log_end_offset,
-        "firstTimestamp": next((time for time in map(first_time, segments) if time is not None), None),
+        "firstTimestamp": first_time(segments, log.log_start_offset),
         "maxTimestamp": None if greatest is None else greatest.timestamp_ms,
         "offsetOfMaxTimestamp": None if greatest is None else greatest.offset,
         "sizeInBytes": sum(segment.size_bytes for segment in segments),
@@ -84,6 +85,8 @@ def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
 
 def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
     """The segments of a partition as rows for ``--json``; a new topic's partition may have none."""
+    from kts.segment.segment import first_time
+
     log = log.listed()
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset] * bool(segments)
@@ -94,28 +97,16 @@ def segment_rows(log: PartitionLog) -> list[dict[str, Any]]:
             "segment": segment.base_offset,
             "logStartOffset": segment.base_offset,
             "logEndOffset": end,
-            "timeIndexEntries": len(segment.time_index()),
-            "offsetIndexEntries": len(segment.offset_index()),
-            "firstTimestamp": first_time(segment),
+            "timeIndexEntries": entries[0],
+            "offsetIndexEntries": entries[1],
+            "firstTimestamp": first_time([segment]),
             "maxTimestamp": greatest,
             "sizeInBytes": segment.size_bytes,
             "path": segment.path,
         }
         for segment, end, greatest in zip(segments, ends, greatest_times(log), strict=True)
+        for entries in [segment.index_entries()]
     ]
-
-
-def first_time(segment: Segment) -> int | None:
-    """The first timestamp in the first headers of a segment; None if they have none."""
-    import kts
-
-    for headers in segment.batches(0, None, 1 << 16):
-        for name in ("baseTimestamp", "maxTimestamp"):
-            for ms in headers[name].cast("int64").to_pylist():
-                if ms is not None and ms != kts.NO_TIMESTAMP:
-                    return int(ms)
-        return None
-    return None
 
 
 def greatest_times(log: PartitionLog) -> list[int | None]:

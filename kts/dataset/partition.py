@@ -25,7 +25,7 @@ from kts.segment.names import (
     REMOTE,
 )
 from kts.segment.rereading import settled, warn
-from kts.segment.segment import Ends, Segment, described, ends_of, segment_of_file
+from kts.segment.segment import Segment, described, ends_shown, segment_of_file
 from kts.segment.swaps import live_logs
 
 if TYPE_CHECKING:
@@ -69,15 +69,15 @@ class PartitionLog:
         return f"PartitionLog({where}, {described(self._described)})"
 
     def _described(self) -> list[str]:
-        """Offsets, and the times of the first and the last batch, from a few headers."""
+        """Offsets, and the times of the first and the last record."""
         if self._closed:
             return ["closed"]
         log = self.listed()
         start, segments = log.log_start_offset, log.segments
         if not segments:
             return [f"log_start_offset={start}", "segments=0"]
-        ends = Ends(ends_of(segments[0]).first, *ends_of(segments[-1])[1:])
-        return [f"log_start_offset={start}", *ends.described("log_end_offset", start), f"segments={len(segments)}"]
+        ends = ends_shown(segments, "log_end_offset", start)
+        return [f"log_start_offset={start}", *ends, f"segments={len(segments)}"]
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
-from kts.arguments import INT64_MAX
-from kts.codec.columns import decode, scan_batches, valid_bytes
+from kts.arguments import INT64_MAX, INT64_MIN
+from kts.codec.columns import decode, iter_decode, scan_batches, valid_bytes
 from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, Entries, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
+from kts.model import NO_TIMESTAMP
 from kts.segment import files
 from kts.segment.confirmation import Place, confirmed_place, confirmed_time
 from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
@@ -70,7 +71,7 @@ class Segment:
     known_next_offset: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_of(self).described("next_offset")])
+        said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_shown([self], "next_offset")])
         return f"Segment({self.path!r}, base_offset={self.base_offset}, {said})"
 
     @property
@@ -124,6 +125,11 @@ class Segment:
         """The offset index; an empty one if the file is missing or damaged."""
         index = OffsetIndex(self._index_bytes(".index", 8), self.base_offset)
         return index if _sound(index) else OffsetIndex(b"", self.base_offset)
+
+    def index_entries(self) -> tuple[int, int]:
+        """How many entries the files of the time index and the offset index hold, whoever may use them."""
+        times = TimeIndex(self._index_bytes(".timeindex", 12), self.base_offset)
+        return len(times), len(OffsetIndex(self._index_bytes(".index", 8), self.base_offset))
 
     def closed_time_index(self) -> TimeIndex:
         """The time index of a closed segment; an empty one if the log does not confirm its end."""
@@ -233,20 +239,12 @@ class Segment:
 
 
 class Ends(NamedTuple):
-    """The first and the last entry of a segment, by their headers; None for what is not there or takes long to find."""
+    """The first entry of a segment, the bytes of its last one, and the offset after it; None for what is not there or
+    takes long to find."""
 
     first: Entry | None
-    last: Entry | None
+    last: bytes | None
     next_offset: int | None
-
-    def described(self, name: str, least: int = 0) -> list[str]:
-        """The end offset and the times of both entries, for a repr."""
-        found = [] if self.next_offset is None else [f"{name}={max(self.next_offset, least)}"]
-        if self.first is None:
-            return found
-        first = self.first.base_timestamp if self.first.base_timestamp >= 0 else self.first.max_timestamp
-        last = "..." if self.last is None else show_time(self.last.max_timestamp)
-        return [*found, f"times={show_time(first)} to {last}"]
 
 
 def ends_of(segment: Segment) -> Ends:
@@ -256,9 +254,49 @@ def ends_of(segment: Segment) -> Ends:
     place = lookups.place(EVERYTHING)
     if first is None or lookups.size - place > GLANCE_BYTES:
         return Ends(first, None, None if first else segment.base_offset)
-    entries = Entries(lookups.file.read(place, lookups.size - place), until_damage=True)
-    last = entries[len(entries) - 1] if len(entries) else None
-    return Ends(first, last, None if last is None else last.last_offset + 1)
+    data = lookups.file.read(place, lookups.size - place)
+    entries = Entries(data, until_damage=True)
+    if not len(entries):
+        return Ends(first, None, None)
+    last = entries[len(entries) - 1]
+    return Ends(first, bytes(data[last.position : last.end]), last.last_offset + 1)
+
+
+def ends_shown(segments: Sequence[Segment], name: str, start_offset: int = 0) -> list[str]:
+    """The end offset of some segments, and the times of their first and last record, for a repr."""
+    first, end = ends_of(segments[0]).first, ends_of(segments[-1])
+    found = [] if end.next_offset is None else [f"{name}={max(end.next_offset, start_offset)}"]
+    if first is None:
+        return found
+    glance = first.size <= GLANCE_BYTES
+    found.append(f"first_time={show_time(first_time(segments, start_offset)) if glance else '...'}")
+    times = None if end.last is None else decode(end.last, ["timestamp"], verify_crc=False)
+    last = "..." if times is None or not times.num_rows else show_time(int(int64(times, "timestamp")[-1]))
+    return [*found, f"last_time={last}"]
+
+
+def first_time(
+    segments: Iterable[Segment], start_offset: int = INT64_MIN, file: files.Readable | None = None
+) -> int | None:
+    """The timestamp of the first record from an offset on; None if it has none, or there is no record.
+
+    Notes
+    -----
+    The record itself says it. The header of a wrapper has the time of its latest message, that of a batch under
+    LogAppendTime has two times, and the cleaner writes another one there.
+    """
+    for segment in segments:
+        start = segment.start_position(start_offset)
+        for position, data in segment.slices(start, first_bytes=FIRST_READ_BYTES, file=file):
+            try:
+                for records in iter_decode(data, ["offset", "timestamp"], slice_bytes=1, verify_crc=False):
+                    after = np.flatnonzero(int64(records, "offset") >= start_offset)
+                    if len(after):
+                        time = int(int64(records, "timestamp")[after[0]])
+                        return None if time == NO_TIMESTAMP else time
+            except CorruptRecordError as error:
+                raise at(error, segment.path, position) from error.__cause__
+    return None
 
 
 def described(facts: Callable[[], list[str]]) -> str:

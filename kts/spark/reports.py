@@ -18,6 +18,7 @@ from kts.model import NO_TIMESTAMP
 from kts.offline.verify import apart, verify_checkpoints, verify_partition
 from kts.segment import files
 from kts.segment.damage import header_scan
+from kts.segment.segment import first_time
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _rows(rows: list[dict[str, Any]], types: dict[str, str]) -> pa.RecordBatch:
 
 
 def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage: bool) -> pa.RecordBatch:
-    """One row about the whole segment of a range, from the headers of its batches.
+    """One row about the whole segment of a range, from the headers of its batches and its first record.
 
     Parameters
     ----------
@@ -49,10 +50,17 @@ def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage:
     segment, found = part.segment, _Sums()
     damage = files.damage_of(part.path) if segment.sound_part else None
     reason = None if damage is None else damage.message
+    first_ms = None
     try:
         closed = part.following < NO_END
         for headers in header_scan(segment, 0, part.base_offset, False, file=file, verify_crc=False, closed=closed):
             found.add(headers)
+    except CorruptRecordError as error:
+        if not skip_damage:
+            raise
+        reason = reason or error.message
+    try:
+        first_ms = first_time([segment], file=file)
     except CorruptRecordError as error:
         if not skip_damage:
             raise
@@ -70,7 +78,7 @@ def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage:
         "records": found.records,
         "firstOffset": found.first_offset,
         "lastOffset": found.last_offset,
-        "firstTimestamp": found.first_ms,
+        "firstTimestamp": first_ms,
         "maxTimestamp": found.max_ms,
         "magics": sorted(found.magics),
         "codecs": [CODEC_NAMES[codec] for codec in sorted(found.codecs)],
@@ -87,7 +95,6 @@ class _Sums:
         self.records: int | None = 0
         self.first_offset: int | None = None
         self.last_offset: int | None = None
-        self.first_ms: int | None = None
         self.max_ms: int | None = None
         self.magics: set[int] = set()
         self.codecs: set[int] = set()
@@ -109,10 +116,6 @@ class _Sums:
         if len(timed):
             greatest = pc.max(timed).as_py()
             self.max_ms = greatest if self.max_ms is None else max(self.max_ms, greatest)
-        if self.first_ms is None:
-            first = pc.coalesce(headers["baseTimestamp"].cast(pa.int64()), times)
-            first = first.filter(pc.not_equal(first, NO_TIMESTAMP))
-            self.first_ms = first[0].as_py() if len(first) else None
 
 
 def _size(path: str | None) -> int | None:

@@ -55,15 +55,13 @@ def test_a_partition_directory_is_a_partition_log(tmp_path: Path) -> None:
 def test_its_repr_says_offsets_and_times_and_never_fails(tmp_path: Path) -> None:
     log = kts.open_partition(partition(tmp_path, "t-3", 0, 5))
     where = f"PartitionLog({log.path!r}, topic='t', partition=3, "
-    times = "times=2020-09-13T12:26:40.000Z to 2020-09-13T12:26:40.000Z"
+    times = "first_time=2020-09-13T12:26:40.000Z, last_time=2020-09-13T12:26:40.000Z"
     assert repr(log) == f"{where}log_start_offset=0, log_end_offset=6, {times}, segments=2)"
     first, last = log.segments
     said = f"size_bytes={first.size_bytes}, next_offset=1, {times}"
     assert repr(first) == f"Segment({first.path!r}, base_offset=0, {said})"
     os.truncate(last.path, 5)
-    assert (
-        repr(log) == f"{where}log_start_offset=0, log_end_offset=5, times=2020-09-13T12:26:40.000Z to ..., segments=2)"
-    )
+    assert repr(log) == f"{where}log_start_offset=0, log_end_offset=5, {times[:36]} last_time=..., segments=2)"
     Path(last.path).write_bytes(b"?" * 99)
     assert repr(last) == f"Segment({last.path!r}, base_offset=5, unreadable: CorruptRecordError)"
     shutil.rmtree(log.path)
@@ -85,7 +83,9 @@ def test_the_repr_of_log_directories_shows_the_first_partitions(tmp_path: Path) 
     with kts.open_log_dirs(tmp_path) as logs:
         lines = repr(logs).splitlines()
         assert (len(lines), lines[0], lines[-1]) == (12, "LogDirs of 12 partitions", "    and 2 more")
-        assert lines[1].startswith("    t-0: log_start_offset=0, log_end_offset=1, times=2020-09-13T12:26:40.000Z to ")
+        assert lines[1].startswith(
+            "    t-0: log_start_offset=0, log_end_offset=1, first_time=2020-09-13T12:26:40.000Z, last"
+        )
     assert repr(logs).splitlines()[1] == "    t-0: closed"
 
 
