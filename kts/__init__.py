@@ -83,40 +83,42 @@ else:
         globals()[name] = Log
         return Log
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), "Log"})
-
 
 __version__ = "0.2.0"
 
+# First what people need first, as the reference has it.
 __all__ = [
+    "scan",
+    "open",
+    "open_partition",
+    "open_log_dirs",
+    "PartitionLog",
+    "LogDirs",
+    "committed_offsets",
+    "decode",
+    "iter_decode",
+    "encode",
+    "convert",
+    "scan_batches",
+    "max_timestamp",
+    "valid_bytes",
     "ALL_COLUMNS",
+    "Log",
+    "LogConfig",
     "Appended",
+    "TimeIndex",
+    "OffsetIndex",
+    "TimestampOffset",
+    "MaxTimestamp",
+    "TopicPartition",
+    "TimestampType",
     "EARLIEST",
     "LATEST",
-    "Log",
     "MAX_TIMESTAMP",
     "NO_TIMESTAMP",
-    "LogConfig",
-    "LogDirs",
-    "MaxTimestamp",
-    "OffsetIndex",
-    "PartitionLog",
-    "TimeIndex",
-    "TimestampOffset",
-    "TimestampType",
-    "TopicPartition",
-    "committed_offsets",
-    "convert",
-    "decode",
-    "encode",
-    "iter_decode",
-    "max_timestamp",
-    "open",
-    "open_log_dirs",
-    "open_partition",
-    "scan",
-    "scan_batches",
-    "valid_bytes",
     *_errors,
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

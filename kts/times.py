@@ -1,4 +1,4 @@
-"""Times as Kafka's milliseconds: from an int, an aware datetime or text, with a guard against other units."""
+"""Times as Kafka's milliseconds: from an int, a date or text, with a guard against other units."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from fractions import Fraction
+from time import time_ns
+from typing import TYPE_CHECKING, Any
 
 from kts.arguments import INT64_MAX, INT64_MIN, choice
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Time = int | date | np.datetime64 | str
+else:
+    Time = int | date | str
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "ns": Fraction(1, 1_000_000)}
@@ -16,9 +25,9 @@ UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": 
 LIKELY_UNITS = ((10**8, 10**11, "s"), (10**14, 10**17, "us"), (10**17, INT64_MAX + 2, "ns"))
 UNIT_ARGUMENT = 'unit="{}"'  # how a caller in Python names the unit
 
+PARTS_OF_MS = {"us": 10**3, "ns": 10**6, "ps": 10**9, "fs": 10**12, "as": 10**15}
 STEPS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
-Time = int | datetime | str
 Length = int | timedelta | str | None
 _INTEGER = re.compile(r"[+-]?\d+")
 _NOTHING = re.compile(r"0+(ms|s|m|h|d|w)")
@@ -38,13 +47,15 @@ def milliseconds(
     ----------
     name : str
         The argument, for errors.
-    value : int, aware datetime or str
-        Text is ISO 8601, in UTC if it names no zone, or an integer.
+    value : int, aware datetime, date, numpy.datetime64 or str
+        Text is ISO 8601 or an integer. A date is its first moment; like a datetime64 and a text that names no zone, it
+        is in UTC.
     unit : {"s", "ms", "us", "ns"}, optional
         The unit of an integer. None means ms, and refuses an integer that looks like another unit.
     round_up : bool
-        Round fractions of a millisecond up. Then "at or after" and "before" stay exact, as records have whole
-        milliseconds. False rounds down, as Java and Spark do when they write a record.
+        The time is an end of a range: fractions of a millisecond round up, so that "at or after" and "before" stay
+        exact, as records have whole milliseconds, and text may also be ``now``, ``-1h`` or ``+1d12h``. False is the
+        time of a record: it rounds down, as Java and Spark do when they write one.
     how : str
         How the caller names a unit, for the error.
 
@@ -60,11 +71,17 @@ def milliseconds(
     """
     try:
         if isinstance(value, str):
-            return parse_time(value, unit, round_up=round_up, how=how)
+            return (
+                parse_range_time(value, unit, how=how) if round_up else parse_time(value, unit, round_up=False, how=how)
+            )
         if isinstance(value, datetime):
             if value.tzinfo is None or value.utcoffset() is None:
                 raise ValueError(f"expected an aware datetime, found {value!r} without a time zone")
             return _of_datetime(value, round_up)
+        if isinstance(value, date):
+            return _of_datetime(datetime.combine(value, time.min, UTC), round_up)
+        if _is_datetime64(value):
+            return _of_datetime64(value, round_up)
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise TypeError(
                 f"expected an int (ms since the epoch), an aware datetime or ISO 8601 text, found {value!r}"
@@ -75,6 +92,29 @@ def milliseconds(
         raise TypeError(f"{name}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def parse_range_time(
+    text: str, unit: str | None = None, *, how: str = UNIT_ARGUMENT, zone: tzinfo = UTC, now_ms: int | None = None
+) -> int:
+    """As ``parse_time`` for an end of a range, which may also be ``now``, or ``-1h`` or ``+1d12h`` from now.
+
+    Parameters
+    ----------
+    now_ms : int, optional
+        The time of ``now``; None reads the clock.
+    """
+    text = text.strip()
+    if text == "now":
+        return checked(_now(now_ms), text)
+    if text[:1] in ("-", "+") and not text[1:].isdecimal():
+        step = parse_length(text[1:])
+        return checked(_now(now_ms) + (step if text[0] == "+" else -step), text)
+    return parse_time(text, unit, how=how, zone=zone)
+
+
+def _now(now_ms: int | None) -> int:
+    return time_ns() // 1_000_000 if now_ms is None else now_ms
 
 
 def parse_time(
@@ -254,13 +294,21 @@ def in_ms(number: int, unit: str | None, *, round_up: bool = True, how: str = UN
     if unit is not None:
         exact = number * UNITS[unit]
         return -(-exact.numerator // exact.denominator) if round_up else exact.numerator // exact.denominator
-    guess = guessed_unit(checked(number, number))
-    if guess != "ms":
-        raise ValueError(
-            f"{number} looks like {UNIT_NAMES[guess]} ({show_time(in_ms(number, guess))}); as milliseconds it would be "
-            f"{show_time(number)}. Say which with {how.format(guess)} or {how.format('ms')}"
-        )
+    doubt = doubt_of(checked(number, number), how)
+    if doubt:
+        raise ValueError(doubt)
     return number
+
+
+def doubt_of(number: int, how: str = UNIT_ARGUMENT) -> str:
+    """What to tell who gives an integer that looks like another unit than ms; empty if it does not."""
+    guess = guessed_unit(number)
+    if guess == "ms":
+        return ""
+    return (
+        f"{number} looks like {UNIT_NAMES[guess]} ({show_time(in_ms(number, guess))}); as milliseconds it would be "
+        f"{show_time(number)}. Say which with {how.format(guess)} or {how.format('ms')}"
+    )
 
 
 def checked(ms: int, found: object) -> int:
@@ -273,6 +321,23 @@ def checked(ms: int, found: object) -> int:
     if not INT64_MIN <= ms <= INT64_MAX:
         raise ValueError(f"{found!r} is beyond the 64-bit milliseconds that Kafka stores")
     return ms
+
+
+def _is_datetime64(value: object) -> bool:
+    return getattr(getattr(value, "dtype", None), "kind", "") == "M" and getattr(value, "shape", None) == ()
+
+
+def _of_datetime64(moment: Any, round_up: bool) -> int:
+    import numpy as np
+
+    if np.isnat(moment):
+        raise ValueError("expected a time, found NaT")
+    unit, count = np.datetime_data(moment.dtype)
+    if unit in ("Y", "M"):
+        moment, unit, count = moment.astype("datetime64[D]"), "D", 1
+    ticks = int(moment.astype(np.int64)) * count
+    exact = Fraction(ticks, PARTS_OF_MS[unit]) if unit in PARTS_OF_MS else ticks * STEPS_MS[unit.lower()]
+    return checked(-(-exact // 1) if round_up else exact // 1, str(moment))
 
 
 def _of_datetime(moment: datetime, round_up: bool) -> int:

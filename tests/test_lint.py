@@ -421,6 +421,21 @@ def test_every_public_name_is_there_and_documented() -> None:
             assert (inspect.getdoc(value) or "").strip(), f"kts.{name} has no docstring"
 
 
+def test_dir_and_the_reference_show_what_is_public_and_nothing_else(tmp_path: Path) -> None:
+    assert dir(kts) == sorted([*kts.__all__, "__version__"])
+    write_demo(str(tmp_path))
+    page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    shown = {*re.findall(r"^::: kts\.(\w+)$", page, re.MULTILINE), *re.findall(r"`kts\.([A-Z_]+)`", page)}
+    assert shown == set(kts.__all__) - set(kts.errors.__all__) | {"errors"}
+    with kts.open_partition(tmp_path / "orders/orders-0") as reader, kts.Log(tmp_path / "new-0") as writer:
+        for name, log in (("PartitionLog", reader), ("Log", writer)):
+            [members] = re.findall(rf"^::: kts\.{name}\n    options:\n      members: \[(.*)\]", page, re.MULTILINE)
+            assert sorted(members.split(", ")) == dir(log)
+            for member in dir(log):
+                attribute = getattr(type(log), member, None)
+                assert hasattr(log, member) and (attribute is None or inspect.getdoc(attribute)), f"{name}.{member}"
+
+
 EXAMPLES = [path for path in SOURCES if ">>> " in path.read_text(encoding="utf-8") and "spark" not in path.parts]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta, timezone
+import warnings
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -15,6 +16,7 @@ from support.golden import scaled
 import kts
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.times import (
+    UNIT_NAMES,
     NotATimeError,
     first_moment,
     guessed_unit,
@@ -43,6 +45,17 @@ TAKEN: list[tuple[Any, int]] = [
     ("2026-09-01T10:00:00.000Z", T),
     ("20260901T1000Z", T),
     (str(T), T),
+    (date(2026, 9, 1), T - 36_000_000),
+    (np.datetime64("2026-09-01"), T - 36_000_000),
+    (np.datetime64("2026-09"), T - 36_000_000),
+    (np.datetime64("2026"), 1_767_225_600_000),
+    (np.datetime64("2026-09-01T10", "h"), T),
+    (np.datetime64("2026-09-01T10:00", "m"), T),
+    (np.datetime64("2026-09-01T10:00:00", "s"), T),
+    (np.datetime64(T, "ms"), T),
+    (np.datetime64("2026-09-01T10:00:00", "ns"), T),
+    (np.datetime64(T // 1000 // 7, "7s"), T // 1000 // 7 * 7000),
+    (np.datetime64("-290000-01-01", "ms"), int(np.datetime64("-290000-01-01", "ms").astype(int))),
     ("1969-12-31T23:59:59.999Z", -1),
 ]
 LOOK_LIKE = {
@@ -64,6 +77,30 @@ LOOK_LIKE = {
 def test_a_time_is_an_int_a_datetime_or_text(value: Any, expected: int) -> None:
     assert milliseconds("t", value) == milliseconds("t", value, round_up=False) == expected
     assert milliseconds("t", value, "ms") == expected
+
+
+def test_a_part_of_a_millisecond_rounds_as_a_datetime_does() -> None:
+    for moment in (np.datetime64(T * 1000 + 1, "us"), np.datetime64(T * 10**6 + 1, "ns"), np.datetime64(1, "as")):
+        exact = int(moment.astype("datetime64[ms]").astype(int))
+        assert (milliseconds("t", moment), milliseconds("t", moment, round_up=False)) == (exact + 1, exact)
+
+
+def test_a_range_may_begin_or_end_so_long_before_now_and_a_record_may_not() -> None:
+    before = milliseconds("t", datetime.now(UTC), round_up=False)
+    for text, step in (("now", 0), ("-1h", -3_600_000), ("+1d12h", 129_600_000), ("-90s", -90_000)):
+        found = milliseconds("t", text)
+        assert before <= found - step <= milliseconds("t", datetime.now(UTC))
+        with pytest.raises(NotATimeError, match="expected a time"):
+            parse_time(text)
+        with pytest.raises(ValueError, match="t: expected a time"):
+            milliseconds("t", text, round_up=False)
+
+
+def test_no_time_of_numpy_and_times_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(ValueError, match="t: expected a time, found NaT"):
+        milliseconds("t", np.datetime64("NaT"))
+    with pytest.raises(ValueError, match="t: .* is beyond the 64-bit milliseconds"):
+        milliseconds("t", np.datetime64(INT64_MAX, "s"))
 
 
 @pytest.mark.parametrize("number", LOOK_LIKE)
@@ -103,7 +140,7 @@ def test_eight_digits_as_text_may_be_a_day_and_as_an_int_are_milliseconds() -> N
     assert milliseconds("t", "20260901", "ms") == milliseconds("t", 20260901) == 20260901
 
 
-@pytest.mark.parametrize("value", [True, 1.0, None, b"2026-09-01", [1], np.datetime64("2026-09-01"), timedelta(1)])
+@pytest.mark.parametrize("value", [True, 1.0, None, b"2026-09-01", [1], np.float64(1), timedelta(1)])
 def test_nothing_else_is_a_time(value: Any) -> None:
     with pytest.raises(TypeError, match=r"^t: expected an int \(ms since the epoch\), an aware datetime or ISO 8601"):
         milliseconds("t", value)
@@ -136,9 +173,9 @@ def test_a_shown_time_is_the_same_time_when_typed(rng: random.Random) -> None:
     assert [show_time(ms) for ms in (None, -1, 2**62)] == ["none", "none", f"{2**62} ms"]
 
 
-def test_scans_are_guarded_and_what_answers_for_any_number_is_not(tmp_path: Path) -> None:
+def test_scans_are_guarded_and_what_answers_for_any_number_tells_what_it_looks_like(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
-    with kts.Log(path, clock=lambda: T) as log:
+    with kts.Log(path, clock=lambda: T) as log, kts.open_partition(path) as reader:
         log.append(kts.encode({"timestamp": [T, T + 1], "value": [b"a", b"b"]}))
         for scan in (log.scan, lambda **how: kts.scan(path, **how)):
             for name in ("starting_timestamp", "ending_timestamp"):
@@ -147,13 +184,20 @@ def test_scans_are_guarded_and_what_answers_for_any_number_is_not(tmp_path: Path
             assert scan(starting_timestamp=T // 1000, unit="ms").read_all().num_rows == 2
             assert scan(starting_timestamp=T * 1000 + 1, unit="us").read_all().num_rows == 1
             assert scan(starting_timestamp="2026-09-01T10:00:00.001Z").read_all().num_rows == 1
-        for seconds in (T // 1000, -(2**63), 2**63 - 1):
-            log.offset_for_timestamp(seconds)
-            kts.decode(kts.encode({"timestamp": [seconds]}))
-        with kts.open(path) as reader:
-            assert isinstance(reader, kts.PartitionLog)
-            assert reader.offset_for_timestamp(T // 1000) == (T, 0)
-            reader.explain_offset_for_timestamp(T // 1000)
+        for search in (log.offset_for_timestamp, reader.offset_for_timestamp, reader.explain_offset_for_timestamp):
+            for number, unit in LOOK_LIKE.items():
+                with pytest.warns(kts.KtsWarning, match=f"t_ms: {number} looks like {UNIT_NAMES[unit]} .* unit=.ms."):
+                    found = search(number)
+                with warnings.catch_warnings(action="error"):
+                    assert search(number, unit="ms") == found
+            with warnings.catch_warnings(action="error"):
+                second = datetime.fromtimestamp(T // 1000, UTC) + timedelta(milliseconds=1)
+                answers = [search(time) for time in (T + 1, second, np.datetime64(T + 1, "ms"))]
+                answers += [search(str(T + 1)), search((T + 1) * 1000, unit="us"), search("2026-09-01T10:00:00.001Z")]
+                assert [getattr(one, "answer", one) for one in answers] == [(T + 1, 1)] * 6
+                for time in ("now", date(2999, 1, 1)):
+                    assert getattr(search(time), "answer", None) is None
+                assert getattr(search("-10000w"), "answer", (T, 0)) == (T, 0)
 
 
 SHOWN_TWICE_OR_NEVER = [

@@ -105,7 +105,7 @@ def list_offset(
     if target == MAX_TIMESTAMP:
         found = log.max_timestamp()
     else:
-        found = log.offset_for_timestamp(target, shipped_search=shipped or None)
+        found = log.offset_for_timestamp(target, shipped_search=shipped or None, unit="ms")
     # 0.10.2 also returns the high watermark itself
     if found is None or found.offset >= end + (log.generation == "0.10.2"):
         return ListedOffset()

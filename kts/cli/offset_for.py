@@ -102,7 +102,7 @@ def command(
                 click.echo("\n".join(numbered(log, target, steps_by_index(index, found))))
             continue
         if explain:
-            story = log.explain_offset_for_timestamp(target)
+            story = log.explain_offset_for_timestamp(target, unit="ms")
             if as_json:
                 print_json(as_object(log, target, story.answer) | {"explanation": story_object(story)})
             else:
@@ -111,7 +111,7 @@ def command(
         if index is not None:
             answer = index.search(log, target).found
         else:
-            answer = log.offset_for_timestamp(target, shipped_search=shipped_search)
+            answer = log.offset_for_timestamp(target, shipped_search=shipped_search, unit="ms")
         if as_json:
             print_json(as_object(log, target, answer))
         else:

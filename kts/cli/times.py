@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -41,20 +40,10 @@ def parse_time(text: str, *, unit: str | None = None, now_ms: int | None = None)
     -----
     Fractions of a millisecond round up: exact for "at or after" and for "before", as records have whole milliseconds.
     """
-    text = text.strip()
-    if text == "now":
-        return times.checked(_now(now_ms), text)
-    if text[:1] in ("-", "+") and not text[1:].isdecimal():
-        step = parse_length(text[1:])
-        return times.checked(_now(now_ms) + (step if text[0] == "+" else -step), text)
     try:
-        return times.parse_time(text, unit, how=UNIT_OPTION, zone=chosen_zone() or UTC)
+        return times.parse_range_time(text, unit, how=UNIT_OPTION, zone=chosen_zone() or UTC, now_ms=now_ms)
     except times.NotATimeError:
-        raise ValueError(f"expected a time, found {text!r}; possible are {SPELLINGS}") from None
-
-
-def _now(now_ms: int | None) -> int:
-    return time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        raise ValueError(f"expected a time, found {text.strip()!r}; possible are {SPELLINGS}") from None
 
 
 def show_time(ms: int | None) -> str:

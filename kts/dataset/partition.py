@@ -20,19 +20,28 @@ from kts.segment.index_checksums import Sealed
 from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.names import (
     HIGH_WATERMARKS,
+    INTERNAL_TOPICS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
     REMOTE,
+    parse_directory_name,
 )
 from kts.segment.rereading import settled, warn
 from kts.segment.segment import Segment, described, ends_shown, segment_of_file
 from kts.segment.swaps import live_logs
+from kts.times import Time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 SHOWN = 10  # partitions that the repr of log directories shows
+# What a user of a partition needs, first things first; the other names are for kts itself.
+PUBLIC = (
+    *("path", "topic", "partition", "topic_id", "segments", "log_start_offset", "log_end_offset", "high_watermark"),
+    *("last_stable_offset", "leader_epochs", "scan", "offset_for_timestamp", "explain_offset_for_timestamp"),
+    *("max_timestamp", "batches", "close"),
+)
 
 
 class PartitionLog:
@@ -63,6 +72,9 @@ class PartitionLog:
         self._closed = False
         self.segments_before = 0  # of a part: the segments of the partition before it,
         self._following_offset: int | None = None  # and the base offset of the first one behind it
+
+    def __dir__(self) -> list[str]:
+        return list(PUBLIC)
 
     def __repr__(self) -> str:
         where = f"{self.path!r}, topic={self.topic!r}, partition={self.partition}"
@@ -256,16 +268,21 @@ class PartitionLog:
         """The magics that ``kts.Log`` noted when it closed the segments, by base offset."""
         return {} if self.lone or self.remote_alone else self._checkpoints.noted_magics(self.topic, self.partition)
 
-    def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool = False) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, t_ms: Time, *, shipped_search: bool = False, unit: str | None = None
+    ) -> TimestampOffset | None:
         """The first record with a timestamp of at least ``t_ms``, with its own timestamp; None if there is none.
 
         Parameters
         ----------
-        t_ms : int
-            Any 64-bit number of ms; compared as a number, so that a target below 0 finds records without a timestamp.
+        t_ms : int (ms), aware datetime, date, numpy.datetime64 or text
+            Text as for ``kts.scan``. Any 64-bit number of ms; compared as a number, so that a target below 0 finds
+            records without a timestamp. A number that looks like another unit is taken as it is, with a warning.
         shipped_search : bool
             Search as brokers do: only the first segment with a largest timestamp of at least ``t_ms``. For a segment
             without timestamps its file's modification time counts, so answers depend on file times.
+        unit : {"s", "ms", "us", "ns"}, optional
+            The unit of an integer. None means ms, and warns of an integer that looks like another unit.
 
         Notes
         -----
@@ -274,11 +291,13 @@ class PartitionLog:
 
         Source: LogSegment.findOffsetByTimestamp, KIP-79.
         """
-        return settled(lambda: search.offset_for_timestamp(self.listed(), t_ms, shipped_search=shipped_search))
+        target = search.target_ms("t_ms", t_ms, unit, self.path)
+        return settled(lambda: search.offset_for_timestamp(self.listed(), target, shipped_search=shipped_search))
 
-    def explain_offset_for_timestamp(self, t_ms: int) -> search.Explanation:
+    def explain_offset_for_timestamp(self, t_ms: Time, *, unit: str | None = None) -> search.Explanation:
         """Explain how ``offset_for_timestamp`` finds its answer, and which later records are older."""
-        return settled(lambda: search.explain_offset_for_timestamp(self.listed(), t_ms))
+        target = search.target_ms("t_ms", t_ms, unit, self.path)
+        return settled(lambda: search.explain_offset_for_timestamp(self.listed(), target))
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The greatest timestamp and the first record with it; None if the log is empty. Control records count."""
@@ -288,6 +307,10 @@ class PartitionLog:
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """The records as a stream of Arrow batches; for the arguments see ``kts.scan``."""
         return scanning.records([self], options)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The records as Arrow's C stream, read anew by each call: polars, DuckDB and pyarrow take the log itself."""
+        return self.scan().__arrow_c_stream__(requested_schema)
 
     def batches(self) -> pa.RecordBatchReader:
         """Headers of all batches: the columns of ``kts.scan_batches``, and ``segment``, the segment's base offset."""
@@ -444,7 +467,11 @@ class LogDirs(Mapping[TopicPartition, PartitionLog]):
         more = [f"    and {len(self) - SHOWN} more"] if len(self) > SHOWN else []
         return "\n".join([f"LogDirs of {len(self)} partitions", *lines, *more])
 
-    def __getitem__(self, key: tuple[str, int]) -> PartitionLog:
+    def __getitem__(self, key: tuple[str, int] | str) -> PartitionLog:
+        """The partition by ``("orders", 0)`` or by the name of its directory, ``"orders-0"``."""
+        name = parse_directory_name(key) if isinstance(key, str) else None
+        if name is not None and not name.state:
+            key = name[:2]
         if not isinstance(key, tuple) or len(key) != 2:
             raise KeyError(key)
         return self._logs[TopicPartition(*key)]
@@ -460,6 +487,11 @@ class LogDirs(Mapping[TopicPartition, PartitionLog]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The records as Arrow's C stream, as ``kts.scan`` of the directories gives them; read anew by each call."""
+        logs = [log for log in self.values() if log.topic not in INTERNAL_TOPICS]
+        return scanning.records(logs, ScanOptions.of()).__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:
         """Close every partition."""

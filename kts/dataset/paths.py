@@ -572,8 +572,9 @@ def scan(
         patterns, as ``ord*``; they find internal topics only if they begin with ``__``.
     partitions : list of int or {topic: list of int}, optional
         None is every partition.
-    starting_timestamp, ending_timestamp : int (ms), aware datetime or ISO 8601 text, optional
-        Exactly the records with start <= timestamp < end. They override offsets.
+    starting_timestamp, ending_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        Exactly the records with start <= timestamp < end. They override offsets. Text is ISO 8601, in UTC if it names
+        no zone, or ``now``, or ``-1h`` or ``-1d12h`` before now.
     starting_offsets, ending_offsets : int, str or {topic: {partition: int}}, optional
         First offset, and end offset (exclusive). -2 or "earliest", -1 or "latest"; ending also "high_watermark", the
         broker's checkpoint (the log's end if there is none). Offsets outside the log select no records.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset, timestamp
+from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN, boolean, integer, optional_offset
 from kts.codec.layout import Entries
 from kts.codec.rows import AnyRows, RowSet, encode_rows
 from kts.codec.validate import PRODUCER, Validated, target_codec, validate, validate_follower
@@ -47,7 +47,7 @@ from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
 from kts.log.view import Fetched, Sliced, View
 from kts.model import NO_TIMESTAMP, Appended, TimestampOffset
-from kts.segment import checkpoints, files
+from kts.segment import checkpoints, files, search
 from kts.segment.entries import decoded
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
@@ -65,7 +65,7 @@ from kts.segment.producers import EXPIRATION_MS, Producer, Sent
 from kts.segment.rebuild import Recovered
 from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
-from kts.times import show_time, time_unit
+from kts.times import Time, show_time, time_unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +100,17 @@ def wall_clock() -> int:
 def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
     """Whether an interval has passed. It has if the clock was put back; an interval of 2^63-1 never ends."""
     return interval_ms < INT64_MAX and not since_ms <= now_ms < since_ms + interval_ms
+
+
+# What the owner of a log needs, first things first; the other names are for kts itself.
+PUBLIC = (
+    *("path", "topic", "partition", "topic_id", "config", "generation", "shipped", "recovered", "closed"),
+    *("append", "append_rows", "append_as_follower", "read", "scan", "offset_for_timestamp", "max_timestamp"),
+    *("segments", "log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "recovery_point"),
+    *("leader_epochs", "producers", "size_bytes", "roll", "roll_if_due", "delete_old_segments", "truncate_to"),
+    *("truncate_fully_and_start_at", "advance_log_start_offset", "advance_high_watermark", "begin_leader_epoch"),
+    *("reconfigure", "flush", "checkpoint", "close"),
+)
 
 
 class Log:
@@ -288,6 +299,9 @@ class Log:
         return loaded.recovered
 
     # --- state ------------------------------------------------------------------------------------
+
+    def __dir__(self) -> list[str]:
+        return list(PUBLIC)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({described(self._described)})"
@@ -1080,21 +1094,25 @@ class Log:
         reader = PartitionLog(self.path, self.topic, self.partition, log_start_offset=seen.log_start_offset)
         return scanning.records([reader], options, end_offset=seen.end_offset)
 
-    def offset_for_timestamp(self, t_ms: int, *, shipped_search: bool | None = None) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, t_ms: Time, *, shipped_search: bool | None = None, unit: str | None = None
+    ) -> TimestampOffset | None:
         """The first record whose timestamp is at least ``t_ms``, with its own timestamp; None if there is none.
 
         Parameters
         ----------
-        t_ms : int
-            Any 64-bit number. The special values of ListOffsets, such as -1, are ordinary timestamps here.
+        t_ms : int (ms), aware datetime, date, numpy.datetime64 or text
+            As for ``PartitionLog``. The special values of ListOffsets, such as -1, are ordinary timestamps here.
         shipped_search : bool, optional
             Search a single segment, as brokers do; None follows ``shipped``.
+        unit : {"s", "ms", "us", "ns"}, optional
+            The unit of an integer. None means ms, and warns of an integer that looks like another unit.
 
         Notes
         -----
         A log that follows a proposal with an index searches by that index. The answer is the same.
         """
-        target = timestamp("t_ms", t_ms)
+        target = search.target_ms("t_ms", t_ms, unit, self.path)
         with self._readers:
             self._check_open()
             if self.shipped if shipped_search is None else shipped_search:

@@ -28,7 +28,9 @@ from kts.segment import files
 from kts.segment.damage import header_scan
 from kts.segment.entries import at
 from kts.segment.index import NOTHING
+from kts.segment.rereading import warn
 from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
+from kts.times import Time, doubt_of, milliseconds
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -375,6 +377,26 @@ class Explanation:
     records_read: int = 0
     later_older_records: int = 0
     examples: tuple[TimestampOffset, ...] = ()
+
+
+def target_ms(name: str, value: Time, unit: str | None, path: str) -> int:
+    """The time of a search in ms: a time as ``times.milliseconds`` takes it, or any 64-bit integer.
+
+    Raises
+    ------
+    TypeError, ValueError
+
+    Warns
+    -----
+    KtsWarning
+        No unit is given, and the integer looks like one other than ms: it is taken as it is.
+    """
+    if unit is not None or not hasattr(value, "__index__"):
+        return milliseconds(name, value, unit)
+    number = timestamp(name, value)
+    if doubt := doubt_of(number):
+        warn(f"{name}: {doubt}", path)
+    return number
 
 
 def offset_for_timestamp(

@@ -43,8 +43,8 @@ def read(
     spark : SparkSession
     path : path or list of paths
         As for ``load``; None reads the option ``remote`` alone.
-    start, end : int (ms), aware datetime or ISO 8601 text, optional
-        The records with start <= timestamp < end.
+    start, end : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        The records with start <= timestamp < end; text as for ``kts.scan``.
     topics : list of str, optional
         None is every topic, except Kafka's internal ones.
     partitions : list of int or {topic: list of int}, optional
@@ -58,8 +58,9 @@ def read(
     allowed_lateness : int (ms), timedelta, text such as "1h", or None
         As for ``kts.scan``; None reads to the log's end.
     options
-        More of the data source's options by name, as ``includeHeaders=True``. ``timeUnit`` is that of ``start`` and
-        ``end`` as integers.
+        More of the data source's options by name, as ``includeHeaders=True``, also in the spelling of ``kts.scan``, as
+        ``on_error="skip"``: ``starting_timestamp`` and ``ending_timestamp`` are ``start`` and ``end``,
+        ``strict_time_range`` is ``strict``. ``timeUnit``, or ``unit``, is that of ``start`` and ``end`` as integers.
 
     Returns
     -------
@@ -71,7 +72,10 @@ def read(
     Spark (4.1 to 4.3 at least) keeps a filter that it pushed to a Python source with the DataFrame, and uses it for
     the next query too. Each call of this function is a read of its own.
     """
-    asked = {name: _text(value) for name, value in options.items()}
+    named = _spelled(options)
+    start = _one_of("start", start, named.pop("startingTimestamp", None), "starting_timestamp")
+    end = _one_of("end", end, named.pop("endingTimestamp", None), "ending_timestamp")
+    asked = {name: _text(value) for name, value in named.items()}
     unit = asked.get("timeUnit")
     starts = None if start is None else milliseconds("start", start, unit, how=UNIT_OPTION)
     ends = None if end is None else milliseconds("end", end, unit, how=UNIT_OPTION)
@@ -126,6 +130,25 @@ def damage(spark: SparkSession, path: Paths, **asked: Any) -> DataFrame:
     """
     asked.pop("onError", None)
     return read(spark, path, granularity="damage", **asked)
+
+
+def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the data source's names: those of ``kts.scan`` differ in their spelling."""
+    found = dict[str, Any]()
+    for name, value in options.items():
+        first, *rest = name.split("_")
+        own = "timeUnit" if name == "unit" else first + "".join(word.capitalize() for word in rest)
+        if own in found:
+            raise TypeError(f"{name}: expected it once, found it also as {own}")
+        if value is not None:
+            found[own] = value
+    return found
+
+
+def _one_of(name: str, value: Any, other: Any, other_name: str) -> Any:
+    if value is not None and other is not None:
+        raise TypeError(f"{name}: expected it or {other_name}, found both")
+    return other if value is None else value
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ from kts.coordinator_records.columns import DECODERS
 from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, ISOLATIONS, ON_ERROR
 from kts.model import EARLIEST, LATEST
 from kts.segment import files
-from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_time
+from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
@@ -465,7 +465,7 @@ class Values:
         if text is None:
             return None
         try:
-            return parse_time(text, unit, how=UNIT_OPTION)
+            return parse_range_time(text, unit, how=UNIT_OPTION)
         except NotATimeError:
             expected = "milliseconds since 1970 as a whole number, such as 1704067200000, or a time in ISO 8601"
             raise wrong(name, expected, text) from None

@@ -426,7 +426,7 @@ class KtsBroker:
             (topic, partition) to ms or a datetime with a time zone.
         """
         return {
-            TopicPartition(*of): self.log(*of).offset_for_timestamp(time_ms("times", time))
+            TopicPartition(*of): self.log(*of).offset_for_timestamp(time_ms("times", time), unit="ms")
             for of, time in times.items()
         }
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.golden import RECORD_COLUMNS, Golden, golden, golden_partitions, rows
 
@@ -100,6 +101,34 @@ def test_a_log_directory_is_a_mapping_in_order(tmp_path: Path) -> None:
     assert logs["b", 10].partition == 10 and ("b", 3) not in logs and "b" not in logs and len(logs) == 4
     table = kts.scan(tmp_path, columns=["topic", "partition"]).read_all()
     assert [tuple(row.values()) for row in table.to_pylist()] == [("a", 0), ("b", 1), ("b", 2), ("b", 10)]
+
+
+def test_a_partition_has_the_name_of_its_directory_too(tmp_path: Path) -> None:
+    for name in ("a-b-3", "orders-0"):
+        partition(tmp_path, name, 0)
+    logs = kts.open_log_dirs(tmp_path)
+    assert logs["orders-0"] is logs["orders", 0] and logs["a-b-3"] is logs["a-b", 3]
+    assert "orders-0" in logs and logs.get("orders-1") is None
+    for missing in ("orders", "orders-7", "orders-0.00000000000000000000000000000001-delete", ("orders",), 5):
+        assert missing not in logs
+
+
+def test_arrow_takes_a_log_and_log_directories_again_and_again(tmp_path: Path) -> None:
+    import duckdb
+    import polars
+
+    for name in ("orders-0", "orders-1", "__consumer_offsets-0"):
+        partition(tmp_path, name, 0, 1, 2)
+    logs = kts.open_log_dirs(tmp_path)
+    log = logs["orders-0"]
+    for taken, expected in ((log, log.scan().read_all()), (logs, kts.scan(tmp_path).read_all())):
+        for _ in range(2):
+            assert pa.table(taken) == expected
+            assert duckdb.sql("SELECT count(*) FROM taken").fetchall() == [(expected.num_rows,)]
+            found = polars.DataFrame(taken) if taken is log else polars.from_arrow(taken).struct.unnest()
+            assert found["offset"].to_list() == expected["offset"].to_pylist()
+    (tmp_path / "orders-0" / f"{3:020}.log").write_bytes(batch(3))
+    assert pa.table(log).num_rows == 4, "what was appended meanwhile is there"
 
 
 def test_a_topic_spread_over_disks_is_one_mapping(tmp_path: Path) -> None:

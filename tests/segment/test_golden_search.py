@@ -231,7 +231,8 @@ def test_an_explanation_names_entry_bytes_and_late_records(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "error"), [("5", TypeError), (None, TypeError), (True, TypeError), (2**63, ValueError)]
+    ("value", "error"),
+    [("soon", ValueError), (None, TypeError), (True, TypeError), (2**63, ValueError), ([1], TypeError)],
 )
 def test_wrong_targets_are_refused_by_name(value: Any, error: type[Exception], tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()

@@ -63,6 +63,23 @@ def test_the_unit_of_a_time_is_that_of_start_and_end_alone(spark: SparkSession) 
     assert [frame.count() for frame in frames] == [read(spark, ORDERS.log_dir, start=START // 1000 * 1000).count()] * 2
 
 
+def test_the_names_of_scan_are_taken_too(spark: SparkSession) -> None:
+    from kts.spark import read
+
+    for asked in (
+        {"start": START, "end": END, "strict": False, "onError": "skip", "columns": ["partition", "offset"]},
+        {"start": START // 1000, "timeUnit": "s", "isolation": "read_committed", "includeControl": True},
+    ):
+        names = {"start": "starting_timestamp", "end": "ending_timestamp", "strict": "strict_time_range"}
+        names |= {"onError": "on_error", "timeUnit": "unit", "includeControl": "include_control"}
+        other = read(spark, ORDERS.log_dir, **{names.get(name, name): value for name, value in asked.items()})
+        assert other.count() == read(spark, ORDERS.log_dir, **asked).count() > 0
+        assert other.columns == read(spark, ORDERS.log_dir, **asked).columns
+    for twice in ({"start": 1, "starting_timestamp": 1}, {"onError": "skip", "on_error": "skip"}):
+        with pytest.raises(TypeError, match=f"{[*twice][0]}|{[*twice][1]}"):
+            read(spark, ORDERS.log_dir, **twice)
+
+
 def test_sql_options_give_the_same_range(spark: SparkSession) -> None:
     options = f"path '{ORDERS.log_dir}', startingTimestamp '{START}', endingTimestamp '{END}', strictTimeRange 'true'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW ranged USING kts OPTIONS ({options})")
