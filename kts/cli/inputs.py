@@ -514,5 +514,8 @@ def advice_on_locks() -> Iterator[None]:
 
 def say_what_was_recovered(log: Log) -> None:
     """Report what recovery cut, removed or rebuilt."""
+    from kts.log.directory import CHECKPOINTS
+
     for found in log.recovered:
-        note(f"at start-up, {found}")
+        if os.path.basename(found.path) not in CHECKPOINTS:  # of which a warning tells
+            note(f"at start-up, {found}")

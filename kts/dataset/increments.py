@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kts.dataset.partition import PartitionLog
-from kts.errors import OffsetOutOfRangeError
+from kts.errors import CorruptRecordError, LogStorageError, OffsetOutOfRangeError
 from kts.model import TopicPartition
-from kts.segment import transactions
+from kts.segment import files, transactions
+from kts.segment.names import LOG_START_OFFSETS
 from kts.segment.rereading import settled, warn
 
 Json = dict[str, dict[str, int]]  # as in Spark's checkpoints: {"orders": {"0": 23}}
@@ -38,12 +40,42 @@ def reach_of(
         Take the high watermark for the log's end.
     skip_damage : bool
         Look for the end behind damage.
+
+    Raises
+    ------
+    LogStorageError
+        A checkpoint does not say what is stable, or where the log starts, and may have said it before it was damaged.
+
+    Warns
+    -----
+    KtsWarning
+        The high watermark lies beyond the end of the files: records are missing there.
     """
 
     def reach() -> Reach:
         listed = log.listed(skip_damage=skip_damage)
+        if (unknown := listed.unknown_start) is not None:
+            raise LogStorageError(
+                f"{unknown}; records that DeleteRecords removed might be read: restore the file, or delete it if none"
+                " were removed",
+                path=os.path.join(os.path.dirname(files.absolute(log.path)), LOG_START_OFFSETS),
+            )
         first, high_watermark = listed.log_start_offset, None if above_high_watermark else listed.high_watermark
-        end = max(transactions.log_end_offset(listed, skip_damage=skip_damage), first)
+        found = transactions.log_end_offset(listed, skip_damage=skip_damage)
+        if found < first and (behind := listed.end_before(first)) is not None:
+            raise CorruptRecordError(
+                f"expected {name_of(log)} to end at offset {first}, where its log start offset is, or later, found"
+                f" {behind}: records are missing, or the checkpoint is wrong",
+                path=log.path,
+                offset=behind,
+            )
+        end = max(found, first)
+        if (high_watermark or 0) > end and (behind := listed.end_before(high_watermark or 0)) is not None:
+            warn(
+                f"{log.path}: the high watermark is {high_watermark}, and the files end at offset {behind}: the records"
+                " between are missing",
+                log.path,
+            )
         stable = end if high_watermark is None else min(end, high_watermark)
         if isolation == "read_committed":
             stable = min(stable, transactions.last_stable_offset(listed, skip_damage=skip_damage))

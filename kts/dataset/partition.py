@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Self
 
 from kts.dataset import scan as scanning
 from kts.dataset.options import ScanOptions, takes
-from kts.errors import InvalidRequestError, KtsError, LogClosedError
+from kts.errors import InvalidRequestError, KtsError, LogClosedError, LogStorageError
 from kts.model import TimestampOffset, TopicPartition
 from kts.remote.tiers import Fault, TieredPartition
 from kts.segment import files, search, transactions
-from kts.segment.checkpoints import Checkpoints, read_leader_epochs, read_topic_id
+from kts.segment.checkpoints import MEANINGS, Checkpoints, fault_of, read_leader_epochs, read_topic_id
 from kts.segment.commits import PendingPartition
 from kts.segment.index_checksums import Sealed
 from kts.segment.magic_checkpoint import NotedMagics
@@ -23,6 +23,8 @@ from kts.segment.names import (
     INTERNAL_TOPICS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
     REMOTE,
     parse_directory_name,
 )
@@ -205,12 +207,62 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that readers see: from ``kts.open``, the broker's checkpoint, or the first base offset."""
+        """The first offset that readers see: from ``kts.open``, the broker's checkpoint, or the first base offset.
+
+        Warns
+        -----
+        KtsWarning
+            The checkpoint is malformed, or says that the log starts beyond its end.
+        """
         segments = self.segments
         first = segments[0].base_offset if segments else 0
         first = first if self._remote is None else max(first, self._remote.first_offset)
         known = self._stated_start()
+        if known is not None and segments and known > segments[-1].base_offset and self.following_offset is None:
+            self._check_start(known)
         return first if known is None else max(first, known)
+
+    def _check_start(self, stated: int) -> None:
+        """Tell a log start offset beyond the log's end: nothing is read then."""
+        if (end := self.end_before(stated)) is None:
+            return
+        fault = f"nothing is read, because the log start offset {stated} is after the log's end {end}"
+        meaning = "give another one with log_start_offset"
+        if self._log_start_offset is None:
+            fault += f", as {LOG_START_OFFSETS} says it"
+            meaning += ", such as 0; a broker that starts there deletes the log"
+        self._checkpoints.tell(self.path, fault, meaning)
+
+    def end_before(self, offset: int) -> int | None:
+        """The end of the files if it lies before an offset that a checkpoint states; else None.
+
+        The checkpoint may be newer than a fixed list of segments, so the files of now count.
+        """
+        now = PartitionLog(
+            self.path,
+            self.topic,
+            self.partition,
+            segment_paths=self._segment_paths,
+            checkpoints=self._checkpoints,
+            remote=self._remote,
+        )
+        end = settled(lambda: transactions.log_end_offset(now.listed(), skip_damage=True))
+        return end if end < offset and not now._closed_at(offset) else None
+
+    def _closed_at(self, offset: int) -> bool:
+        """Whether ``kts.Log`` closed the files at this offset: after a truncation inside a batch, none reaches it."""
+        segments = self.segments
+        known = self.sealed_indexes().get(segments[-1].base_offset) if segments else None
+        if known is None or known.log_bytes != segments[-1].size_bytes:
+            return False
+        return (self._checkpoints.offset(RECOVERY_POINTS, self.topic, self.partition) or 0) >= offset
+
+    @property
+    def unknown_start(self) -> str | None:
+        """Why the log start offset is unknown, though a checkpoint of the broker may have it; None if it is not."""
+        if self._log_start_offset is not None or self.lone:
+            return None
+        return self._checkpoints.fault(LOG_START_OFFSETS, self.topic, self.partition)
 
     @property
     def late_start(self) -> str:
@@ -236,8 +288,22 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int | None:
-        """The high watermark in the broker's last checkpoint; None if there is no checkpoint beside the directory."""
-        return None if self.lone else self._checkpoints.offset(HIGH_WATERMARKS, self.topic, self.partition)
+        """The high watermark in the broker's last checkpoint; None if there is no checkpoint beside the directory.
+
+        Raises
+        ------
+        LogStorageError
+            The checkpoint is malformed.
+        """
+        if self.lone:
+            return None
+        if (fault := self._checkpoints.fault(HIGH_WATERMARKS, self.topic, self.partition)) is not None:
+            path = os.path.join(self._checkpoints.directory, HIGH_WATERMARKS)
+            advice = (
+                "restore the file, or go on without: kts sync --to-end reads to the log's end, and so does the rest"
+            )
+            raise LogStorageError(f"{fault}; {MEANINGS[HIGH_WATERMARKS]}; {advice} once it is deleted", path=path)
+        return self._checkpoints.offset(HIGH_WATERMARKS, self.topic, self.partition)
 
     @property
     def last_stable_offset(self) -> int:
@@ -251,13 +317,21 @@ class PartitionLog:
         return found if found or self._remote is None else self._remote.lineage()
 
     def _stated_epochs(self) -> list[tuple[int, int]]:
-        path = os.path.join(self.path, LEADER_EPOCHS)
-        return [] if self.lone or self.remote_alone else read_leader_epochs(path) or []
+        if self.lone or self.remote_alone:
+            return []
+        found = read_leader_epochs(path := os.path.join(self.path, LEADER_EPOCHS))
+        if found is None and (fault := fault_of(path)) is not None:
+            self._checkpoints.tell(path, fault)
+        return found or []
 
     @property
     def topic_id(self) -> str | None:
         """The topic's id from ``partition.metadata``, or else tiered storage; or None."""
         found = None if self.lone or self.remote_alone else read_topic_id(self.path)
+        if found is None and not (self.lone or self.remote_alone):
+            path = os.path.join(self.path, PARTITION_METADATA)
+            if (fault := fault_of(path)) is not None:
+                self._checkpoints.tell(path, fault)
         return found if found is not None or self._remote is None else self._remote.topic_id
 
     def sealed_indexes(self) -> dict[int, Sealed]:

@@ -190,14 +190,6 @@ def plan_all(
 
 def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: int | None) -> list[SegmentRange]:
     segments, behind = log.segments, NO_END if log.following_offset is None else log.following_offset
-    if segments and start > bases[-1] and start == log.log_start_offset and behind == NO_END:
-        log_end = transactions.log_end_offset(log, skip_damage=True)
-        if start > log_end:
-            warn(
-                f"{log.path}: nothing is read, because the log start offset {start} is after the log's end"
-                f" {log_end}; give another one with log_start_offset",
-                log.path,
-            )
     found: list[SegmentRange] = []
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment, following = segments[number], bases[number + 1] if number + 1 < len(segments) else behind

@@ -22,6 +22,7 @@ from kts.segment.names import (
     parse_directory_name,
     parse_file_name,
 )
+from kts.segment.rereading import warn
 
 LOCK = ".lock"
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
@@ -54,7 +55,7 @@ class _State:
         self.magics = MagicCheckpoint(path)
         self.forgotten: set[tuple[str, int]] = set()  # partitions that the files on disk may still name
         self._offsets: dict[str, checkpoints.Offsets] = {}  # by the checkpoint's name
-        self.malformed: dict[str, str] = {}  # unreadable checkpoints -> where a copy of each is kept
+        self.malformed: dict[str, tuple[str, str]] = {}  # checkpoints -> what is wrong, where a copy of each is kept
         self._unwritten: set[str] = set()
 
     def offsets(self, file: str) -> checkpoints.Offsets:
@@ -62,11 +63,15 @@ class _State:
         if file not in self._offsets:
             path = os.path.join(self.path, file)
             found = checkpoints.read_checkpoint(path)
-            if found is None and (data := files.read_if_there(path)):  # the next write replaces it
-                self.malformed[path] = f"{path}.aside-{time.time_ns() // 1_000_000}"
-                files.write_atomically(self.malformed[path], data)
+            fault = checkpoints.Checkpoints(self.path).fault_of_file(file)
+            if fault is not None:  # the next write replaces it
+                aside = f"{path}.aside-{time.time_ns() // 1_000_000}"
+                files.write_atomically(aside, files.read_bytes(path))
+                self.malformed[path] = fault, aside
                 self._unwritten.add(file)
             self._offsets[file] = dict(found or {})
+            if fault is not None:
+                warn(f"{path}: {fault}; {checkpoints.MEANINGS[file]}; kept as {aside}", path)
         return self._offsets[file]
 
     def set(self, file: str, key: tuple[str, int], offset: int | None) -> None:
@@ -355,8 +360,8 @@ class PartitionEntry:
             shared.magics.replace(self.topic, self.partition, magics)
             shared.write_unless_collecting()
 
-    def malformed(self) -> dict[str, str]:
-        """The unreadable checkpoints of the log directory, and where a copy of each is kept."""
+    def malformed(self) -> dict[str, tuple[str, str]]:
+        """The malformed checkpoints of the log directory: what is wrong with each, and where a copy is kept."""
         with _changes:
             shared = _open[self._key]
             for file in CHECKPOINTS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.codec.layout import Entries
-from kts.segment import checkpoints, files
+from kts.segment import checkpoints
 from kts.segment.entries import Slices
 from kts.segment.names import LEADER_EPOCHS
 
@@ -33,8 +33,8 @@ class LeaderEpochs:
 
     Attributes
     ----------
-    is_malformed : bool
-        The file exists but could not be parsed.
+    fault : str or None
+        What is wrong with the existing file.
 
     Notes
     -----
@@ -45,11 +45,11 @@ class LeaderEpochs:
         self.path = os.path.join(directory, LEADER_EPOCHS)
         self.kept = kept
         self.entries: list[tuple[int, int]] = []
-        self.unwritten = self.is_malformed = False
+        self.unwritten, self.fault = False, None
         if not kept:
             return
         found = checkpoints.read_leader_epochs(self.path)
-        self.is_malformed = found is None and files.exists(self.path) and files.size_of(self.path) > 0
+        self.fault = checkpoints.fault_of(self.path) if found is None else None
         for epoch, start in found or ():
             if epoch >= 0 and start >= 0:
                 self.entries = _with(self.entries, epoch, start) or self.entries

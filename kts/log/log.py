@@ -58,6 +58,7 @@ from kts.segment.names import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     parse_directory_name,
 )
@@ -243,8 +244,13 @@ class Log:
         recovery_point = self._given_or_checkpointed(recovery_point, RECOVERY_POINTS)
         self._high_watermark = None
         self.recovered = self._load(now, self.clean_start, log_start_offset, recovery_point)
-        for checkpoint, kept in self._entry.malformed().items():
-            self.recovered.append(Recovered(checkpoint, 0, 0, "malformed: ignored", 0, kept))
+        for checkpoint, (fault, kept) in self._entry.malformed().items():
+            meaning = checkpoints.MEANINGS[os.path.basename(checkpoint)]
+            self.recovered.append(Recovered(checkpoint, 0, 0, f"malformed: ignored: {fault}; {meaning}", 0, kept))
+        metadata = os.path.join(self.path, PARTITION_METADATA)
+        if (wrong := checkpoints.fault_of(metadata)) is not None:
+            why = f"malformed: ignored: {wrong}; {checkpoints.MEANINGS[PARTITION_METADATA]}"
+            self.recovered.append(Recovered(metadata, 0, 0, why, 0))
         if self.topic_id is not None and checkpoints.read_topic_id(self.path) is None:
             checkpoints.write_topic_id(self.path, self.topic_id)
         self._high_watermark = None if high_watermark is None else min(max(high_watermark, self._log_start), self._end)

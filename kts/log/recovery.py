@@ -472,13 +472,15 @@ class LogLoader:
         known = [entry for entry in epochs.entries if entry[1] < self.end_offset]
         if self.segments[-1].base_offset == self.end_offset and len(self.segments) == 1:
             return
-        if epochs.is_malformed or not all(
+        if epochs.fault is not None or not all(
             self._is_start(*entry, *(known[number + 1 :] or [(0, self.end_offset)])[0][1:])
             for number, entry in enumerate(known)
         ):
             found = epochs_of(self.segments, self.log_start_offset)
             behind = [entry for entry in epochs.entries if entry[1] >= self.end_offset]
             why = f"its epochs are not those of the batches: {epochs.entries} became {found}"
+            if epochs.fault is not None:
+                why = f"malformed: {epochs.fault}; the epochs of the batches took its place: {found or 'none'}"
             self.recovered.append(Recovered(epochs.path, 0, 0, why, 0))
             epochs.replace(found + [one for one in behind if not found or one[0] > found[-1][0]])
 

@@ -404,6 +404,8 @@ class _Target:
 
     def _bucket_checkpoints(self) -> None:
         path = os.path.join(self.path, LOG_START_OFFSETS)
+        if (fault := checkpoints.fault_of(path)) is not None:
+            raise LogStorageError(f"{fault}: restore the file, or delete it, and copy again", path=path)
         before = dict(checkpoints.read_checkpoint(path) or {})
         moved = {(one.topic, one.partition): one.log_start_offset for one in self._changes}
         after = before | {key: offset for key, offset in moved.items() if offset is not None}

@@ -238,11 +238,10 @@ def beside(paths: Iterable[str], logs: Iterable[PartitionLog]) -> Iterator[str]:
 
 def verify_checkpoints(directory: str) -> Iterator[Violation]:
     """Yield every fault in the checkpoint files of a log directory."""
+    known = checkpoints.Checkpoints(directory)
     for name in CHECKPOINTS:
-        path = os.path.join(directory, name)
-        if files.exists(path) and files.size_of(path) and checkpoints.read_checkpoint(path) is None:
-            message = "expected `0`, a count, and lines `<topic> <partition> <offset>`"
-            yield Violation(path, None, None, "checkpoint", message)
+        if (fault := known.fault_of_file(name)) is not None:
+            yield Violation(os.path.join(directory, name), None, None, "checkpoint", fault)
     for own in (IndexChecksums(directory), MagicCheckpoint(directory)):
         if own.fault is not None:
             yield Violation(own.path, None, None, "checkpoint", own.fault)
@@ -457,8 +456,7 @@ class _PartitionCheck:
             return
         epochs = self.log.leader_epochs if self.log.remote_alone else checkpoints.read_leader_epochs(path)
         if epochs is None:
-            message = "expected `0`, a count, and lines `<epoch> <offset>`"
-            yield Violation(path, None, None, "leader-epoch", message)
+            yield Violation(path, None, None, "leader-epoch", checkpoints.fault_of(path) or "it is gone")
             return
         in_order = True
         for a, b in zip(epochs, epochs[1:], strict=False):
@@ -557,10 +555,22 @@ class _PartitionCheck:
                 path = os.path.join(self.log.path, names.LEADER_EPOCHS)
                 message = f"epoch {epoch} starts at offset {start}, the log ends at {end}"
                 yield Violation(path, None, start, "leader-epoch", message)
+        if self.log.following_offset is None:
+            yield from self.offsets_beside()
         path = os.path.join(self.log.path, names.PARTITION_METADATA)
-        if files.exists(path) and checkpoints.read_topic_id(self.log.path) is None:
-            message = "expected `version: 0` and a topic id of 22 characters"
-            yield Violation(path, None, None, "partition-metadata", message)
+        if (fault := checkpoints.fault_of(path)) is not None:
+            yield Violation(path, None, None, "partition-metadata", fault)
+
+    def offsets_beside(self) -> Iterator[Violation]:
+        """Compare what the broker's checkpoints say of the partition with the end of its files."""
+        directory, own = os.path.dirname(files.absolute(self.log.path)), f"{self.log.topic}-{self.log.partition}"
+        if (stated := self.log._stated_start()) is not None and (end := self.log.end_before(stated)) is not None:
+            message = f"{own} starts at offset {stated}, and its log ends at {end}"
+            yield Violation(os.path.join(directory, names.LOG_START_OFFSETS), None, stated, "checkpoint", message)
+        with suppress(LogStorageError):  # a malformed one is a fault of the directory
+            if (stated := self.log.high_watermark) is not None and (end := self.log.end_before(stated)) is not None:
+                message = f"the high watermark of {own} is {stated}, and its log ends at {end}: records are missing"
+                yield Violation(os.path.join(directory, names.HIGH_WATERMARKS), None, stated, "checkpoint", message)
 
 
 # --- the log of a segment -------------------------------------------------------------------------

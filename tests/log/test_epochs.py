@@ -67,9 +67,9 @@ def test_a_malformed_file_counts_as_empty_and_is_told(tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_text("0\n2\n1 10\n")
     epochs = LeaderEpochs(str(tmp_path))
-    assert (epochs.entries, epochs.is_malformed) == ([], True)
+    assert (epochs.entries, epochs.fault) == ([], "line 2: expected 2 lines, found 1")
     epochs.assign(4, 0)
-    assert not LeaderEpochs(str(tmp_path)).is_malformed
+    assert LeaderEpochs(str(tmp_path)).fault is None
 
 
 def test_a_format_without_epochs_knows_none_and_writes_no_file(tmp_path: Path) -> None:

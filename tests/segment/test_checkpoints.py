@@ -53,7 +53,7 @@ def test_checkpoints_are_the_lines_that_a_broker_wrote_and_are_read_again(tmp_pa
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n", "0\n1\nt 0 99999999999999999999\n", "0\nx\n"],
+    ["1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n", "0\n1\nt 0 99999999999999999999\n", "0\nx\n"],
 )
 def test_what_no_broker_wrote_is_as_if_it_were_missing(text: str, tmp_path: Path) -> None:
     path = tmp_path / "replication-offset-checkpoint"

@@ -17,7 +17,14 @@ from kts.errors import CorruptRecordError, LogStorageError
 from kts.log.directory import CONTROLLER
 from kts.model import TimestampType
 from kts.segment import checkpoints, files
-from kts.segment.names import LEADER_EPOCHS, is_aside, parse_directory_name, parse_file_name
+from kts.segment.names import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    is_aside,
+    parse_directory_name,
+    parse_file_name,
+)
+from kts.segment.rereading import warn
 
 LONGEST_NAME = 255
 _RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
@@ -87,12 +94,16 @@ def scan_directory(directory: str) -> DirectoryScan:
 def _add(found: DirectoryScan, path: str, topic: str, partition: int) -> None:
     try:
         topic_id = checkpoints.read_topic_id(path)
-        epochs = checkpoints.read_leader_epochs(os.path.join(path, LEADER_EPOCHS)) or []
+        epochs = checkpoints.read_leader_epochs(os.path.join(path, LEADER_EPOCHS))
+        for name in [PARTITION_METADATA] * (topic_id is None) + [LEADER_EPOCHS] * (epochs is None):
+            place = os.path.join(path, name)
+            if (fault := checkpoints.fault_of(place)) is not None:
+                warn(f"{place}: {fault}; {checkpoints.MEANINGS[name]}", place)
     except LogStorageError as error:
         found.left_alone.append((f"{topic}-{partition}", str(error)))
         return
     found.partitions.setdefault(topic, {})[partition] = topic_id
-    found.leader_epoch = max(found.leader_epoch, *(epoch for epoch, _ in epochs if epoch < 2**31), -1)
+    found.leader_epoch = max(found.leader_epoch, *(epoch for epoch, _ in epochs or () if epoch < 2**31), -1)
 
 
 def newest_entry(path: str) -> tuple[int, bool] | None:
