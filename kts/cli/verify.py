@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 # Rough costs of a check: opening files, reading bytes. The work must be worth starting a process for.
 SEGMENT_SECONDS, RATE, DEEP_RATE, PROCESS_SECONDS = 2e-4, 1e9, 1e8, 1.5
 
+# What `kts reindex` mends: violations of these kinds, or in such files.
+OF_INDEXES, INDEX_FILES = {"index-checksum", "index-file"}, (".index", ".timeindex", ".txnindex")
+
 EPILOG = """\b
 Examples:
   kts verify DIR
   kts verify DIR/orders-0 --deep
   kts verify DIR --jobs 4 --json
 
-Prints OK, or every violation with its file, position and offset; then the exit code is 1. With --json: one object per
-violation, and a summary at the end.
+Prints OK, or every violation with its file, position and offset, and what to type next; then the exit code is 1. With
+--json: one object per violation, and a summary at the end.
 
 \b
 On a cluster: kts verify s3://backups/kafka --spark spark://HOST:7077.
@@ -60,7 +64,8 @@ def command(
         raise click.UsageError("--jobs is for this machine and --spark for a cluster; leave out one")
     logs = open_logs(paths, topics=topics, partitions=partitions)
     amounts = [amount_of(log) for log in logs]
-    size, segments, count = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts), 0
+    size, segments = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts)
+    indexes = others = 0
     with progress("checked", size, quiet=master is not None) as advance:
         work = partial(check, (deep, allow_negative_timestamps, minus_one_is_a_time))
         workers = max(1, min(jobs, int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS)))
@@ -68,17 +73,29 @@ def command(
         found = chain.from_iterable(joined(log, results) for log, results in done)
         of_directories = chain.from_iterable(map(verify_checkpoints, beside(paths, logs)))
         for violation in chain(of_directories, found):
-            count += 1
+            in_index = violation.kind in OF_INDEXES or violation.path.endswith(INDEX_FILES)
+            indexes, others = indexes + in_index, others + (not in_index)
             print_violation(violation, as_json)
+    count = indexes + others
+    steps = next_steps(paths, indexes > 0, others > 0)
     if as_json:
         summary = {"ok": not count, "violations": count, "partitions": len(logs), "segments": segments}
-        print_json(summary | {"sizeInBytes": size, "deep": deep})
+        print_json(summary | {"sizeInBytes": size, "deep": deep, "next": steps})
     elif count:
         note(f"{counted(count, 'violation')} in {counted(len(logs), 'partition')}")
+        for step in steps:
+            note(f"next: {step}")
     else:
         checked = f"{counted(len(logs), 'partition')}, {counted(segments, 'segment')}, {show_bytes(size)}"
         click.echo(f"OK: {checked}{', every record' * deep}")
     return FINDINGS if count else 0
+
+
+def next_steps(paths: Sequence[str], indexes: bool, others: bool) -> list[str]:
+    """The commands that mend violations: those of indexes in their place, all others in a sound copy."""
+    source = shlex.quote(paths[0]) if len(paths) == 1 else "SRC"
+    steps = [f"kts reindex {source} --in-place"] if indexes else []
+    return [*steps, f"kts copy {source} DST --on-error skip"] if others else steps
 
 
 class Amount(NamedTuple):

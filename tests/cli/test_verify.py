@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.golden import Golden, golden, goldens
@@ -47,3 +49,19 @@ def test_verify_names_each_kind_of_damage_and_exits_with_1(kind: str, writable: 
     rows = lines("verify", scenario.log_dir, "--json", code=1)
     assert rows[-1]["ok"] is False and rows[-1]["violations"] == len(rows) - 1 == len(result.stdout.splitlines())
     assert set(rows[0]) == {"path", "position", "offset", "kind", "message"}
+
+
+@pytest.mark.parametrize("kinds", [("crc",), ("time index", "offset index", "missing index"), ("crc", "checkpoint")])
+def test_what_it_says_to_type_next_mends_what_it_found(
+    kinds: tuple[str, ...], writable: Callable[[Golden], Golden], tmp_path: Path
+) -> None:
+    scenario = writable(golden("demo", "clicks"))
+    for kind in kinds:
+        damage(scenario, kind)
+    said = run("verify", scenario.log_dir, code=1).stderr
+    steps = lines("verify", scenario.log_dir, "--json", code=1)[-1]["next"]
+    assert len(steps) == 1 and f"next: {steps[0]}" in said.splitlines()
+    copied = steps[0].startswith("kts copy")
+    assert copied == ("crc" in kinds)
+    run(*shlex.split(steps[0].replace("DST", str(tmp_path / "DST")))[1:], code=1 if copied else 0)
+    assert run("verify", "--deep", tmp_path / "DST" if copied else scenario.log_dir).stdout.startswith("OK: ")
