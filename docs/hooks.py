@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **rest: Any) -> str:
     """Links as they are right in the repository become links of the site."""
+    if page.file.src_uri in NOT_SEARCHED:
+        page.meta["search"] = {"exclude": True}
+    elif page.file.src_uri in LATER_IN_SEARCH:
+        page.meta["search"] = {"boost": LATER_IN_SEARCH[page.file.src_uri]}
     source = next((name for name, target in ALSO.items() if target == page.file.src_uri), None)
     up = "../" * page.file.src_uri.count("/")
     for name, target in ALSO.items():
@@ -95,6 +102,57 @@ class Requests(HTMLParser):
             self.found.append(f"<{tag}> that the theme's script fills from elsewhere")
 
 
+# --- the search finds what people look for -----------------------------------------------------------
+
+# Pages that are records of what was measured or checked: their words would hide those that answer a question.
+NOT_SEARCHED = ("measured.md", "statements.md", "breaking.md")
+LATER_IN_SEARCH = {"changes.md": 0.2, "claims.md": 0.2, "architecture.md": 0.2, "contributing.md": 0.2, "speed.md": 0.5, "reference/python.md": 0.5}
+# What a user types, and the page that must be the first one found.
+SEARCHES = {
+    "repair": "tutorials/dead-broker",
+    "corrupt": "tutorials/dead-broker",
+    "glob": "reference/command-line",
+    "retention does not work": "tutorials/time-range",
+    "old data is not deleted": "tutorials/time-range",
+    "timestamp in the future": "tutorials/time-range",
+    "conda": "index",
+    "pip install": "index",
+    "s3 credentials": "tutorials/buckets",
+    "iceberg": "tutorials/tables",
+    "schema registry": "tutorials/tables",
+    "structured streaming": "tutorials/streams",
+    "pytest": "tutorials/broker-for-tests",
+    "docker": "tutorials/broker-for-tests",
+    "negative timestamp": "negative-times",
+    "duckdb": "recipes",
+    "parquet": "recipes",
+    "consumer lag": "tutorials/dead-broker",
+    "mirror a topic": "tutorials/following",
+    "message format v1": "tutorials/message-formats",
+    "backup": "tutorials/copies",
+    "windows": "limits",
+    "tiered storage": "tutorials/tiered",
+}
+
+
+def check_searches(site: Path) -> None:
+    """Ask the site's own search, as a browser runs it, if there is a Node.js to run it."""
+    node = shutil.which("node")
+    if node is None:
+        print("the search is not checked: there is no Node.js (sudo apt install nodejs)")
+        return
+    command = [node, str(Path(__file__).with_name("search.mjs")), str(site)]
+    answered = subprocess.run(command, input=json.dumps([*SEARCHES]), capture_output=True, text=True, check=True)
+    found = {query: [page.partition(".html")[0] for page in pages] for query, pages in json.loads(answered.stdout).items()}
+    wrong = [
+        f"{query!r}: expected {page} first, found {', '.join(dict.fromkeys(found[query][:4])) or 'nothing'}"
+        for query, page in SEARCHES.items()
+        if found[query][:1] != [page]
+    ]
+    if wrong:
+        raise PluginError("the search does not find the right page:\n" + "\n".join(wrong))
+
+
 def on_post_build(config: Any) -> None:
     site = Path(config["site_dir"])
     found = []
@@ -114,3 +172,4 @@ def on_post_build(config: Any) -> None:
             found += [f"{path.relative_to(site)}: {host}" for host in sorted(hosts)]
     if found:
         raise PluginError("a page would make a request:\n" + "\n".join(found))
+    check_searches(site)
