@@ -106,7 +106,14 @@ class Requests(HTMLParser):
 
 # Pages that are records of what was measured or checked: their words would hide those that answer a question.
 NOT_SEARCHED = ("measured.md", "statements.md", "breaking.md")
-LATER_IN_SEARCH = {"changes.md": 0.2, "claims.md": 0.2, "architecture.md": 0.2, "contributing.md": 0.2, "speed.md": 0.5, "reference/python.md": 0.5}
+LATER_IN_SEARCH = {
+    "changes.md": 0.2,
+    "claims.md": 0.2,
+    "architecture.md": 0.2,
+    "contributing.md": 0.2,
+    "speed.md": 0.5,
+    "reference/python.md": 0.5,
+}
 # What a user types, and the page that must be the first one found.
 SEARCHES = {
     "repair": "tutorials/dead-broker",
@@ -143,7 +150,9 @@ def check_searches(site: Path) -> None:
         return
     command = [node, str(Path(__file__).with_name("search.mjs")), str(site)]
     answered = subprocess.run(command, input=json.dumps([*SEARCHES]), capture_output=True, text=True, check=True)
-    found = {query: [page.partition(".html")[0] for page in pages] for query, pages in json.loads(answered.stdout).items()}
+    found = {
+        query: [page.partition(".html")[0] for page in pages] for query, pages in json.loads(answered.stdout).items()
+    }
     wrong = [
         f"{query!r}: expected {page} first, found {', '.join(dict.fromkeys(found[query][:4])) or 'nothing'}"
         for query, page in SEARCHES.items()
