@@ -9,6 +9,7 @@ import click
 from .inputs import filter_options, json_option, open_logs, rows_of, tiered_paths_argument
 from .output import counted, expand_option, print_json, print_table, remark, show_bytes
 from .times import show_time, zone_option
+from .unstable import MOST_BYTES, print_open_transactions, unstable_of
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -55,6 +56,8 @@ def command(
         [cells(row, per_segment) for row in rows],
         right=(1, 2, 3, 6),
     )
+    if not per_segment:
+        print_open_transactions(rows)
     total = sum(row["sizeInBytes"] for row in rows)
     topics_there = counted(len({row["topic"] for row in rows}), "topic")
     remark(f"{topics_there}, {counted(len(logs), 'partition')}, {show_bytes(total)} of .log files")
@@ -74,6 +77,7 @@ def partition_rows(log: PartitionLog) -> list[dict[str, Any]]:
         "segments": len(segments),
         "logStartOffset": log.log_start_offset,
         "logEndOffset": log.log_end_offset,
+        **unstable_of(log, MOST_BYTES),
         "firstTimestamp": first_time(segments, log.log_start_offset),
         "maxTimestamp": None if greatest is None else greatest.timestamp_ms,
         "offsetOfMaxTimestamp": None if greatest is None else greatest.offset,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import partial
 from itertools import chain
@@ -12,17 +12,20 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from kts.segment.rereading import settled
 from kts.times import STEPS_MS, first_moment, offset_ms
 
 from .inputs import filter_options, json_option, log_bytes, open_logs, tiered_paths_argument
 from .output import expand_option, note, print_json, print_line, print_table, progress, room_beside, show_bytes
 from .times import chosen_zone, length_callback, show_length, show_time, zone_option
+from .unstable import print_open_transactions, unstable_of
 from .work import on_each, spark_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
     from kts.offline.timestamps import Timestamps
 
+MOST_UNSTABLE_BYTES = 2**30  # of a log, to be read again for its open transactions
 BAR_CHARACTERS, LEAST_BAR_CHARACTERS = 40, 10
 GROUPS = ("all", "topic", "partition")
 MINUS_ONE = "1969-12-31T23:59:59.999Z"
@@ -39,7 +42,7 @@ Examples:
 Nothing is decompressed. A batch counts at its greatest timestamp, with all its records and bytes. The header of a
 compressed v0 or v1 wrapper message does not say how many messages are inside: they are counted by offsets, which is
 exact until the log is compacted and never too low. Such numbers have "<=" and "recordsAreExact": false. Control batches
-count as bytes, not as records.
+count as bytes, not as records. Open transactions follow: the producer, the first offset, and since when.
 
 \b
 --timestamps reads every record instead, and counts those with a timestamp that Kafka cannot tell from something else:
@@ -56,12 +59,12 @@ class Row:
     size_bytes: int = 0
     batches: int = 0
     guessed: int = 0  # the part of ``count`` that is estimated from offsets
+    transactional: int = 0  # batches
 
     def add(self, other: Row) -> None:
         """Add the sums of other batches."""
-        self.count, self.size_bytes, self.batches, self.guessed = map(
-            sum, zip(astuple(self), astuple(other), strict=True)
-        )
+        sums = map(sum, zip(astuple(self), astuple(other), strict=True))
+        self.count, self.size_bytes, self.batches, self.guessed, self.transactional = sums
 
 
 @dataclass(frozen=True)
@@ -157,12 +160,14 @@ def command(
         print_timestamps(logs, per, master, as_json)
         return
     groups: dict[tuple[str | int, ...], dict[int | None, Row]] = {}
-    intervals = Intervals(by, chosen_zone())
+    intervals, transactional = Intervals(by, chosen_zone()), dict[tuple[str, int], Any]()
     with progress("headers", log_bytes(logs), quiet=master is not None) as advance:
         for log, counts in on_each(logs, partial(counted, intervals), advance, master=master, parts=True):
             rows = groups.setdefault((log.topic, log.partition)[: GROUPS.index(per)], {})
             for start, row in chain.from_iterable(one.items() for one in counts):
                 rows.setdefault(start, Row()).add(row)
+                if row.transactional:
+                    transactional[log.topic, log.partition] = log
     if as_json:
         for group, rows in groups.items():
             for start, row in in_order(rows):
@@ -170,6 +175,17 @@ def command(
         return
     for group, rows in groups.items():
         print_group("-".join(map(str, group)), rows, intervals)
+    print_open_transactions(with_open_transactions(transactional.values()))
+
+
+def with_open_transactions(logs: Iterable[PartitionLog]) -> Iterator[dict[str, Any]]:
+    """The last stable offset and the open transactions of each partition; those that are not known are told."""
+    for log in logs:
+        found = settled(lambda log=log: unstable_of(log.listed(), MOST_UNSTABLE_BYTES))  # type: ignore[misc]
+        if found["lastStableOffset"] is None:
+            why = f"the snapshots of its producers are more than {show_bytes(MOST_UNSTABLE_BYTES)} before its end"
+            note(f"{log.topic}-{log.partition}: whether transactions are open is not known: {why}, or missing")
+        yield {"topic": log.topic, "partition": log.partition} | found
 
 
 def print_timestamps(logs: Sequence[PartitionLog], per: str, master: str | None, as_json: bool) -> None:
@@ -263,12 +279,13 @@ def add(rows: dict[int | None, Row], headers: Any, before: int, intervals: Inter
     by_offset = np.maximum(np.diff(ends, prepend=before), 0)
     counts = np.where(unknown, by_offset, np.asarray(headers["count"].fill_null(0), np.int64))
     counts[control] = 0
+    transactional = np.asarray(headers["transactional"].cast("int8")).astype(bool) & ~control
     timeless = times == -1
     for part in (np.flatnonzero(timeless), np.flatnonzero(~timeless)):
         starts, which = np.unique(intervals.starts_of(times[part]), return_inverse=True)
         sums = [
             np.bincount(which, weights=amounts[part], minlength=len(starts)).astype(np.int64).tolist()
-            for amounts in (counts, sizes, np.ones_like(sizes), counts * unknown)
+            for amounts in (counts, sizes, np.ones_like(sizes), counts * unknown, transactional)
         ]
         for start, *found in zip(starts.tolist(), *sums, strict=True):
             rows.setdefault(None if timeless[part[0]] else start, Row()).add(Row(*found))

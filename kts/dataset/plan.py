@@ -174,7 +174,11 @@ def plan_all(
     segments, log_start = log.segments, log.log_start_offset
     bases = [segment.base_offset for segment in segments]
     committed = isolation == "read_committed"
-    last = transactions.last_stable_offset(log, skip_damage=on_error == "skip") if committed else NO_END
+    last = NO_END
+    if committed:
+        unstable = transactions.unstable(log, skip_damage=on_error == "skip")
+        unstable.tell(log, max((end for _, end in ranges), default=0))
+        last = unstable.last_stable_offset
     if log.following_offset is not None and last >= log.following_offset:
         last = NO_END  # nothing is open: the last segment is read to its end, so that damage there is told
     wanted = [(max(start, log_start), min(end, last)) for start, end in ranges]

@@ -11,21 +11,24 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
 from kts.codec.columns import decode
 from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
+from kts.model import NO_TIMESTAMP
 from kts.segment import files
 from kts.segment.damage import header_scan, next_offset
 from kts.segment.entries import at, shallow_entries
 from kts.segment.names import parse_file_name, without_compression
 from kts.segment.producers import AbortedBatch
+from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 from kts.segment.swaps import live_logs
+from kts.times import show_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -316,6 +319,60 @@ def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
     The newest sound snapshot at or below the log end offset gives the transactions open there, and the headers of the
     batches after it the rest: none after a clean shutdown. Without snapshots all headers are read.
     """
+    return unstable(log, skip_damage=skip_damage).last_stable_offset
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that no marker has ended."""
+
+    producer_id: int
+    first_offset: int
+    first_timestamp_ms: int | None  # None if its first batch is gone, or has no timestamp
+
+
+class Unstable(NamedTuple):
+    """The end of a log, and the open transactions before it: the first offset of each, by producer id."""
+
+    log_end_offset: int
+    first_offsets: dict[int, int]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a read_committed reader ends."""
+        return min([self.log_end_offset, *self.first_offsets.values()])
+
+    def transactions(self, log: Partition) -> list[OpenTransaction]:
+        """The open transactions in order, each with the time of its first batch."""
+        found = sorted(self.first_offsets.items(), key=lambda one: one[1])
+        return [OpenTransaction(producer, first, _time_at(log, first)) for producer, first in found]
+
+    def tell(self, log: Partition, end: int) -> None:
+        """Warn if a read_committed reader that should read up to an offset leaves out what is not stable."""
+        last = self.last_stable_offset
+        if min(end, self.log_end_offset) <= last:
+            return
+        oldest = self.transactions(log)[0]
+        since = "" if oldest.first_timestamp_ms is None else f", {show_time(oldest.first_timestamp_ms)}"
+        since += f"; {len(self.first_offsets) - 1} more are open" if len(self.first_offsets) > 1 else ""
+        warn(
+            f"{log.path}: read_committed ends at the last stable offset {last}, and the log at {self.log_end_offset}:"
+            f" the transaction of producer {oldest.producer_id} is open since offset {oldest.first_offset}{since}",
+            log.path,
+        )
+
+
+@overload
+def unstable(log: Partition, *, skip_damage: bool = False) -> Unstable: ...
+@overload
+def unstable(log: Partition, *, skip_damage: bool = False, most_bytes: int) -> Unstable | None: ...
+def unstable(log: Partition, *, skip_damage: bool = False, most_bytes: int | None = None) -> Unstable | None:
+    """The open transactions of a log; as for ``last_stable_offset``.
+
+    Parameters
+    ----------
+    most_bytes : int, optional
+        Return None if more of the log must be read than that.
+    """
     end = log_end_offset(log, skip_damage=skip_damage)
     start, still_open = log.log_start_offset, dict[int, int]()
     for offset, path in snapshot_paths([] if log.lone else files.list_directory(log.path)):
@@ -328,13 +385,32 @@ def last_stable_offset(log: Partition, *, skip_damage: bool = False) -> int:
         start, still_open = offset, dict(snapshot.open_transactions)
         break
     segments = log.segments
-    for number, segment in enumerate(segments):
-        if start >= end or (number + 1 < len(segments) and segments[number + 1].base_offset <= start):
-            continue
-        place = segment.start_position(start)
+    places = [
+        (segment, segment.start_position(start))
+        for number, segment in enumerate(segments)
+        if start < end and not (number + 1 < len(segments) and segments[number + 1].base_offset <= start)
+    ]
+    if most_bytes is not None and sum(segment.size_bytes - place for segment, place in places) > most_bytes:
+        return None
+    for segment, place in places:
         for batch in header_scan(segment, place, segment.base_offset, skip_damage, verify_crc=skip_damage):
             _follow(segment, batch, start, still_open)
-    return min([end, *still_open.values()])
+    return Unstable(end, still_open)
+
+
+def _time_at(log: Partition, offset: int) -> int | None:
+    """The timestamp of the first record of the batch with an offset."""
+    for segment in reversed(log.segments):
+        if segment.base_offset > offset:
+            continue
+        try:
+            with segment.open() as file:
+                entry = _entry_at(file, file.size(), offset, segment.start_position(offset))
+        except CorruptRecordError:
+            return None
+        times = () if entry is None else (entry.base_timestamp, entry.max_timestamp)
+        return next((time for time in times if time != NO_TIMESTAMP), None)
+    return None
 
 
 def log_end_offset(log: Partition, *, skip_damage: bool = False) -> int:

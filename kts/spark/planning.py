@@ -22,7 +22,7 @@ from kts.remote.tiers import read_as_planned
 from kts.segment import files
 from kts.segment.names import INTERNAL_TOPICS, REMOTE
 from kts.segment.rereading import settled, warn
-from kts.segment.transactions import last_stable_offset, log_end_offset
+from kts.segment.transactions import log_end_offset, unstable
 from kts.spark.options import Bound, Options
 from kts.times import show_time
 
@@ -296,8 +296,8 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
     """The offsets that the options mean in a partition; errors as for ``plan_tasks``."""
     name = TopicPartition(log.topic, log.partition)
     first, skip = log.log_start_offset, options.skips
-    end_of = last_stable_offset if options.isolation == "read_committed" else log_end_offset
-    last = end_of(log, skip_damage=skip)
+    seen = unstable(log, skip_damage=skip) if options.isolation == "read_committed" else None
+    last = log_end_offset(log, skip_damage=skip) if seen is None else seen.last_stable_offset
     bounds = options.start, options.end
     start_ms, end_ms = (time_of(bound, name) for bound in bounds)
     offsets = [bound.values[name.topic][name.partition] if bound.kind == "offsets" else None for bound in bounds]
@@ -331,6 +331,8 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
             path=log.path,
         )
     to_end = end == NO_END
+    if seen is not None:
+        seen.tell(log, end)
     start, end = (min(max(offset, first), last) for offset in (start, end))
     if start > end:
         raise OffsetOutOfRangeError(

@@ -22,6 +22,8 @@ def test_ls_knows_the_offsets_that_the_broker_had(scenario: Golden) -> None:
         facts = scenario.meta["partitions"][name]
         assert row["logEndOffset"] == facts["endOffset"]
         assert row["segments"] == len(scenario.logs(name))
+        assert row["lastStableOffset"] == facts.get("lastStableOffset", facts["endOffset"])
+        assert bool(row["openTransactions"]) == (row["lastStableOffset"] < row["logEndOffset"])
         assert row["sizeInBytes"] == sum(path.stat().st_size for path in scenario.logs(name))
         times = scenario.offsets_for_times(name) or {}
         answer = times.get("maxTimestamp")
