@@ -39,12 +39,12 @@ EPILOG = """\b
 Examples:
   kts append DIR/orders-0 --jsonl -i more.jsonl
   kts append DIR/orders-0 --jsonl --values utf8 --compression lz4
-  kts append DIR/returns-0 --jsonl --create --config segment.bytes=1048576 --json
-  kts append DIR/orders-0 --jsonl -i more.jsonl --proposal bucket-index --config time.index.interval.ms=1000
+  kts append DIR/new-0 --jsonl --create --config segment.bytes=1048576
+  kts append DIR/orders-0 --jsonl -i more.jsonl --proposal bucket-index --json
 
 \b
 A line as kts dump --format jsonl prints it; every field is optional:
-  {"timestamp":1756720800000,"key":"b3JkZXI=","value":"MTA=","headers":[["source","dGlsbA=="]]}
+  {"timestamp":1756720800000,"value":"MTA=","headers":[["from","dGlsbA=="]]}
 
 The timestamp is ISO 8601, or an integer in ms since 1970 (another unit: --unit). It defaults to now; -1 means none.
 Topic, partition and offset are ignored unless --check is given, and so are the other fields that dump prints. Unknown

@@ -37,29 +37,30 @@ Examples:
   kts convert DIR --plan
   kts convert DIR --to-magic 2 --has-timestamp --out marked
 
-\b
 To get rid of messages of magic 0 and 1 before an upgrade to Kafka 4: stop the broker, convert each of its log
 directories to magic 2, check the result (kts verify --deep), and replace the old directory with it. Offsets,
 timestamps, keys, values, codecs and file times stay; the indexes are rebuilt. SRC is never changed.
 
-\b
 Below magic 2 there are no control batches and transactions (refused), no zstd (choose another codec) and no record
 headers (refused, or dropped with --drop-headers). Magic 0 has no timestamps.
 
-\b
 --has-timestamp sets a bit of a batch's attributes that Kafka does not use (KIP-228's "hasTimestamp"): the column
 hasTimestamp is then true for each of its records, also where the timestamp is -1. Records with -1 beside earlier times
 get batches of their own, without the mark, unless --minus-one-is-a-time says that -1 is a time, too. Batches without
 such times are copied as they are.
 
-\b
 --plan writes nothing. For each step of KIP-32's migration it shows what a broker would convert if the records of SRC
 were sent once more as they lie there, and read once: by Produce 1 and Fetch 1 from clients of 0.9 (magic 0), by 2 from
 those of 0.10 (magic 1). A Produce has a batch, or 16 KiB of plain messages; a Fetch asks for 1 MiB.
-  phase 1   message.format.version 0.9.0; Fetch reads what lies there (v0 -> v0: sets get absolute offsets)
+
+\b
+  phase 1   message.format.version 0.9.0; Fetch reads what lies there
+            (v0 -> v0: sets get absolute offsets)
   canary    0.10.0 on the broker that leads one partition, the smallest
   phase 2   0.10.0 everywhere; Fetch reads all records, stored as magic 1
-  rollback  0.9.0 again; Fetch reads what phase 2 stored, also to replicate it anew to followers of 0.9
+  rollback  0.9.0 again; Fetch reads what phase 2 stored, also to
+            replicate it anew to followers of 0.9
+
 "~": estimated, because these records lie there in another format.
 """
 

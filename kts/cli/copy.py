@@ -33,27 +33,22 @@ Examples:
   kts copy DIR copied
   kts copy DIR part --topic orders --from 2026-09-01 --to 2026-09-08 --json
 
-\b
 To a bucket: kts copy DIR s3://backups/kafka; and back: kts copy s3://backups/kafka DIR. Tiered storage with what lies
 on the disk, as one log: kts copy DIR copied --remote s3://tiered/; it alone: kts copy copied --remote s3://tiered/.
 
-\b
 DST is a log directory: missing, empty, an earlier copy, or that of a stopped broker. At the end it is as after a clean
 stop, and a broker opens it without a recovery. A bucket holds the same files, without the marker of a clean stop.
 
-\b
 Run it again after anything stopped it, or for what is new: a segment that lies in DST with the same size and
 modification time is not copied (in a bucket: the same size and last 4 KiB, and not older). Each other one is copied
 aside, all its batches are verified as by kts verify, indexes that are missing or wrong are rebuilt, and then it takes
 its place whole. Older segments of DST stay, though the retention of PATH deleted them; what PATH has compacted is
 replaced.
 
-\b
 A range of times copies whole segments, so that offsets stay: from the one with the first record at or after --from up
 to the last one that has a record of the range, as kts dump finds them; with --no-strict, up to the one with the last
 record before the first at or after --to. Kafka's internal topics are copied whole, whatever the range.
 
-\b
 Compressed logs (.log.gz, .log.zst) become plain ones, for a broker reads no others. Of a directory that a broker writes
 meanwhile, all up to the high watermark of its last checkpoint is copied. A topic keeps the id that it has in DST.
 meta.properties is copied with a whole directory, if DST has none; else start with kafka-storage format.

@@ -89,7 +89,7 @@ NONE = "0 records: none is in the range, or passes the filters"
 EPILOG = f"""\b
 Examples:
   kts dump DIR/orders-0 --limit 5
-  kts dump DIR --topic orders --from 2026-09-01T10:00 --to 2026-09-01T10:05 -o orders.parquet
+  kts dump DIR --from 2026-09-01T10:00 --to 2026-09-01T10:05 -o out.parquet
   kts dump DIR/orders-0 --offsets 100:200 --values json --format jsonl
   kts dump DIR/orders-0 --tail 5 --expand
   kts dump DIR --grep customer.:.C0345 -o found.jsonl.gz

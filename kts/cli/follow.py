@@ -37,11 +37,13 @@ REFRESH_S = 60.0  # how often to look for new partitions and settings
 EPILOG = """\b
 Examples:
   kts follow --bootstrap-server localhost:9092 --topic orders --once DIR
-  kts follow --bootstrap-server localhost:9092 --topic orders --partition 0 --once --json DIR
-  kts follow --bootstrap-server localhost:9092 --topic orders --topic returns --once --config retention.ms=-1 DIR
-  kts follow --bootstrap-server localhost:9092 --topic orders --once --proposal largest-timestamp DIR
+  kts follow --bootstrap-server localhost:9092 --topic orders --once \\
+      --partition 0 --json DIR
+  kts follow --bootstrap-server localhost:9092 --topic orders --once \\
+      --topic returns --config retention.ms=-1 DIR
+  kts follow --bootstrap-server localhost:9092 --topic orders --once \\
+      --proposal largest-timestamp DIR
 
-\b
 DIR is a log directory: orders-0, orders-1 ... are created in it, or continued. Offsets, timestamps, leader epochs and
 bytes are the leader's. So are the segments, if its settings are known (from Kafka 0.11 on) and unchanged. Without
 --once the command runs until it is stopped: Ctrl-C closes the copy cleanly, and after a kill the next run continues

@@ -23,7 +23,6 @@ Examples:
 "first time" is the time of the first record, "max time" the greatest of all. "end" is the log end offset, one after
 the last offset; a running broker's high watermark may be lower.
 
-\b
 In a bucket: kts ls s3://backups/kafka. With tiered storage: kts ls DIR --remote s3://tiered/cluster-a/.
 """
 

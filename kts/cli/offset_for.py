@@ -35,7 +35,7 @@ Examples:
   kts offset-for DIR/orders-0 --time 2026-09-01T10:00
   kts offset-for DIR --topic orders --time 2026-09-01T10:00 --json
   kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain
-  kts offset-for DIR/orders-0 --time 2026-09-01T10:00 --explain --proposal bucket-index
+  kts offset-for DIR/orders-0 --time 2026-09-01 --proposal bucket-index
 
 The answer is the first record with that timestamp or a later one, as a consumer's offsetsForTimes gives it; control
 records count. If the log is out of order, later records may be older: --explain counts them.

@@ -25,10 +25,9 @@ EPILOG = """\b
 Examples:
   kts serve DIR
   kts serve DIR --listen 127.0.0.1:0 --config num.partitions=3
-  kts serve DIR --config log.message.timestamp.type=LogAppendTime --config auto.create.topics.enable=false
-  kts serve DIR --proposal largest-timestamp --proposal bucket-index --config log.time.index.interval.ms=1000
+  kts serve DIR --config log.message.timestamp.type=LogAppendTime
+  kts serve DIR --proposal largest-timestamp --proposal bucket-index
 
-\b
 DIR is a new or empty directory, one that kts served before, or Kafka's own log directory (its broker stopped). The
 only line on stdout is the address. SIGTERM and Ctrl-C finish the requests in progress and close the logs cleanly.
 """

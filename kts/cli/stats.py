@@ -44,7 +44,6 @@ compressed v0 or v1 wrapper message does not say how many messages are inside: t
 exact until the log is compacted and never too low. Such numbers have "<=" and "recordsAreExact": false. Control batches
 count as bytes, not as records. Open transactions follow: the producer, the first offset, and since when.
 
-\b
 --timestamps reads every record instead, and counts those with a timestamp that Kafka cannot tell from something else:
 -1 (no timestamp, or 1969-12-31T23:59:59.999Z), times before 1970, and of these the numbers that a client cannot search
 for, because ListOffsets means something else by them. Batches marked with hasTimestamp (kts convert) are counted too.

@@ -33,7 +33,7 @@ Examples:
   kts sync DIR lake.db.orders --catalog lake.sqlite --topic orders
   kts sync DIR lake.db.all --catalog lake.sqlite --jobs 4 --to-end --json
   kts sync DIR orders-table --topic orders
-  kts sync DIR lake.db.clicks --catalog lake.sqlite --topic orders --value-format text
+  kts sync DIR lake.db.text --catalog lake.sqlite --value-format text
 
 With --catalog, TABLE is an Iceberg table as Spark names it: catalog, namespace, name. The catalog is an SQLite file
 that Iceberg's JdbcCatalog opens too; the table and the file are made if they are missing. Without it, TABLE is a folder

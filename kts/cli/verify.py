@@ -33,7 +33,6 @@ Examples:
 Prints OK, or every violation with its file, position and offset, and what to type next; then the exit code is 1. With
 --json: one object per violation, and a summary at the end.
 
-\b
 On a cluster: kts verify s3://backups/kafka --spark spark://HOST:7077.
 """
 

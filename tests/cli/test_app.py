@@ -30,7 +30,15 @@ def command_named(name: str) -> click.Command:
 def examples(name: str | None) -> list[list[str]]:
     """The lines after "Examples", as arguments behind `kts`."""
     epilog = (main if name is None else command_named(name)).epilog or ""
-    return [shlex.split(line)[1:] for line in re.findall(r"^  (kts .*)$", epilog, re.MULTILINE)]
+    return [shlex.split(line)[1:] for line in re.findall(r"^  (kts .*)$", epilog.replace("\\\n", ""), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_help_fits_80_columns(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = run(*([] if name is None else [name]), "--help").stdout.splitlines()
+    assert [line for line in said if len(line) > 80] == []
+    assert max(map(len, said)) > 70
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -37,7 +37,7 @@ def once(leader: KtsLeader, *rest: object) -> list[object]:
     return ["follow", "--bootstrap-server", leader.address, "--topic", "orders", "--once", *rest]
 
 
-@pytest.mark.parametrize("line", re.findall(r"^  kts (follow .*)$", EPILOG, re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^  kts (follow .*)$", EPILOG.replace("\\\n", ""), re.MULTILINE))
 def test_every_example_works(line: str, leader: KtsLeader, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     said = run(*shlex.split(line.replace("localhost:9092", leader.address).replace("DIR", str(folder)))).stdout
