@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,6 +25,29 @@ SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
 WRONG_SIZE = "; its size is wrong or bytes are missing"  # ends an error
 CLOSED_WITHIN = "an entry reaches past the end of its closed segment"
 _SPAN = 2**31  # offsets of one segment
+
+
+class Bytes(Protocol):
+    """What damage is looked for in."""
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to ``count`` bytes."""
+
+    def size(self) -> int:
+        """How many there are."""
+
+
+class InMemory:
+    """A buffer as ``Bytes``."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+
+    def read(self, position: int, count: int) -> bytes:
+        return bytes(self._data[position : position + count])
+
+    def size(self) -> int:
+        return len(self._data)
 
 
 class SearchBudget:
@@ -71,14 +94,21 @@ def next_sound_entry(
     known, its offset can follow, and its CRC is correct. Costs O(n) for n bytes.
     """
     with segment.open() as file:
-        look = _Look(_Holes(file), min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
-        size = look.size_at(position)
-        if size is not None:
-            follower = position + size
-            if follower == look.end or look.is_sound(follower):
-                inside = look.chain(position + 1, follower) if look.budget.allows(position, size) else None
-                return inside if inside is not None else None if follower == look.end else follower
-        return next(look.sound_entries(position + 1, look.end), None)
+        return sound_entry_in(file, position, end, expected_offset, budget)
+
+
+def sound_entry_in(
+    file: Bytes, position: int, end: int, expected_offset: int, budget: SearchBudget | None = None
+) -> int | None:
+    """The same in an open file, or in bytes in memory."""
+    look = _Look(_Holes(file), min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
+    size = look.size_at(position)
+    if size is not None:
+        follower = position + size
+        if follower == look.end or look.is_sound(follower):
+            inside = look.chain(position + 1, follower) if look.budget.allows(position, size) else None
+            return inside if inside is not None else None if follower == look.end else follower
+    return next(look.sound_entries(position + 1, look.end), None)
 
 
 def past_end(position: int, behind: int) -> str:
@@ -119,7 +149,7 @@ def tell_incomplete(segment: Segment, position: int, end: int) -> None:
 class _Holes:
     """A file in which bytes that cannot be read are zeros: no sound entry has them in it."""
 
-    def __init__(self, file: files.Readable) -> None:
+    def __init__(self, file: Bytes) -> None:
         self.file = file
         self.hole = 0, 0  # the last one: the next read mostly begins in it
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from support.golden import golden, rows
 
+import kts
 from kts.spark import decode_in_arrow, decode_udf
+from kts.spark.functions import _Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +21,12 @@ if TYPE_CHECKING:
 HEADERS = golden("3.9.2", "headers")
 LZ4 = golden("3.9.2", "ct-lz4")
 EXTREME = golden("3.9.2", "extreme-none")
+
+
+# Three batches of two records.
+PARTS = [kts.encode({"offset": [2 * i, 2 * i + 1], "value": [b"%d" % i] * 2}, base_offset=2 * i) for i in range(3)]
+SETS = b"".join(PARTS)
+ENDS = [len(b"".join(PARTS[: i + 1])) for i in range(3)]
 
 
 def require_arrow_udf() -> None:
@@ -39,7 +50,7 @@ def as_ms(table: pa.Table) -> pa.Table:
 
 
 def test_map_in_arrow_gives_flat_rows_and_keeps_chosen_columns(payloads: DataFrame) -> None:
-    flat = decode_in_arrow(payloads, "payload", keep=["id"]).toArrow()
+    flat = decode_in_arrow(payloads, "payload", keep=["id"], incomplete="drop").toArrow()
     assert flat.schema.names == ["id", "offset", "timestamp", "timestampType", "key", "value", "headers"]
     expected = HEADERS.expected("headers-0")
     first = flat.filter(pa.compute.equal(flat.column("id"), 2))
@@ -59,7 +70,7 @@ def test_whole_segment_files_of_binary_file_become_rows(spark: SparkSession) -> 
 
 def test_the_function_gives_an_array_of_structs(payloads: DataFrame) -> None:
     require_arrow_udf()
-    decoded = payloads.select("id", decode_udf()("payload").alias("records"))
+    decoded = payloads.select("id", decode_udf(incomplete="drop")("payload").alias("records"))
     assert [(row.id, None if row.records is None else len(row.records)) for row in decoded.collect()][:2] == [
         (0, None),
         (1, 0),
@@ -78,6 +89,38 @@ def test_damage_names_the_row(spark: SparkSession) -> None:
     require_arrow_udf()
     with pytest.raises(Exception, match=r"CorruptRecordError: row 1 \(counted from 0\)"):
         table.select(decode_udf(["offset"])("payload")).collect()
+
+
+def test_an_incomplete_batch_is_an_error_unless_it_is_dropped(payloads: DataFrame) -> None:
+    said = r"row . \(counted from 0\).* expected whole record batches, found \d+ bytes that are none"
+    with pytest.raises(Exception, match=said):
+        decode_in_arrow(payloads, "payload", columns=["offset"]).count()
+    require_arrow_udf()
+    told = decode_udf(["offset"], on_error="skip")("payload").alias("told")
+    found = payloads.select("id", told).selectExpr("id", "size(told.records) n", "told.error").collect()
+    count = len(HEADERS.expected("headers-0"))
+    assert [(row.id, row.error is None) for row in found] == [(0, True), (1, True), (2, True), (3, False)]
+    assert [row.n for row in found][1:3] == [0, count] and found[3].n < count
+    assert "expected whole record batches" in found[3].error and "bytes are left out" in found[3].error
+
+
+def test_a_damaged_batch_is_a_row_that_says_so_and_ends_no_query(spark: SparkSession) -> None:
+    data = bytearray(SETS)
+    data[ENDS[1] - 1] ^= 1
+    table = spark.createDataFrame([(0, bytes(data)), (1, SETS), (2, b"no records")], "id int, payload binary")
+    flat = decode_in_arrow(table.coalesce(1), "payload", keep=["id"], columns=["offset"], on_error="skip").collect()
+    assert [(row.id, row.offset) for row in flat if row.error is None] == [
+        *((0, offset) for offset in (0, 1, 4, 5)),
+        *((1, offset) for offset in range(6)),
+    ]
+    lost = [row for row in flat if row.error is not None]
+    assert [(row.id, row.offset) for row in lost] == [(0, None), (2, None)]
+    assert f"{ENDS[1] - ENDS[0]} bytes are left out, at position {ENDS[0]}" in lost[0].error
+    require_arrow_udf()
+    told = decode_udf(["offset"], on_error="skip")("payload").alias("t")
+    found = table.select(told).selectExpr("t.records.offset AS offsets", "t.error").collect()
+    assert [row.offsets for row in found] == [[0, 1, 4, 5], [*range(6)], []]
+    assert [row.error is None for row in found] == [False, True, False]
 
 
 def test_timestamps_beyond_sparks_follow_the_policy(spark: SparkSession) -> None:
@@ -99,8 +142,63 @@ def test_mistakes_are_refused_before_anything_runs(payloads: DataFrame) -> None:
         ({"column": "id"}, "column id must be binary, found int"),
         ({"column": "payload", "columns": ["ofset"]}, "ofset"),
         ({"column": "payload", "keep": ["id", "id"]}, "column id would be there twice"),
+        ({"column": "payload", "incomplete": "skip"}, "incomplete: expected one of error, drop"),
+        ({"column": "payload", "on_error": "drop"}, "on_error: expected one of raise, skip"),
         ({"column": "payload", "timestamp_overflow": "wrap"}, "timestamp_overflow: expected one of error, null, clamp"),
     ]
     for arguments, message in mistakes:
         with pytest.raises(ValueError, match=message):
             decode_in_arrow(payloads, **arguments)
+
+
+# --- without a session: the same on many inputs ---------------------------------------------------
+
+
+def decoded(data: bytes, **how: str) -> tuple[list[int], list[str]]:
+    """Offsets, and what is told."""
+    asked = {"incomplete": "error", "on_error": "raise"} | how
+    decoder = _Decoder(["offset"], True, "error", 2**27, asked["incomplete"], asked["on_error"])
+    batch = pa.record_batch([pa.array([data], pa.binary())], names=["set"])
+    offsets, told = list[int](), list[str]()
+    for piece in decoder.flat(iter([batch]), []):
+        offsets += [one for one in piece["offset"].to_pylist() if one is not None]
+        told += [one for one in piece["error"].to_pylist() if one is not None] if decoder.skips else []
+    return offsets, told
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_cut_anywhere_is_told_or_dropped(on_error: str) -> None:
+    for length in range(len(SETS) + 1):
+        whole = [offset for offset in range(6) if ENDS[offset // 2] <= length]
+        assert decoded(SETS[:length], incomplete="drop", on_error=on_error) == (whole, [])
+        if length in (0, *ENDS):
+            assert decoded(SETS[:length], on_error=on_error) == (whole, [])
+        elif on_error == "skip":
+            offsets, [told] = decoded(SETS[:length], on_error="skip")
+            assert offsets == whole and f"{length - [0, *ENDS][len(whole) // 2]} bytes are left out" in told
+        else:
+            with pytest.raises(kts.CorruptRecordError, match="row 0 .* expected whole record batches"):
+                decoded(SETS[:length])
+
+
+def test_what_is_skipped_is_told_and_is_what_a_scan_skips(tmp_path: Path, rng: random.Random) -> None:
+    """Each byte damaged once, the sizes that reach past the end too: no batch is lost without a word."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / f"{0:020}.log"
+    for position in range(len(SETS)):
+        number, inside = divmod(position, ENDS[0])
+        if inside < 8 or 12 <= inside < 16:  # no CRC covers an offset or a leader epoch
+            continue
+        data = bytearray(SETS)
+        data[position] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kts.KtsWarning)
+            scanned = kts.scan(directory, columns=["offset"], on_error="skip").read_all()["offset"].to_pylist()
+        expected = [offset for offset in range(6) if offset // 2 != number]
+        for incomplete in ("error", "drop"):
+            offsets, told = decoded(bytes(data), on_error="skip", incomplete=incomplete)
+            assert offsets == scanned == expected, position
+            is_cut_by_its_size = inside < 12 and number == 2
+            assert told or (incomplete == "drop" and is_cut_by_its_size), position
