@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kts.spark.frames import damage, read
-from kts.spark.functions import decode_in_arrow, decode_udf
+from kts.spark.functions import decode_in_arrow, decode_udf, from_event_time, to_event_time
 
 if TYPE_CHECKING:
     from kts.spark.tables import sync
@@ -20,4 +20,4 @@ else:
         return sync
 
 
-__all__ = ["damage", "decode_in_arrow", "decode_udf", "read", "sync"]
+__all__ = ["damage", "decode_in_arrow", "decode_udf", "from_event_time", "read", "sync", "to_event_time"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from support.golden import golden, rows
+from support.golden import PATIENCE_S, golden, rows
 
 import kts
-from kts.spark import decode_in_arrow, decode_udf
+from kts.spark import decode_in_arrow, decode_udf, from_event_time, to_event_time
 from kts.spark.functions import _Decoder
 
 if TYPE_CHECKING:
@@ -149,6 +149,50 @@ def test_mistakes_are_refused_before_anything_runs(payloads: DataFrame) -> None:
     for arguments, message in mistakes:
         with pytest.raises(ValueError, match=message):
             decode_in_arrow(payloads, **arguments)
+
+
+# --- event times before 1970 ----------------------------------------------------------------------
+
+HOUR_MS = 3_600_000
+OLD_MS = -386_380_800_000  # 1957-10-04
+
+
+def test_a_watermark_drops_what_is_before_1970_unless_the_event_time_is_shifted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two streaming queries, because Spark's rule holds in no other place: every row is late, or none is."""
+    from pyspark.sql.functions import col, unix_millis, window
+
+    with kts.Log(tmp_path / "logs" / "t-0", {"segment.ms": 2**62}) as log:
+        times = [OLD_MS + i * HOUR_MS // 4 for i in range(40)]
+        log.append_rows({"timestamp": [*times, -1], "value": [b"v"] * 41})
+    logs = spark.readStream.format("kts").option("startingOffsets", "earliest").load(str(tmp_path / "logs"))
+
+    def counted(name: str, frame: DataFrame) -> list[tuple[int, int]]:
+        hours = frame.withWatermark("eventTime", "1 day").groupBy(window("eventTime", "1 hour").alias("hour")).count()
+        write = hours.writeStream.format("memory").queryName(name).outputMode("update").trigger(availableNow=True)
+        assert write.start().awaitTermination(int(PATIENCE_S))
+        start = from_event_time("hour.start") if name == "shifted" else col("hour.start")
+        found = spark.table(name).select(unix_millis(start).alias("ms"), "count").collect()
+        return sorted((row.ms, row["count"]) for row in found)
+
+    assert counted("plain", logs.withColumnRenamed("timestamp", "eventTime")) == []
+    shifted = counted("shifted", logs.withColumn("eventTime", to_event_time("timestamp")))
+    assert shifted == [*((OLD_MS + i * HOUR_MS, 4) for i in range(10)), (-HOUR_MS, 1)]
+
+
+def test_an_event_time_comes_back_and_none_is_too_large(spark: SparkSession) -> None:
+    from pyspark.sql.functions import col, unix_micros
+
+    times = [OLD_MS * 1000, -1, 0, 1_700_000_000_123_456, -62_135_596_800_000_000, None]
+    table = spark.createDataFrame([(one,) for one in times], "us bigint")
+    table = table.selectExpr("us", "timestamp_micros(us) t")
+    both = table.select("us", unix_micros(to_event_time("t")), unix_micros(from_event_time(to_event_time(col("t")))))
+    for us, shifted, back in both.collect():
+        assert back == us and (us is None) == (shifted is None)
+        assert shifted is None or (shifted > 0 and (shifted - us) % (7 * 24 * HOUR_MS * 1000) == 0)
+    huge = spark.sql("select timestamp_micros(9223372036854775807) t").select(unix_micros(to_event_time("t")))
+    assert huge.collect()[0][0] == 2**63 - 1
 
 
 # --- without a session: the same on many inputs ---------------------------------------------------
