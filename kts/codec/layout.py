@@ -41,6 +41,7 @@ __all__ = [
     "Entries",
     "Entry",
     "candidates",
+    "claimed_offset",
     "claimed_size",
     "is_sound_message",
     "may_hide",
@@ -58,6 +59,12 @@ def same_message_header(one: bytes | memoryview, other: bytes | memoryview) -> b
     """Whether two messages have the same offset, magic, attributes, timestamp and key length."""
     end = _VALUE.get(one[_MAGIC], len(one))
     return one[: _CRC - 4] == other[: _CRC - 4] and one[_MAGIC:end] == other[_MAGIC:end]
+
+
+def claimed_offset(data: bytes | memoryview, at: int = 0) -> int | None:
+    """Offset of an entry by its offset field alone, which no CRC covers; None if the field is incomplete."""
+    offset = data[at : at + 8]
+    return int.from_bytes(offset, "big", signed=True) if len(offset) == 8 else None
 
 
 def claimed_size(data: bytes | memoryview, at: int = 0) -> int | None:

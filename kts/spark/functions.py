@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, choice
 from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
+from kts.codec.layout import claimed_offset
 from kts.codec.micros import MAX_MS, TimestampOverflow
 from kts.errors import CorruptRecordError, InvalidTimestampError
 from kts.segment.damage import WRONG_SIZE, InMemory, SearchBudget, past_end, sound_entry_in
@@ -196,8 +197,8 @@ class _Decoder:
 
 def _sound_entry_behind(record_set: memoryview, position: int, budget: SearchBudget) -> int | None:
     """The next sound entry after a damaged one, by the offset that this one claims."""
-    claimed = int.from_bytes(record_set[position : position + 8], "big", signed=True)
-    return sound_entry_in(InMemory(record_set), position, len(record_set), max(claimed, 0), budget)
+    claimed = max(claimed_offset(record_set, position) or 0, 0)
+    return sound_entry_in(InMemory(record_set), position, len(record_set), claimed, budget)
 
 
 def _told(errors: list[CorruptRecordError]) -> str | None:
