@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, choice
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, choice
 from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
 from kts.codec.layout import claimed_offset
 from kts.codec.micros import MAX_MS, TimestampOverflow
@@ -347,7 +347,7 @@ def decode_in_arrow(
 # --- event times before 1970 ----------------------------------------------------------------------
 
 _SHIFT_US = 5 * 146_097 * 86_400 * 10**6  # 2,000 years of the Gregorian calendar: whole weeks
-_LAST_US = 2**63 - 1 - _SHIFT_US
+_LAST_US = INT64_MAX - _SHIFT_US
 
 
 def to_event_time(column: Column | str) -> Column:
