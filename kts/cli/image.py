@@ -16,6 +16,7 @@ from .picture import (
     LAYERS,
     NO_TIMESTAMPS,
     Picture,
+    arrow_number,
     at_edge,
     edge_notes,
     future_label,
@@ -168,11 +169,16 @@ def draw_edges(panel: Any, picture: Picture) -> None:
     begin, end = offset_range(picture)
     across = panel.get_xaxis_transform()
     for above in (True, False):
-        there = [offset for offset, _ in at_edge(picture, above)]
+        there, height = at_edge(picture, above), 0.985 if above else 0.015
         panel.plot(
-            there, [0.985 if above else 0.015] * len(there), "^" if above else "v", color=FUTURE_COLOUR, markersize=8,
-            transform=across, zorder=LAYERS["edge"], clip_on=False,
+            [offset for offset, _ in there], [height] * len(there), "^" if above else "v", color=FUTURE_COLOUR,
+            markersize=8, transform=across, zorder=LAYERS["edge"], clip_on=False,
         )  # fmt: skip
+        for offset, time in there:
+            panel.annotate(
+                arrow_number(picture, offset, time), (offset, height), xycoords=across, xytext=(7, 0),
+                textcoords="offset points", va="center", fontsize=8.5, color=FUTURE_COLOUR, zorder=LAYERS["edge"],
+            )  # fmt: skip
         notes = [note for note in edge_notes(picture) if is_above(picture, note[1]) == above]
         for row, (offset, _, text) in enumerate(notes, start=1):
             place = 0.02 + NOTE_ROW * row

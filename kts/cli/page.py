@@ -23,6 +23,7 @@ from .picture import (
     NO_TIMESTAMPS,
     Array,
     Picture,
+    arrow_number,
     at_edge,
     edge_notes,
     future_label,
@@ -281,7 +282,9 @@ def draw_edges(figure: Any, picture: Picture) -> None:
     for above in (True, False):
         there = at_edge(picture, above)
         figure.add_scatter(
-            x=[offset for offset, _ in there], y=[0.985 if above else 0.015] * len(there), mode="markers",
+            x=[offset for offset, _ in there], y=[0.985 if above else 0.015] * len(there),
+            mode="markers+text", text=[arrow_number(picture, *one) for one in there], textposition="middle right",
+            textfont={"color": FUTURE_COLOUR},
             marker={"symbol": "triangle-up" if above else "triangle-down", "size": 12, "color": FUTURE_COLOUR},
             customdata=[show_time(time) for _, time in there], cliponaxis=False,
             hovertemplate="offset %{x:,.0f}<br>%{customdata}<extra>far outside</extra>", **whole,

@@ -328,12 +328,18 @@ def subtitle(picture: Picture) -> str:
     return "; ".join(parts)
 
 
+def arrow_number(picture: Picture, offset: int, time: int) -> str:
+    """What stands beside an arrow and before its note, so that each note has its arrow; empty without need or note."""
+    number = picture.clipped.index((offset, time)) + 1
+    return "" if len(picture.clipped) == 1 or number > ANNOTATED else str(number)
+
+
 def edge_notes(picture: Picture) -> list[tuple[int, int, str]]:
     """Offset, time and text of the first few outliers."""
-    notes = [
-        (offset, time, f"{show_time(time)}, batch that {'ends' if is_above(picture, time) else 'starts'} at {offset:,}")
-        for offset, time in picture.clipped[:ANNOTATED]
-    ]
+    notes = list[tuple[int, int, str]]()
+    for offset, time in picture.clipped[:ANNOTATED]:
+        number, edge = arrow_number(picture, offset, time), "ends" if is_above(picture, time) else "starts"
+        notes.append((offset, time, f"{number}{': ' * bool(number)}{show_time(time)}, batch that {edge} at {offset:,}"))
     if len(picture.clipped) > ANNOTATED:
         offset, time, text = notes[-1]
         notes[-1] = (offset, time, f"{text} (and {counted(len(picture.clipped) - ANNOTATED, 'more arrow')})")

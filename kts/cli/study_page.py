@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from math import log10
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kts.study.verdicts import length as show
@@ -30,6 +31,7 @@ DATA = {  # the indexed messages
     "CreateTime": "CreateTime,<br>out of order",
     "one in the future": "CreateTime, one far<br>in the future",
 }
+LABEL_LETTERS = 14  # of a line below a bar
 TERMS = "CT is CreateTime, LAT is LogAppendTime; p99 is the 99th percentile."
 COLUMNS = (
     "Of each pattern and rule: segments, those of one message, how long a segment is open, how long a message is kept "
@@ -52,6 +54,7 @@ td.no { color: var(--note); font-weight: 600; }
 section > p { max-width: 1000px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 12px; }
 .plots .plot { height: 340px; }
+@media (max-width: 600px) { .plots .plot { height: 440px; } }
 .plots .broad { grid-column: 1 / -1; }
 h3 { font-size: 14px; margin: 12px 0 0; }
 """
@@ -65,7 +68,8 @@ def draw_report(report: dict[str, Any], file: BinaryIO) -> None:
         title: str, data: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any], *, broad: bool = False
     ) -> str:
         name = f"plot-{len(figures)}"
-        axes = {"xaxis": {"automargin": True, **x}, "yaxis": {"automargin": True, **y}}
+        upright = {"tickangle": 0, "tickfont": {"size": 10}} if broad else {}  # else they take all room of a phone
+        axes = {"xaxis": {"automargin": True, **upright, **x}, "yaxis": {"automargin": True, **y}}
         figures[name] = {"data": data, "layout": {"margin": MARGIN, "legend": LEGEND, **axes}}
         place = ' class="broad"' if broad else ""
         return f'<div{place}><h3>{escape(title)}</h3><div class="plot" id="{name}"></div></div>\n'
@@ -142,7 +146,7 @@ def bars(name: str, x: list[str], y: list[float], colour: str, form: str) -> dic
 def segment_plots(report: dict[str, Any], plot: Any) -> Iterable[str]:
     """Segments per hour, and late messages."""
     patterns = report["patterns"]
-    x = [f"{pattern}:<br>{found['what']}".replace(", ", ",<br>") for pattern, found in patterns.items()]
+    x = [f"{pattern}:<br>{'<br>'.join(wrap(found['what'], LABEL_LETTERS))}" for pattern, found in patterns.items()]
     yield plot(
         "Segments per hour and partition",
         [
@@ -217,10 +221,15 @@ def index_plots(report: dict[str, Any], plot: Any) -> Iterable[str]:
         yield plot(title, drawn, {}, {"title": {"text": unit}}, broad=True)
 
 
+def short_name(option: str) -> str:
+    """``4 LAT`` of ``option 4 LogAppendTime``: eight of them stand side by side on a phone."""
+    return option.removeprefix("option ").replace("CreateTime", "CT").replace("LogAppendTime", "LAT")
+
+
 def search_plots(report: dict[str, Any], plot: Any) -> Iterable[str]:
     """What is read up to the first message that was wanted, by option and time; a cross where messages are missed."""
     ways = {
-        f"{option.removeprefix('option ')}<br>by {short}": one[time]
+        f"{short_name(option)}<br>by {short}": one[time]
         for option, one in report["search"].items()
         for time, short in (("CreateTime", "CT"), ("LogAppendTime", "LAT"))
         if one[time] is not None

@@ -30,7 +30,7 @@ def test_outliers_are_told_and_do_not_squash_the_rest() -> None:
     assert picture.window[1] - picture.window[0] < 15 * DAY
     assert [time for _, time in picture.clipped] == [2_104_136_421_245, 1_820_726_513_607]
     assert picture.future.count == 2 and picture.batches == 150
-    assert edge_notes(picture)[0][2] == "2036-09-04T10:20:21.245Z, batch that ends at 1,378"
+    assert edge_notes(picture)[0][2] == "1: 2036-09-04T10:20:21.245Z, batch that ends at 1,378"
     assert [segment.base_offset for segment in picture.segments] == [0, 1138, 1363, 2826]
 
 

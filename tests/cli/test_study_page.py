@@ -48,6 +48,17 @@ def test_every_figure_has_its_place_and_both_modes_their_colours(page: str) -> N
     assert not re.search(r"<script[^>]+src=|<link[^>]+href=(?!\"data:)", page)
 
 
+def test_labels_below_bars_leave_room_for_the_bars_on_a_phone(page: str) -> None:
+    """At 360 px plotly turns long labels upright, and draws nothing if they take the height of the plot."""
+    drawn = [figure for figure in figures_of(page).values() if figure["data"][0]["type"] == "bar"]
+    assert len(drawn) == 6
+    for figure in drawn:
+        assert figure["layout"]["xaxis"]["tickangle"] == 0
+        labels = {label for trace in figure["data"] for label in trace["x"]}
+        assert max(len(line) for label in labels for line in label.split("<br>")) * len(labels) <= 70
+        assert max(label.count("<br>") for label in labels) <= 4
+
+
 def test_the_plots_hold_the_report_s_figures(page: str, report: dict[str, Any]) -> None:
     titles = dict(zip(re.findall(r"<h3>(.*)</h3>", page), figures_of(page).values(), strict=True))
     bars = {trace["name"]: trace["y"] for trace in titles["Segments per hour and partition"]["data"]}
