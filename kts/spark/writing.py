@@ -21,6 +21,7 @@ from kts.config import TIMESTAMP_TYPES, LogConfig
 from kts.log import staging
 from kts.segment import files
 from kts.segment.commits import read_commits
+from kts.segment.rereading import warn
 from kts.spark.options import KNOWN, UNIT_OPTION, Values, local_path, wrong
 from kts.spark.planning import unseen
 from kts.spark.schema import RECORD_TYPES, arrow_schema
@@ -77,6 +78,9 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     read = Values(raw)
     own = {name.lower() for name in OPTIONS}
     config = {name: text.strip() for name, text in raw.items() if name not in own and name not in _OF_SPARK}
+    headers = config.pop("includeheaders", "true")  # of Spark's Kafka sink, which writes a column headers anyway
+    if headers.lower() not in ("true", "false"):
+        raise wrong("includeHeaders", "true or false", headers)
     for name in config:
         _refuse_others(name)
     kind = read.text("timestampType")
@@ -132,19 +136,20 @@ def _refuse_others(name: str) -> None:
 
 
 def check_written(schema: StructType, options: WriteOptions) -> None:
-    """Check the columns of the rows.
+    """Check the columns of the rows. Others are not written, as by Spark's Kafka sink: a warning names them.
 
     Raises
     ------
     ValueError
-        A column is missing, unknown, or of a wrong type.
+        A column is missing, or of a wrong type.
     """
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
+    others = [name for name in found if name not in WRITTEN and name not in RECORD_TYPES]
+    if others:
+        hints = [f"{name}: {hint}" for name in others if (hint := suggestion(name, WRITTEN))]
+        said = f"not written, because records have no such columns: {', '.join(others)}"
+        warn("; ".join([f"{said} (they have {', '.join(WRITTEN)})", *hints]), options.path)
     for name, kind in found.items():
-        if name not in WRITTEN and name not in RECORD_TYPES:
-            raise ValueError(
-                f"column {name} is unknown: expected columns from {', '.join(WRITTEN)}; drop it or rename it"
-            )
         if name in WRITTEN and kind not in WRITTEN[name]:
             raise ValueError(f"column {name}: expected {' or '.join(WRITTEN[name])}, found {kind}; cast it")
     if "value" not in found:
