@@ -55,7 +55,9 @@ def needs_conversion(data: bytes, magic: int) -> bool:
     return bool((_Headers(data).magics > magic).any())
 
 
-def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str = "3.9") -> Converted:
+def down_convert(
+    data: bytes, magic: int, fetch_offset: int, *, generation: str = "3.9", allow_negative_timestamps: bool = False
+) -> Converted:
     """Convert records for a client of an older magic. Offsets stay, and timestamps if the magic has them.
 
     Parameters
@@ -68,6 +70,8 @@ def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str 
         Converted uncompressed batches lose the records below it.
     generation : str
         "0.10.2" converts everything to one message set with the codec of the first entry, if there is no magic 2.
+    allow_negative_timestamps : bool
+        As the topic does; without it times before 1970 are refused.
 
     Returns
     -------
@@ -91,23 +95,32 @@ def down_convert(data: bytes, magic: int, fetch_offset: int, *, generation: str 
     if not (headers.magics > magic).any():
         return Converted(data)
     begun = time.thread_time_ns()
+    negative = allow_negative_timestamps
     if generation == "3.9" or (headers.magics == 2).any():
-        records, taken = _in_pieces(data, headers, magic, fetch_offset)
+        records, taken = _in_pieces(data, headers, magic, fetch_offset, negative)
     else:
         taken = int(headers.ends[-1])
-        records = convert(memoryview(data)[:taken], magic, generation=generation, down_only=True)
+        whole = memoryview(data)[:taken]
+        records = convert(whole, magic, generation=generation, down_only=True, allow_negative_timestamps=negative)
     messages = _messages(data, headers, magic, taken)
     return Converted(records, messages, taken, time.thread_time_ns() - begun)
 
 
-def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int) -> tuple[bytes, int]:
+def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int, negative: bool) -> tuple[bytes, int]:
     """Converted entries up to the size of the data, and the number of source bytes."""
     whole, out = memoryview(data), bytearray()
     taken, end, limit = 0, int(headers.ends[-1]), 0
     while taken < end and not (out and len(out) >= limit):
         stop = headers.end_within(taken, CHUNK_BYTES if out else 0)
         try:
-            piece = convert(whole[taken:stop], magic, generation="3.9", down_only=True, first_offset=fetch_offset)
+            piece = convert(
+                whole[taken:stop],
+                magic,
+                generation="3.9",
+                down_only=True,
+                first_offset=fetch_offset,
+                allow_negative_timestamps=negative,
+            )
         except KtsError:
             if not out:
                 raise

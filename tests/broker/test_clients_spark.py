@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.clients.client_librdkafka import Confluent
 from support.clients.client_places import Place, place
-from support.clients.client_records import APPEND, NOON_MS, make
+from support.clients.client_records import APPEND, NOON_MS, Record, make
 from support.golden import PATIENCE_S, scaled
 from support.kafka.jvm import JAVA, maven_class_path, require_spark
 from support.spark.applications import SETTINGS
@@ -22,6 +22,7 @@ from support.spark.releases import release_environ
 
 SPARK = "4.0.0"  # the newest release whose Kafka source is published is often older than the newest pyspark
 PARTITIONS, RECORDS = 3, 2000
+OLD_MS = -386_380_800_000  # 1957-10-04
 FOLDER = Path(__file__).parent
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason=f"Spark {SPARK} is for Python up to 3.13")
@@ -50,6 +51,8 @@ def reads(now: int, rng: random.Random) -> dict[str, dict[str, str]]:
         "after all": options("t", startingTimestamp=NOON_MS * 2, startingOffsetsByTimestampStrategy="latest"),
         "refused: after all": options("t", startingTimestamp=NOON_MS * 2),
         "appended": options("appended", startingTimestamp=start, endingTimestamp=NOON_MS * 2),
+        "before 1970": {"subscribe": "old", "startingTimestamp": str(OLD_MS + 1)},
+        "until 1957": {"subscribe": "old", "endingTimestamp": str(OLD_MS + 1)},
         "stream": options("t", startingOffsetsByTimestamp=by_partition),
     }
 
@@ -69,6 +72,8 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
     client, newest = Confluent(), []
     broker.create("t", PARTITIONS, segment_bytes=50_000)
     broker.create("appended", PARTITIONS, message_timestamp_type=APPEND)
+    broker.create("old", allow_negative_timestamps="true")
+    client.produce(broker.bootstrap, "old", [Record(b"k", b"v", OLD_MS + i) for i in range(5)])
     for partition in range(PARTITIONS):
         records = make(rng, RECORDS)
         newest.append(max(one.timestamp or 0 for one in records))
@@ -103,3 +108,4 @@ def test_sparks_kafka_source_reads_from_kts_serve_what_kts_reads_from_the_direct
         assert read["equal"], (name, read)
         assert (read["rows"][0] == 0) == (name == "after all"), (name, read)
     assert found["everything"]["rows"][0] == PARTITIONS * RECORDS
+    assert (found["before 1970"]["rows"][0], found["until 1957"]["rows"][0]) == (4, 1)

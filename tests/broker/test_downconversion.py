@@ -129,3 +129,13 @@ def test_a_set_grows_no_larger_than_the_log_gave_but_for_its_first_batch(rng: ra
             rounds += 1
         assert [row[0] for row in got] == list(range(offset))
         assert rounds > 2
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_times_before_1970_are_sent_where_the_topic_allows_them(codec: str) -> None:
+    """An old client of such a topic got an error, and waited for ever."""
+    data = kts.encode({"timestamp": [-386_380_800_000, -5, 7], "value": [b"v"] * 3}, compression=codec)
+    with pytest.raises(kts.KtsError, match="lies before 1970"):
+        down_convert(data, 1, 0)
+    done = down_convert(data, 1, 0, allow_negative_timestamps=True).records
+    assert (seen(done), magics(done)) == (seen(data), {1})

@@ -143,7 +143,10 @@ async def _converted(
         data = await _beginning(read.records, most)
         if not allowed and await in_thread(needs_conversion, data, magic):
             return ReadResult(ErrorCode.UNSUPPORTED_VERSION)
-        done = await in_thread(down_convert, data, magic, offset, generation=generation)
+        negative = partition.config.allow_negative_timestamps
+        done = await in_thread(
+            down_convert, data, magic, offset, generation=generation, allow_negative_timestamps=negative
+        )
     except KtsError as error:
         logger.warning("converting records of %s to magic %d: %s", partition, magic, error)
         return ReadResult(error.code)
