@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from .index_files import index_files, print_entries, rows_for_programs
 from .inputs import filter_options, json_option, open_logs, tiered_paths_argument
-from .output import CODEC_NAMES, TYPE_NAMES, expand_option, note, print_table, sink
+from .output import CODEC_NAMES, FINE, TYPE_NAMES, expand_option, note, print_table, sink
 from .times import show_time, zone_option
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ EPILOG = """\b
 Examples:
   kts batches DIR/orders-0 --limit 10
   kts batches DIR/orders-0/00000000000000000000.log --json
+  kts batches DIR/orders-0/00000000000000000000.timeindex
+
+Files beside a log are listed by their entries: .index, .timeindex, .txnindex and .snapshot, whether or not the log
+confirms them (kts verify does).
 
 Offsets and counts that the header of a compressed v0 or v1 wrapper message does not carry are null.
 """
@@ -41,24 +46,40 @@ def command(
     partitions: tuple[int, ...],
     limit: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """List record batches and outermost messages by their headers; nothing is decompressed.
 
     Each CRC is checked. A wrong one is shown and does not end the list.
     """
+    if beside := index_files(paths):
+        return list_entries(beside, limit, as_json)
     logs = open_logs(paths, topics=topics, partitions=partitions)
     left = limit if limit is not None or as_json else TABLE_ROWS + 1
     if as_json:
         with sink(None) as file:
             for log, segment, headers in limited(logs, left):
                 print_lines(file, log, segment, headers)
-        return
+        return FINE
     rows = [cells(log, row) for log, _, headers in limited(logs, left) for row in integers(headers).to_pylist()]
     more = limit is None and len(rows) > TABLE_ROWS and bool(rows.pop())
     names = ("partition", "position", "size", "magic", "codec", "first offset", "last offset", "records", "base time")
     print_table((*names, "max time", "type", "flags"), rows, right=(1, 2, 3, 5, 6, 7))
     if more:
         note(f"the first {TABLE_ROWS:,}; more with --limit N, all with --json")
+    return FINE
+
+
+def list_entries(paths: Sequence[str], limit: int | None, as_json: bool) -> int:
+    """The entries of files beside a log; the exit code."""
+    if not as_json:
+        return print_entries(paths, limit, TABLE_ROWS)
+    from .text import json_lines
+
+    codes = [FINE]
+    with sink(None) as file:
+        for rows in rows_for_programs(paths, limit, codes):
+            file.write(json_lines(rows))
+    return max(codes)
 
 
 def limited(logs: Sequence[PartitionLog], left: int | None) -> Iterator[tuple[PartitionLog, Segment, Any]]:

@@ -15,6 +15,7 @@ import click
 
 from kts.errors import KtsError
 
+from .index_files import index_files, print_entries, rows_for_programs, schema_for_programs
 from .inputs import (
     ENCODINGS,
     exact_range,
@@ -29,6 +30,7 @@ from .inputs import (
     tiered_paths_argument,
 )
 from .output import (
+    FINE,
     NAMES,
     NotTextError,
     cores,
@@ -97,6 +99,8 @@ Examples:
   kts dump DIR --jobs 4 -o all.parquet
 
 Times: {SPELLINGS}.
+
+Files beside a log (.index, .timeindex, .txnindex, .snapshot) are dumped by their entries, in every format.
 
 JSON lines: topic, partition, offset, timestamp (ms; -1 is none), timestampType, key, value (base64 unless told
 otherwise), headers as [[name, base64 or null], ...]. CSV has the same columns. A table leaves timestampType and headers
@@ -195,7 +199,7 @@ def command(
     disarm: bool,
     output: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Print or convert the records of partitions, segments or whole log directories.
 
     A range of times has exactly the records with --from <= timestamp < --to, in whatever order they lie. What begins an
@@ -208,6 +212,8 @@ def command(
     """
     if offsets is not None and (start is not None or end is not None):
         raise click.UsageError("--offsets and --from/--to exclude each other: give one of them")
+    from kts.dataset.options import stream_schema
+
     exact = exact_range(start, end, strict, allowed_lateness)
     if as_json and kind not in (None, "jsonl"):
         raise click.UsageError(f"--json means --format jsonl; leave out --format {kind}")
@@ -226,6 +232,8 @@ def command(
         refuse_terminal(output, f"--format {kind}")
     if kind == "table" and output not in (None, "-"):
         raise click.UsageError("--format table is for the terminal; for a file use jsonl, csv, parquet or arrow")
+    if beside := index_files(paths):
+        return dump_entries(beside, limit, kind, output, Spelling(None, None, times == "iso", disarm))
     first, behind = offset_range(offsets)
     shown = wanted_columns(columns, kind, decoder)
     chosen = Chosen.of(shown, key, grep)
@@ -252,11 +260,28 @@ def command(
     if kind == "table":
         most = limit if limit is not None or tail is not None else TABLE_ROWS
         print_records(limited(logs, read, None if most is None else most + 1), shown, most, keys, values)
-        return
+        return FINE
     refuse_input(output, logs)
     how = Spelling(keys, values, times == "iso", disarm)
     total = None if tail is not None or chosen.filters else expected_records(logs, given)
-    write_records(limited(logs, read, limit), total, shown, kind, output, how)
+    records = write_records(limited(logs, read, limit), total, stream_schema(shown), kind, output, how)
+    if not records:
+        note(NONE)
+    elif output not in (None, "-"):
+        remark(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
+    return FINE
+
+
+def dump_entries(paths: Sequence[str], limit: int | None, kind: str, output: str | None, how: Spelling) -> int:
+    """The entries of files beside a log in a format; the exit code."""
+    if kind == "table":
+        return print_entries(paths, limit, TABLE_ROWS)
+    if output is not None and os.path.realpath(output) in map(os.path.realpath, paths):
+        raise click.BadParameter(f"{output} is among the input, which is only read; name another", param_hint="'-o'")
+    codes = [FINE]
+    schema = schema_for_programs(paths[0])
+    write_records(rows_for_programs(paths, limit, codes), None, schema, kind, output, how)
+    return max(codes)
 
 
 def default_format(output: str | None) -> str:
@@ -440,9 +465,9 @@ class Spelling(NamedTuple):
 
 
 def write_records(
-    batches: Iterable[Any], total: int | None, columns: Sequence[str], kind: str, output: str | None, how: Spelling
-) -> None:
-    """Stream the records into a file or stdout."""
+    batches: Iterable[Any], total: int | None, schema: Any, kind: str, output: str | None, how: Spelling
+) -> int:
+    """Stream the records into a file or stdout; their number."""
     records = 0
     quiet = output in (None, "-") and sys.stdout.isatty()
     try:
@@ -451,7 +476,7 @@ def write_records(
             compressed(plain, compression_of(output)) as file,
             progress("records", total, quiet=quiet, sizes=False) as advance,
         ):
-            writer = make_writer(kind, file, columns, how, stream=output in (None, "-"))
+            writer = make_writer(kind, file, schema, how, stream=output in (None, "-"))
             try:
                 for batch in batches:
                     writer.write(batch)
@@ -463,10 +488,7 @@ def write_records(
                 raise
     except NotTextError as error:
         raise click.UsageError(str(error)) from error
-    if not records:
-        note(NONE)
-    elif output not in (None, "-"):
-        remark(f"{records:,} records, {show_bytes(os.path.getsize(str(output)))} in {output}")
+    return records
 
 
 @contextmanager
@@ -501,13 +523,10 @@ def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
         return None
 
 
-def make_writer(kind: str, file: BinaryIO, columns: Sequence[str], how: Spelling, *, stream: bool) -> Writer:
+def make_writer(kind: str, file: BinaryIO, schema: Any, how: Spelling, *, stream: bool) -> Writer:
     """The writer of a format."""
-    from kts.dataset.options import stream_schema
-
     from . import formats
 
-    schema = stream_schema(columns)
     if kind == "parquet":
         return formats.Parquet(file, schema, how.keys, how.values)
     if kind == "arrow":

@@ -359,7 +359,10 @@ def _partitions_in(paths: Sequence[str]) -> tuple[list[PartitionLog], bool]:
         if not files.directory_exists(one):
             name = parse_file_name(os.path.basename(one))
             if name is not None and name.suffix != ".log":
-                raise ValueError(f"path: expected a directory or a .log file, found {one}, which holds no records")
+                raise ValueError(
+                    f"path: expected a directory or a .log file, found {one}, which holds no records; kts batches lists"
+                    " its entries"
+                )
             _check_segment(one)
             topic, partition = partition_of_file(one)
             lone.setdefault((os.path.dirname(files.absolute(one)), topic, partition), []).append(one)

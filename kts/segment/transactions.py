@@ -57,6 +57,11 @@ class Marker(NamedTuple):
     kind: int  # ABORT or COMMIT
 
 
+def txn_entries(data: bytes) -> list[tuple[int, int, int, int, int]]:
+    """The whole entries in the bytes of a ``.txnindex``, fields as in the layout above."""
+    return list(TXN_ENTRY.iter_unpack(data[: len(data) - len(data) % TXN_ENTRY.size]))
+
+
 def read_txn_index(path: str) -> list[AbortedTransaction]:
     """The aborted transactions that end in a segment.
 
@@ -73,7 +78,7 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
             position=len(data) - len(data) % TXN_ENTRY.size,
         )
     found = []
-    for number, (version, producer, first, last, _) in enumerate(TXN_ENTRY.iter_unpack(data)):
+    for number, (version, producer, first, last, _) in enumerate(txn_entries(data)):
         if version != 0 or producer < 0 or not 0 <= first <= last:
             raise CorruptIndexError(
                 f"entry {number}: expected version 0 and a transaction, found version {version},"
