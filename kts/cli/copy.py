@@ -47,7 +47,9 @@ replaced.
 
 A range of times copies whole segments, so that offsets stay: from the one with the first record at or after --from up
 to the last one that has a record of the range, as kts dump finds them; with --no-strict, up to the one with the last
-record before the first at or after --to. Kafka's internal topics are copied whole, whatever the range.
+record before the first at or after --to. Kafka's internal topics are copied whole, whatever the range, but
+__consumer_offsets as it was at --groups-at, which is --to unless it is given (now copies all): consumers of the copy go
+on from there. A group with an offset beyond the end of the copy, or without one from before that time, is named.
 
 Compressed logs (.log.gz, .log.zst) become plain ones, for a broker reads no others. Of a directory that a broker writes
 meanwhile, all up to the high watermark of its last checkpoint is copied. A topic keeps the id that it has in DST.
@@ -63,6 +65,7 @@ meta.properties is copied with a whole directory, if DST has none; else start wi
 @click.option("--to", "end", metavar="TIME", help="Without the segments after the last record before this time.")
 @strict_option("Up to the last segment with a record in the range (default), or up to the first record after it.")
 @lateness_option
+@click.option("--groups-at", metavar="TIME", help="The groups' committed offsets as they were then. Default: --to.")
 @time_options
 @zone_option
 @on_error_option
@@ -77,6 +80,7 @@ def command(
     end: str | None,
     strict: bool | None,
     allowed_lateness: str | None,
+    groups_at: str | None,
     unit: str | None,
     now: str | None,
     on_error: str,
@@ -91,9 +95,10 @@ def command(
     exact = exact_range(start, end, strict, allowed_lateness)
     try:
         times = time_range(resolve(start, "--from", unit, now), resolve(end, "--to", unit, now), "ms")
+        at = resolve(groups_at, "--groups-at", unit, now)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    wanted = CopyRange(*times, *exact.values())
+    wanted = CopyRange(*times, exact["strict_time_range"], exact["allowed_lateness"], times[1] if at is None else at)
     logs = open_logs(paths, topics=topics, partitions=partitions)
     target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
     report = Report(as_json, target)

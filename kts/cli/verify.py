@@ -57,26 +57,27 @@ def command(
     as_json: bool,
 ) -> int:
     """Check that batches are whole and sound, offsets rise, and both indexes agree with the log."""
-    from kts.offline.verify import beside, verify_checkpoints
+    from kts.offline.verify import beside, verify_checkpoints, verify_groups
 
     if master is not None and jobs > 1:
         raise click.UsageError("--jobs is for this machine and --spark for a cluster; leave out one")
     logs = open_logs(paths, topics=topics, partitions=partitions)
     amounts = [amount_of(log) for log in logs]
     size, segments = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts)
-    indexes = others = 0
+    indexes = groups = others = 0
     with progress("checked", size, quiet=master is not None) as advance:
         work = partial(check, (deep, allow_negative_timestamps, minus_one_is_a_time))
         workers = max(1, min(jobs, int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS)))
         done = on_each(logs, work, advance, master=master, jobs=workers, parts=True)
         found = chain.from_iterable(joined(log, results) for log, results in done)
         of_directories = chain.from_iterable(map(verify_checkpoints, beside(paths, logs)))
-        for violation in chain(of_directories, found):
+        for violation in chain(of_directories, verify_groups(logs), found):
             in_index = violation.kind in OF_INDEXES or violation.path.endswith(INDEX_FILES)
-            indexes, others = indexes + in_index, others + (not in_index)
+            of_group = violation.kind == "group"
+            indexes, groups, others = indexes + in_index, groups + of_group, others + (not (in_index or of_group))
             print_violation(violation, as_json)
-    count = indexes + others
-    steps = next_steps(paths, indexes > 0, others > 0)
+    count = indexes + groups + others
+    steps = next_steps(paths, indexes > 0, others > 0, groups > 0)
     if as_json:
         summary = {"ok": not count, "violations": count, "partitions": len(logs), "segments": segments}
         print_json(summary | {"sizeInBytes": size, "deep": deep, "next": steps})
@@ -90,11 +91,12 @@ def command(
     return FINDINGS if count else 0
 
 
-def next_steps(paths: Sequence[str], indexes: bool, others: bool) -> list[str]:
-    """The commands that mend violations: those of indexes in their place, all others in a sound copy."""
+def next_steps(paths: Sequence[str], indexes: bool, others: bool, groups: bool) -> list[str]:
+    """The commands that mend violations: those of indexes in their place, others in a copy; what groups lack, shown."""
     source = shlex.quote(paths[0]) if len(paths) == 1 else "SRC"
     steps = [f"kts reindex {source} --in-place"] if indexes else []
-    return [*steps, f"kts copy {source} DST --on-error skip"] if others else steps
+    steps += [f"kts copy {source} DST --on-error skip"] if others else []
+    return [*steps, f"kts groups {source}"] if groups else steps
 
 
 class Amount(NamedTuple):

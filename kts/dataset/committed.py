@@ -72,7 +72,7 @@ def committed_offsets(
     choice("on_error", on_error, ON_ERROR)
     opened = open_path(path)
     logs = select(opened, path, decoder="offsets")
-    found = pa.concat_tables([_of_partition(log, on_error == "skip") for log in logs])
+    found = committed_in(logs, opened if isinstance(opened, LogDirs) else {}, on_error == "skip")
     for name, wanted in (("group", groups), ("topic", topics)):
         if wanted is None:
             continue
@@ -86,8 +86,17 @@ def committed_offsets(
                 raise ValueError(f"{message}; {hint}" if hint else message)
             chosen += meant
         found = found.filter(pc.is_in(found[name], pa.array(chosen, pa.string())))
+    return found
+
+
+def committed_in(logs: Sequence[PartitionLog], known: Mapping[Any, PartitionLog], skip: bool) -> pa.Table:
+    """The table of ``committed_offsets``, of partitions of ``__consumer_offsets``; known are the logs of topics."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pa.concat_tables([_of_partition(log, skip) for log in logs])
     found = found.sort_by([("group", "ascending"), ("topic", "ascending"), ("partition", "ascending")])
-    ends = pa.array(_log_end_offsets(opened, found, on_error == "skip"), pa.int64())
+    ends = pa.array(_log_end_offsets(known, found, skip), pa.int64())
     place = found.column_names.index("currentOffset") + 1
     found = found.add_column(place, "logEndOffset", ends)
     return found.add_column(place + 1, "lag", pc.subtract(ends, found["currentOffset"]))
@@ -116,9 +125,8 @@ def _of_partition(log: PartitionLog, skip: bool) -> pa.Table:
     return pa.table({name: columns[known] for name, known in DECODED.items()}).filter(pc.fill_null(kept, False))
 
 
-def _log_end_offsets(opened: PartitionLog | LogDirs, found: pa.Table, skip: bool) -> Iterator[int | None]:
+def _log_end_offsets(logs: Mapping[Any, PartitionLog], found: pa.Table, skip: bool) -> Iterator[int | None]:
     """The log end offset of each row's partition, read once."""
-    logs: Mapping[Any, PartitionLog] = opened if isinstance(opened, LogDirs) else {}
     known: dict[tuple[str, int], int | None] = {}
     for place in zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True):
         if place not in known:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -30,6 +30,7 @@ import numpy as np
 
 from kts.arguments import boolean, choice
 from kts.config import FORMAT_OF_MAGIC
+from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.options import ALLOWED_LATENESS, ON_ERROR, time_range
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import Path, log_dirs_at, paths_of, select
@@ -45,6 +46,7 @@ from kts.log.directory import CONTROLLER, LOCK, LogDirectory
 from kts.log.epochs import LeaderEpochs
 from kts.log.log import Log
 from kts.offline.convert import tail_fault
+from kts.offline.groups import Kept, Moved, moved, parts_before
 from kts.offline.reindex import generation_of, reindex, used_part
 from kts.offline.verify import Violation, lost_end, magic_of, verify_segment
 from kts.remote import tiers
@@ -68,12 +70,13 @@ from kts.segment.rebuild import IndexConfig
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.segment import Segment, ends_of, int64
 from kts.segment.snapshots import snapshot_paths
-from kts.times import Length, Time, length_of, time_unit
+from kts.times import Length, Time, length_of, milliseconds, time_unit
 
 PIECE_BYTES = 2**22
 COMPARED_BYTES = 2**12  # of a segment's end, or beginning, where nothing else tells whether it is the same
 THREADS, MOST_WAITING_BYTES = 8, 2**28  # segments that are fetched and verified ahead of the one that takes its place
 COPIED, EQUAL = "copied", "equal"
+MOST_TOLD = 20  # groups that cannot go on where they were
 _ASIDE = "kts-copy-0.{}-delete"
 _BOOTSTRAP = "bootstrap.checkpoint"
 _INDEXES = (".index", ".timeindex", ".txnindex")
@@ -123,12 +126,15 @@ class CopyRange(NamedTuple):
         record at or after the end.
     allowed_lateness_ms : int or None
         As ``allowed_lateness`` of ``kts.scan``.
+    groups_at_ms : int or None
+        As ``groups_at`` of ``copy``.
     """
 
     start_ms: int | None = None
     end_ms: int | None = None
     strict: bool = True
     allowed_lateness_ms: int | None = None
+    groups_at_ms: int | None = None
 
     @property
     def is_all(self) -> bool:
@@ -146,6 +152,7 @@ def copy(
     ending_timestamp: Time | None = None,
     strict_time_range: bool = True,
     allowed_lateness: Length = ALLOWED_LATENESS,
+    groups_at: Time | None = None,
     on_error: str = "raise",
     unit: str | None = None,
     storage_options: StorageOptions = None,
@@ -165,7 +172,11 @@ def copy(
         As for ``kts.scan``; None is every one, the internal topics included.
     starting_timestamp, ending_timestamp, strict_time_range, allowed_lateness, unit
         As for ``kts.scan``: whole segments are copied, from the first to the last one with a record of the range; of
-        internal topics all.
+        internal topics all, but see ``groups_at``.
+    groups_at : int (ms), aware datetime or ISO 8601 text, optional
+        Copy ``__consumer_offsets`` as it was at this time, so that consumers of the copy go on from there; None is
+        ``ending_timestamp``. A group whose offset lies beyond the copy's end, or of which only later offsets are known,
+        is told with a warning; on a disk it goes on at the copy's end, or at the first of the later offsets.
     on_error : str
         ``raise``, or ``skip``: leave out damaged batches and warn.
     storage_options
@@ -211,7 +222,8 @@ def copy(
     place = reached(os.fspath(target), storage_options)
     whole = topics is None and partitions is None
     lateness = length_of("allowed_lateness", allowed_lateness)
-    wanted = CopyRange(start, end, boolean("strict_time_range", strict_time_range), lateness)
+    at = end if groups_at is None else milliseconds("groups_at", groups_at, time_unit("unit", unit))
+    wanted = CopyRange(start, end, boolean("strict_time_range", strict_time_range), lateness, at)
     return list(copy_partitions(logs, place, wanted, on_error=on_error, whole=whole, progress=progress))
 
 
@@ -244,6 +256,8 @@ def copy_partitions(
             warn(f"{target}: {CONTROLLER} is left out: it belongs to another broker's {META_PROPERTIES}", target)
         for log in chosen:
             yield from _Partition(log, place, wanted, on_error == "skip", progress).run()
+        if wanted.groups_at_ms is not None:
+            place.move_groups(chosen, wanted.groups_at_ms, on_error == "skip")
         place.finish(beside)
 
 
@@ -325,6 +339,7 @@ class _Target:
         self.was_clean = False
         self._marked = False
         self._changes: list[_Change] = []
+        self._rows: dict[tuple[str, int], list[Moved]] = {}  # what the groups of a partition get at the end
 
     def __enter__(self) -> _Target:
         if self.in_bucket:
@@ -380,6 +395,32 @@ class _Target:
         if changed or not self.was_clean:
             self._changes.append(change)
 
+    def move_groups(self, logs: Sequence[PartitionLog], time_ms: int, skip_damage: bool) -> None:
+        """Tell the groups that cannot go on where they were, and note where they go on."""
+
+        @cache
+        def end_of(topic: str, partition: int) -> int | None:
+            folder = self.folder(topic, partition)
+            if not any(map(_is_log, self.names(folder))):
+                return None
+            return transactions.log_end_offset(PartitionLog(folder, topic, partition).listed(), skip_damage=True)
+
+        told, changed = 0, {(one.topic, one.partition) for one in self._changes}
+        for log in logs:
+            if log.topic != GROUPS or end_of(log.topic, log.partition) is None:
+                continue
+            copied = PartitionLog(self.folder(log.topic, log.partition), log.topic, log.partition)
+            found = list(moved(log, copied, time_ms, end_of, skip_damage))
+            goes_on = not self.in_bucket and (log.topic, log.partition) in changed
+            if goes_on:
+                self._rows[log.topic, log.partition] = found
+            for one in found[: max(MOST_TOLD - told, 0)]:
+                there = f"the group goes on at {one.committed.offset}" if goes_on else "the copy is left as it is"
+                warn(f"{copied.path}: {one.message}: {there}", copied.path)
+            told += len(found)
+        if told > MOST_TOLD:
+            warn(f"{self.path}: {told - MOST_TOLD} more offsets of groups likewise", self.path)
+
     def finish(self, beside: Mapping[str, bytes]) -> None:
         """Write what a clean stop writes."""
         if self._held is None:
@@ -400,7 +441,11 @@ class _Target:
             return
         magics = (magic_of(segment) for segment in reversed(PartitionLog(folder, one.topic, one.partition).segments))
         config = {"message.format.version": FORMAT_OF_MAGIC[next((magic for magic in magics if magic >= 0), 2)]}
-        Log(folder, config, topic_id=one.topic_id, log_start_offset=one.log_start_offset).close()
+        with Log(folder, config, topic_id=one.topic_id, log_start_offset=one.log_start_offset) as log:
+            if rows := [each.row for each in self._rows.get((one.topic, one.partition), ())]:
+                log.append_rows(
+                    dict(zip(("timestamp", "key", "value"), zip(*rows, strict=True), strict=True)), unit="ms"
+                )
 
     def _bucket_checkpoints(self) -> None:
         path = os.path.join(self.path, LOG_START_OFFSETS)
@@ -454,6 +499,8 @@ class _Partition:
         self.log, self.place, self.skip = log, place, skip
         self.advance: Progress = progress or (lambda amount: None)
         self.wanted = CopyRange() if log.topic in INTERNAL_TOPICS else wanted
+        self.groups_at = wanted.groups_at_ms if log.topic == GROUPS else None
+        self.kept: dict[int, Kept] = {}  # what is left of a segment, by its base offset, where that is not all
         self.folder = place.folder(log.topic, log.partition)
         self.is_live = files.scheme_of(log.path) is None and is_locked(os.path.join(_home(log), LOCK))
         self.bases: list[int] = []  # of all segments of the source
@@ -472,6 +519,8 @@ class _Partition:
         there = {int(name[:20]) for name in names if _is_log(name)}
         self.check_end(there)
         self.check_topic(topic_id, plan, there)
+        if self.kept:
+            self.end = max([plan[0].segment.base_offset, *(one.last_offset + 1 for one in self.kept.values())])
         equal = self.equal(plan, names)
         missing = [one for one in plan if one.segment.base_offset not in equal]
         gone = self.superseded(plan, there)
@@ -539,13 +588,28 @@ class _Partition:
             if before is not None and (tiers.is_cut(before.path) or tiers.is_cut(segment.path)):
                 before = None
             plan.append(_Planned(segment, following, size, segment.modified_ms, before))
-        return plan
+        return plan if self.groups_at is None else self.as_of(plan, self.groups_at)
+
+    def as_of(self, plan: list[_Planned], time_ms: int) -> list[_Planned]:
+        """The segments with batches from before a time, the first one in any case."""
+        found = parts_before([one.segment for one in plan], time_ms, self.skip)
+        self.kept = {}
+        if all(one.is_whole for one in found):
+            return plan
+        both = list(zip(plan, found, strict=True))
+        chosen = [pair for number, pair in enumerate(both) if pair[1].parts or not number]
+        for one, kept in chosen:
+            most = NO_END if one.size is None else one.size  # of a live source, below its high watermark
+            parts = [(start, min(end, most)) for start, end in kept.parts if start < most]
+            self.kept[one.segment.base_offset] = kept._replace(parts=parts)
+        behind = [*(one.segment.base_offset for one, _ in chosen[1:]), None]
+        return [one._replace(following=base, before=None) for (one, _), base in zip(chosen, behind, strict=True)]
 
     def offsets(self, log: PartitionLog) -> tuple[int, int]:
         """The offsets of the range of times."""
         if self.wanted.is_all:
             return 0, NO_END
-        first_ms, end_ms, strict, lateness = self.wanted
+        first_ms, end_ms, strict, lateness, _ = self.wanted
         start, end = resolve_range(
             log,
             starting_timestamp=first_ms,
@@ -612,7 +676,8 @@ class _Partition:
         size, modified_ms = files.size_of(path), files.modified_ms(path)
         if self.is_live and one.following is None and one.size is not None and size > one.size:
             return None if self.place.in_bucket else True
-        if one.size not in (None, size):
+        kept = self.kept.get(one.segment.base_offset)
+        if one.size not in (None, size) or (kept is not None and not kept.is_whole):
             return False
         if not self.place.in_bucket:
             return modified_ms == one.modified_ms or (None if one.segment.remote else False)
@@ -637,10 +702,15 @@ class _Partition:
         folder = os.path.join(self.place.aside, f"{segment.topic}-{segment.partition}-{base}")
         files.make_directory(folder)
         stem, done = os.path.join(folder, base), None
+        kept = self.kept.get(segment.base_offset)
         with unless_deleted(segment.path):
-            self.stage_indexes(segment, stem)
-            size, damage, wrong = self.stage_log(one, f"{stem}.log", self.advance if advance else None)
+            if kept is None or kept.is_whole:
+                self.stage_indexes(segment, stem)
+                size, damage, wrong = self.stage_log(one, f"{stem}.log", self.advance if advance else None)
+            else:
+                size, damage, wrong = self.stage_parts(one, kept, f"{stem}.log")
             rebuilt = _complete(f"{stem}.log", wrong, one.before)
+            rebuilt = rebuilt if kept is None or kept.is_whole else ()
             files.set_modified_ms(f"{stem}.log", one.modified_ms)
             done = _Staged(stem, size, rebuilt, tuple(damage))
         return done
@@ -661,6 +731,21 @@ class _Partition:
                 if path is not None:
                     data = files.read_bytes(path)
                     _write(stem + suffix, used_part(suffix, data) if suffix in (".index", ".timeindex") else data)
+
+    def stage_parts(self, one: _Planned, kept: Kept, path: str) -> tuple[int, list[Violation], list[Violation]]:
+        """Copy parts of a log and verify them, as ``stage_log`` does; its indexes are made anew."""
+        segment = one.segment
+        if self.skip:
+            for each in verify_segment(segment, None):
+                if each.path == segment.path:
+                    warn(f"{each}; the copy leaves it out", each.path, DamageWarning)
+        with segment.open() as source:
+            size = _write_parts(source, kept.parts, path, None)
+        copied = Segment(path, segment.topic, segment.partition, segment.base_offset)
+        for each in verify_segment(copied, one.following):
+            if each.path == path:
+                raise CorruptRecordError(f"{each.kind}: {each.message}", path=segment.path, offset=each.offset)
+        return size, [], []
 
     def stage_log(
         self, one: _Planned, path: str, progress: Progress | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,9 +21,11 @@ from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX, INT64_MIN
 from kts.codec.columns import decode, scan_batches
 from kts.codec.layout import HEADER_BYTES, may_hide, read_header
+from kts.coordinator_records.groups import TOPIC as GROUPS
+from kts.dataset.committed import committed_in
 from kts.dataset.partition import LogDirs, NotInParts, PartitionLog
 from kts.dataset.paths import Path, open_path
-from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
+from kts.errors import CorruptIndexError, CorruptRecordError, KtsError, KtsWarning, LogStorageError
 from kts.remote import tiers
 from kts.segment import checkpoints, files, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
@@ -121,6 +124,7 @@ def verify(
     opened = open_path(path)
     if isinstance(opened, LogDirs):
         yield from _readable(verify_checkpoints(os.fspath(path)))
+        yield from _readable(verify_groups(opened.values()))
         for log in opened.values():
             yield from verify_partition(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time)
     else:
@@ -245,6 +249,30 @@ def verify_checkpoints(directory: str) -> Iterator[Violation]:
     for own in (IndexChecksums(directory), MagicCheckpoint(directory)):
         if own.fault is not None:
             yield Violation(own.path, None, None, "checkpoint", own.fault)
+
+
+def verify_groups(logs: Iterable[PartitionLog]) -> Iterator[Violation]:
+    """Yield every group that committed an offset beyond the end of its log, of all logs with each other."""
+    known = {(log.topic, log.partition): log for log in logs}
+    return _limited(one for log in known.values() if log.topic == GROUPS for one in _groups_beyond(log, known))
+
+
+def _groups_beyond(log: PartitionLog, known: Mapping[tuple[str, int], PartitionLog]) -> Iterator[Violation]:
+    import pyarrow.compute as pc
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", KtsWarning)
+            found = committed_in([log], known, skip=True)
+    except KtsError:  # the check of the partition says what is damaged
+        return
+    behind = found.filter(pc.fill_null(pc.less(found["lag"], 0), False)).to_pylist()
+    for row in behind:
+        place, offset = f"{row['topic']}-{row['partition']}", row["currentOffset"]
+        message = (
+            f"group {row['group']} committed offset {offset} of {place}, and its log ends at {row['logEndOffset']}"
+        )
+        yield Violation(log.path, None, None, "group", message)
 
 
 def _limited(findings: Iterable[Violation]) -> Iterator[Violation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ import pyarrow.compute as pc
 from kts.compression import CODEC_NAMES
 from kts.dataset.options import ScanOptions, TimeRange
 from kts.dataset.partition import PartitionLog
+from kts.dataset.paths import open_log_dirs
 from kts.dataset.plan import NO_END, SegmentRange
 from kts.dataset.reader import RangeReader
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.offline.verify import apart, verify_checkpoints, verify_partition
+from kts.offline.verify import apart, verify_checkpoints, verify_groups, verify_partition
 from kts.segment import files
 from kts.segment.damage import header_scan
 from kts.segment.segment import first_time
@@ -126,7 +128,9 @@ def findings(logs: Iterable[PartitionLog], folders: Iterable[str], deep: bool) -
     """What ``kts verify`` finds in partitions, and in the checkpoint files of log directories."""
     rows = list[dict[str, Any]]()
     for folder in folders:
-        rows += [{"topic": None, "partition": None, **vars(one)} for one in verify_checkpoints(folder)]
+        logs_there = open_log_dirs(folder).values()
+        for one in chain(verify_checkpoints(folder), verify_groups(logs_there)):
+            rows.append({"topic": None, "partition": None, **vars(one)})
     for log in logs:
         for part in apart(log):
             named = {"topic": log.topic, "partition": log.partition}
