@@ -90,12 +90,14 @@ def kept_of_each(log: Partition, parts: Sequence[SegmentRange], within: TimeRang
     """
     if not parts or within in (TimeRange(), TimeRange(allowed_lateness_ms=within.allowed_lateness_ms)):
         return [[part] for part in parts]
-    segments = {segment.path: segment for segment in log.segments}
+    segments = {(segment.path, segment.base_offset): segment for segment in log.segments}
     sealed = log.sealed_indexes()
     path = parts[0].path
     heads = [_Heads()] * len(parts)
     if within.latest_ms is not None:
-        heads = list(files.side_by_side(lambda part: _glance(part, segments[part.path], within), parts, path))
+        heads = list(
+            files.side_by_side(lambda part: _glance(part, segments[part.path, part.base_offset], within), parts, path)
+        )
     late = [_with_following(heads, number).are_late(within) for number in range(len(parts))]
     read = [number for number in range(len(parts)) if not late[number] or parts[number].is_empty]
     judge = partial(_blocks, segments=segments, sealed=sealed, within=within)
@@ -202,13 +204,13 @@ def _is_asked_seldom(segment: Segment) -> bool:
 
 
 def _blocks(
-    part: SegmentRange, segments: dict[str, Segment], sealed: dict[int, Sealed], within: TimeRange
+    part: SegmentRange, segments: dict[tuple[str, int], Segment], sealed: dict[int, Sealed], within: TimeRange
 ) -> list[_Block]:
     """The blocks of a range, without those before the range of times."""
     start, end = part.start_position, part.end_position
     if part.is_empty:
         return [_Block(start, end)]
-    lookups = Lookups(segments[part.path])
+    lookups = Lookups(segments[part.path, part.base_offset])
     if within.start_ms is not None and within.start_ms >= 0:
         start = max(start, _start(part, lookups, within.start_ms, sealed))
     if start >= end:

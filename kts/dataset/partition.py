@@ -28,6 +28,7 @@ from kts.segment.names import (
     REMOTE,
     parse_directory_name,
 )
+from kts.segment.overlaps import Overlaps
 from kts.segment.rereading import settled, warn
 from kts.segment.segment import Segment, described, ends_shown, segment_of_file
 from kts.segment.swaps import live_logs
@@ -72,6 +73,7 @@ class PartitionLog:
         self._checkpoints = checkpoints or Checkpoints(os.path.dirname(files.absolute(path)))
         self._remote = remote
         self._closed = False
+        self._overlaps = Overlaps()
         self.segments_before = 0  # of a part: the segments of the partition before it,
         self._following_offset: int | None = None  # and the base offset of the first one behind it
 
@@ -121,7 +123,15 @@ class PartitionLog:
 
     @property
     def segments(self) -> list[Segment]:
-        """The current live segments, by base offset.
+        """The current segments to read, by base offset: no offset is in two of them.
+
+        Where files overlap, a segment is a part of one, and a ``KtsWarning`` tells it once; see ``whole_segments``.
+        """
+        return self._overlaps.removed(self.whole_segments)
+
+    @property
+    def whole_segments(self) -> list[Segment]:
+        """The current live segments, by base offset, as whole files.
 
         An interrupted swap counts as a broker completes it at its next start. Other files that end in ``.deleted``,
         ``.cleaned`` or ``.swap`` do not count. A ``.log.gz`` or ``.log.zst`` counts if its ``.log`` is not there.
@@ -165,7 +175,7 @@ class PartitionLog:
             if self._checkpoints.commits() is before:
                 return names, before.pending_of(self.topic, self.partition)
 
-    def listed(self, *, skip_damage: bool = False) -> PartitionLog:
+    def listed(self, *, skip_damage: bool = False, whole: bool = False, exact: bool = False) -> PartitionLog:
         """The same partition with a fixed list of its current segments, for code that needs the list more than once.
 
         A writer may delete segments meanwhile: use it in ``settled``, or with ``unless_deleted`` around each segment.
@@ -174,8 +184,13 @@ class PartitionLog:
         ----------
         skip_damage : bool
             Damaged compressed segments end at their damage.
+        whole : bool
+            List whole files, even if they overlap.
+        exact : bool
+            For code that writes segments; see ``Overlaps.removed``.
         """
-        return _Listed(self, skip_damage)
+        segments = self.whole_segments
+        return _Listed(self, segments if whole else self._overlaps.removed(segments, exact=exact), skip_damage)
 
     @property
     def is_part(self) -> bool:
@@ -197,8 +212,7 @@ class PartitionLog:
         """
         log, made, first = self.listed(), list[PartitionLog](), 0
         for size in sizes:
-            part = _Listed(log, False)
-            part._segments = log.segments[first : first + size]
+            part = _Listed(log, log.segments[first : first + size], False)
             part.segments_before = first
             first += size
             part._following_offset = log.segments[first].base_offset if first < len(log.segments) else None
@@ -214,7 +228,7 @@ class PartitionLog:
         KtsWarning
             The checkpoint is malformed, or says that the log starts beyond its end.
         """
-        segments = self.segments
+        segments = self.whole_segments
         first = segments[0].base_offset if segments else 0
         first = first if self._remote is None else max(first, self._remote.first_offset)
         known = self._stated_start()
@@ -402,7 +416,7 @@ class NotInParts(Exception):
 class _Listed(PartitionLog):
     """A partition with a fixed list of segments and a fixed log start offset."""
 
-    def __init__(self, log: PartitionLog, skip_damage: bool) -> None:
+    def __init__(self, log: PartitionLog, segments: list[Segment], skip_damage: bool) -> None:
         super().__init__(
             log.path,
             log.topic,
@@ -412,12 +426,17 @@ class _Listed(PartitionLog):
             checkpoints=log._checkpoints,
             remote=log._remote,
         )
+        self._overlaps = log._overlaps
         self.segments_before, self._following_offset = log.segments_before, log._following_offset
-        self._segments = [replace(one, sound_part=True) for one in log.segments] if skip_damage else log.segments
+        self._segments = [replace(one, sound_part=True) for one in segments] if skip_damage else segments
         self._start: int | None = None
 
     @property
     def segments(self) -> list[Segment]:
+        return self._segments
+
+    @property
+    def whole_segments(self) -> list[Segment]:
         return self._segments
 
     @property
@@ -426,8 +445,8 @@ class _Listed(PartitionLog):
             self._start = super().log_start_offset
         return self._start
 
-    def listed(self, *, skip_damage: bool = False) -> PartitionLog:
-        return _Listed(self, skip_damage) if skip_damage else self
+    def listed(self, *, skip_damage: bool = False, whole: bool = False, exact: bool = False) -> PartitionLog:
+        return _Listed(self, self._segments, skip_damage) if skip_damage else self
 
 
 class _Contested(PartitionLog):
@@ -436,7 +455,7 @@ class _Contested(PartitionLog):
     why = ""
 
     @property
-    def segments(self) -> list[Segment]:
+    def whole_segments(self) -> list[Segment]:
         raise InvalidRequestError(self.why)
 
 

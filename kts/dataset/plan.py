@@ -48,6 +48,10 @@ class SegmentRange:
     reached_ms : int
         If blocks of the partition were left out for their lateness, the time that those before the range begin at, or
         0; else -1.
+    indexed : int
+        0 if the indexes beside the segment are not those of this part.
+    shared : int
+        1 if other segments have some of its offsets.
     """
 
     topic: str
@@ -64,6 +68,8 @@ class SegmentRange:
     following: int = NO_END
     sound_part: int = 0
     reached_ms: int = -1
+    indexed: int = 1
+    shared: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -73,7 +79,8 @@ class SegmentRange:
     @property
     def segment(self) -> Segment:
         """The segment."""
-        return Segment(self.path, self.topic, self.partition, self.base_offset, sound_part=self.sound_part == 1)
+        flags = self.indexed == 1, self.sound_part == 1
+        return Segment(self.path, self.topic, self.partition, self.base_offset, *flags, shared=self.shared == 1)
 
 
 def resolve_range(
@@ -197,16 +204,20 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
     found: list[SegmentRange] = []
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment, following = segments[number], bases[number + 1] if number + 1 < len(segments) else behind
+        span = segment.span
         whole = SegmentRange(
-            segment.topic, segment.partition, segment.path, segment.base_offset, 0, segment.size_bytes,
-            start, end, closed=int(following < NO_END), following=following,
-            sound_part=int(segment.sound_part),
+            segment.topic, segment.partition, segment.path, segment.base_offset, span.start, segment.size_bytes,
+            start if span.since is None else max(start, span.since),
+            end if span.until is None else min(end, span.until),
+            closed=int(following < NO_END) if span.end is None else 2,
+            following=following, sound_part=int(segment.sound_part), indexed=int(segment.indexed),
+            shared=int(segment.shared),
         )  # fmt: skip
         if segment.sound_part and (damage := files.damage_of(segment.path)) is not None:
             warn(f"{segment.path}: left out from position {damage.position} on: {damage.message}", segment.path,
                  DamageWarning)  # fmt: skip
         found += [part for part in _cut(segment, whole, range_bytes) if part.start_position < part.end_position]
-        if whole.closed and whole.end_position == 0 and Lookups(segment).lost_end(whole.following) is not None:
+        if whole.closed == 1 and whole.end_position == 0 and Lookups(segment).lost_end(whole.following) is not None:
             found.append(whole)  # its reader reports the loss
     return found
 

@@ -32,8 +32,9 @@ from kts.segment.damage import (
 )
 from kts.segment.entries import at
 from kts.segment.files import File, Readable
+from kts.segment.overlaps import tell_rest
 from kts.segment.rereading import Reread, warn
-from kts.segment.segment import int64, rebase
+from kts.segment.segment import Span, int64, rebase
 
 FIRST_BYTES = 2**18  # of a scan: it shows how much slices grow
 MOST_WAITING = 64  # small batches that wait to be joined
@@ -141,7 +142,7 @@ class RangeReader:
         self.seldom = False
         self.schema = self.options.schema
         self.constants: dict[str, pa.Array] = {}
-        self.warned = False
+        self.warned = self.told = False
         self.left_out = False
         self.skips = list[Skip]()
         self.budget = SearchBudget()
@@ -149,7 +150,6 @@ class RangeReader:
         self.markers: transactions.Markers | None = None
         self.reread = Reread(self.part.path, self.file if isinstance(self.file, File) else None)
         self.unread: CorruptRecordError | None = None
-        self.last_offset = -1
         self.reached = self.part.base_offset
         self.segment = self.part.segment
 
@@ -187,6 +187,7 @@ class RangeReader:
                     break
                 self.reread.note(start, data)
                 self.look_at_order(found, expected)
+                self.look_at_border(found)
                 if self.options.committed and not self.part.by_markers:
                     self.look_at_markers(found.rows)
                 if self.looks_at_lateness:
@@ -314,15 +315,25 @@ class RangeReader:
         else:
             jump = int(np.flatnonzero(np.diff(offsets) != 1)[-1])
             self.reached = min(int(offsets[jump]) + 1, int(offsets[jump + 1]))
-        if last < self.part.base_offset + 2**31:
-            self.last_offset = min(last, self.part.end_offset - 1)
         return last + 1
 
     def is_past(self, found: Decoded) -> bool:
         """True if these rows reach the end offset, so that reading may stop."""
-        if not found.rise or not len(found.offsets):
+        if not found.rise or not len(found.offsets) or self.ends_at_border:
             return False
         return self.part.end_offset - 1 <= int(found.offsets[-1]) < self.part.base_offset + 2**31
+
+    @property
+    def ends_at_border(self) -> bool:
+        """True if the range ends where the next segment begins, whatever the segment has behind that."""
+        return self.part.closed == 1 and self.part.end_offset == self.part.following
+
+    def look_at_border(self, found: Decoded) -> None:
+        """Tell once of offsets that the next segment has."""
+        if self.ends_at_border and len(found.offsets) and int(found.offsets.max()) >= self.part.following:
+            if not self.told:
+                tell_rest(replace(self.segment, span=Span(until=self.part.following)))
+            self.told = True
 
     def look_at_order(self, found: Decoded, expected: int) -> None:
         """Warn once if offsets do not increase or are outside the segment; no CRC covers them."""
@@ -557,7 +568,7 @@ def read_headers(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    segment = part.segment
+    segment, rest = part.segment, False
     end, position = part.base_offset, part.start_position
     for batch in segment.batches(part.start_position, part.end_position, file=file):
         if len(batch):
@@ -568,6 +579,8 @@ def read_headers(
         wanted = pc.and_(
             pc.greater_equal(batch.column("lastOffset"), part.start_offset), pc.less(first, part.end_offset)
         )
+        if part.closed == 1 and part.end_offset == part.following:
+            rest = rest or bool(pc.any(pc.greater_equal(first, part.following)).as_py())
         found = batch.filter(wanted)
         if within != EVERY_TIME:
             found = found.filter(pa.array(_may_hold(found, within)))
@@ -577,6 +590,8 @@ def read_headers(
             "segment": pa.array([part.base_offset] * len(found), pa.int64()),
         }
         yield pa.RecordBatch.from_arrays([*whose.values(), *found.columns], names=[*whose, *found.schema.names])
+    if rest:
+        tell_rest(replace(segment, span=Span(until=part.following)))
     if position < part.end_position and part.closed < 2 and part.end_position == segment.size_bytes:
         check_rest(segment, position, part.end_position, end, part.closed == 1)
     if end < min(part.following, part.end_offset) and (lost := lost_end(part)) is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from kts.codec.columns import batch_schema
 from kts.dataset.ahead import Ahead
@@ -14,10 +15,11 @@ from kts.dataset.blocks import Lateness, kept
 from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.plan import NO_END, SegmentRange, opened, plan, resolve_range
 from kts.dataset.reader import Pace, RangeReader, fitted
-from kts.segment.damage import header_scan, last_sound_offset
+from kts.segment.damage import header_scan
+from kts.segment.overlaps import tell_rest
 from kts.segment.partition import Partition
-from kts.segment.rereading import settled, unless_deleted, warn
-from kts.segment.segment import Lookups, Segment
+from kts.segment.rereading import settled, unless_deleted
+from kts.segment.segment import Lookups, Segment, int64
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,27 +54,13 @@ def _records(
 ) -> Iterator[pa.RecordBatch]:
     ahead = Ahead[RangeReader](options.threads) if options.threads > 1 else None
     readers = _readers(logs, options, end_offset, ahead)
-    last_offset, before, lateness = -1, None, None
+    lateness = None
     for reader in readers if ahead is None else ahead.in_turn(readers):
-        part = reader.part
         if lateness is not None and lateness is not reader.lateness:
             lateness.tell()
         lateness = reader.lateness
-        if before is None or (before.topic, before.partition) != (part.topic, part.partition):
-            last_offset, before = -1, None
-        if part.start_position == 0 and before is not None and last_offset >= part.base_offset:
-            last_offset = min(last_offset, last_sound_offset(before))
-        if part.start_position == 0 and last_offset >= part.base_offset:
-            warn(
-                f"{part.path}: the segment starts at offset {part.base_offset}, but the one before it ends with"
-                f" {last_offset}; what it repeats is left out",
-                part.path,
-            )
-        if part.start_offset <= last_offset:
-            reader.part = replace(part, start_offset=last_offset + 1)
-        with deleted(part.path):
+        with deleted(reader.part.path):
             yield from reader.batches()
-        last_offset, before = max(last_offset, reader.last_offset), reader.segment
     if lateness is not None:
         lateness.tell()
 
@@ -161,7 +149,21 @@ def _headers(segment: Segment, behind: int | None) -> Iterator[pa.RecordBatch]:
     with unless_deleted(segment.path):
         for batch in header_scan(segment, 0, end, False, verify_crc=False, closed=behind is not None):
             end = batch.column("lastOffset")[-1].as_py() + 1
-            yield batch
+            yield batch if segment.span.until is None else _own(batch, segment)
         lost = Lookups(segment).lost_end(behind) if behind is not None and end < behind else None
         if lost is not None:
             raise lost
+
+
+def _own(headers: pa.RecordBatch, segment: Segment) -> pa.RecordBatch:
+    """The batches with offsets of a segment's span; tells if others are left out."""
+    import pyarrow as pa
+
+    last = int64(headers, "lastOffset")
+    first = np.where(headers.column("baseOffset").is_valid(), int64(headers, "baseOffset"), last)
+    _, _, since, until = segment.span
+    own = (last >= (0 if since is None else since)) & (first < (NO_END if until is None else until))
+    if own.all():
+        return headers
+    tell_rest(segment)
+    return headers.filter(pa.array(own))

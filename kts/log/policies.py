@@ -69,7 +69,7 @@ def facts_of(log: PartitionLog, config: LogConfig | None = None) -> LogFacts:
     The largest timestamp of a closed segment is that of its last time index entry. Without timestamps it is the
     modification time of its file, which a copy may have changed.
     """
-    return settled(lambda: _facts_of(log.listed(), config))
+    return settled(lambda: _facts_of(log.listed(whole=True), config))
 
 
 def _facts_of(log: PartitionLog, config: LogConfig | None) -> LogFacts:

@@ -17,13 +17,18 @@ from kts.log.epochs import LeaderEpochs, epochs_of
 from kts.log.policies import roll_jitter_ms
 from kts.log.producer_state import ProducerState
 from kts.segment import files
+from kts.segment.confirmation import entry_at
+from kts.segment.damage import next_sound_entry
 from kts.segment.entries import Batches
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
 from kts.segment.magic_checkpoint import NotedMagics
 from kts.segment.names import LEADER_EPOCHS, FileName, parse_file_name
+from kts.segment.overlaps import Overlaps
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
 from kts.segment.rebuild import IndexConfig, Recovered, rebuild
+from kts.segment.rereading import warn
+from kts.segment.segment import Segment
 from kts.segment.swaps import end_of_swap, swaps_in
 from kts.segment.transactions import (
     AbortedTransaction,
@@ -110,12 +115,15 @@ class LogLoader:
         self.recovered: list[Recovered] = []
         self.deletions: list[Callable[[], None]] = []
         self._missing: set[int] = set()  # base offsets of segments without an offset index
+        self._aside: str | None = None
         self._bases: list[int] = []  # of all segments in the directory, ascending
         self._snapshots: list[int] | None = None  # listed once: each segment may have a snapshot
 
     def load(self) -> None:
         """Load the segments and recover what needs it."""
         self._finish_interrupted()
+        if not (self.old and self.shipped):
+            self._split()
         self._open_epochs()
         try:
             self._load_segments()
@@ -175,7 +183,7 @@ class LogLoader:
         def end_of(file: str) -> int:
             return end_of_swap(os.path.join(self.path, file), names[file])
 
-        swaps = swaps_in(names, end_of, one_by_one=self.old)
+        swaps = swaps_in(names, end_of, one_by_one=self.old and self.shipped)
         late = [file for file in swaps.left_over if names[file].transition == ".swap"]
         for file in late:  # before the .cleaned file that tells that they are
             self._remove(file, "left over: a swap above a file called .cleaned")
@@ -201,6 +209,66 @@ class LogLoader:
             source = os.path.join(self.path, file)
             self.recovered.append(Recovered(source, 0, 0, "renamed: an interrupted swap is completed", 0))
             files.rename(source, source.removesuffix(".swap"))
+
+    def _split(self) -> None:
+        """Split the segments with offsets below their name, or more than 2^31-1 above it, which an index cannot hold.
+
+        Notes
+        -----
+        Only segments that are recovered, as in Kafka. The parts are made aside, and swapped for the segment: until the
+        first one has its name, a start finds the old segment; from then on, the parts. What is in no part is set aside:
+        another segment has the same offsets.
+
+        Source: LogLoader.retryOnOffsetOverflow, LocalLog.splitOverflowedSegment (2.0, KAFKA-6264).
+        """
+        folder = os.path.join(self.path, "")
+        names = self._names()
+        live = {(one.base_offset, one.suffix) for one in names.values() if not (one.transition or one.tier_id)}
+        bases = sorted(base for base, suffix in live if suffix == ".log")
+        if not bases:
+            return
+        first = self._first_to_recover(bases)
+        whole = [Segment(f"{folder}{base:020d}.log", "", 0, base) for base in bases]
+        asked = [
+            one
+            for one in whole
+            if not {(one.base_offset, ".index"), (one.base_offset, ".timeindex")} <= live
+            or (not self.clean and one.base_offset >= first)
+        ]
+        strange = Overlaps().outside(whole, asked)
+        for segment, parts in strange:
+            self._swap_parts(segment, parts)
+
+    def _swap_parts(self, segment: Segment, parts: list[Segment]) -> None:
+        """Put parts of a segment in its place."""
+        old, size, base = segment.path, segment.size_bytes, segment.base_offset
+        ranges = [(one.base_offset, one.span.start, one.size_bytes) for one in parts]
+        if ranges[0][0] > base:  # the first name is the one that is replaced, so that a start removes the old segment
+            ranges.insert(0, (base, 0, 0))
+        paths = [os.path.join(self.path, f"{first:020d}.log") for first, _, _ in ranges]
+        aside, modified_ms = None, files.modified_ms(old)
+        with files.File(old) as log:
+            if sum(end - start for _, start, end in ranges) < size:
+                aside = self._set_aside(log, old, 0)
+            for path, (_, start, end) in zip(paths, ranges, strict=True):
+                _copy_range(log, start, end, f"{path}.cleaned")
+                files.set_modified_ms(f"{path}.cleaned", modified_ms)
+        files.sync_directory(self.path)
+        for path in reversed(paths):
+            if path == paths[0]:  # it makes the swap valid: the others must be there
+                files.sync_directory(self.path)
+            files.rename(f"{path}.cleaned", f"{path}.swap")
+        files.sync_directory(self.path)
+        for file, name in self._names().items():
+            if name.base_offset == base and not (name.transition or name.tier_id) and name.suffix != ".snapshot":
+                files.remove(os.path.join(self.path, file))
+        files.sync_directory(self.path)
+        for path in paths:
+            files.rename(f"{path}.swap", path)
+        files.sync_directory(self.path)
+        why = f"split: not all its offsets fit above its base offset; now {', '.join(map(os.path.basename, paths))}"
+        self.recovered.append(Recovered(old, 0, 0, why, 0, aside))
+        warn(f"{self.recovered[-1]}", old)
 
     def _remove(self, file: str, why: str) -> None:
         path = os.path.join(self.path, file)
@@ -344,6 +412,13 @@ class LogLoader:
         def keep(position: int) -> None:
             aside.extend(self._keep_aside(segment, position))
 
+        def cut(position: int) -> None:
+            """Before a cut: a torn write goes, a sound batch stays beside the log."""
+            if not self.shipped and (before_cut is None or self._holds_a_batch(segment, position)):
+                keep(position)
+            if before_cut is not None:
+                before_cut(position)
+
         state = self._producers_at(segment)
         aborted: list[AbortedBatch] = []
         if state.kept:
@@ -356,14 +431,11 @@ class LogLoader:
 
         size = segment.size
         try:
-            done = segment.recover(visit, before_cut or (None if self.shipped else keep))
+            done = segment.recover(visit, cut)
         except InvalidOffsetError as error:
             if before_cut is None and self.shipped:
                 raise
-            if before_cut is not None:
-                before_cut(0)
-            else:
-                keep(0)
+            cut(0)
             segment.truncate_to(segment.base_offset, self.now_ms)
             done = Recovered(segment.path, 0, size, str(error), 0)
         if aborted:
@@ -376,24 +448,34 @@ class LogLoader:
         segment.rest()  # limits the number of open files
         if done.bytes_cut:
             self.recovered.append(done._replace(aside=aside[0]) if aside else done)
+            if aside:
+                warn(f"{self.recovered[-1]}", segment.path)
         elif why is not None:
             self.recovered.append(Recovered(segment.path, 0, 0, f"{why}: indexes rebuilt", done.batches))
         return done.bytes_cut > 0
 
     def _keep_aside(self, segment: LogSegment, position: int) -> list[str]:
         """Copy the bytes from a position on, unless all are zeros, to a file that brokers ignore. Its path, if any."""
-        path = f"{segment.path}.{position}{self._suffix_aside()}"
         with files.File(segment.path) as log:
-            size = log.size()
-            pieces = range(position, size, ASIDE_BYTES)
+            pieces = range(position, log.size(), ASIDE_BYTES)
             if not any(log.read(at, ASIDE_BYTES).strip(b"\0") for at in pieces):
                 return []
-            with files.WritableFile(path, new=True) as kept:
-                for at in pieces:
-                    kept.write(log.read(at, ASIDE_BYTES), at - position)
-                kept.sync()
+            return [self._set_aside(log, segment.path, position)]
+
+    def _set_aside(self, log: files.File, path: str, position: int) -> str:
+        """Copy the bytes of a log from a position on to a file that brokers ignore; its path."""
+        aside = f"{path}.{position}{self._suffix_aside()}"
+        _copy_range(log, position, log.size(), aside)
         files.sync_directory(self.path)
-        return [path]
+        return aside
+
+    def _holds_a_batch(self, segment: LogSegment, position: int) -> bool:
+        """Whether a sound entry lies at a position of a segment, or behind it."""
+        whole = Segment(segment.path, "", 0, segment.base_offset)
+        with files.File(segment.path) as log:
+            if entry_at(log, log.size(), position) is not None:
+                return True
+            return next_sound_entry(whole, position, log.size(), 0, span=2**63) is not None
 
     def _producers_at(self, segment: LogSegment) -> ProducerState:
         """The producer state at the start of a segment."""
@@ -425,19 +507,24 @@ class LogLoader:
         """Remove segments, newest first, so that no crash leaves a hole."""
         suffix = ".deleted" if self.shipped else self._suffix_aside()
         for segment in reversed(segments):
-            self.recovered.append(Recovered(segment.path, 0, segment.size, why, 0))
+            aside = None if self.shipped else f"{segment.path}{suffix}"
+            self.recovered.append(Recovered(segment.path, 0, segment.size, why, 0, aside))
             segment.change_file_suffixes("", suffix)
             if self.shipped:
                 self.deletions.append(segment.delete)
             files.sync_directory(self.path)
+        if segments and not self.shipped:
+            warn(f"{self.path}: {len(segments)} segments are set aside as *{suffix}: {why}", self.path)
 
     def _suffix_aside(self) -> str:
-        """A suffix that no file has. If the clock was put back, an earlier start may have used this time."""
-        names = [entry.name for entry in files.list_directory(self.path)]
-        now_ms = self.now_ms
-        while any(name.endswith(f".aside-{now_ms}") for name in names):
-            now_ms += 1
-        return f".aside-{now_ms}"
+        """A suffix that no file had before. If the clock was put back, an earlier start may have used this time."""
+        if self._aside is None:
+            names = [entry.name for entry in files.list_directory(self.path)]
+            now_ms = self.now_ms
+            while any(name.endswith(f".aside-{now_ms}") for name in names):
+                now_ms += 1
+            self._aside = f".aside-{now_ms}"
+        return self._aside
 
     def _check_start(self) -> None:
         start = self.log_start_offset
@@ -514,3 +601,12 @@ class LogLoader:
         self.producers.remove_stray_snapshots(self.segments)
         start, magic = self.log_start_offset, self.config.magic
         self.producers.rebuild(self.segments, start, self.end_offset, self.now_ms, magic=magic, clean=self.clean)
+
+
+def _copy_range(log: files.File, start: int, end: int, path: str) -> None:
+    """Copy bytes of a log into another file, and sync it."""
+    with files.WritableFile(path, create=True) as copy:
+        copy.truncate(0)
+        for at in range(start, end, ASIDE_BYTES):
+            copy.write(log.read(at, min(ASIDE_BYTES, end - at)), at - start)
+        copy.sync()

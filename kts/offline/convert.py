@@ -163,7 +163,7 @@ def convert_segments(
     -----
     Memory holds a slice of 4 MiB and its decompressed records.
     """
-    segments, target = log.segments, target_of(log, directory)
+    segments, target = log.listed(exact=True).segments, target_of(log, directory)
     made = os.path.join(directory, f"{log.topic}-{log.partition}.{secrets.token_hex(4)}{PART}")
     files.make_directory(made)
     files.make_directory(target)
@@ -214,7 +214,11 @@ def _live(name: names.FileName) -> bool:
 def _convert_segment(
     log: PartitionLog, segment: Segment, is_last: bool, directory: str, to: Format, progress: Progress | None
 ) -> Converted:
-    stem = os.path.join(directory, os.path.basename(segment.path).partition(".log")[0])
+    stem = os.path.basename(segment.path).partition(".log")[0]
+    name = names.parse_file_name(f"{stem}.log")
+    if segment.is_part or (name is not None and name.base_offset != segment.base_offset):  # where segments overlap
+        stem = f"{segment.base_offset:020d}"
+    stem = os.path.join(directory, stem)
     records = batches = position = 0
     magics: set[int] = set()
     last_offset = segment.base_offset - 1
@@ -223,7 +227,7 @@ def _convert_segment(
     aborted = None if to.magic < 2 or txn_index is None else files.read_bytes(txn_index)
     with segment.open() as source, files.WritableFile(f"{stem}.log", new=True) as made:
         size = source.size()
-        slices = Slices(source, 0, size)
+        slices = Slices(source, segment.span.start, size)
         for part in slices:
             data = _converted(part, segment, to)
             if position + len(data) > LARGEST_LOG:
@@ -234,6 +238,9 @@ def _convert_segment(
             batches += len(part)
             records += _records(part, data)
             last_offset = int(part.column("lastOffset")[-1])
+            if segment.span.until is not None and last_offset >= segment.span.until:
+                why = f"offset {last_offset} reaches into the next segment, which starts at {segment.span.until}"
+                raise CorruptRecordError(why, path=segment.path, position=part.start, offset=last_offset)
             magics |= set(np.unique(part.column("magic")).tolist())
             if progress is not None:
                 progress(len(part.records()))
@@ -258,7 +265,7 @@ def _convert_segment(
         _write(f"{stem}.txnindex", aborted)
     files.set_modified_ms(f"{stem}.log", modified_ms)  # for retention of segments without timestamps
     left_out = size - slices.position
-    facts = (records, batches, size, rebuilt.batches, position, left_out)
+    facts = (records, batches, size - segment.span.start, rebuilt.batches, position, left_out)
     return Converted(
         log.topic,
         log.partition,

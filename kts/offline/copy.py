@@ -564,7 +564,7 @@ class _Partition:
 
         A live source ends at the high watermark of the broker's last checkpoint: what follows may still be truncated.
         """
-        log = self.log.listed(skip_damage=self.skip)
+        log = self.log.listed(skip_damage=self.skip, exact=True)
         segments = log.segments
         bases = self.bases = [segment.base_offset for segment in segments]
         if not segments:
@@ -671,6 +671,8 @@ class _Partition:
         """
         stem = os.path.join(self.folder, f"{one.segment.base_offset:020d}")
         path, indexes = f"{stem}.log", (f"{stem}.index", f"{stem}.timeindex")
+        if one.segment.span.start:  # a part of a file that overlaps another
+            return False
         if not {os.path.basename(each) for each in (path, *indexes)}.issubset(names):
             return False
         size, modified_ms = files.size_of(path), files.modified_ms(path)
@@ -755,9 +757,9 @@ class _Partition:
         copied = Segment(path, segment.topic, segment.partition, segment.base_offset)
         damage = list[Violation]()
         try:
-            with segment.open((0, one.size)) as source:
+            with segment.open((segment.span.start, one.size)) as source:
                 end = source.size() if one.size is None else one.size
-                size = _write_parts(source, [(0, end)], path, progress)
+                size = _write_parts(source, [(segment.span.start, end)], path, progress)
         except CorruptRecordError as error:  # a compressed log, or tiered storage
             damage = [Violation(segment.path, error.position, error.offset, "unreadable", error.message)]
         else:

@@ -90,7 +90,7 @@ class SegmentFinding(NamedTuple):
 def generation_of(log: PartitionLog) -> str:
     """Return "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"; of a part, by the log's first entry, too."""
     whole = PartitionLog(log.path, log.topic, log.partition) if log.is_part else log
-    return settled(lambda: _generation_of(whole.segments))
+    return settled(lambda: _generation_of(whole.whole_segments))
 
 
 def _generation_of(segments: list[Segment]) -> str:
@@ -122,7 +122,7 @@ def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = 
     Aborted transactions that began before the first segment are only known from its producer snapshot.
     """
     producers = None if log.segments_before else Producers()
-    segments, sealed = log.segments, log.sealed_indexes()
+    segments, sealed = log.whole_segments, log.sealed_indexes()
     for number, segment in enumerate(segments):
         with unless_deleted(segment.path):
             if number == 0 and producers is not None:
@@ -247,10 +247,10 @@ def locked(log: PartitionLog) -> Iterator[None]:
         A broker or another program holds it.
     """
     files.require_local(log.path, "writing")
-    for one in {os.path.dirname(os.path.abspath(segment.path)) for segment in log.segments}:
+    for one in {os.path.dirname(os.path.abspath(segment.path)) for segment in log.whole_segments}:
         files.require_plain_logs(one, "writing")
     if log.lone:
-        paths = [segment.path for segment in log.segments]
+        paths = [segment.path for segment in log.whole_segments]
         with held(os.path.dirname(os.path.abspath(log.path)), *paths):
             yield
     else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kts.codec.columns import HAS_TIMESTAMP
 from kts.codec.encode import int64s
-from kts.dataset.partition import NotInParts, PartitionLog
+from kts.dataset.partition import PartitionLog
 from kts.model import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -84,8 +84,6 @@ def count_timestamps(log: PartitionLog, progress: Callable[[int], None] | None =
     ------
     CorruptRecordError
         The log is damaged.
-    NotInParts
-        A part's last segment reaches into the next one: a reader leaves out there what it has read.
 
     Notes
     -----
@@ -95,9 +93,6 @@ def count_timestamps(log: PartitionLog, progress: Callable[[int], None] | None =
     for batch in log.scan(columns=COLUMNS, include_control=True):
         offsets, times, magic, attributes = (int64s(batch.column(at), one) for at, one in enumerate(COLUMNS))
         marked = (magic == 2) & (attributes & HAS_TIMESTAMP != 0)
-        behind = log.following_offset if log.is_part else None
-        if behind is not None and len(offsets) and offsets[-1] >= behind:
-            raise NotInParts
         none = times == NO_TIMESTAMP
         made.records += len(times)
         made.marked += int(marked.sum())

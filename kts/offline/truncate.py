@@ -123,7 +123,7 @@ def plan_truncation(log: PartitionLog, to_offset: int) -> TruncationPlan:
     """
     if to_offset < 0:
         raise ValueError(f"to_offset: expected 0 or more, found {to_offset}")
-    return settled(lambda: _plan(log.listed(), to_offset))
+    return settled(lambda: _plan(log.listed(whole=True), to_offset))
 
 
 def _plan(log: PartitionLog, to_offset: int) -> TruncationPlan:

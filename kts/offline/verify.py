@@ -332,7 +332,7 @@ class _PartitionCheck:
     def run(self) -> Iterator[Violation]:
         log = self.log
         try:
-            segments = log.listed(skip_damage=True).segments
+            segments = log.listed(skip_damage=True, whole=True).segments
         except (LogStorageError, CorruptRecordError) as error:
             yield Violation(error.path or log.path, error.position, None, "unreadable", error.message)
             return
@@ -346,7 +346,7 @@ class _PartitionCheck:
         """The segments of a part of a partition."""
         for _ in _readable(self.leader_epochs()):
             pass  # of the whole
-        yield from self.segments(self.log.listed(skip_damage=True).segments, self.log.sealed_indexes())
+        yield from self.segments(self.log.listed(skip_damage=True, whole=True).segments, self.log.sealed_indexes())
         if self.log.following_offset is None:
             yield from _readable(self.hidden_copies(), self.log.path)
 
@@ -364,7 +364,9 @@ class _PartitionCheck:
             self.seams += part.seams
             self.gaps |= part.gaps
             self.last_offset = max(self.last_offset, part.last_offset)
-        yield from limit.take(self.whole(self.log.listed(skip_damage=True).segments, self.log.sealed_indexes()))
+        yield from limit.take(
+            self.whole(self.log.listed(skip_damage=True, whole=True).segments, self.log.sealed_indexes())
+        )
         yield from limit.rest()
 
     def segments(self, segments: list[Segment], sealed: dict[int, Sealed]) -> Iterator[Violation]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kts.codec.columns import decode, scan_batches
 from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
-from kts.errors import CorruptRecordError, LogStorageError
+from kts.errors import CorruptRecordError
 from kts.segment import files
 from kts.segment.entries import SMALLEST_SIZE, at
 from kts.segment.rereading import warn
@@ -72,7 +72,12 @@ class SearchBudget:
 
 
 def next_sound_entry(
-    segment: Segment, position: int, end: int, expected_offset: int, budget: SearchBudget | None = None
+    segment: Segment,
+    position: int,
+    end: int,
+    expected_offset: int,
+    budget: SearchBudget | None = None,
+    span: int = _SPAN,
 ) -> int | None:
     """Where the first sound entry after damage starts, or None if there is none.
 
@@ -86,6 +91,8 @@ def next_sound_entry(
         Entries below this offset are not accepted.
     budget : SearchBudget, optional
         Shared by all searches in one file.
+    span : int
+        Entries this far above the offset are not accepted.
 
     Notes
     -----
@@ -94,14 +101,20 @@ def next_sound_entry(
     known, its offset can follow, and its CRC is correct. Costs O(n) for n bytes.
     """
     with segment.open() as file:
-        return sound_entry_in(file, position, end, expected_offset, budget)
+        return sound_entry_in(file, position, end, expected_offset, budget, span)
 
 
 def sound_entry_in(
-    file: Bytes, position: int, end: int, expected_offset: int, budget: SearchBudget | None = None
+    file: Bytes,
+    position: int,
+    end: int,
+    expected_offset: int,
+    budget: SearchBudget | None = None,
+    span: int = _SPAN,
 ) -> int | None:
     """The same in an open file, or in bytes in memory."""
-    look = _Look(_Holes(file), min(end, file.size()), expected_offset, SearchBudget() if budget is None else budget)
+    budget = SearchBudget() if budget is None else budget
+    look = _Look(_Holes(file), min(end, file.size()), expected_offset, budget, span)
     size = look.size_at(position)
     if size is not None:
         follower = position + size
@@ -176,11 +189,12 @@ class _Holes:
 class _Look:
     """A file, and the test for sound entries in it."""
 
-    def __init__(self, file: _Holes, end: int, expected_offset: int, budget: SearchBudget) -> None:
+    def __init__(self, file: _Holes, end: int, expected_offset: int, budget: SearchBudget, span: int) -> None:
         self.file = file
         self.end = end
         self.expected_offset = expected_offset
         self.budget = budget
+        self.span = span
 
     def size_at(self, position: int, end: int | None = None) -> int | None:
         """Size of the entry that starts there, by its size field; None if it cannot be one."""
@@ -200,7 +214,7 @@ class _Look:
         if found.num_rows != 1 or not found.column("crcOk")[0].as_py():
             return False
         last = found.column("lastOffset")[0].as_py()
-        return bool(self.expected_offset <= last < self.expected_offset + _SPAN)
+        return bool(self.expected_offset <= last < self.expected_offset + self.span)
 
     def sound_entries(self, start: int, end: int) -> Iterator[int]:
         """The start of every sound entry that lies between two positions."""
@@ -217,7 +231,7 @@ class _Look:
         """Positions in a window where offset, size and magic could begin an entry."""
         at, sizes, offsets = candidates(data)
         fits = (sizes >= SMALLEST_ENTRY) & (start + at + sizes <= end)
-        fits &= (offsets >= self.expected_offset) & (offsets - self.expected_offset < _SPAN)
+        fits &= (offsets >= self.expected_offset) & (offsets - self.expected_offset < self.span)
         found: list[int] = (start + at[fits]).tolist()
         return found
 
@@ -304,18 +318,3 @@ def next_offset(segment: Segment, *, skip_damage: bool = True) -> int:
     for batch in header_scan(segment, segment.tail_position(), end, skip_damage, verify_crc=skip_damage):
         end = max(end, int(int64(batch, "lastOffset").max()) + 1)
     return end
-
-
-def last_sound_offset(segment: Segment) -> int:
-    """Last offset of a segment; the last entry counts only if its offset is the next one: no CRC covers offsets."""
-    before, last, position, size = segment.base_offset - 1, segment.base_offset - 1, 0, 0
-    try:
-        for batch in header_scan(segment, 0, segment.base_offset, True):
-            for i in range(max(batch.num_rows - 2, 0), batch.num_rows):
-                before, last = last, batch.column("lastOffset")[i].as_py()
-                position, size = batch.column("position")[i].as_py(), batch.column("sizeInBytes")[i].as_py()
-        with segment.open() as file:
-            offsets = decode(file.read(position, size), ["offset"]).column(0)
-    except (CorruptRecordError, LogStorageError):  # or deleted meanwhile
-        return before
-    return last if len(offsets) and offsets[0].as_py() == before + 1 else before

@@ -310,6 +310,36 @@ def open_reread(path: str, *, sound_part: bool = False) -> Readable:
     return RereadFile(path) if store is None else store.file(path, None)
 
 
+class _Cut:
+    """A file that ends early: where another one has the rest."""
+
+    def __init__(self, file: Readable, end: int) -> None:
+        self.path, self._file, self._end = file.path, file, end
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def size(self) -> int:
+        return min(self._end, self._file.size())
+
+    def read(self, position: int, count: int) -> bytes:
+        return self._file.read(position, max(min(count, self._end - position), 0))
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        return self._file.read_into(buffer[: max(self._end - position, 0)], position)
+
+
+def cut_at(end: int | None, file: Readable) -> Readable:
+    """A file as if it ended at a position; the file itself if there is none."""
+    return file if end is None else _Cut(file, end)
+
+
 def in_order(ranges: Sequence[ByteRange]) -> Iterator[Readable | None]:
     """Files that will be read in order, each to the end of its range: a store fetches across their borders.
 

@@ -36,6 +36,25 @@ GLANCE_BYTES = 2**20  # most bytes to read at the end of a log for a repr
 POOLED_BYTES = 2**18  # parts of a log from this size on are read into pooled memory
 
 
+class Span(NamedTuple):
+    """The part of a segment that readers see, where another segment has the rest of its offsets.
+
+    Attributes
+    ----------
+    start : int
+        Where it begins, at the start of a batch.
+    end : int, optional
+        Where it ends; None is the end of the log.
+    since, until : int, optional
+        Records below ``since``, or from ``until`` on, are left out.
+    """
+
+    start: int = 0
+    end: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+
 @dataclass(frozen=True, repr=False)
 class Segment:
     """Read-only view of one segment without a cache: every call sees the current files.
@@ -58,6 +77,10 @@ class Segment:
         The same, by a note that counts only where the time index agrees.
     known_next_offset : int, optional
         The offset after its last one. A segment with it is closed, also if no other follows.
+    span : Span
+        The part that counts, where segments overlap: see ``overlaps``.
+    shared : bool
+        Other segments have some of its offsets, or some between them.
     """
 
     path: str
@@ -69,6 +92,8 @@ class Segment:
     known_max_ms: int | None = field(default=None, compare=False)
     claimed_max_ms: int | None = field(default=None, compare=False)
     known_next_offset: int | None = field(default=None, compare=False)
+    span: Span = Span()
+    shared: bool = field(default=False, compare=False)
 
     def __repr__(self) -> str:
         said = described(lambda: [f"size_bytes={self.size_bytes}", *ends_shown([self], "next_offset")])
@@ -80,13 +105,19 @@ class Segment:
         return self.path.startswith(REMOTE)
 
     @property
+    def is_part(self) -> bool:
+        """True for a part of a file; False for a whole one that readers leave where the next one begins."""
+        return self.span.start > 0 or self.span.end is not None
+
+    @property
     def size_bytes(self) -> int:
-        """Length of the ``.log`` file now."""
-        return files.size_of(self.path, sound_part=self.sound_part)
+        """Length of the ``.log`` file now; of a part, where it ends."""
+        size = files.size_of(self.path, sound_part=self.sound_part)
+        return size if self.span.end is None else min(self.span.end, size)
 
     def open(self, ahead: tuple[int, int | None] | None = None) -> files.Readable:
         """The ``.log`` file; for ``ahead`` see ``files.open_file``."""
-        return files.open_file(self.path, ahead=ahead, sound_part=self.sound_part)
+        return files.cut_at(self.span.end, files.open_file(self.path, ahead=ahead, sound_part=self.sound_part))
 
     @property
     def modified_ms(self) -> int:
@@ -109,10 +140,11 @@ class Segment:
         return self._beside(".txnindex")
 
     def _beside(self, suffix: str) -> str | None:
-        path = self._path_beside(suffix)
+        path = self.path_beside(suffix)
         return path if path is not None and files.exists(path) else None
 
-    def _path_beside(self, suffix: str) -> str | None:
+    def path_beside(self, suffix: str) -> str | None:
+        """The path of a file beside the log; None if files there may belong to another one."""
         stem, dot, transition = without_compression(self.path).rpartition(".log")
         return f"{stem}{suffix}{transition}" if dot and self.indexed else None
 
@@ -138,7 +170,7 @@ class Segment:
 
     def _index_bytes(self, suffix: str, entry_bytes: int) -> bytes:
         # Even an open index has only whole entries: any other length is damage.
-        path = self._path_beside(suffix)
+        path = self.path_beside(suffix)
         try:
             return b"" if path is None else files.read_index(path, entry_bytes)
         except CorruptIndexError as error:
@@ -184,7 +216,7 @@ class Segment:
             is_local = isinstance(file, files.File)  # to ask for a protocol takes as long as a small read
             at_hand = file.at_hand if not is_local and isinstance(file, files.ReadAhead) else None
             usual = slice_bytes if first_bytes is None else first_bytes
-            position, want, needed = start_position, usual, 0
+            position, want, needed = max(start_position, self.span.start), usual, 0
             while position < end:
                 asked = min(want, end - position)
                 data = None if at_hand is None or needed else at_hand(position, asked)
@@ -250,7 +282,7 @@ class Ends(NamedTuple):
 def ends_of(segment: Segment) -> Ends:
     """Look at both ends of a segment: a header, the offset index, and the entries after its last one."""
     lookups = Lookups(segment)
-    first = read_header(lookups.file.read(0, HEADER_BYTES))
+    first = read_header(lookups.file.read(segment.span.start, HEADER_BYTES))
     place = lookups.place(EVERYTHING)
     if first is None or lookups.size - place > GLANCE_BYTES:
         return Ends(first, None, None if first else segment.base_offset)
@@ -434,7 +466,8 @@ class Lookups:
     @cached_property
     def file(self) -> files.Readable:
         """The log; it caches the last bytes read, so that the next lookup need not read them again."""
-        return files.open_reread(self.segment.path, sound_part=self.segment.sound_part)
+        segment = self.segment
+        return files.cut_at(segment.span.end, files.open_reread(segment.path, sound_part=segment.sound_part))
 
     @cached_property
     def size(self) -> int:
@@ -461,13 +494,13 @@ class Lookups:
         return None if found is None or found.first_offset < self.segment.base_offset else found
 
     def place(self, offset: int) -> int:
-        """The last confirmed border with only lower offsets before it; 0 if there is none."""
+        """The last confirmed border with only lower offsets before it; where the segment begins if there is none."""
         if offset <= self.segment.base_offset:
-            return 0
+            return self.segment.span.start
         for candidate in _backwards(self.places.slot(offset)):
             if (found := self.confirmed(candidate)) is not None:
                 return found.position
-        return 0
+        return self.segment.span.start
 
     def end(self, offset: int) -> int:
         """An early confirmed border with no lower offsets after it; the log's end if there is none."""
@@ -572,7 +605,7 @@ class Lookups:
         (places, positions), (times, offsets) = self.places.entries(), self.times.entries()
         beyond = (places > last) & (places < following) & (positions >= self.size)
         later = (offsets > last) & (offsets < following)
-        for batches in Slices(self.file, 0, self.size if later.any() else 0):
+        for batches in Slices(self.file, self.segment.span.start, self.size if later.any() else 0):
             later &= times > int(batches.column("maxTimestamp").max())
         known = max(places[beyond].max(initial=last), offsets[later].max(initial=last))
         if known == last or not (self.segment.remote or self._is_followed_by(following)):
@@ -627,8 +660,11 @@ def closed_times(segments: Sequence[Segment], sealed: Sealing) -> Iterator[Close
 
 
 def _group(group: Sequence[Segment], followings: Sequence[int], sealed: Sealing) -> Iterator[Closed]:
-    local = iter(files.read_small([segment.path for segment in group if not segment.remote], SMALL_BYTES))
-    logs = [None if segment.remote else next(local) for segment in group]
+    apart = [segment.remote or segment.is_part for segment in group]
+    local = iter(
+        files.read_small([one.path for one, is_apart in zip(group, apart, strict=True) if not is_apart], SMALL_BYTES)
+    )
+    logs = [None if is_apart else next(local) for is_apart in apart]
     small = _small_times([data or b"" for data in logs])
 
     def closed(number: int) -> Closed:

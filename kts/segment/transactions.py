@@ -23,6 +23,7 @@ from kts.segment import files
 from kts.segment.damage import header_scan, next_offset
 from kts.segment.entries import at, shallow_entries
 from kts.segment.names import parse_file_name, without_compression
+from kts.segment.overlaps import Overlaps
 from kts.segment.producers import AbortedBatch
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment
@@ -270,15 +271,17 @@ class Markers:
 
 def _following(segment: Segment) -> list[Segment]:
     """The later live segments in a segment's directory."""
-    if not segment.indexed or parse_file_name(without_compression(os.path.basename(segment.path))) is None:
+    if parse_file_name(without_compression(os.path.basename(segment.path))) is None:
         return []
     folder = os.path.dirname(files.absolute(segment.path))
     paths = {entry.name: entry.path for entry in files.list_directory(folder)}  # of both tiers, for a log that has them
-    return [
-        replace(segment, path=paths[os.path.basename(path)], base_offset=base)
+    found = [
+        replace(segment, path=paths[os.path.basename(path)], base_offset=base, indexed=True)
         for (base, _), path in sorted(live_logs(folder, paths).items())
-        if base > segment.base_offset
     ]
+    if segment.shared:  # an earlier one may have what follows
+        found = Overlaps(tell=False).removed(found)
+    return [one for one in found if one.base_offset > segment.base_offset]
 
 
 def markers(segment: Segment, batch: pa.RecordBatch) -> Iterator[Marker]:

@@ -186,7 +186,10 @@ def _segment_tasks(ranges: Sequence[OffsetRange]) -> list[Task]:
             ):
                 continue
             whose, size = (segment.topic, segment.partition, segment.path, segment.base_offset), segment.size_bytes
-            part = SegmentRange(*whose, 0, size, segment.base_offset, end, sound_part=int(segment.sound_part))
+            part = SegmentRange(
+                *whose, segment.span.start, size, segment.base_offset, end,
+                sound_part=int(segment.sound_part), indexed=int(segment.indexed), shared=int(segment.shared),
+            )  # fmt: skip
             found.append((part, size + FILE_BYTES))
     return [Task(tuple(group)) for group in _full(found)]
 
@@ -225,7 +228,8 @@ def in_parts(log: PartitionLog, room: int | None = None) -> list[PartitionLog]:
 
     def parts() -> list[PartitionLog]:
         sizes = [len(group) for group in _full(((None, cost) for cost in _costs(log)), room)]
-        return [log] if len(sizes) <= 1 or log.lone else log.parts(sizes)
+        is_whole = log.lone or any(segment.is_part for segment in log.segments)
+        return [log] if len(sizes) <= 1 or is_whole else log.parts(sizes)
 
     return settled(parts)
 

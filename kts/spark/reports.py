@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from kts.model import NO_TIMESTAMP
 from kts.offline.verify import apart, verify_checkpoints, verify_groups, verify_partition
 from kts.segment import files
 from kts.segment.damage import header_scan
-from kts.segment.segment import first_time
+from kts.segment.segment import Span, first_time
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
 
 if TYPE_CHECKING:
@@ -50,12 +51,14 @@ def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage:
         Count what lies before damage, and say so in the column ``damage``; otherwise raise.
     """
     segment, found = part.segment, _Sums()
+    if part.shared:  # a part of a file that overlaps another
+        segment, file = replace(segment, span=Span(part.start_position, part.end_position)), None
     damage = files.damage_of(part.path) if segment.sound_part else None
     reason = None if damage is None else damage.message
     first_ms = None
     try:
-        closed = part.following < NO_END
-        for headers in header_scan(segment, 0, part.base_offset, False, file=file, verify_crc=False, closed=closed):
+        closed, start = part.following < NO_END, segment.span.start
+        for headers in header_scan(segment, start, part.base_offset, False, file=file, verify_crc=False, closed=closed):
             found.add(headers)
     except CorruptRecordError as error:
         if not skip_damage:

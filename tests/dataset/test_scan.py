@@ -326,7 +326,7 @@ def test_offsets_out_of_order_are_given_with_a_warning(tmp_path: Path) -> None:
         assert len(offsets(path)) == 30
     overlapping = log_of(tmp_path, [1, 2, 3, 4])
     (overlapping / f"{2:020}.log").write_bytes((overlapping / f"{0:020}.log").read_bytes())
-    with pytest.warns(UserWarning, match="offset 0 follows 1 .* base offset 2"):
+    with pytest.warns(UserWarning, match="each offset is read once"):
         offsets(overlapping)
 
 

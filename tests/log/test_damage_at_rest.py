@@ -262,8 +262,8 @@ def test_what_is_appended_behind_a_damaged_tail_can_be_read_also_with_the_marker
     assert list(verify(tmp_path / "t-0")) == []
 
 
-def test_what_a_start_cuts_after_a_clean_stop_is_kept_aside(tmp_path: Path) -> None:
-    """It reached the disk once: what is sound behind the damage can still be taken from there."""
+def test_what_a_start_cuts_is_kept_aside(tmp_path: Path) -> None:
+    """What is sound behind the damage can still be taken from there, also after a kill."""
     whole = b"".join(lone_batch(offset) for offset in range(0, 20, 2))
     at = 6 * len(lone_batch(0)) + 8
     damaged = whole[:at] + b"\x7f" + whole[at + 1 :]
@@ -274,12 +274,9 @@ def test_what_a_start_cuts_after_a_clean_stop_is_kept_aside(tmp_path: Path) -> N
         with open_damaged(path, shape, 0, clean) as log:
             [cut] = [one for one in log.recovered if one.bytes_cut]
         kept = [file for file in path.iterdir() if ".aside-" in file.name]
-        if clean:
-            assert [str(file) for file in kept] == [cut.aside] and cut.position == at - 8
-            assert (path / f"{0:020}.log").read_bytes() + kept[0].read_bytes() == damaged
-            assert [row[0] for row in scanned(kept[0])] == list(range(14, 20))
-        else:  # a torn write, as far as anybody knows
-            assert kept == [] and cut.aside is None
+        assert [str(file) for file in kept] == [cut.aside] and cut.position == at - 8
+        assert (path / f"{0:020}.log").read_bytes() + kept[0].read_bytes() == damaged
+        assert [row[0] for row in scanned(kept[0])] == list(range(14, 20))
 
 
 def test_damage_at_the_front_of_the_active_segment_refuses_no_append(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from support.sets.partitions import flip, offsets
 import kts
 from kts.errors import CorruptRecordError
 from kts.offline.verify import verify
-from kts.segment.damage import SearchBudget, header_scan, last_sound_offset, next_sound_entry
+from kts.segment.damage import SearchBudget, header_scan, next_sound_entry
 from kts.segment.search import offset_for_timestamp
 from kts.segment.segment import Segment, segment_of_file
 from kts.segment.transactions import last_stable_offset, log_end_offset
@@ -107,15 +107,6 @@ def test_a_wrong_size_hides_nothing_from_a_query(covered: int, tmp_path: Path) -
         with pytest.raises(CorruptRecordError) as error:
             query()
         assert error.value.position == size
-
-
-def test_the_last_offset_is_not_taken_from_one_that_leaps(tmp_path: Path) -> None:
-    """No CRC covers an offset: the last one counts only if it is the next one."""
-    parts = batches(4)
-    assert last_sound_offset(segment(tmp_path, *parts)) == 3
-    leaping = (99).to_bytes(8, "big") + parts[3][8:]
-    assert last_sound_offset(segment(tmp_path, *parts[:3], leaping)) == 2
-    assert last_sound_offset(segment(tmp_path)) == -1
 
 
 def hostile(kind: str) -> bytes:
