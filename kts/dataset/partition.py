@@ -260,6 +260,7 @@ class PartitionLog:
             checkpoints=self._checkpoints,
             remote=self._remote,
         )
+        now._overlaps = self._overlaps  # it told them
         end = settled(lambda: transactions.log_end_offset(now.listed(), skip_damage=True))
         return end if end < offset and not now._closed_at(offset) else None
 

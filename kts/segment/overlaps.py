@@ -138,7 +138,8 @@ class Overlaps:
         for number, key in keys.items():
             ends = self._known.get(key)
             if ends is None:
-                ends = _ends(segments[number], key[1], exact)
+                base = segments[number].base_offset
+                ends = _ends(segments[number], key[1], exact) if key[1] else _Ends(base, base)
                 if ends is not None:
                     self._known[key] = ends
             found[number] = ends
