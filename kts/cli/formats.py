@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from kts.codec.micros import MAX_MS
+from kts.segment.rereading import warn
 
 from .output import naming_the_record
 
@@ -58,7 +63,7 @@ class Parquet(Table):
     """Parquet with zstd in row groups of about 32 MiB.
 
     Columns that repeat use dictionaries, columns that rise use delta encoding. Keys, values and headers have no
-    statistics.
+    statistics. A time that microseconds cannot hold is null, as in tables, and told: Spark reads no file with one.
     """
 
     def __init__(self, file: BinaryIO, schema: Any, keys: str | None, values: str | None) -> None:
@@ -66,16 +71,44 @@ class Parquet(Table):
         self._writer: Any = None
         self._held: list[Any] = []
         self._held_bytes = 0
+        self._far = 0
+        self._first_far = ""
 
     def write(self, batch: Any) -> None:
-        self._held.append(self.converted(batch))
+        self._held.append(self.converted(self.near(batch)))
         self._held_bytes += batch.nbytes
         if self._held_bytes >= ROW_GROUP_BYTES:
             self._flush()
 
+    def near(self, batch: Any) -> Any:
+        """The batch without times that microseconds cannot hold; counts them."""
+        for number, field in enumerate(batch.schema):
+            if not pa.types.is_timestamp(field.type):
+                continue
+            ms = np.asarray(batch.column(number).cast(pa.int64()).fill_null(0))
+            far = np.flatnonzero((ms > MAX_MS) | (ms < -MAX_MS))
+            if not len(far):
+                continue
+            if not self._far:
+                names, row = batch.schema.names, int(far[0])
+                offset = f" at offset {batch.column('offset')[row].as_py()}" if "offset" in names else ""
+                self._first_far = f"the first is the {field.name} {ms[row]} ms{offset}"
+            self._far += len(far)
+            mask = np.zeros(len(ms), bool)
+            mask[far] = True
+            kept = pc.if_else(pa.array(mask), pa.scalar(None, field.type), batch.column(number))
+            batch = batch.set_column(number, field, kept)
+        return batch
+
     def close(self) -> None:
         self._flush()
         self._writer.close()
+        if self._far:
+            warn(
+                f"{self._far} times are null in this Parquet file, because the microseconds of Spark and pandas do not"
+                f" hold them; {self._first_far}; --format arrow, jsonl and csv keep them",
+                None,
+            )
 
     def abandon(self) -> None:
         if self._writer is not None:

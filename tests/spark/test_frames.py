@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.golden import golden
 from support.kafka.jvm import require_spark
+from support.processes.cli_runs import run
 from support.sets.partitions import flip
 
 import kts
@@ -232,3 +233,18 @@ def test_a_range_of_batches_or_segments_has_all_that_may_hold_its_records(
     )
     everything = read(spark, ORDERS.log_dir, granularity=granularity).count()
     assert len(rows) < everything / 2 if granularity == "batch" else len(rows) <= everything
+
+
+def test_spark_reads_a_parquet_dump_with_an_absurd_time(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark makes microseconds of all times of a file, and fails if one does not fit."""
+    most = (2**63 - 1) // 1000
+    times = [1_700_000_000_000, 2**63 - 1, -(2**63), -1, most, most + 1, -most - 1, 253_402_300_800_000]
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    parts = [kts.encode({"timestamp": [ms], "value": [b"v"]}, base_offset=n) for n, ms in enumerate(times)]
+    path.write_bytes(b"".join(parts))
+    told = run("dump", path, "-o", tmp_path / "x.parquet").stderr
+    assert "4 times are null in this Parquet file" in told and f"{2**63 - 1} ms at offset 1;" in told
+    frame = spark.read.parquet(str(tmp_path / "x.parquet")).selectExpr("offset", "unix_micros(timestamp) AS us")
+    found = {row.offset: row.us for row in frame.collect()}
+    assert found == {n: ms * 1000 if -most <= ms <= most else None for n, ms in enumerate(times)}
