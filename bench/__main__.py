@@ -28,6 +28,7 @@ from . import (
     spark,
     tables,
     threads,
+    udfs,
     wire_speed,
 )
 from .micro import results
@@ -79,6 +80,7 @@ PARTS: dict[str, Part] = {
     "memory": lambda report, s: memory.run(report, s.bytes, s.seed, 32 * s.bytes),
     "dump": lambda report, s: dump.run(report, 3 * s.bytes, s.seed, s.rounds),
     "spark": lambda report, s: spark.run(report, 4 * s.bytes, s.seed, s.rounds),
+    "udfs": lambda report, s: udfs.run(report, s.bytes, s.seed, s.rounds),
     "growth": lambda report, s: growth.run(report, s.mib, s.output.parent / "growth.svg"),
     "proposals": lambda report, s: proposals.run(report, s.bytes, s.rounds),
     "broker": lambda report, s: wire_speed.run(report, 2 * s.bytes, s.rounds),
