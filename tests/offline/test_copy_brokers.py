@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import shutil
+import time
 from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from support.buckets.s3 import TestBucket
 from support.golden import RECORD_COLUMNS, row_from_json, rows, scaled
@@ -15,6 +17,7 @@ from support.kafka.broker_load import complaints, differing, errors, load, parti
 from support.kafka.broker_play import PLAIN
 from support.kafka.brokers import Broker, Client, kafka
 from support.sets.copies import WHOLE
+from support.waiting import wait_until
 
 import kts
 from kts.offline.copy import copy
@@ -22,6 +25,11 @@ from kts.offline.verify import verify
 from kts.segment.names import CLEAN_SHUTDOWN
 
 T = 1_700_000_000_000
+LATER = (
+    "NOT_COORDINATOR",
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+)  # after a start
 SMALL = {"4.3.1": {"internal.segment.bytes": "3000"}, "3.9.2": {"segment.bytes": "3000"}}
 PRODUCERS: dict[str, dict[str, Any]] = {
     "plain": PLAIN,
@@ -98,3 +106,60 @@ def check(broker: Broker, client: Client, expected: dict[str, kts.PartitionLog])
         theirs = client.ask("times", topic=topic, targets=times)["answers"]
         assert [one and [one.timestamp_ms, one.offset] for one in ours] == theirs, topic
     broker.stop()
+
+
+@pytest.mark.slow
+def test_groups_of_a_broker_go_on_as_of_the_end_of_a_copy(tmp_path: Path) -> None:
+    """A broker and librdkafka's consumers over a copy up to a time; two starts of one broker."""
+    with kafka("3.9.2", tmp_path) as (broker, client):
+        broker.start()
+        client.ask("create", topics={"plain": SMALL["3.9.2"]})
+        for n in range(100):
+            value = base64.b64encode(sha512(b"%d" % n).digest()).decode()
+            record = {"timestamp": T + n * 1000, "value": value}
+            client.ask("produce", topic="plain", groups=[[record]], settings=PLAIN)
+        committed(broker, "early", 30)
+        time.sleep(0.05)
+        then = time.time_ns() // 1_000_000
+        time.sleep(0.05)
+        for group, offset in (("early", 90), ("late", 95), ("slow", 7)):
+            committed(broker, group, offset)
+        broker.stop()
+        own = tmp_path / "own"
+        broker.data.rename(own)
+        with pytest.warns(kts.KtsWarning) as told:
+            copy(own, broker.data, ending_timestamp=T + 40_000, groups_at=then)
+        end = kts.open_partition(broker.data / "plain-0").log_end_offset
+        assert 40 <= end < 90, "the range leaves segments out"
+        assert {str(one.message).rpartition(" ")[2] for one in told} == {"7", str(end)}
+        assert [str(one) for one in verify(broker.data, deep=True)] == []
+        broker.start()
+        assert errors(broker.said()) == []
+        assert [committed(broker, group) for group in ("early", "late", "slow")] == [30, end, 7]
+        broker.stop()
+
+
+def committed(broker: Broker, group: str, offset: int | None = None) -> int:
+    """The offset of a group, after it committed one if that is given."""
+    place = confluent_kafka.TopicPartition("plain", 0)
+    if offset is not None:
+        place.offset = offset
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+
+    found: list[int] = []
+
+    def is_there() -> bool:
+        try:
+            if offset is not None:
+                consumer.commit(offsets=[place], asynchronous=False)
+            found.append(int(consumer.committed([place], timeout=30)[0].offset))
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].name() not in LATER:
+                raise
+        return bool(found)
+
+    try:
+        wait_until(f"the coordinator of {group}", is_there)
+    finally:
+        consumer.close()
+    return found[0]
