@@ -135,12 +135,12 @@ def moved(source: PartitionLog, copy: PartitionLog, time_ms: int, end_of: Ends, 
 
 
 def _first_after(log: PartitionLog, time_ms: int, on_error: str) -> dict[bytes, bytes | None]:
-    """The first value of each key at or after a time."""
+    """The first value of each key at or after a time, of any transaction: the group had read no further before."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     found: dict[bytes, bytes | None] = {}
-    for rows in log.scan(columns=COLUMNS, isolation="read_committed", on_error=on_error):
+    for rows in log.scan(columns=COLUMNS, on_error=on_error):
         late = rows.filter(pc.greater_equal(rows.column("timestamp").cast(pa.int64()), time_ms))
         numbered = pa.table({"key": late.column("key"), "row": np.arange(late.num_rows)})
         first = late.take(numbered.group_by("key").aggregate([("row", "min")]).column("row_min").combine_chunks())

@@ -132,9 +132,13 @@ def test_only_what_a_transaction_had_committed_by_then_counts(logs: Path, tmp_pa
             log.append_as_follower(kts.encode(rows, base_offset=end, base_sequence=end - 1, **who))
             mark = {"timestamp": [T + marked * 1000], "key": [b"\0\0\0\1"], "value": [b"\0" * 6]}
             log.append_as_follower(kts.encode(mark, base_offset=end + 1, control=True, **who))
-    assert groups(logs) == {"a": 18}
-    copied(logs, tmp_path / "copy")
-    assert groups(tmp_path / "copy") == {"a": 6}
+        rows = {"timestamp": [T + 19_000], "key": [offset_key("hangs", "t", 0)], "value": [value]}
+        log.append_as_follower(kts.encode(rows, base_offset=5, base_sequence=0, **who | {"producer_id": 8}))
+    commit(logs, [(25, "late", 25)])
+    assert groups(logs) == {"a": 18, "late": 25}
+    _, told = copied(logs, tmp_path / "copy")
+    assert groups(tmp_path / "copy") == {"a": 6, "late": 20}
+    assert len(told) == 1 and "group late of t-0" in told[0], "what lies behind an open transaction is seen, too"
     assert list(map(str, verify(tmp_path / "copy", deep=True))) == []
 
 
