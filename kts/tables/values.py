@@ -23,6 +23,8 @@ from kts.tables._values import AVRO_KINDS, KINDS, TAKES, AvroPlan, JsonPlan
 
 FORMATS = ("text", "json", "avro")
 MOST_FIELDS = 10_000  # of a schema, each as often as references and names repeat it
+MOST_ITEMS = 100  # of lists within a field, such as an enum, that count as one field more
+MOST_LETTERS = 1000  # of a field's path that count as one field more
 MOST_DEPTH = 50  # of a column within columns
 MOST_DIGITS = 38  # of a decimal
 FEW = 1024  # rows that are parsed together where some are refused
@@ -240,6 +242,11 @@ def _json(plan: _JsonColumns, values: pa.Array, ids: Sequence[int] = ()) -> Deco
     return Decoded(found.take(pa.array(places, mask=places < 0)), refused)
 
 
+def _items(told: Any) -> int:
+    """How many items the lists of a place of a JSON Schema have, which are read each time that it is reached."""
+    return sum(len(one) for one in told.values() if isinstance(one, list)) if isinstance(told, dict) else 0
+
+
 class _JsonColumns:
     """The columns of a JSON Schema, and how values fill them.
 
@@ -270,16 +277,20 @@ class _JsonColumns:
             )
         self._plan = JsonPlan([(KINDS[kind], takes, children) for kind, takes, children in self._nodes])
 
-    def _step(self, where: str) -> None:
-        self._steps += 1
+    def _step(self, where: str, count: int = 1) -> None:
+        self._steps += count
         if self._steps > MOST_FIELDS:
-            raise ValueError(f"value_schema: it has more than {MOST_FIELDS:,} fields and references, found at {where}")
+            raise ValueError(
+                f"value_schema: it has more than {MOST_FIELDS:,} fields and references ({MOST_ITEMS} items of a list, or"
+                f" {MOST_LETTERS:,} letters of a name, count as one more), found at {where:.80}"
+            )
 
     def _add(self, told: Any, where: str, path: str, depth: int) -> tuple[pa.DataType, bool]:
         """Plan one place of the schema: its type, and whether it may be null."""
         if depth > MOST_DEPTH:
             raise ValueError(f"value_schema: {where} is more than {MOST_DEPTH} levels deep")
         number = len(self._nodes)
+        self._step(where, len(path) // MOST_LETTERS)
         self._paths.append(path)
         self._nodes.append(("text", 0, []))
         told, kinds, nullable, within = self._resolved(told, where)
@@ -326,7 +337,7 @@ class _JsonColumns:
         """A schema behind its references; its types without null, none for any; whether null is one; what it is in."""
         nullable, within = False, set[int]()
         while True:
-            self._step(where)
+            self._step(where, 1 + _items(told) // MOST_ITEMS)
             if isinstance(told, bool) or told == {}:
                 return {}, set(), True, within
             if not isinstance(told, dict):
@@ -352,6 +363,7 @@ class _JsonColumns:
 
     def _at(self, reference: str, where: str) -> Any:
         place = self._root
+        self._step(where, len(reference) // MOST_LETTERS)
         for name in filter(None, reference[1:].split("/")):
             name = name.replace("~1", "/").replace("~0", "~")
             place = place.get(name) if isinstance(place, dict) else None

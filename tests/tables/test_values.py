@@ -657,6 +657,12 @@ def json_bomb(levels: int) -> dict[str, Any]:
     return {"$ref": f"#/d/a{levels - 1}", "d": defs}
 
 
+def json_repeated(place: dict[str, Any]) -> dict[str, Any]:
+    """A place that is large in itself, reached by 4,000 references."""
+    reached = {f"f{number}": {"$ref": "#/d/a"} for number in range(4_000)}
+    return {"type": "object", "properties": reached, "d": {"a": place, "b": {"type": "string"}}}
+
+
 def avro_bomb(levels: int, leaf: Any = "int") -> dict[str, Any]:
     made: dict[str, Any] = {"type": "record", "name": "A0", "fields": [{"name": "x", "type": leaf}]}
     for level in range(1, levels):
@@ -670,11 +676,20 @@ def avro_bomb(levels: int, leaf: Any = "int") -> dict[str, Any]:
     [
         ("json", json_bomb(10)),
         ("json", {"type": "object", "properties": {f"f{number}": {"type": "integer"} for number in range(10_001)}}),
+        ("json", json_repeated({"enum": [f"a{number}" for number in range(10_000)]})),
+        ("json", json_repeated({"type": ["string"] * 10_000})),
+        ("json", json_repeated({"anyOf": [{"type": "null"}] * 10_000 + [{"type": "string"}]})),
+        ("json", json_repeated({"properties": {"x": {"type": "string"}}, "required": ["x"] * 10_000})),
+        ("json", json_repeated({"$ref": "#" + "/" * 10_000 + "d/b"})),
+        ("json", json_repeated({"properties": {"x" * 10_000: {"type": "string"}}})),
         ("avro", avro_bomb(40)),
         ("avro", avro_bomb(40, EMPTY)),
     ],
-    ids=["json", "json, wide", "avro", "avro of nothing"],
-)
+    ids=[
+        "json", "json, wide", "json, enum", "json, types", "json, choices", "json, required", "json, reference",
+        "json, name", "avro", "avro of nothing",
+    ],
+)  # fmt: skip
 def test_a_schema_is_as_large_as_its_columns(value_format: str, schema: Any) -> None:
     with pytest.raises(ValueError, match="^value_schema: it has more than 10,000 fields"):
         decoder_of(value_format, json.dumps(schema))
