@@ -202,6 +202,8 @@ def _chunks(found: Mapping[str, Any], compressed: bool, encrypted: bool) -> Chun
     if kind != "fixed":
         raise _Wrong(f"type: expected fixed or variable, found {kind!r:.60}")
     usual, last = _number(found, "transformedChunkSize"), _number(found, "finalTransformedChunkSize")
+    if not count and last:
+        raise _Wrong(f"chunkIndex: expected chunks of 0 bytes in all, found a last one of {last}")
     if not compressed and count:
         more = OVERHEAD_BYTES if encrypted else 0
         rest = size - (count - 1) * chunk_bytes

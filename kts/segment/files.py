@@ -844,12 +844,14 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_if_there(path: str) -> bytes | None:
-    """A whole file; None if there is none."""
+    """A whole file; None if there is none. A link whose file is gone is an error: it says that there was one."""
     try:
         return read_bytes(path)
     except LogStorageError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise
+        if _store(path) is None and os.path.islink(path):
+            raise LogStorageError("expected a regular file, found a link that leads nowhere", path=path) from error
     return None
 
 

@@ -30,7 +30,7 @@ from kts.segment.entries import at
 from kts.segment.index import NOTHING
 from kts.segment.rereading import warn
 from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
-from kts.times import Time, doubt_of, milliseconds
+from kts.times import Time, doubt_of, milliseconds, time_unit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -392,7 +392,7 @@ def target_ms(name: str, value: Time, unit: str | None, path: str) -> int:
         No unit is given, and the integer looks like one other than ms: it is taken as it is.
     """
     if unit is not None or not hasattr(value, "__index__"):
-        return milliseconds(name, value, unit)
+        return milliseconds(name, value, time_unit("unit", unit))
     number = timestamp(name, value)
     if doubt := doubt_of(number):
         warn(f"{name}: {doubt}", path)

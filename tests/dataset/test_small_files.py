@@ -215,7 +215,12 @@ def test_verify_says_what_is_wrong(text: bytes, name: str, logs: Path) -> None:
 
 @pytest.mark.parametrize("name", [STARTS, MARKS])
 def test_a_file_that_cannot_be_read_counts_as_damaged(name: str, logs: Path, tmp_path: Path) -> None:
-    for way in (lambda path: path.symlink_to(path), lambda path: path.mkdir()):
+    ways: list[Callable[[Path], None]] = [
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to(tmp_path / "gone"),
+        lambda path: path.mkdir(),
+    ]
+    for way in ways:
         path = logs / name
         path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
         way(path)

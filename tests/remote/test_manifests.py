@@ -119,6 +119,7 @@ def test_a_chunk_size_above_the_object_counts_for_nothing_where_there_is_one_chu
         (["chunkIndex", "originalFileSize"], -1, "originalFileSize: expected a number from 0"),
         (["chunkIndex", "originalFileSize"], True, "originalFileSize: expected a number"),
         (["chunkIndex", "originalChunkSize"], 0, "originalChunkSize: expected a number from 1"),
+        (["chunkIndex", "originalFileSize"], 0, "expected chunks of 0 bytes in all, found a last one of"),
         (["chunkIndex", "originalFileSize"], 8807, "expected chunks of 4096 bytes and a last one of"),
         (["chunkIndex", "transformedChunkSize"], 4097, "expected chunks of 4096 bytes"),
         (["encryption"], {"dataKey": "abc", "aad": ""}, "dataKey: expected the id of a key pair"),

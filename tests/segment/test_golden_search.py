@@ -241,4 +241,6 @@ def test_wrong_targets_are_refused_by_name(value: Any, error: type[Exception], t
     for search in (log.offset_for_timestamp, log.explain_offset_for_timestamp):
         with pytest.raises(error, match="t_ms"):
             search(value)
+        with pytest.raises(ValueError, match="^unit: "):
+            search(1, unit="hours")
     assert log.offset_for_timestamp(0) is None and log.max_timestamp() is None
