@@ -281,8 +281,8 @@ class _JsonColumns:
         self._steps += count
         if self._steps > MOST_FIELDS:
             raise ValueError(
-                f"value_schema: it has more than {MOST_FIELDS:,} fields and references ({MOST_ITEMS} items of a list, or"
-                f" {MOST_LETTERS:,} letters of a name, count as one more), found at {where:.80}"
+                f"value_schema: it has more than {MOST_FIELDS:,} fields and references ({MOST_ITEMS} items of a list,"
+                f" or {MOST_LETTERS:,} letters of a name, count as one more), found at {where:.80}"
             )
 
     def _add(self, told: Any, where: str, path: str, depth: int) -> tuple[pa.DataType, bool]:
