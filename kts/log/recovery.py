@@ -254,21 +254,32 @@ class LogLoader:
                 _copy_range(log, start, end, f"{path}.cleaned")
                 files.set_modified_ms(f"{path}.cleaned", modified_ms)
         files.sync_directory(self.path)
+        if paths == [old]:  # no swap, which would replace all segments up to the end of this one
+            self._remove_beside(base, (".index", ".timeindex", ".txnindex"))
+            files.rename(f"{old}.cleaned", old)
+            files.sync_directory(self.path)
+            why = "offsets below its base offset are cut off"
+            self.recovered.append(Recovered(old, 0, size - files.size_of(old), why, 0, aside))
+            warn(f"{self.recovered[-1]}", old)
+            return
         for path in reversed(paths):
             if path == paths[0]:  # it makes the swap valid: the others must be there
                 files.sync_directory(self.path)
             files.rename(f"{path}.cleaned", f"{path}.swap")
         files.sync_directory(self.path)
-        for file, name in self._names().items():
-            if name.base_offset == base and not (name.transition or name.tier_id) and name.suffix != ".snapshot":
-                files.remove(os.path.join(self.path, file))
-        files.sync_directory(self.path)
+        self._remove_beside(base, (".log", ".index", ".timeindex", ".txnindex"))
         for path in paths:
             files.rename(f"{path}.swap", path)
         files.sync_directory(self.path)
         why = f"split: not all its offsets fit above its base offset; now {', '.join(map(os.path.basename, paths))}"
         self.recovered.append(Recovered(old, 0, 0, why, 0, aside))
         warn(f"{self.recovered[-1]}", old)
+
+    def _remove_beside(self, base: int, suffixes: tuple[str, ...]) -> None:
+        """Remove files of a segment."""
+        for suffix in suffixes:
+            files.remove(os.path.join(self.path, f"{base:020d}{suffix}"), missing_ok=True)
+        files.sync_directory(self.path)
 
     def _remove(self, file: str, why: str) -> None:
         path = os.path.join(self.path, file)

@@ -20,6 +20,7 @@ from kts._timeindex import OffsetIndex
 from kts.codec.layout import HEADER_BYTES, Entries, read_header
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment import files
+from kts.segment.confirmation import entry_at
 from kts.segment.damage import header_scan
 from kts.segment.entries import FIRST_READ_BYTES, LAST_READ_BYTES
 from kts.segment.index import GREATEST_RELATIVE_OFFSET
@@ -69,25 +70,33 @@ class Overlaps:
         if self._made[0] != state:
             self._made = state, self._disjoint(segments, ends)
         made = self._made[1]
-        return [part for one in made for part in _fitting(one)] if exact else made
+        if not exact:
+            return made
+        long = {
+            one.path
+            for number, (one, end) in enumerate(zip(segments, ends, strict=True))
+            if _is_long(one, end, _base_behind(segments, number))
+        }
+        return [part for one in made for part in (_fitting(one) if one.path in long else [one])]
 
     def outside(self, segments: list[Segment], asked: Sequence[Segment]) -> list[tuple[Segment, list[Segment]]]:
-        """Those of the asked segments with offsets below their name or too far above it, each with parts that fit."""
-        ends = self._measured(asked, True)
-        strange = {
-            one.path
-            for one, end in zip(asked, ends, strict=True)
-            if end is not None and (end.first < one.base_offset or end.next > one.base_offset + SPAN)
-        }
-        if not strange:
-            return []
-        parts = self.removed(segments, exact=True)
-        found = [(one, [part for part in parts if part.path == one.path]) for one in segments if one.path in strange]
-        return [
-            (one, mine)
-            for one, mine in found
-            if mine and mine != [one] and all(part.span.since is None and part.span.until is None for part in mine)
-        ]
+        """Those of the asked segments with offsets below their name or too far above it, each with parts that fit.
+
+        No other segment begins among the parts, unless there is one part with the segment's own name.
+        """
+        found = list[tuple[Segment, list[Segment]]]()
+        for one, end in zip(asked, self._measured(asked, True), strict=True):
+            behind = next((each.base_offset for each in segments if each.base_offset > one.base_offset), None)
+            if end is None or not (end.first < one.base_offset or _is_long(one, end, behind)):
+                continue
+            mine = [part for part in self.removed(segments, exact=True) if part.path == one.path]
+            others = [each.base_offset for each in segments if each.path != one.path]
+            is_apart = not any(min(one.base_offset, end.first) <= base < end.next for base in others)
+            if not (mine and is_apart and all(part.span.since is None and part.span.until is None for part in mine)):
+                mine = _without_front(one)
+            if mine and mine != [one]:
+                found.append((one, mine))
+        return found
 
     def _disjoint(self, segments: list[Segment], found: list[_Ends | None]) -> list[Segment]:
         found = list(found)
@@ -157,6 +166,23 @@ def tell_rest(segment: Segment) -> None:
         " it has others, too: `kts verify` says more",
         segment.path,
     )
+
+
+def _is_long(segment: Segment, end: _Ends | None, behind: int | None) -> bool:
+    """Whether a segment has offsets that its index cannot hold."""
+    return end is not None and end.reach(segment.base_offset, behind) > segment.base_offset + SPAN
+
+
+def _without_front(segment: Segment) -> list[Segment]:
+    """A segment without the batches below its name, if the rest fits above it; else nothing."""
+    base, batches = segment.base_offset, _batches(segment, 0)
+    start = next((at for at, first in zip(batches.position, batches.first, strict=True) if first >= base), 0)
+    fits = all(
+        base <= first and last < base + SPAN
+        for at, first, last in zip(batches.position, batches.first, batches.last, strict=True)
+        if at >= start
+    )
+    return [replace(segment, span=Span(start=start))] if start and fits else []
 
 
 def _base_behind(segments: Sequence[Segment], number: int) -> int | None:
@@ -371,7 +397,14 @@ def _batches(segment: Segment, start: int) -> _Batches:
             lasts = int64(batch, "lastOffset")
             firsts = int64(batch, "baseOffset")
             before = np.concatenate(([found.last[-1] if found.last else segment.base_offset - 1], lasts[:-1]))
-            firsts = np.where(firsts < 0, np.minimum(before + 1, lasts), firsts)  # a wrapper's header lacks it
+            before = np.minimum(
+                before + 1, lasts
+            )  # of a wrapper, whose header lacks its first offset, if it is damaged
+            for row in np.flatnonzero(firsts < 0).tolist():
+                position, size = (batch.column(name)[row].as_py() for name in ("position", "sizeInBytes"))
+                with segment.open() as log:
+                    entry = entry_at(log, segment.size_bytes, position)
+                firsts[row] = before[row] if entry is None or entry.first_offset < 0 else entry.first_offset
             for column, values in zip(
                 found,
                 (int64(batch, "position"), int64(batch, "sizeInBytes"), firsts, lasts, int64(batch, "maxTimestamp")),

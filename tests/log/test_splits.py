@@ -21,6 +21,7 @@ from kts.offline.verify import verify
 
 pytestmark = pytest.mark.filterwarnings("ignore::kts.KtsWarning")
 FAR = 3_000_000_000
+TOLD = r"\.log: (split: not all its offsets fit|offsets below its base offset are cut off)"
 Files = dict[int, list[int]]  # by base offset: the first offsets of the batches, each of 3 records
 
 LAYOUTS: dict[str, Files] = {
@@ -71,7 +72,7 @@ def test_a_segment_whose_offsets_do_not_fit_is_split_and_keeps_its_records(name:
     copy(str(path), str(tmp_path / "copy"))
     assert offsets(tmp_path / "copy") == wanted
     assert faults(tmp_path / "copy") == []
-    with pytest.warns(kts.KtsWarning, match=r"\.log: split: not all its offsets fit"), reopened(path) as log:
+    with pytest.warns(kts.KtsWarning, match=TOLD), reopened(path) as log:
         assert log.log_end_offset == wanted[-1] + 1
         assert log.scan(columns=["offset"]).read_all().column("offset").to_pylist() == wanted
         log.append(batch(NOW))
@@ -152,3 +153,25 @@ def test_no_start_destroys_a_batch_whose_crc_holds(tmp_path: Path, rng: random.R
         assert asides == {os.path.basename(one.aside) for one in cut if one.aside}
         assert bool(asides) == any(".aside-" in str(one.message) for one in told)
         assert kts.open(path).path == str(path)  # and brokers and readers ignore what lies beside
+
+
+def test_a_segment_below_its_name_hides_no_other_that_overlaps_it(tmp_path: Path) -> None:
+    """A split by the swap of files would put parts behind the last segment, and a crash in it would remove that one."""
+    files = {0: [0, 3], 18: [18, 21], 27: [24, 27, 30, 33, 36, 42, 48], 36: [36, 39, 45, 51, 54]}
+    files[18].append(24)
+    path, wanted = laid(tmp_path, files), wanted_of(files)
+    with pytest.warns(kts.KtsWarning, match=TOLD), reopened(path) as log:
+        assert log.log_end_offset == wanted[-1] + 1
+        assert log.scan(columns=["offset"]).read_all().column("offset").to_pylist() == wanted
+        [cut] = [one for one in log.recovered if one.bytes_cut]
+    assert cut.aside is not None and Path(cut.aside).read_bytes() == b"".join(map(entry, files[27]))
+
+
+@pytest.mark.parametrize("far", [2**40, 2**62])
+def test_one_offset_that_damage_made_moves_no_log_end(far: int, tmp_path: Path) -> None:
+    """No CRC covers it: the batch is kept beside the log, and no segment is made that begins there."""
+    path = laid(tmp_path, {0: [0, 3, far]})
+    with pytest.warns(kts.KtsWarning, match="does not fit"), reopened(path) as log:
+        assert log.log_end_offset == 6
+    [kept] = [one for one in path.iterdir() if ".aside-" in one.name]
+    assert kept.read_bytes() == entry(far)

@@ -219,6 +219,19 @@ def test_an_offset_that_damage_made_is_no_overlap(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::kts.KtsWarning")
+def test_a_wrapper_message_has_only_the_offsets_of_its_messages(tmp_path: Path) -> None:
+    """Its header lacks the first one: behind a gap it does not hide what another segment has there."""
+    made = {
+        first: batch(*range(NOW + first, NOW + first + 3), base_offset=first, magic=1, compression="gzip")
+        for first in range(0, 18, 3)
+    }
+    path = laid(
+        tmp_path, {0: [made[one] for one in (0, 3, 6, 9)], 3: [made[one] for one in (3, 9, 12)], 15: [made[15]]}
+    )
+    assert offsets(path) == list(range(18))
+
+
+@pytest.mark.filterwarnings("ignore::kts.KtsWarning")
 def test_transactions_end_where_they_do_in_segments_that_overlap(tmp_path: Path, rng: random.Random) -> None:
     """A broker's batches, in other segments: the same ones are aborted, by their markers."""
     for number, (scenario, name) in enumerate(TRANSACTIONAL):
