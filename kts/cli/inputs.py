@@ -149,7 +149,7 @@ def remember_storage_options(ctx: click.Context, param: click.Parameter, value: 
         return
     try:
         given = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         raise click.BadParameter(f'expected a JSON object such as {{"region": "eu-west-1"}}, found {value}')

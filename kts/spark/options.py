@@ -228,7 +228,7 @@ def _paths(raw: Mapping[str, str]) -> tuple[str, ...]:
     if raw.get("paths", "").strip():
         try:
             listed = json.loads(raw["paths"])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise wrong("paths", "a JSON list of paths", raw["paths"]) from error
         if not isinstance(listed, list) or not all(isinstance(path, str) for path in listed):
             raise wrong("paths", "a JSON list of paths", raw["paths"])
@@ -528,7 +528,7 @@ class Values:
     def _json_object(name: str, text: str, shape: str) -> dict[str, Any]:
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise wrong(name, shape, text) from error
         if not isinstance(value, dict) or not value:
             raise wrong(name, shape, text)

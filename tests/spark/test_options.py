@@ -184,6 +184,11 @@ def test_offsets_that_leave_nothing_to_read_are_refused() -> None:
         assert refusal(startingOffsets=value).startswith("option startingOffsets: expected earliest or JSON")
 
 
+@pytest.mark.parametrize("name", ["paths", "startingOffsets", "assign", "storageOptions", "remoteOptions"])
+def test_json_without_end_is_malformed_json(name: str) -> None:
+    assert refusal(**{name: "[" * 100_000}).startswith(f"option {name}: expected ")
+
+
 def test_log_start_offset_is_a_number_or_one_for_each_partition() -> None:
     assert parse(logStartOffset="17").log_start_offset == 17
     assert parse(logStartOffset='{"t": {"1": 17}}').log_start_offset == {"t": {1: 17}}
