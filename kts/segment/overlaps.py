@@ -195,11 +195,11 @@ def _ends(segment: Segment, size: int, exact: bool) -> _Ends | None:
     try:
         [data] = files.read_small([segment.path], SMALL_BYTES) if size <= SMALL_BYTES else [None]
         if data is not None:
-            first, last = _first(data, base), _last_two(None, data, 0, 0, len(data))
+            first, last = _first(data, segment), _last_two(None, data, 0, 0, len(data))
         else:
             before, place = _last_places(segment)
             with files.File(segment.path) as log:
-                first = _first(log.read(0, HEADER_BYTES), base)
+                first = _first(log.read(0, HEADER_BYTES), segment)
                 data = log.read(before, min(max(SMALL_BYTES, place - before + FIRST_READ_BYTES), size - before))
                 last = _last_two(log, data, before, place, size)
         if last is None:  # no index, or damage in it or in the log
@@ -217,7 +217,7 @@ def _ends_read(segment: Segment) -> _Ends:
     base = segment.base_offset
     try:
         with segment.open() as log:
-            first = _first(log.read(0, HEADER_BYTES), base)
+            first = _first(log.read(0, HEADER_BYTES), segment)
         return _of_last_two(first, _last_two_sound(segment, 0), base)
     except (CorruptRecordError, LogStorageError):
         return _Ends(base, base)
@@ -240,13 +240,20 @@ def _last_two_sound(segment: Segment, place: int) -> list[tuple[int, int]]:
     return last
 
 
-def _first(data: bytes, base: int) -> int:
-    """The offset of the first entry; the base offset if the header lacks it, as that of a wrapper does."""
+def _first(data: bytes, segment: Segment) -> int:
+    """The offset of the first entry; the base offset if it cannot be told."""
+    base = segment.base_offset
     try:
         head = read_header(data)
     except CorruptRecordError:
         return base
-    return base if head is None or head.base_offset < 0 else head.base_offset
+    if head is None or head.base_offset >= 0:
+        return base if head is None else head.base_offset
+    if head.last_offset >= base:  # a wrapper, whose header lacks its first offset
+        return base
+    with segment.open() as log:
+        entry = entry_at(log, log.size(), 0)
+    return head.last_offset if entry is None else min(max(entry.first_offset, 0), head.last_offset)
 
 
 def _last_places(segment: Segment) -> tuple[int, int]:

@@ -229,6 +229,8 @@ def test_a_wrapper_message_has_only_the_offsets_of_its_messages(tmp_path: Path) 
         tmp_path, {0: [made[one] for one in (0, 3, 6, 9)], 3: [made[one] for one in (3, 9, 12)], 15: [made[15]]}
     )
     assert offsets(path) == list(range(18))
+    below = laid(tmp_path / "below", {0: [made[0]], 3: [made[3]], 6: [made[3], made[6]], 9: [made[9]]})
+    assert offsets(below) == list(range(12))
 
 
 @pytest.mark.filterwarnings("ignore::kts.KtsWarning")
