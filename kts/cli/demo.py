@@ -29,7 +29,10 @@ def command(directory: str) -> None:
     from the year 2036; DIR/clicks, compressed with zstd; DIR/legacy, magic 1 messages from the year 2017; DIR/groups,
     the committed offsets of three groups. Each is a log directory. DIR must not exist, or be empty.
     """
-    write_demo(directory)
+    try:
+        write_demo(directory)
+    except FileExistsError as error:
+        raise click.BadParameter(f"{error.strerror}, found {directory}", param_hint="DIR") from error
     named = shlex.quote(os.path.normpath(directory))
     click.echo(
         f"Written by Kafka brokers 3.9.2 and 0.10.2.2, 21,000 records:\n"
