@@ -15,7 +15,7 @@ from kts.coordinator_records.columns import DECODERS
 from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, ISOLATIONS, ON_ERROR
 from kts.model import EARLIEST, LATEST
 from kts.segment import files
-from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time, show_time
+from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
@@ -339,10 +339,6 @@ def _log_start_offset(read: Values) -> int | PartitionValues | None:
 
 
 def _refuse_contradictions(options: Options, query: str) -> None:
-    start, end = options.start, options.end
-    if start.kind == end.kind == "timestamp" and start.timestamp_ms > end.timestamp_ms:
-        first, last = show_time(start.timestamp_ms), show_time(end.timestamp_ms)
-        raise ValueError(f"option {start.option}: {first} is after {end.option} {last}")
     if options.max_offsets is not None and (options.min_offsets or 0) > options.max_offsets:
         raise ValueError(
             f"options minOffsetsPerTrigger and maxOffsetsPerTrigger: {options.min_offsets} is above "

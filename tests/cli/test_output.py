@@ -80,7 +80,7 @@ def test_an_error_of_the_library_names_the_option() -> None:
     said = run("convert", headers, "--to-magic", "1", *out, code=3).stderr
     assert "--drop-headers leaves them out" in said
     assert argument_names(said) == set()
-    said = run("dump", f"{PARTITION}/{0:020d}.index", code=2).stderr
+    said = run("verify", f"{PARTITION}/{0:020d}.index", code=2).stderr
     assert "PATH: expected a directory or a .log file" in said
 
 
