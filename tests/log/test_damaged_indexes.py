@@ -313,7 +313,7 @@ def test_no_golden_directory_is_found_unsound(tmp_path: Path) -> None:
                 for slot in range(segment.offset_index.entries):
                     segment.start_of(segment.offset_index.entry(slot)[0])
                 for slot in range(segment.time_index.entries):
-                    log.offset_for_timestamp(segment.time_index.entry(slot)[0])
+                    log.offset_for_timestamp(segment.time_index.entry(slot)[0], unit="ms")
                 assert segment.corrupt_index is None, (directory, segment, segment.corrupt_index)
     assert seen > 1000
 
