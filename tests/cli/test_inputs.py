@@ -65,9 +65,7 @@ def test_settings_are_kafka_s_and_the_format_is_that_of_the_last_batch(tmp_path:
         make_config(["segment.bytes=many"], str(path))
 
 
-@pytest.mark.parametrize(
-    "command", [["ls"], ["dump"], ["verify"], ["batches"], ["stats"], ["offset-for", "--time", "0"]]
-)
+@pytest.mark.parametrize("command", [["ls"], ["verify"], ["stats"], ["offset-for", "--time", "0"]])
 def test_a_file_that_is_no_segment_is_wrong_use(command: list[str]) -> None:
     index = ORDERS / "orders-0" / f"{0:020d}.timeindex"
     assert index.name in run(*command, index, code=2).stderr
