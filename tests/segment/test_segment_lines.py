@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kts.offline.verify import verify
+from kts.offline.verify import verify_checkpoints
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.magic_checkpoint import MagicCheckpoint, NotedMagics
 from kts.segment.segment_lines import SegmentLines
@@ -35,7 +35,7 @@ def test_a_file_that_is_damaged_anywhere_says_nothing_and_why(
             Path(file.path).write_bytes(damaged)
             read = kind(str(tmp_path))
             assert [read.of(*key) for key in keys] == [{}] * 4 and read.fault is not None, (at, damaged)
-    assert [(one.kind, one.path) for one in verify(tmp_path)] == [("checkpoint", file.path)]
+    assert [(one.kind, one.path) for one in verify_checkpoints(str(tmp_path))] == [("checkpoint", file.path)]
 
 
 @pytest.mark.parametrize(
