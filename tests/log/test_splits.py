@@ -107,7 +107,7 @@ def test_a_crash_during_a_split_loses_nothing(name: str, rng: random.Random) -> 
         for op in system.trace:
             disk.step(op)
             found |= {state.digest(): state for state in disk.states(rng, count=4)}
-        for state in rng.sample(list(found.values()), min(len(found), scaled(15, 200))):
+        for state in rng.sample(list(found.values()), min(len(found), scaled(6, 30))):
             where = os.path.join(folder, "crashed")
             write_tree(where, state.tree)
             assert offsets(f"{where}/t-0") == wanted, (state.label, {k: len(v or b"") for k, v in state.tree.items()})
@@ -136,7 +136,7 @@ def damaged(rng: random.Random) -> tuple[dict[int, list[bytes]], list[bytes]]:
 
 
 def test_no_start_destroys_a_batch_whose_crc_holds(tmp_path: Path, rng: random.Random) -> None:
-    for number in range(scaled(25, 400)):
+    for number in range(scaled(25, 100)):
         files, sound = damaged(rng)
         path = tmp_path / f"{number}" / "t-0"
         path.mkdir(parents=True)

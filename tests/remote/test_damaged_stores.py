@@ -25,7 +25,7 @@ from kts.tables import sync
 def test_damage_to_any_object_is_told(tmp_path: Path, seed: int) -> None:
     """Deleted, cut, flipped, swapped, replaced, restored wrongly, duplicated, one object or all of a kind."""
     rng = random.Random(f"{seed} stores")
-    count = scaled(4, 3000)
+    count = scaled(4, 60)
     chosen = stores() if count > len(names()) else stores([rng.choice(names())])
     wrong: list[str] = []
     for number in range(count):

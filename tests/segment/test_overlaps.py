@@ -126,7 +126,7 @@ def expected(name: str, wanted: list[int]) -> list[int]:
 @pytest.mark.filterwarnings("ignore::kts.KtsWarning")
 @pytest.mark.parametrize("kind", ["small", "long", "with indexes"])
 def test_every_door_gives_the_union_of_the_segments_once(kind: str, tmp_path: Path, rng: random.Random) -> None:
-    for number in range(scaled(10, 200)):
+    for number in range(scaled(10, 50)):
         files, firsts, _ = drawn(rng, damage=False, value=b"v" * 40 if kind == "small" else LONG)
         path, wanted = laid(tmp_path / f"{number}", files, indexed=kind == "with indexes"), threes(firsts)
         log = opened(path)
@@ -157,7 +157,7 @@ def test_a_segment_whose_end_is_not_looked_up_ends_where_the_next_one_begins(
 ) -> None:
     """Each offset is given once there, too, and what is left out is told."""
     monkeypatch.setattr(overlaps, "MOST_BYTES", 10_000)
-    for number in range(scaled(10, 200)):
+    for number in range(scaled(10, 50)):
         files, firsts, _ = drawn(rng, damage=False, value=LONG)
         path = laid(tmp_path / f"{number}", files)
         bases, own = sorted(files), list[int]()
@@ -184,7 +184,7 @@ def test_a_segment_whose_end_is_not_looked_up_ends_where_the_next_one_begins(
 
 @pytest.mark.filterwarnings("ignore::kts.KtsWarning")
 def test_a_batch_that_is_damaged_in_one_segment_is_read_from_another(tmp_path: Path, rng: random.Random) -> None:
-    for number in range(scaled(25, 400)):
+    for number in range(scaled(25, 100)):
         files, firsts, _ = drawn(rng, damage=True)
         path = laid(tmp_path / f"{number}", files)
         assert offsets(path, on_error="skip") == threes(firsts)
@@ -243,7 +243,7 @@ def test_transactions_end_where_they_do_in_segments_that_overlap(tmp_path: Path,
         headers = kts.scan_batches(whole).to_pylist()
         data = [whole[one["position"] : one["position"] + one["sizeInBytes"]] for one in headers]
         wanted = offsets(source, isolation="read_committed", log_start_offset=0)
-        for attempt in range(scaled(3, 50)):
+        for attempt in range(scaled(3, 12)):
             cuts = sorted({0, *rng.sample(range(len(data)), min(6, len(data)))})
             path = tmp_path / f"{number}-{attempt}" / "t-0"
             path.mkdir(parents=True)

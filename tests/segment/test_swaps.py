@@ -88,7 +88,7 @@ def test_readers_give_what_a_broker_gives_after_it_completed_a_swap(state: str, 
 
 
 def test_readers_and_a_start_agree_about_any_swap(tmp_path: Path, rng: random.Random) -> None:
-    for number in range(scaled(20, 400)):
+    for number in range(scaled(20, 100)):
         files = drawn(rng)
         path = laid(tmp_path / f"{number}", files)
         found = offsets(path)
@@ -111,7 +111,7 @@ def test_a_crash_while_a_swap_is_completed_changes_nothing_that_is_read(name: st
         for op in system.trace:
             disk.step(op)
             found |= {state.digest(): state for state in disk.states(rng, count=3)}
-        for state in rng.sample(list(found.values()), min(len(found), scaled(6, 60))):
+        for state in rng.sample(list(found.values()), min(len(found), scaled(6, 20))):
             where = os.path.join(folder, "crashed")
             write_tree(where, state.tree)
             assert offsets(f"{where}/t-0") == wanted, state.label
