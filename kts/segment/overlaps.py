@@ -227,7 +227,7 @@ def _of_last_two(first: int, last: list[tuple[int, int]], base: int) -> _Ends:
     if not last:
         return _Ends(base, base)
     begin, end = last[-1]
-    sure = len(last) > 1 and (begin == last[0][1] + 1 or (begin < 0 and end > last[0][1]))
+    sure = len(last) > 1 and (begin == last[0][1] + 1 or (begin < 0 and last[0][1] < end <= last[0][1] + SPAN))
     return _Ends(first, end + 1, sure)
 
 
