@@ -418,17 +418,7 @@ class _Listed(PartitionLog):
     """A partition with a fixed list of segments and a fixed log start offset."""
 
     def __init__(self, log: PartitionLog, segments: list[Segment], skip_damage: bool) -> None:
-        super().__init__(
-            log.path,
-            log.topic,
-            log.partition,
-            log_start_offset=log._log_start_offset,
-            segment_paths=log._segment_paths,
-            checkpoints=log._checkpoints,
-            remote=log._remote,
-        )
-        self._overlaps = log._overlaps
-        self.segments_before, self._following_offset = log.segments_before, log._following_offset
+        vars(self).update(vars(log))
         self._segments = [replace(one, sound_part=True) for one in segments] if skip_damage else segments
         self._start: int | None = None
 

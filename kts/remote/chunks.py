@@ -247,38 +247,7 @@ class RemoteLog:
         return CorruptRecordError(message, path=self.path, position=position, end=self._size)
 
 
-class BytesFile:
-    """Bytes in memory as a file to read; a ``Readable``."""
-
-    def __init__(self, path: str, data: bytes) -> None:
-        self.path = path
-        self._data = data
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def size(self) -> int:
-        """Their number."""
-        return len(self._data)
-
-    def read(self, position: int, count: int) -> bytes:
-        """Up to ``count`` bytes from a position."""
-        return self._data[position : position + count]
-
-    def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill the buffer from a position."""
-        data = self.read(position, len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class Unreadable(BytesFile):
+class Unreadable(files.BytesFile):
     """A file of which nothing can be read, with the reason."""
 
     def __init__(self, path: str, size: int, problem: str) -> None:

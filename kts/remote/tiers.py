@@ -33,7 +33,7 @@ from kts.arguments import INT64_MAX, choice
 from kts.codec.layout import HEADER_BYTES
 from kts.errors import CorruptIndexError, CorruptRecordError, InvalidRequestError, LogStorageError
 from kts.remote import buckets
-from kts.remote.chunks import BytesFile, Claim, Coding, RemoteLog, Unreadable
+from kts.remote.chunks import Claim, Coding, RemoteLog, Unreadable
 from kts.remote.keys import Key, data_key, opener
 from kts.remote.layouts import (
     AIVEN,
@@ -1043,12 +1043,12 @@ class _TierStore:
         if name.lost:
             return self._lost(path, name.base_offset, name.end or 0)
         if name.suffix == ".snapshot":
-            return BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
+            return files.BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
         stored = self._stored(name)
         if name.suffix != ".log":
             if name.contradictory or stored.part_size(name.suffix) is None:
                 raise _no_file(path)
-            return BytesFile(path, stored.part(name.suffix))
+            return files.BytesFile(path, stored.part(name.suffix))
         if name.contradictory:
             known = stored.copy.problem if stored.copy is not None else ""
             return Unreadable(path, 1, known or f"the objects {name.stem} contradict each other: kts verify says more")

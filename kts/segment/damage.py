@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,29 +25,6 @@ SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
 WRONG_SIZE = "; its size is wrong or bytes are missing"  # ends an error
 CLOSED_WITHIN = "an entry reaches past the end of its closed segment"
 _SPAN = 2**31  # offsets of one segment
-
-
-class Bytes(Protocol):
-    """What damage is looked for in."""
-
-    def read(self, position: int, count: int) -> bytes:
-        """Up to ``count`` bytes."""
-
-    def size(self) -> int:
-        """How many there are."""
-
-
-class InMemory:
-    """A buffer as ``Bytes``."""
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-
-    def read(self, position: int, count: int) -> bytes:
-        return bytes(self._data[position : position + count])
-
-    def size(self) -> int:
-        return len(self._data)
 
 
 class SearchBudget:
@@ -72,7 +49,7 @@ class SearchBudget:
 
 
 def next_sound_entry(
-    segment: Segment,
+    where: Segment | files.Readable,
     position: int,
     end: int,
     expected_offset: int,
@@ -83,6 +60,8 @@ def next_sound_entry(
 
     Parameters
     ----------
+    where : Segment or Readable
+        The segment, which is opened; or an open file, or bytes in memory.
     position : int
         Start of the damaged entry.
     end : int
@@ -100,21 +79,11 @@ def next_sound_entry(
     entries inside it leads there. Otherwise every byte is tried: an entry is sound if its size fits, its magic is
     known, its offset can follow, and its CRC is correct. Costs O(n) for n bytes.
     """
-    with segment.open() as file:
-        return sound_entry_in(file, position, end, expected_offset, budget, span)
-
-
-def sound_entry_in(
-    file: Bytes,
-    position: int,
-    end: int,
-    expected_offset: int,
-    budget: SearchBudget | None = None,
-    span: int = _SPAN,
-) -> int | None:
-    """The same in an open file, or in bytes in memory."""
+    if isinstance(where, Segment):
+        with where.open() as file:
+            return next_sound_entry(file, position, end, expected_offset, budget, span)
     budget = SearchBudget() if budget is None else budget
-    look = _Look(_Holes(file), min(end, file.size()), expected_offset, budget, span)
+    look = _Look(_Holes(where), min(end, where.size()), expected_offset, budget, span)
     size = look.size_at(position)
     if size is not None:
         follower = position + size
@@ -162,7 +131,7 @@ def tell_incomplete(segment: Segment, position: int, end: int) -> None:
 class _Holes:
     """A file in which bytes that cannot be read are zeros: no sound entry has them in it."""
 
-    def __init__(self, file: Bytes) -> None:
+    def __init__(self, file: files.Readable) -> None:
         self.file = file
         self.hole = 0, 0  # the last one: the next read mostly begins in it
 

@@ -96,6 +96,37 @@ class Readable(Protocol):
         """Fill the buffer from a position; fewer bytes only at the end of the file."""
 
 
+class BytesFile:
+    """Bytes in memory as a file to read; a ``Readable``."""
+
+    def __init__(self, path: str, data: bytes | memoryview) -> None:
+        self.path = path
+        self._data = data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def size(self) -> int:
+        """Their number."""
+        return len(self._data)
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to ``count`` bytes from a position."""
+        return bytes(self._data[position : position + count])
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill the buffer from a position."""
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
 @runtime_checkable
 class ReadAhead(Readable, Protocol):
     """A file whose bytes are requested before they are read."""

@@ -12,11 +12,11 @@ import zstandard
 
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.remote import chunks as module
-from kts.remote.chunks import BytesFile, Coding, RemoteLog, Unreadable
+from kts.remote.chunks import Coding, RemoteLog, Unreadable
 from kts.remote.manifests import ChunkIndex, decompressed
 from kts.remote.objects import LEAST_BYTES, Kept
 from kts.segment.damage import _Holes
-from kts.segment.files import ByteRange
+from kts.segment.files import ByteRange, BytesFile
 
 LOG = random.Random(3).randbytes(9_000) + bytes(1_234)
 
