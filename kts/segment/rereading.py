@@ -69,12 +69,13 @@ def unless_deleted(path: str) -> Iterator[None]:
     """A context for reading a segment: if a writer deletes it meanwhile, skip the rest of it with a warning.
 
     Every reader that iterates over the segments of a partition uses it. A reader with a single answer, such as a
-    search, runs again on the current segments instead: see ``settled``.
+    search, runs again on the current segments instead: see ``settled``. A log that was not there when it was opened may
+    be there again: a truncation deletes segments, and later ones get their names.
     """
     try:
         yield
     except LogStorageError as error:
-        if error.errno != errno.ENOENT or files.exists(path):
+        if error.errno != errno.ENOENT or (error.path != path and files.exists(path)):
             raise
         warn(f"{path}: the segment was deleted while it was read; its records are left out", path)
 

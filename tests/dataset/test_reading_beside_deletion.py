@@ -39,10 +39,10 @@ def written(folder: Path) -> kts.Log:
 
 
 class Moments:
-    """Stands in for ``os`` where kts comes to the operating system, and acts before one of its calls."""
+    """Stands in for ``os`` where kts comes to the operating system, and acts before one of its calls, or several."""
 
-    def __init__(self, moment: int, act: Callable[[], None]) -> None:
-        self.calls, self.moment, self.act, self.acting = 0, moment, act, False
+    def __init__(self, moment: int, *acts: Callable[[], None]) -> None:
+        self.calls, self.moment, self.acts, self.acting = 0, moment, acts, False
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
@@ -50,9 +50,9 @@ class Moments:
             return real
 
         def call(*arguments: Any, **more: Any) -> Any:
-            if self.calls == self.moment:
+            if 0 <= self.calls - self.moment < len(self.acts):
                 self.acting = True
-                self.act()
+                self.acts[self.calls - self.moment]()
                 self.acting = False
             self.calls += 1
             return real(*arguments, **more)
@@ -189,7 +189,7 @@ def test_segments_that_a_log_deletes_meanwhile_are_left_out(
     """The log deletes two segments before the n-th call of a reader to the operating system, for many n: what is read
     is what was there before or is there after, whole segments of it, and no finding, error or other warning."""
     wanted = expected(template, name)
-    counting = Moments(-1, lambda: None)
+    counting = Moments(0)
     monkeypatch.setattr(files, "os", counting)
     READERS[name](template / "log" / NAME)
     moments = range(counting.calls)
@@ -212,3 +212,40 @@ def test_segments_that_a_log_deletes_meanwhile_are_left_out(
             monkeypatch.undo()
             assert answer in wanted, f"before call {moment}: {answer}"
             assert all("was deleted while it was read" in str(one.message) for one in said), list(map(str, said))
+
+
+@pytest.mark.parametrize("name", ["scan", "scan, strict", "scan, committed", "scan, columns", "batches"])
+def test_a_segment_that_is_away_for_a_moment_is_read_or_left_out(
+    name: str, template: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A truncation deletes segments, and the next appends may make one of the same name: for one call of a reader, and
+    no longer, a segment is not there. That is no error."""
+    path, aside = template / "log" / NAME, template / "aside" / NAME
+    names = [f"{GONE * 3:020d}.{suffix}" for suffix in ("log", "index", "timeindex")]
+    counting = Moments(0)
+    monkeypatch.setattr(files, "os", counting)
+    wanted = {judged(READERS[name](path), path)}
+    monkeypatch.undo()
+    shutil.copytree(path, aside)
+    for one in names:
+        (aside / one).unlink()
+    wanted.add(judged(READERS[name](aside), aside))
+
+    def hide() -> None:
+        for one in names:
+            os.rename(path / one, aside / f"{one}.hidden")
+
+    def show() -> None:
+        for one in names:
+            os.rename(aside / f"{one}.hidden", path / one)
+
+    for moment in sorted(rng.sample(range(counting.calls - 1), min(counting.calls - 1, scaled(20, 80)))):
+        monkeypatch.setattr(files, "os", Moments(moment, hide, show))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            answer = judged(READERS[name](path), path)
+        monkeypatch.undo()
+        if not (path / names[0]).exists():  # the reader asked no more
+            show()
+        assert answer in wanted, f"around call {moment}: {answer}"
+        assert all("was deleted while it was read" in str(one.message) for one in said), list(map(str, said))
