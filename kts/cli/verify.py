@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from kts.segment.names import INDEX_SUFFIXES
+
 from .inputs import filter_options, json_option, negative_times_options, open_logs, tiered_paths_argument
 from .output import FINDINGS, counted, note, print_json, print_line, progress, show_bytes
 from .work import on_each, spark_option
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 SEGMENT_SECONDS, RATE, DEEP_RATE, PROCESS_SECONDS = 2e-4, 1e9, 1e8, 1.5
 
 # What `kts reindex` mends: violations of these kinds, or in such files.
-OF_INDEXES, INDEX_FILES = {"index-checksum", "index-file"}, (".index", ".timeindex", ".txnindex")
+OF_INDEXES = {"index-checksum", "index-file"}
 
 EPILOG = """\b
 Examples:
@@ -72,7 +74,7 @@ def command(
         found = chain.from_iterable(joined(log, results) for log, results in done)
         of_directories = chain.from_iterable(map(verify_checkpoints, beside(paths, logs)))
         for violation in chain(of_directories, verify_groups(logs), found):
-            in_index = violation.kind in OF_INDEXES or violation.path.endswith(INDEX_FILES)
+            in_index = violation.kind in OF_INDEXES or violation.path.endswith(INDEX_SUFFIXES)
             of_group = violation.kind == "group"
             indexes, groups, others = indexes + in_index, groups + of_group, others + (not (in_index or of_group))
             print_violation(violation, as_json)

@@ -23,7 +23,7 @@ from kts.segment.entries import Batches
 from kts.segment.index_checksums import Sealed
 from kts.segment.log_segment import LogSegment
 from kts.segment.magic_checkpoint import NotedMagics
-from kts.segment.names import LEADER_EPOCHS, FileName, parse_file_name
+from kts.segment.names import INDEX_SUFFIXES, LEADER_EPOCHS, FileName, parse_file_name
 from kts.segment.overlaps import Overlaps
 from kts.segment.producers import EXPIRATION_MS, AbortedBatch
 from kts.segment.rebuild import IndexConfig, Recovered, rebuild
@@ -255,7 +255,7 @@ class LogLoader:
                 files.set_modified_ms(f"{path}.cleaned", modified_ms)
         files.sync_directory(self.path)
         if paths == [old]:  # no swap, which would replace all segments up to the end of this one
-            self._remove_beside(base, (".index", ".timeindex", ".txnindex"))
+            self._remove_beside(base, INDEX_SUFFIXES)
             files.rename(f"{old}.cleaned", old)
             files.sync_directory(self.path)
             why = "offsets below its base offset are cut off"
@@ -267,7 +267,7 @@ class LogLoader:
                 files.sync_directory(self.path)
             files.rename(f"{path}.cleaned", f"{path}.swap")
         files.sync_directory(self.path)
-        self._remove_beside(base, (".log", ".index", ".timeindex", ".txnindex"))
+        self._remove_beside(base, (".log", *INDEX_SUFFIXES))
         for path in paths:
             files.rename(f"{path}.swap", path)
         files.sync_directory(self.path)

@@ -59,6 +59,7 @@ from kts.segment.entries import Slices
 from kts.segment.locks import is_locked
 from kts.segment.names import (
     CLEAN_SHUTDOWN,
+    INDEX_SUFFIXES,
     INTERNAL_TOPICS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -79,7 +80,6 @@ COPIED, EQUAL = "copied", "equal"
 MOST_TOLD = 20  # groups that cannot go on where they were
 _ASIDE = "kts-copy-0.{}-delete"
 _BOOTSTRAP = "bootstrap.checkpoint"
-_INDEXES = (".index", ".timeindex", ".txnindex")
 
 Progress = Callable[[int], None]
 
@@ -795,7 +795,7 @@ class _Partition:
             files.set_modified_ms(path, time.time_ns() // 1_000_000)
             with files.WritableFile(path) as old:
                 old.sync()
-        for suffix in (*[".snapshot"] * with_snapshot, *_INDEXES, ".log"):
+        for suffix in (*[".snapshot"] * with_snapshot, *INDEX_SUFFIXES, ".log"):
             if suffix == ".log":
                 self.place.synced(self.folder)  # no crash leaves a log whose indexes are those of another
             if files.exists(done.stem + suffix):
@@ -806,7 +806,7 @@ class _Partition:
 
     def remove(self, base_offset: int, names: Sequence[str]) -> None:
         """Delete a segment of the target, its log first."""
-        for suffix in (".log", *_INDEXES, ".snapshot"):
+        for suffix in (".log", *INDEX_SUFFIXES, ".snapshot"):
             if f"{base_offset:020d}{suffix}" in names:
                 files.remove(os.path.join(self.folder, f"{base_offset:020d}{suffix}"), missing_ok=True)
         self.place.synced(self.folder)

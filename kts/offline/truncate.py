@@ -23,7 +23,7 @@ from kts.errors import LogStorageError
 from kts.log.directory import PartitionEntry
 from kts.log.log import Log
 from kts.segment import files
-from kts.segment.names import LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
+from kts.segment.names import INDEX_SUFFIXES, LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, int64
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 COPY_BYTES = 4 * 2**20
 UNFINISHED = ".cleaned"  # brokers delete files of this name when they start
-OTHERS = (".index", ".timeindex", ".txnindex", ".snapshot")
+OTHERS = (*INDEX_SUFFIXES, ".snapshot")
 
 
 # --- planning -------------------------------------------------------------------------------------

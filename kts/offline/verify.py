@@ -1115,7 +1115,7 @@ def _lacking(log: PartitionLog, segments: list[Segment], entries: Iterable[files
             keys.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
             paths[name.base_offset, name.tier_id, name.suffix] = entry.path
     logs = keys.get(".log", set())
-    for suffix in (".index", ".timeindex", ".txnindex"):
+    for suffix in names.INDEX_SUFFIXES:
         for base, tier in sorted(keys.get(suffix, set()) - logs):
             yield Violation(paths[base, tier, suffix], None, base, "orphan", "there is no .log file of this name")
     # A backup of .log files alone is fine; an index that other segments have must not be missing. Before 0.10.1 (magic

@@ -12,6 +12,7 @@ from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
 from kts.errors import CorruptRecordError
 from kts.segment import files
 from kts.segment.entries import SMALLEST_SIZE, at
+from kts.segment.index import GREATEST_RELATIVE_OFFSET
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment, bools, int64
 
@@ -24,7 +25,6 @@ AFTER_DAMAGE_BYTES = 2**14  # first slice after damage: more may follow soon
 SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
 WRONG_SIZE = "; its size is wrong or bytes are missing"  # ends an error
 CLOSED_WITHIN = "an entry reaches past the end of its closed segment"
-_SPAN = 2**31  # offsets of one segment
 
 
 class SearchBudget:
@@ -54,7 +54,7 @@ def next_sound_entry(
     end: int,
     expected_offset: int,
     budget: SearchBudget | None = None,
-    span: int = _SPAN,
+    span: int = GREATEST_RELATIVE_OFFSET + 1,
 ) -> int | None:
     """Where the first sound entry after damage starts, or None if there is none.
 

@@ -36,6 +36,8 @@ LOG_DIRECTORY_FILES = frozenset(  # a broker writes these beside the partitions
     {META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINTS, CLEANER_OFFSETS, LOG_START_OFFSETS, HIGH_WATERMARKS}
 )
 
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")  # what can be rebuilt from the .log
+
 REMOTE = "tier+"  # addresses of segments in tiered storage begin so
 TOPIC_CHARACTERS = "[A-Za-z0-9._-]"
 
