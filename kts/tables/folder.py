@@ -215,10 +215,13 @@ class FolderTable(Known):
                 if data is None:
                     raise ValueError(f"it has more than {MOST_BYTES} bytes")
                 ledger = Ledger.of(data)
+                if (newest := self._newest(days)) > ledger.number:
+                    raise ValueError(f"it is of commit {ledger.number}, and there are files of commit {newest}")
+                if newest and not ledger.state.offsets:
+                    raise ValueError(f"it has no offsets, and there are files of commit {newest}")
             except ValueError as error:
                 raise LostOffsetsError(
-                    f"expected the ledger of a table, found a malformed one: {error}: put the right one back, or"
-                    f" {NEXT}",
+                    f"expected the ledger of the table, found another: {error}: put the right one back, or {NEXT}",
                     path=path,
                 ) from error
         self.schema = self._agreed(ledger.columns, days)
@@ -339,5 +342,9 @@ class FolderTable(Known):
                 " ledger back, or move the file away",
                 path=self._in_own(left[0]),
             )
-        found = (_PART.fullmatch(os.path.basename(path)) for path in self._parts(self._days()))
+        return self._newest(self._days())
+
+    def _newest(self, days: Iterable[str]) -> int:
+        """The number of the newest commit that left files of rows, or 0."""
+        found = (_PART.fullmatch(os.path.basename(path)) for path in self._parts(days))
         return max((int(one["number"]) for one in found if one is not None), default=0)
