@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import socket
@@ -137,6 +138,7 @@ def test_a_range_gives_its_descriptor_back_when_closed_or_forgotten(tmp_path: Pa
         def held() -> int:
             return len(os.listdir("/proc/self/fd"))
 
+        gc.collect()  # what other tests left open
         before = held()
         lent = [log.slice(offset, 100).records for offset in range(50)]
         assert held() == before + 50
