@@ -205,11 +205,13 @@ def _plan(log: Partition, bases: list[int], start: int, end: int, range_bytes: i
     for number in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment, following = segments[number], bases[number + 1] if number + 1 < len(segments) else behind
         span = segment.span
+        low = start if span.since is None else max(start, span.since)
+        high = end if span.until is None else min(end, span.until)
+        if low >= high:  # another segment has these offsets
+            continue
         whole = SegmentRange(
             segment.topic, segment.partition, segment.path, segment.base_offset, span.start, segment.size_bytes,
-            start if span.since is None else max(start, span.since),
-            end if span.until is None else min(end, span.until),
-            closed=int(following < NO_END) if span.end is None else 2,
+            low, high, closed=int(following < NO_END) if span.end is None else 2,
             following=following, sound_part=int(segment.sound_part), indexed=int(segment.indexed),
             shared=int(segment.shared),
         )  # fmt: skip

@@ -149,7 +149,7 @@ def _headers(segment: Segment, behind: int | None) -> Iterator[pa.RecordBatch]:
     with unless_deleted(segment.path):
         for batch in header_scan(segment, 0, end, False, verify_crc=False, closed=behind is not None):
             end = batch.column("lastOffset")[-1].as_py() + 1
-            yield batch if segment.span.until is None else _own(batch, segment)
+            yield _own(batch, segment) if segment.span.is_bounded else batch
         lost = Lookups(segment).lost_end(behind) if behind is not None and end < behind else None
         if lost is not None:
             raise lost
@@ -161,8 +161,7 @@ def _own(headers: pa.RecordBatch, segment: Segment) -> pa.RecordBatch:
 
     last = int64(headers, "lastOffset")
     first = np.where(headers.column("baseOffset").is_valid(), int64(headers, "baseOffset"), last)
-    _, _, since, until = segment.span
-    own = (last >= (0 if since is None else since)) & (first < (NO_END if until is None else until))
+    own = segment.span.own(first, last)
     if own.all():
         return headers
     tell_rest(segment)

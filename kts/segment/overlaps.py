@@ -101,7 +101,7 @@ class Overlaps:
     def _disjoint(self, segments: list[Segment], found: list[_Ends | None]) -> list[Segment]:
         found = list(found)
         while True:
-            ends = [end or _Ends(one.base_offset, one.base_offset) for one, end in zip(segments, found, strict=True)]
+            ends = [end or _ends_named(segments, number) for number, end in enumerate(found)]
             groups = _groups(segments, ends)
             unknown = [number for group in groups if len(group) > 1 for number in group if found[number] is None]
             if not unknown:
@@ -210,6 +210,12 @@ def _ends(segment: Segment, size: int, exact: bool) -> _Ends | None:
     except (CorruptRecordError, LogStorageError):  # its reader tells it
         return _Ends(base, base)
     return _of_last_two(first, last, base)
+
+
+def _ends_named(segments: Sequence[Segment], number: int) -> _Ends:
+    """The ends of a segment that takes long to read, by its name and the next one's."""
+    base, behind = segments[number].base_offset, _base_behind(segments, number)
+    return _Ends(base, base if behind is None else behind)
 
 
 def _ends_read(segment: Segment) -> _Ends:

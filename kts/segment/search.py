@@ -261,6 +261,9 @@ class SegmentSearch:
                 stats.batches_read = before + row + 1
                 stats.bytes_read += position + size - stats.end_position
                 stats.end_position = position + size
+                if not query.one_segment and self.segment.span.is_bounded:
+                    own = self.segment.span.own(offsets, offsets)
+                    offsets, timestamps = offsets[own], timestamps[own]
                 yield Records(position, offsets, timestamps)
             end = int(positions[-1] + sizes[-1])
             stats.batches_read = before + len(positions)

@@ -54,6 +54,16 @@ class Span(NamedTuple):
     since: int | None = None
     until: int | None = None
 
+    @property
+    def is_bounded(self) -> bool:
+        """True if it has bounds for offsets."""
+        return self.since is not None or self.until is not None
+
+    def own(self, firsts: npt.NDArray[np.int64], lasts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which batches, by their first and last offsets, have offsets within the bounds."""
+        since = 0 if self.since is None else self.since
+        return (lasts >= since) & (firsts < (INT64_MAX if self.until is None else self.until))
+
 
 @dataclass(frozen=True, repr=False)
 class Segment:
