@@ -448,9 +448,13 @@ def _slots(
     reach = max([one.last[-1] for one in others if one.last] + [-1 if behind is None else behind - 1])
 
     def is_strange(i: int, expected: int) -> bool:
-        """Whether no other segment makes an offset likely: it has another batch there, or ends before."""
+        """Whether no other segment makes an offset likely: it has another batch there, or ends before.
+
+        The batches that were damaged before it may have had the offsets between.
+        """
         first, last = batches.first[i], batches.last[i]
-        if first > reach + 1 or (first ^ expected).bit_count() == 1:
+        follows = i == 0 or batches.position[i] == batches.position[i - 1] + batches.size[i - 1]
+        if follows and (first > reach + 1 or (first ^ expected).bit_count() == 1):
             return True
         return any(
             low <= last and high >= first for one in others for low, high in zip(one.first, one.last, strict=True)
