@@ -10,6 +10,7 @@ _Strings = tuple[int, int, int, int, int] | None
 _Compress = Callable[[bytes | memoryview], bytes]
 
 REASONS: tuple[str, ...]
+CODECS: tuple[tuple[str, bool], ...]
 
 @final
 class Decoder:

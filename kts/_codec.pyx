@@ -36,6 +36,8 @@ kts_crc_init()
 
 # Why bytes are damaged or a set is refused, by name; the numbers are the places in it. kts.errors.REASONS has the words.
 REASONS = tuple(kts_reasons[number].decode() for number in range(1, KTS_NO_MEMORY))
+# The rows of codecs.h: name, and whether a message of magic 1 carries it.
+CODECS = tuple((kts_codec_names[number].decode(), bool(kts_carries(1, number))) for number in range(KTS_CODECS_END))
 
 
 cdef object error_of(Err* err):
@@ -44,7 +46,8 @@ cdef object error_of(Err* err):
     if err.reason == KTS_COLUMN_FULL:
         return ValueError("buf: a column of this buffer would pass Arrow's 2 GiB; read it in pieces with kts.iter_decode")
     reason = kts_reasons[err.reason].decode()
-    text = errors.REASONS[reason].words.format(a=err.a, b=err.b)
+    codec = compression.CODEC_NAMES[err.a] if err.reason == KTS_WRAPPER_CODEC else None
+    text = errors.REASONS[reason].words.format(a=err.a, b=err.b, codec=codec)
     record = None
     if err.record >= 0:
         record = err.record
@@ -125,6 +128,12 @@ cdef struct Isal:
     DeflateBegin begin
     DeflateRun run
 
+cdef struct Snappy:
+    SnappyBlock block
+
+cdef struct Lz4:
+    Lz4Block block
+
 cdef struct Zstd:
     ZstdMake make
     ZstdFree free
@@ -133,12 +142,14 @@ cdef struct Zstd:
     ZstdIsError is_error
     ZstdErrorName error_name
 
-# The libraries' own functions, which need no lock; NULL where they cannot be had.
-cdef SnappyBlock SNAPPY_BLOCK = NULL
-cdef Lz4Block LZ4_BLOCK = NULL
-cdef Isal ISAL
-cdef Zstd ZSTD
-cdef int64_t[8] SOUGHT                 # by the number of the codec; set last, so a thread that sees it sees the functions
+# The libraries' own functions, which need no lock, by the number of the codec and in the order of its row in CODECS of
+# kts.compression. SOUGHT is set last, so that a thread which sees FOUND sees them; NULL where they cannot be had.
+cdef void* FUNCTIONS[8][8]
+cdef Isal* ISAL = <Isal*> FUNCTIONS[KTS_GZIP]
+cdef Snappy* LIBSNAPPY = <Snappy*> FUNCTIONS[KTS_SNAPPY]
+cdef Lz4* LIBLZ4 = <Lz4*> FUNCTIONS[KTS_LZ4]
+cdef Zstd* ZSTD = <Zstd*> FUNCTIONS[KTS_ZSTD]
+cdef int64_t[8] SOUGHT
 SEEKING = threading.Lock()             # held by the thread that seeks
 
 # Whether threads take turns with the interpreter's lock to decode. Only speed depends on it, so the three need not be
@@ -149,6 +160,8 @@ cdef int64_t ALONE = 0                 # how often it did so since another one d
 
 cdef enum:
     ALONE_FOR_GOOD = 8
+    FOUND = 1                          # in SOUGHT; 0 before
+    MISSING = 2
     DEFLATE_STATE = 262144             # bytes for an inflate_state
     DEFLATE_ENDS_EARLY = 1             # ISAL_END_INPUT
     DEFLATE_FULL = 2                   # ISAL_OUT_OVERFLOW
@@ -161,30 +174,19 @@ cdef int seek_functions(int codec) except -1:
     if not kts_get(&SOUGHT[codec]):
         with SEEKING:
             if not kts_get(&SOUGHT[codec]):
-                find_functions(codec)
-                kts_set(&SOUGHT[codec], 1)
+                kts_set(&SOUGHT[codec], FOUND if find_functions(codec) else MISSING)
     return 0
 
 
-cdef int find_functions(int codec) except -1:
-    global SNAPPY_BLOCK, LZ4_BLOCK
-    if codec == KTS_GZIP and (found := compression.isal_addresses()):
-        ISAL.begin = <DeflateBegin> <intptr_t> found[0]
-        ISAL.run = <DeflateRun> <intptr_t> found[1]
-        if not isal_is_known():
-            ISAL.run = NULL
-    elif codec == KTS_SNAPPY and (found := compression.snappy_addresses()):
-        SNAPPY_BLOCK = <SnappyBlock> <intptr_t> found[0]
-    elif codec == KTS_LZ4 and (found := compression.lz4_addresses()):
-        LZ4_BLOCK = <Lz4Block> <intptr_t> found[0]
-    elif codec == KTS_ZSTD and (found := compression.zstd_addresses()):
-        ZSTD.make = <ZstdMake> <intptr_t> found[0]
-        ZSTD.free = <ZstdFree> <intptr_t> found[1]
-        ZSTD.reset = <ZstdReset> <intptr_t> found[2]
-        ZSTD.stream = <ZstdStream> <intptr_t> found[3]
-        ZSTD.is_error = <ZstdIsError> <intptr_t> found[4]
-        ZSTD.error_name = <ZstdErrorName> <intptr_t> found[5]
-    return 0
+cdef bint find_functions(int codec) except -1:
+    cdef int place
+    found = compression.addresses(codec)
+    for place in range(len(found)):
+        FUNCTIONS[codec][place] = <void*> <intptr_t> found[place]
+    if codec == KTS_GZIP and found and not isal_is_known():
+        ISAL.run = NULL
+        return False
+    return bool(found)
 
 
 cdef bint isal_is_known() except -1:
@@ -204,20 +206,16 @@ cdef inline bint isal_takes(int64_t n, int64_t limit) noexcept nogil:
 
 cdef inline bint takes_libsnappy() noexcept nogil:
     """Whether libsnappy decompresses: the package is faster in one thread, but takes the lock for each batch."""
-    return SNAPPY_BLOCK != NULL and kts_get(&ALONE) < ALONE_FOR_GOOD
+    return LIBSNAPPY.block != NULL and kts_get(&ALONE) < ALONE_FOR_GOOD
 
 
 cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
     """Whether an entry is decompressed by its library's own functions."""
-    if not kts_get(&SOUGHT[e.codec]):
+    if kts_get(&SOUGHT[e.codec]) != FOUND:
         return False
     if e.codec == KTS_GZIP:
         return isal_takes(e.payload_size, limit)
-    if e.codec == KTS_SNAPPY:
-        return takes_libsnappy()
-    if e.codec == KTS_LZ4:
-        return LZ4_BLOCK != NULL
-    return e.codec == KTS_ZSTD and ZSTD.stream != NULL
+    return e.codec != KTS_SNAPPY or takes_libsnappy()
 
 
 cdef class Inflater:
@@ -357,7 +355,7 @@ cdef class Inflater:
         """As ``deflated``, through the package."""
         cdef int64_t at = 0, step = 256, used, size
         cdef bytes data
-        cdef object stream = compression.deflate_decompressor()
+        cdef object stream = compression.CODECS[KTS_GZIP].decompressor()
         while not stream.eof:
             if at == n:
                 raise damaged("gzip data ends before its end mark")
@@ -404,7 +402,7 @@ cdef class Inflater:
         if not takes_libsnappy():
             with gil:
                 made = self.snappy_block_by_package(p, n, size)
-        elif SNAPPY_BLOCK(<const char*> p, <size_t> n, <char*> self.scratch.p + self.out_size, &made) != 0:
+        elif LIBSNAPPY.block(<const char*> p, <size_t> n, <char*> self.scratch.p + self.out_size, &made) != 0:
             with gil:
                 raise damaged("snappy data is damaged: a block does not decompress")
         if made != size:
@@ -415,7 +413,7 @@ cdef class Inflater:
 
     cdef size_t snappy_block_by_package(self, const uint8_t* p, int64_t n, uint64_t size) except? 0:
         if self.snappy is None:
-            self.snappy = compression.snappy_block_decompressor()
+            self.snappy = compression.CODECS[KTS_SNAPPY].decompressor()
         return self.snappy(
             PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
             PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, <Py_ssize_t> size, PyBUF_WRITE))
@@ -451,8 +449,8 @@ cdef class Inflater:
         cdef int64_t room = most if most < 255 * n else 255 * n  # a byte makes at most 255
         cdef int made
         self.own(self.out_size + room)
-        if LZ4_BLOCK != NULL:
-            made = LZ4_BLOCK(<const char*> p, <char*> self.scratch.p + self.out_size, <int> n, <int> room)
+        if LIBLZ4.block != NULL:
+            made = LIBLZ4.block(<const char*> p, <char*> self.scratch.p + self.out_size, <int> n, <int> room)
             if made < 0:
                 with gil:
                     raise damaged("lz4 data is damaged: a block does not decompress")
@@ -460,7 +458,7 @@ cdef class Inflater:
             return 0
         with gil:
             if self.lz4 is None:
-                self.lz4 = compression.lz4_block_decompressor()
+                self.lz4 = compression.CODECS[KTS_LZ4].decompressor()
             self.out_size += <int64_t> self.lz4(
                 PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ),
                 PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, room, PyBUF_WRITE), room)
@@ -588,7 +586,7 @@ cdef class Inflater:
         """Up to ``cap`` bytes of the frames, through the package."""
         cdef Py_ssize_t got
         if self.zstd is None:
-            self.zstd = compression.zstd_reader()
+            self.zstd = compression.CODECS[KTS_ZSTD].decompressor()
         stream = self.zstd(PyMemoryView_FromMemory(<char*> p, n, PyBUF_READ))
         while self.out_size < cap:
             got = stream.readinto(PyMemoryView_FromMemory(<char*> self.scratch.p + self.out_size, cap - self.out_size,
@@ -2007,8 +2005,8 @@ cdef class AppendSet:
         cdef int32_t sequence
         s.at = 0
         s.record = -1
-        if s.target == KTS_ZSTD and s.asked.r.magic < 2 and s.unwritable_why != KTS_BAD_FIELDS:
-            return kts_refuse(s, KTS_ZSTD_FORMAT, s.asked.r.magic, 0) == KTS_OK
+        if not kts_carries(s.asked.r.magic, s.target) and s.unwritable_why != KTS_BAD_FIELDS:
+            return kts_refuse(s, KTS_CODEC_FORMAT, s.target, s.asked.r.magic) == KTS_OK
         if s.unwritable >= 0:
             s.record = s.unwritable
             if s.unwritable_why != KTS_BAD_FIELDS:

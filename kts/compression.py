@@ -9,13 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from .arguments import DEFAULT_MAX_DECOMPRESSED_BYTES
 from .errors import CorruptRecordError, UnsupportedCompressionTypeError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 XERIAL_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 XERIAL_CHUNK_BYTES = 32 * 1024  # snappy-java's block size in Kafka since 0.11
@@ -33,22 +32,68 @@ LZ4_HIGH_LEVEL = 3  # from this level on the library uses another algorithm
 Compress = Callable[[bytes | memoryview], bytes]
 
 
+class Levels(NamedTuple):
+    """The levels of a codec's library, and Kafka's default."""
+
+    default: int
+    lowest: int
+    highest: int
+
+
+class Codec(NamedTuple):
+    """One of Kafka's codecs.
+
+    Parameters
+    ----------
+    number : int
+        In the attributes of an entry; the place in ``CODECS``.
+    name : str
+        In ``compression.type``.
+    magic : int
+        The first one whose entries carry the codec. 0.10.2 knows those of magic 0.
+    produce, fetch : int
+        The first versions of these requests that carry it.
+    levels : Levels or None
+        None if the codec has none.
+    compressor : callable
+        (level, magic) to a function that compresses one payload as Kafka's producer frames it.
+    decompressor : callable
+        Opens what the package decompresses with, for the compiled core, which bounds it: of one deflate stream, of one
+        block of snappy or lz4, of all zstd frames.
+    library : callable
+        The path of the shared library that has ``functions``, None where there is none.
+    functions : tuple of str
+        What the compiled core calls of it instead of ``decompressor``, without the interpreter's lock; at most eight.
+    """
+
+    number: int
+    name: str
+    magic: int = 0
+    produce: int = 0
+    fetch: int = 0
+    levels: Levels | None = None
+    compressor: Callable[[int, int], Compress] = lambda level, magic: bytes
+    decompressor: Callable[[], Any] = lambda: None
+    library: Callable[[], str | None] = lambda: None
+    functions: tuple[str, ...] = ()
+
+
 def codec_id(name: str, magic: int = 2) -> int:
     """Kafka's number of a codec.
 
     Raises
     ------
     UnsupportedCompressionTypeError
-        zstd below magic 2 (KIP-110).
+        The magic does not carry it, as zstd below magic 2 (KIP-110).
     ValueError
         Not the name of a codec.
     """
     if name not in CODEC_NAMES:
         raise ValueError(f"compression: expected one of {', '.join(CODEC_NAMES)}, found {name!r}")
-    codec = CODEC_NAMES.index(name)
-    if codec == ZSTD and magic < 2:
-        raise UnsupportedCompressionTypeError(f"compression zstd needs magic 2, found magic {magic}")
-    return codec
+    codec = CODECS[CODEC_NAMES.index(name)]
+    if magic < codec.magic:
+        raise UnsupportedCompressionTypeError(f"compression {name} needs magic {codec.magic}, found magic {magic}")
+    return codec.number
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -56,82 +101,47 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or type(error).__name__ == "PanicException" or "llocation" in str(error)
 
 
-def deflate_decompressor() -> Any:
-    """A new decompressor of one deflate stream without gzip's header and trailer (``isal``)."""
-    from isal import isal_zlib
-
-    return isal_zlib.decompressobj(-15)
-
-
-def snappy_block_decompressor() -> Callable[..., int]:
-    """A function (source, destination) that decompresses one raw snappy block (``cramjam``)."""
-    import cramjam
-
-    return cramjam.snappy.decompress_raw_into
-
-
-def lz4_block_decompressor() -> Callable[[Any, Any, int], int]:
-    """A function (source, destination, its size) that decompresses one lz4 block (``cramjam``)."""
-    import cramjam
-
-    return cramjam.lz4.decompress_block_into
-
-
-def isal_addresses() -> tuple[int, ...]:
-    """The addresses of ISA-L's ``isal_inflate_init`` and ``isal_inflate_stateless`` in the package ``isal``; none where
-    its module does not show them.
-
-    The compiled core calls them for each deflate stream without the interpreter's lock, and without an object for it.
-    """
-    from isal import isal_zlib
-
-    return _addresses(isal_zlib.__file__, "isal_inflate_init", "isal_inflate_stateless")
-
-
-def snappy_addresses() -> tuple[int, ...]:
-    """The address of ``snappy_uncompress`` in the system's libsnappy, as above; none where that is not installed."""
-    return _addresses(LIBSNAPPY, "snappy_uncompress")
-
-
-def lz4_addresses() -> tuple[int, ...]:
-    """The address of liblz4's ``LZ4_decompress_safe`` in the package ``lz4``, as above; none where it is not shown."""
-    import lz4.block
-
-    return _addresses(lz4.block._block.__file__, "LZ4_decompress_safe")
-
-
-def zstd_addresses() -> tuple[int, ...]:
-    """The addresses of libzstd's ``ZSTD_createDCtx``, ``ZSTD_freeDCtx``, ``ZSTD_DCtx_reset``,
-    ``ZSTD_decompressStream``, ``ZSTD_isError`` and ``ZSTD_getErrorName`` in the package ``zstandard``, as above; none
-    where they are not shown.
-    """
-    found = find_spec("zstandard._cffi")
-    names = "createDCtx", "freeDCtx", "DCtx_reset", "decompressStream", "isError", "getErrorName"
-    return () if found is None or not found.origin else _addresses(found.origin, *(f"ZSTD_{name}" for name in names))
-
-
-def _addresses(path: str, *names: str) -> tuple[int, ...]:
-    """The addresses of functions of a shared library; none if one is not there."""
+def addresses(codec: int) -> tuple[int, ...]:
+    """The addresses of a codec's ``functions``; none where its library is missing or does not show one of them."""
     import ctypes
 
+    row = CODECS[codec]
+    path = row.library()
+    if path is None:
+        return ()
     try:
         library = ctypes.CDLL(path)
-        functions = [getattr(library, name) for name in names]
+        functions = [getattr(library, name) for name in row.functions]
     except (AttributeError, OSError):
         return ()
     return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
 
 
-def zstd_reader() -> Callable[[Any], Any]:
-    """A function (source) that opens a stream over all zstd frames of the source; it reuses one context."""
-    import zstandard
+def compressor(codec: int, magic: int, level: int | None) -> Compress:
+    """A function that compresses the payload of one batch or wrapper as Kafka's producer frames it.
 
-    context = zstandard.ZstdDecompressor()
+    Parameters
+    ----------
+    codec : int
+        Its number in ``CODECS``; not 0.
+    magic : int
+        lz4 in magic 0 has the wrong header checksum that old clients expect (KAFKA-3160).
+    level : int or None
+        The library's level; None is Kafka's default.
 
-    def open_stream(source: Any) -> Any:
-        return context.stream_reader(source, read_across_frames=True)
-
-    return open_stream
+    Raises
+    ------
+    ValueError
+        The codec does not have this level.
+    """
+    row = CODECS[codec]
+    if level is None:
+        level = row.levels.default if row.levels else 0
+    elif row.levels is None:
+        raise ValueError(f"level: {row.name} has no levels, found {level}")
+    elif not isinstance(level, int) or not row.levels.lowest <= level <= row.levels.highest:
+        raise ValueError(f"level: {row.name} takes {row.levels.lowest} to {row.levels.highest}, found {level!r}")
+    return row.compressor(level, magic)
 
 
 def expanded(codec: str, source: BinaryIO) -> Iterator[bytes]:
@@ -188,49 +198,27 @@ def _expanded_zstd(source: BinaryIO) -> Iterator[bytes]:
         raise EOFError
 
 
-def compressor(codec: int, magic: int, level: int | None) -> Compress:
-    """A function that compresses the payload of one batch or wrapper as Kafka's producer frames it.
-
-    Parameters
-    ----------
-    codec : int
-        1 gzip, 2 snappy, 3 lz4, 4 zstd.
-    magic : int
-        lz4 in magic 0 has the wrong header checksum that old clients expect (KAFKA-3160).
-    level : int or None
-        The library's level; None is Kafka's default. snappy has no levels.
-
-    Raises
-    ------
-    ValueError
-        The codec does not have this level.
-    """
-    if codec == GZIP:
-        return _gzip(level)
-    if codec == SNAPPY:
-        if level is not None:
-            raise ValueError(f"level: snappy has no levels, found {level}")
-        return _snappy
-    if codec == LZ4:
-        return _lz4(magic, level)
-    return _zstd(level)
+# --- gzip -----------------------------------------------------------------------------------------
 
 
-def _level(level: int | None, default: int, lowest: int, highest: int, name: str) -> int:
-    if level is None:
-        return default
-    if not isinstance(level, int) or not lowest <= level <= highest:
-        raise ValueError(f"level: {name} takes {lowest} to {highest}, found {level!r}")
-    return level
+def _isal() -> str:
+    from isal import isal_zlib
+
+    return str(isal_zlib.__file__)
 
 
-def _gzip(level: int | None) -> Compress:
+def _deflate() -> Any:
+    """A decompressor of one deflate stream without gzip's header and trailer."""
+    from isal import isal_zlib
+
+    return isal_zlib.decompressobj(-15)
+
+
+def _gzip(level: int, magic: int) -> Compress:
     import zlib
 
-    number = _level(level, 6, 1, 9, "gzip")
-
     def compress(data: bytes | memoryview) -> bytes:
-        stream = zlib.compressobj(number, zlib.DEFLATED, 31)
+        stream = zlib.compressobj(level, zlib.DEFLATED, 31)
         member = bytearray(stream.compress(data) + stream.flush())
         member[GZIP_OS] = 0xFF
         return bytes(member)
@@ -238,20 +226,48 @@ def _gzip(level: int | None) -> Compress:
     return compress
 
 
-def _snappy(data: bytes | memoryview) -> bytes:
+# --- snappy ---------------------------------------------------------------------------------------
+
+
+def _snappy_block() -> Callable[..., int]:
+    """A function (source, destination) that decompresses one raw block."""
     import cramjam
 
-    parts = [XERIAL_HEADER]
-    for start in range(0, len(data), XERIAL_CHUNK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + XERIAL_CHUNK_BYTES]))
-        parts += (len(block).to_bytes(4, "big"), block)
-    return b"".join(parts)
+    return cramjam.snappy.decompress_raw_into
 
 
-def _lz4(magic: int, level: int | None) -> Compress:
+def _snappy(level: int, magic: int) -> Compress:
+    import cramjam
+
+    def compress(data: bytes | memoryview) -> bytes:
+        parts = [XERIAL_HEADER]
+        for start in range(0, len(data), XERIAL_CHUNK_BYTES):
+            block = bytes(cramjam.snappy.compress_raw(data[start : start + XERIAL_CHUNK_BYTES]))
+            parts += (len(block).to_bytes(4, "big"), block)
+        return b"".join(parts)
+
+    return compress
+
+
+# --- lz4 ------------------------------------------------------------------------------------------
+
+
+def _liblz4() -> str:
+    import lz4.block
+
+    return str(lz4.block._block.__file__)
+
+
+def _lz4_block() -> Callable[[Any, Any, int], int]:
+    """A function (source, destination, its size) that decompresses one block."""
+    import cramjam
+
+    return cramjam.lz4.decompress_block_into
+
+
+def _lz4(level: int, magic: int) -> Compress:
     """Frames of independent 64 KiB blocks. One library call per block is faster than one per frame."""
-    number = _level(level, 0, 0, 16, "lz4")
-    block_of = _lz4_high_block(number) if number >= LZ4_HIGH_LEVEL else _lz4_block()
+    block_of = _lz4_high_block(level) if level >= LZ4_HIGH_LEVEL else _lz4_fast_block()
     # FLG 60, BD 40: the checksum is 82, or 1a if the frame's magic number is hashed with them (KAFKA-3160).
     head = LZ4_FRAME_HEAD + (b"\x82" if magic else b"\x1a")
 
@@ -270,7 +286,7 @@ def _lz4(magic: int, level: int | None) -> Compress:
     return compress
 
 
-def _lz4_block() -> Compress:
+def _lz4_fast_block() -> Compress:
     """Arrow's lz4 gives the same bytes as Kafka's lz4-java; the package lz4 does not."""
     import pyarrow as pa
 
@@ -290,11 +306,30 @@ def _lz4_high_block(level: int) -> Compress:
     return compress
 
 
-def _zstd(level: int | None) -> Compress:
+# --- zstd -----------------------------------------------------------------------------------------
+
+
+def _libzstd() -> str | None:
+    found = find_spec("zstandard._cffi")
+    return found.origin if found else None
+
+
+def _zstd_reader() -> Callable[[Any], Any]:
+    """A function (source) that opens a stream over all frames of the source; it reuses one context."""
     import zstandard
 
-    number = _level(level, 3, -131072, 22, "zstd")
-    context = zstandard.ZstdCompressor(level=number, write_content_size=False)
+    context = zstandard.ZstdDecompressor()
+
+    def open_stream(source: Any) -> Any:
+        return context.stream_reader(source, read_across_frames=True)
+
+    return open_stream
+
+
+def _zstd(level: int, magic: int) -> Compress:
+    import zstandard
+
+    context = zstandard.ZstdCompressor(level=level, write_content_size=False)
 
     def compress(data: bytes | memoryview) -> bytes:
         try:
@@ -308,3 +343,55 @@ def _zstd(level: int | None) -> Compress:
         return b"".join(parts)
 
     return compress
+
+
+# One row for each codec of kts/native/codecs.h.
+CODECS = (
+    Codec(NONE, "none"),
+    Codec(
+        GZIP,
+        "gzip",
+        levels=Levels(default=6, lowest=1, highest=9),
+        compressor=_gzip,
+        decompressor=_deflate,
+        library=_isal,
+        functions=("isal_inflate_init", "isal_inflate_stateless"),
+    ),
+    Codec(
+        SNAPPY,
+        "snappy",
+        compressor=_snappy,
+        decompressor=_snappy_block,
+        library=lambda: LIBSNAPPY,
+        functions=("snappy_uncompress",),
+    ),
+    Codec(
+        LZ4,
+        "lz4",
+        levels=Levels(default=0, lowest=0, highest=16),
+        compressor=_lz4,
+        decompressor=_lz4_block,
+        library=_liblz4,
+        functions=("LZ4_decompress_safe",),
+    ),
+    Codec(
+        ZSTD,
+        "zstd",
+        magic=2,
+        produce=7,
+        fetch=10,
+        levels=Levels(default=3, lowest=-131072, highest=22),
+        compressor=_zstd,
+        decompressor=_zstd_reader,
+        library=_libzstd,
+        functions=(
+            "ZSTD_createDCtx",
+            "ZSTD_freeDCtx",
+            "ZSTD_DCtx_reset",
+            "ZSTD_decompressStream",
+            "ZSTD_isError",
+            "ZSTD_getErrorName",
+        ),
+    ),
+)
+CODEC_NAMES = tuple(codec.name for codec in CODECS)

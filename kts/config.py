@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, choice
-from .compression import CODEC_NAMES
+from .compression import CODECS
 from .model import NO_TIMESTAMP
 
 GENERATIONS = ("0.10.2", "3.9")
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 MAX_MESSAGE_BYTES = {"0.10.2": 1_000_012, "3.9": 1_048_588}
-COMPRESSION_TYPES = ("producer", "uncompressed", *CODEC_NAMES[1:])
+COMPRESSION_TYPES = ("producer", "uncompressed", *(codec.name for codec in CODECS[1:]))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
 # Rules that KIPs proposed and Kafka never shipped (kts.proposals); of the first three a log follows one at most.
@@ -412,7 +412,8 @@ def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | 
         return ",".join(listed)
     choices = {"message_timestamp_type": TIMESTAMP_TYPES, "compression_type": COMPRESSION_TYPES}.get(name)
     if name == "compression_type" and generation == "0.10.2":
-        choices = COMPRESSION_TYPES[:-1]  # zstd came with 2.1
+        later = {codec.name for codec in CODECS if codec.magic > 1}
+        choices = tuple(one for one in COMPRESSION_TYPES if one not in later)
     if choices is not None and text not in choices:
         raise ValueError(f"{key}: expected one of {', '.join(choices)}, found {value!r}")
     return text

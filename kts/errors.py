@@ -371,7 +371,7 @@ REASONS = {
     "WRAPPER_NULL": Reason("a compressed message has no value", _READ_UNKNOWN_0_10, _NO_INNER),
     "WRAPPER_EMPTY": Reason("a compressed message holds no inner message", _READ_UNKNOWN_0_10, _NO_INNER),
     "WRAPPER_OFFSET": Reason("wrapper offset {a} is below the last inner offset {b}", _CORRUPT, _INVALID),
-    "WRAPPER_ZSTD": Reason("codec zstd in a message of magic {a}, which cannot carry it", _CORRUPT, _INVALID),
+    "WRAPPER_CODEC": Reason("codec {codec} in a message of magic {b}, which cannot carry it", _CORRUPT, _INVALID),
     "INNER_SIZE": Reason("inner message {b} has size {a}, below the smallest message (14 bytes)", None, _CORRUPT),
     "SHORT_INNER": Reason("inner message size {a} is below the smallest message ({b} bytes)", _CORRUPT, None),
     "INNER_MAGIC": Reason("magic of an inner message is {a}, expected its wrapper's {b}", None, _INVALID),
@@ -403,8 +403,8 @@ REASONS = {
     "PRODUCER_STATE": Reason(
         "producer id {a} with an epoch or a base sequence ({b}) that does not go with it", None, _UNKNOWN
     ),
-    "ZSTD_FORMAT": Reason(
-        "compression zstd needs message format 2, the topic has {a}",
+    "CODEC_FORMAT": Reason(
+        "compression {codec} needs message format 2, the topic has {b}",
         None,
         Raises(UnsupportedCompressionTypeError, kafka=KtsError),
     ),

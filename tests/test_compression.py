@@ -14,7 +14,7 @@ from support.oracle.oracle_validator import validate
 from support.reference import reference_codecs
 
 import kts
-from kts import compression
+from kts import _codec, compression
 from kts.compression import GZIP, LZ4, SNAPPY, ZSTD
 
 # Arrow's and zstandard's libraries give what lz4-java and zstd-jni give; snappy-java chooses some matches otherwise.
@@ -37,6 +37,12 @@ def test_gzip_lz4_and_zstd_have_the_bytes_that_java_writes() -> None:
     print(dict(counts))
     assert all(counts[codec, True] > 50 for codec in SAME - ({GZIP} if "ng" in zlib.ZLIB_RUNTIME_VERSION else set()))
     assert counts[SNAPPY, True] > counts[SNAPPY, False]
+
+
+def test_the_codecs_of_the_compiled_core_are_those_that_have_libraries() -> None:
+    rows = [(codec.name.upper(), codec.magic < 2) for codec in compression.CODECS]
+    assert list(_codec.CODECS) == rows
+    assert [codec.number for codec in compression.CODECS] == list(range(len(rows)))
 
 
 @pytest.mark.parametrize(("name", "number"), [("none", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
@@ -83,14 +89,14 @@ import collections, concurrent.futures, random, sys, zlib
 import kts, kts.compression as compression
 codec, how = sys.argv[1:]
 data = kts.encode({"timestamp": list(range(3000)), "value": [b"%d" % i * 9 for i in range(3000)]}, compression=codec)
+found = compression.addresses(compression.codec_id(codec))
 if how == "without":
-    compression.isal_addresses = compression.snappy_addresses = lambda: ()
-    compression.lz4_addresses = compression.zstd_addresses = lambda: ()
+    found = ()
 if how == "others":  # as of a library whose structures changed
-    compression.isal_addresses = lambda found=compression.isal_addresses(): (found[0], found[0])
+    found = found[:1] * 2
+compression.addresses = lambda codec: found
 if how == "with" and codec == "snappy":
     sys.modules["cramjam"] = None  # which one thread would use
-found = getattr(compression, f"{'isal' if codec == 'gzip' else codec}_addresses")()
 table = kts.decode(data)
 random.seed(7)
 outcomes = collections.Counter()
@@ -115,7 +121,7 @@ print(bool(found), table.num_rows, table["value"][2999].as_py())
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_codec_decompresses_with_and_without_its_librarys_functions(codec: str) -> None:
     """Two processes, because they are sought once in each: where a module hides them, Python's calls stand in."""
-    if codec == "snappy" and not compression.snappy_addresses():
+    if codec == "snappy" and not compression.addresses(SNAPPY):
         pytest.skip("needs libsnappy; get it by: sudo apt install libsnappy1v5")
     found = {}
     for how in ("with", "without", *["others"] * (codec == "gzip" and sys.platform == "linux")):

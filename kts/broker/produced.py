@@ -8,7 +8,7 @@ from __future__ import annotations
 from kts.codec.convert import convert
 from kts.codec.layout import Entries
 from kts.codec.validate import PRODUCER, target_codec
-from kts.compression import NONE, ZSTD
+from kts.compression import CODECS, NONE, ZSTD
 from kts.config import LogConfig
 from kts.errors import InvalidRecordError, UnsupportedCompressionTypeError, UnsupportedForMessageFormatError
 
@@ -65,7 +65,7 @@ class ProducedRecords:
             raise error
 
     def check_one_batch(self, version: int) -> None:
-        """Check the rules of Produce 3 and later: exactly one batch of magic 2, and zstd only from version 7 on.
+        """Check the rules of Produce 3 and later: exactly one batch of magic 2, of a codec that the version carries.
 
         Raises
         ------
@@ -79,8 +79,10 @@ class ProducedRecords:
             raise InvalidRecordError(f"Produce {version}: expected one record batch, found no whole one")
         if first.magic != 2:
             raise InvalidRecordError(f"Produce {version}: expected magic 2, found {first.magic}")
-        if version < 7 and first.codec == ZSTD:
-            raise UnsupportedCompressionTypeError(f"Produce {version}: expected none, gzip, snappy or lz4, found zstd")
+        if first.codec < len(CODECS) and version < CODECS[first.codec].produce:
+            *others, last = (codec.name for codec in CODECS if codec.produce <= version)
+            expected, found = f"{', '.join(others)} or {last}", CODECS[first.codec].name
+            raise UnsupportedCompressionTypeError(f"Produce {version}: expected {expected}, found {found}")
         if len(self._entries) == 1:
             self.check_readable(first.size)
         if len(self._entries) > 1 or self._entries.error is not None:
@@ -94,7 +96,7 @@ class ProducedRecords:
         UnsupportedForMessageFormatError
             The format has no headers, idempotent or transactional producers, or control batches.
         UnsupportedCompressionTypeError
-            The format has no zstd.
+            The format does not carry the codec.
 
         Notes
         -----

@@ -17,7 +17,7 @@ from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, iter_decode
 from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
 from kts.codec.layout import Entries, same_message_header
 from kts.codec.refusals import as_shipped
-from kts.compression import NONE, ZSTD, Compress, codec_id, compressor
+from kts.compression import CODECS, NONE, Compress, codec_id, compressor
 from kts.config import GENERATIONS
 from kts.errors import CorruptRecordError, KtsError, UnsupportedCompressionTypeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampType
@@ -227,9 +227,11 @@ def entry_by_entry(data: memoryview, sources: Sources, options: Options) -> byte
             why = f"magic {options.magic} has neither transactions nor control batches"
             sources.refuse(sources.control | sources.transactional, UnsupportedForMessageFormatError, why)
         actions[sources.control] = DROP
-        if options.codec is None:
-            why = f"magic {options.magic} has no zstd; name another codec"
-            sources.refuse(~sources.control & (sources.codec == ZSTD), UnsupportedCompressionTypeError, why)
+        for codec in CODECS if options.codec is None else ():
+            if options.magic < codec.magic:
+                why = f"magic {options.magic} has no {codec.name}; name another codec"
+                of_codec = sources.codec == codec.number
+                sources.refuse(~sources.control & of_codec, UnsupportedCompressionTypeError, why)
     end = sources.end
     changes = (np.diff(actions[:end]) != 0) | (np.diff(wanted[:end]) != 0)
     edges = [0, *(np.flatnonzero(changes) + 1).tolist(), end]

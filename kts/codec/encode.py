@@ -12,7 +12,7 @@ import numpy as np
 from kts import _codec, arguments
 from kts.arguments import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer
 from kts.codec.columns import ALL_COLUMNS, HAS_TIMESTAMP, STORED_COLUMNS, record_schema
-from kts.compression import LZ4, NONE, ZSTD, Compress, codec_id, compressor
+from kts.compression import CODECS, NONE, Compress, codec_id, compressor
 from kts.config import TIMESTAMP_TYPES
 from kts.errors import UnsupportedForMessageFormatError
 
@@ -461,7 +461,7 @@ def _preserved(rows: Rows, level: int | None) -> bytes:
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
         row = {name: int(values[first]) for name, values in data.items()}
         magic, codec = row["magic"], row["attributes"] & 7
-        if magic not in (0, 1, 2) or codec > (ZSTD if magic == 2 else LZ4):
+        if magic not in (0, 1, 2) or codec >= len(CODECS) or magic < CODECS[codec].magic:
             raise ValueError(f"preserve_batches: row {first} has magic {magic} and codec {codec}")
         if codec and (codec, magic) not in compressors:
             compressors[codec, magic] = compressor(codec, magic, level)

@@ -39,7 +39,7 @@ def refused(found: Refusal, *, old: bool, shipped: bool, now_ms: int, before_ms:
     where: dict[str, Any] = {"position": position, "offset": offset, "record_index": record if record >= 0 else None}
     where["reason"] = reason
     values: dict[str, Any] = {"a": a, "b": b}
-    if reason == "PAYLOAD":
+    if reason in ("PAYLOAD", "WRAPPER_CODEC", "CODEC_FORMAT"):
         values["codec"] = CODEC_NAMES[a]
     if reason == "POLICY":
         limits = {"least": now_ms - before_ms, "most": now_ms + after_ms}

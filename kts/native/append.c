@@ -12,6 +12,9 @@ int kts_refuse(struct kts_append *s, int reason, int64_t a, int64_t b) {
     return KTS_FAILED;
 }
 
+/* The last codec that the release knows. */
+static inline int last_codec(const struct kts_append *s) { return s->asked.r.old ? KTS_LAST_OF_MESSAGES : KTS_LAST_CODEC; }
+
 /* The difference, saturated at the 64-bit limits. */
 static inline int64_t minus_at_most(int64_t a, int64_t b) {
     if (b < 0 ? a > INT64_MAX + b : a < INT64_MIN + b)
@@ -89,8 +92,8 @@ int kts_analyse(struct kts_append *s, const uint8_t *p, int64_t n, int leader) {
             f->top_offset = last;
         }
         codec = kts_codec_of(s, p);
-        if (codec > (r->old ? KTS_LZ4 : KTS_ZSTD))
-            return kts_refuse(s, KTS_BAD_CODEC, codec, r->old ? KTS_LZ4 : KTS_ZSTD);
+        if (codec > last_codec(s))
+            return kts_refuse(s, KTS_BAD_CODEC, codec, last_codec(s));
         if (codec)
             f->source = codec;
         if (p[KTS_MAGIC_AT] != r->magic)
@@ -407,11 +410,10 @@ static int has_key_field(struct kts_append *s, const struct kts_seen_message *m)
 
 /* Kafka formats some messages for an error text, and fails there if lengths are wrong or the codec is unknown. */
 static int described(struct kts_append *s, struct kts_seen_message *m) {
-    const int most = s->asked.r.old ? KTS_LZ4 : KTS_ZSTD;
     if (!s->asked.r.shipped)
         return KTS_OK;
-    if (m->e.codec > most)
-        return kts_refuse(s, KTS_BAD_CODEC, m->e.codec, most);
+    if (m->e.codec > last_codec(s))
+        return kts_refuse(s, KTS_BAD_CODEC, m->e.codec, last_codec(s));
     return do_not_fit(kts_message_fields(m)) ? bad_fields(s, m) : KTS_OK;
 }
 
@@ -529,7 +531,7 @@ static int count_inner(struct kts_append *s, int outer_magic, const uint8_t *p, 
 
 /* The inner messages at p[0:n] of the wrapper at e, decompressed. */
 static int wrapper_messages(struct kts_append *s, const uint8_t *e, const uint8_t *p, int64_t n) {
-    const int old = s->asked.r.old, most = old ? KTS_LZ4 : KTS_ZSTD;
+    const int old = s->asked.r.old, most = last_codec(s);
     struct kts_entry outer;
     struct kts_seen_message m;
     int64_t at, last = 0, base = 0, offset;
@@ -617,13 +619,13 @@ static int new_entry(struct kts_append *s, uint8_t *e, const uint8_t *reach) {
     if (batch && s->size < KTS_BATCH_HEADER)
         return kts_refuse(s, KTS_SHORT_BATCH, s->size - KTS_OVERHEAD, 0);
     codec = kts_codec_of(s, e);
-    if (codec > KTS_ZSTD)
-        return kts_refuse(s, KTS_BAD_CODEC, codec, KTS_ZSTD);
+    if (codec > last_codec(s))
+        return kts_refuse(s, KTS_BAD_CODEC, codec, last_codec(s));
     if (s->path == KTS_IN_PLACE)
         s->found.max = s->asked.r.none;
     if (batch) {
         kts_see_outer(s, &b, e, s->size);
-        if (b.count < 0 && codec == KTS_ZSTD) /* Kafka checks the count before it reads the first frame */
+        if (b.count < 0 && KTS_COUNT_FIRST >> codec & 1)
             return kts_refuse(s, KTS_BAD_COUNT, b.count, 0);
         if (b.count && codec)
             return KTS_INFLATE;
@@ -632,8 +634,8 @@ static int new_entry(struct kts_append *s, uint8_t *e, const uint8_t *reach) {
         return end_new_entry(s, e);
     }
     kts_see_message(s, &m, e, s->size, NULL);
-    if (codec == KTS_ZSTD)
-        return kts_refuse(s, KTS_WRAPPER_ZSTD, m.e.magic, 0);
+    if (!kts_carries(m.e.magic, codec))
+        return kts_refuse(s, KTS_WRAPPER_CODEC, codec, m.e.magic);
     if (codec)
         return wrapper_value(s, &m);
     return new_message(s, &m, s->offset, NULL, m.e.magic) ? KTS_FAILED : end_new_entry(s, e);
@@ -660,8 +662,8 @@ static int old_entry(struct kts_append *s, uint8_t *e) {
     kts_see_message(s, &m, e, s->size, NULL);
     if (s->path == KTS_READ)
         return old_size(s, &m);
-    if (s->path == KTS_DEEP && m.e.codec > KTS_LZ4)
-        return kts_refuse(s, KTS_BAD_CODEC, m.e.codec, KTS_LZ4);
+    if (s->path == KTS_DEEP && m.e.codec > last_codec(s))
+        return kts_refuse(s, KTS_BAD_CODEC, m.e.codec, last_codec(s));
     if (s->path == KTS_DEEP && m.e.codec)
         return wrapper_value(s, &m);
     if (old_message(s, &m, s->offset, 0))

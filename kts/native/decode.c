@@ -346,10 +346,10 @@ static int read_wrapper(const struct kts_pass *d, struct kts_slab *s, const stru
 
 /* Checks an entry after its header was read, as far as possible without decompressing it. */
 static int check_entry(const struct kts_pass *d, struct kts_entry *e, struct kts_error *err) {
-    if (e->codec > KTS_ZSTD)
-        return kts_fail(err, KTS_BAD_CODEC, e->codec, KTS_ZSTD);
-    if (e->codec == KTS_ZSTD && e->magic < 2)
-        return kts_fail(err, KTS_WRAPPER_ZSTD, e->magic, 0);
+    if (e->codec > KTS_LAST_CODEC)
+        return kts_fail(err, KTS_BAD_CODEC, e->codec, KTS_LAST_CODEC);
+    if (!kts_carries(e->magic, e->codec))
+        return kts_fail(err, KTS_WRAPPER_CODEC, e->codec, e->magic);
     if (d->verify && !kts_crc_ok(e, err))
         return kts_fail(err, KTS_BAD_CRC, err->a, err->b);
     if (e->magic == 2)

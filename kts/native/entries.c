@@ -1,5 +1,9 @@
 #include "entries.h"
 
+#define KTS_CODEC(name, magic, count_first) #name,
+const char *const kts_codec_names[] = {KTS_CODECS(KTS_CODEC)};
+#undef KTS_CODEC
+
 void kts_batch_header(struct kts_entry *e) {
     const uint8_t *p = e->p;
     e->leader_epoch = kts_i32(p + KTS_BATCH_EPOCH_AT);

@@ -10,6 +10,7 @@
 #ifndef KTS_FORMAT_H
 #define KTS_FORMAT_H
 
+#include "codecs.h"
 #include "platform.h"
 
 enum { /* of every entry */
@@ -58,8 +59,6 @@ enum { /* magics of KIP-32's rejected options 1, 2 and 3, which no Kafka uses: k
     KTS_OPTION_1 = 33,
     KTS_OPTION_3 = 35
 };
-
-enum { KTS_GZIP = 1, KTS_SNAPPY, KTS_LZ4, KTS_ZSTD };
 
 enum {
     KTS_SMALLEST_RECORD = 7,

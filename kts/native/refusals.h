@@ -53,7 +53,7 @@
     REASON(WRAPPER_NULL)                                                                                               \
     REASON(WRAPPER_EMPTY)                                                                                              \
     REASON(WRAPPER_OFFSET)                                                                                             \
-    REASON(WRAPPER_ZSTD)                                                                                               \
+    REASON(WRAPPER_CODEC)                                                                                              \
     REASON(INNER_SIZE)                                                                                                 \
     REASON(SHORT_INNER)                                                                                                \
     REASON(INNER_MAGIC)                                                                                                \
@@ -76,7 +76,7 @@
     REASON(SKIPPED)                                                                                                    \
     REASON(WRITER_TRANSACTION)                                                                                         \
     REASON(PRODUCER_STATE)                                                                                             \
-    REASON(ZSTD_FORMAT)                                                                                                \
+    REASON(CODEC_FORMAT)                                                                                               \
     REASON(NOTHING)
 
 #define KTS_REASON(name) KTS_##name,

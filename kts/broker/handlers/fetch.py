@@ -18,6 +18,7 @@ from kts.broker.purgatory import Watch
 from kts.broker.request import Request
 from kts.broker.threads import TimeSlice, in_thread, opened
 from kts.codec.layout import HEADER_BYTES, read_header
+from kts.compression import CODECS
 from kts.errors import KtsError
 from kts.segment.files import FileRange
 from kts.segment.magics import UNREAD
@@ -26,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of a fetch session: a full fetch
 READ_BYTES = 1 << 24  # of one request that may need down-conversion
-ZSTD_FROM, TOPIC_IDS_FROM, STORAGE_ERROR_FROM, ENDPOINTS_FROM = 10, 13, 6, 16
+TOPIC_IDS_FROM, STORAGE_ERROR_FROM, ENDPOINTS_FROM = 13, 6, 16
+CODEC_FROM = {codec.name: codec.fetch for codec in CODECS}
 
 
 async def handle_fetch(broker: Broker, request: Request) -> dict[str, Any] | None:
@@ -116,7 +118,7 @@ async def _fit_version(
             read = ReadResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif one.partition is not None and not read.ends_wait:
             config = one.partition.config
-            if config.compression_type == "zstd" and version < ZSTD_FROM:
+            if version < CODEC_FROM.get(config.compression_type, 0):
                 read = ReadResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, aborted=[])
             elif magic < 2:
                 allowed = replica_id >= 0 or config.message_downconversion_enable

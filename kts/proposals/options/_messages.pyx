@@ -33,9 +33,12 @@ cdef extern from "refusals.h" nogil:
     int KTS_INNER_MAGIC, KTS_NESTED, KTS_INNER_CRC, KTS_INNER_OFFSET, KTS_OPTION_MAGIC, KTS_RECORD_LENGTH
     int KTS_NO_MEMORY, KTS_COLUMN_FULL
 
+cdef extern from "codecs.h" nogil:
+    int KTS_LAST_OF_MESSAGES
+
 cdef extern from "format.h" nogil:
     int KTS_SIZE_AT, KTS_OVERHEAD, KTS_MAGIC_AT, KTS_MESSAGE_CRC_AT, KTS_MESSAGE_CRC_FROM, KTS_MESSAGE_ATTRIBUTES_AT
-    int KTS_MESSAGE_TIME_AT, KTS_CODEC_MASK, KTS_LZ4, KTS_V0_LEAST, KTS_OPTION_1
+    int KTS_MESSAGE_TIME_AT, KTS_CODEC_MASK, KTS_V0_LEAST, KTS_OPTION_1
     int64_t KTS_LARGEST_ENTRY
     uint32_t kts_be32(const uint8_t* p)
     int32_t kts_i32(const uint8_t* p)
@@ -120,8 +123,8 @@ cdef int header(const uint8_t* p, int64_t left, const Layout* layout, Message* m
     m.codec = p[KTS_MESSAGE_ATTRIBUTES_AT] & KTS_CODEC_MASK
     m.create = kts_i64(p + layout.create_at) if layout.create_at >= 0 else -1
     m.append = kts_i64(p + layout.append_at) if layout.append_at >= 0 else -1
-    if m.codec > KTS_LZ4:
-        return fail(f, KTS_BAD_CODEC, m.codec, KTS_LZ4)
+    if m.codec > KTS_LAST_OF_MESSAGES:
+        return fail(f, KTS_BAD_CODEC, m.codec, KTS_LAST_OF_MESSAGES)
     return KTS_OK
 
 
