@@ -19,7 +19,7 @@ cdef extern from "refusals.h" nogil:
     const char** kts_reasons
 
 cdef extern from "codecs.h" nogil:
-    int KTS_GZIP, KTS_SNAPPY, KTS_LZ4, KTS_ZSTD, KTS_CODECS_END
+    int KTS_CODECS_END
     const char** kts_codec_names
     bint kts_carries(int magic, int codec)
 

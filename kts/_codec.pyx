@@ -57,6 +57,9 @@ cdef object error_of(Err* err):
 
 # --- decompression -------------------------------------------------------------------------------------
 
+cdef extern from "codecs.h" nogil:
+    int KTS_GZIP, KTS_SNAPPY, KTS_LZ4, KTS_ZSTD
+
 cdef uint32_t rotl(uint32_t v, int n) noexcept nogil:
     return v << n | v >> (32 - n)
 
