@@ -156,7 +156,7 @@ cdef int64_t[8] SOUGHT
 SEEKING = threading.Lock()             # held by the thread that seeks
 
 # Whether threads take turns with the interpreter's lock to decode. Only speed depends on it, so the three need not be
-# of one moment; each is read and written as one, for a Python without that lock.
+# of one moment; each is read and written as one, and once for a payload, for a Python without that lock.
 cdef int DECODING = 0                  # threads that decode now
 cdef int64_t LAST_DECODING = 0         # the thread that decoded last
 cdef int64_t ALONE = 0                 # how often it did so since another one decoded, at most ALONE_FOR_GOOD
@@ -186,10 +186,7 @@ cdef bint find_functions(int codec) except -1:
     found = compression.addresses(codec)
     for place in range(len(found)):
         FUNCTIONS[codec][place] = <void*> <intptr_t> found[place]
-    if codec == KTS_GZIP and found and not isal_is_known():
-        ISAL.run = NULL
-        return False
-    return bool(found)
+    return bool(found) and (codec != KTS_GZIP or isal_is_known())
 
 
 cdef bint isal_is_known() except -1:
@@ -202,23 +199,15 @@ cdef bint isal_is_known() except -1:
         return False
 
 
-cdef inline bint isal_takes(int64_t n, int64_t limit) noexcept nogil:
-    """Whether n bytes that give at most ``limit`` can be inflated by the library's own functions, which count in 32 bits."""
-    return ISAL.run != NULL and n < INT32_MAX and limit < INT32_MAX
-
-
-cdef inline bint takes_libsnappy() noexcept nogil:
-    """Whether libsnappy decompresses: the package is faster in one thread, but takes the lock for each batch."""
-    return LIBSNAPPY.block != NULL and kts_get(&ALONE) < ALONE_FOR_GOOD
-
-
 cdef inline bint needs_no_lock(const CEntry* e, int64_t limit) noexcept nogil:
     """Whether an entry is decompressed by its library's own functions."""
     if kts_get(&SOUGHT[e.codec]) != FOUND:
         return False
-    if e.codec == KTS_GZIP:
-        return isal_takes(e.payload_size, limit)
-    return e.codec != KTS_SNAPPY or takes_libsnappy()
+    if e.codec == KTS_GZIP:                    # they count in 32 bits
+        return e.payload_size < INT32_MAX and limit < INT32_MAX
+    if e.codec == KTS_SNAPPY:                  # the package is faster in one thread, but takes the lock for each batch
+        return kts_get(&ALONE) < ALONE_FOR_GOOD
+    return True
 
 
 cdef class Inflater:
@@ -230,6 +219,7 @@ cdef class Inflater:
     cdef Buf scratch
     cdef const uint8_t* out
     cdef int64_t out_size
+    cdef bint unlocked                         # this payload is decompressed by its library's own functions
     cdef object snappy
     cdef object lz4
     cdef object zstd
@@ -248,8 +238,9 @@ cdef class Inflater:
         self.out_size = 0
         return not (e.magic == 2 and e.count == 0 and e.payload_size == 0)
 
-    cdef int run_free(self, const CEntry* e, int64_t limit) except -1 nogil:
-        """As ``run``, for what ``needs_no_lock``."""
+    cdef int run_free(self, const CEntry* e, int64_t limit, bint unlocked) except -1 nogil:
+        """As ``run``; with the lock, unless ``needs_no_lock`` said ``unlocked``."""
+        self.unlocked = unlocked
         if not self.begin(e):
             return 0
         if e.codec == KTS_GZIP:
@@ -263,7 +254,7 @@ cdef class Inflater:
     cdef int run(self, const CEntry* e, int64_t limit) except -1:
         try:
             seek_functions(e.codec)
-            return self.run_free(e, limit)
+            return self.run_free(e, limit, needs_no_lock(e, limit))
         except BaseException as error:
             self.zstd = None
             if compression.out_of_memory(error):
@@ -294,7 +285,7 @@ cdef class Inflater:
         self.own(1)
         while True:
             before = self.out_size
-            if isal_takes(n, limit):
+            if self.unlocked:
                 at += self.deflated(p + at, n - at, limit)
             else:
                 with gil:
@@ -402,7 +393,7 @@ cdef class Inflater:
                     raise damaged("snappy block claims no bytes but has some")
             return 0
         made = <size_t> size
-        if not takes_libsnappy():
+        if not self.unlocked:
             with gil:
                 made = self.snappy_block_by_package(p, n, size)
         elif LIBSNAPPY.block(<const char*> p, <size_t> n, <char*> self.scratch.p + self.out_size, &made) != 0:
@@ -452,7 +443,7 @@ cdef class Inflater:
         cdef int64_t room = most if most < 255 * n else 255 * n  # a byte makes at most 255
         cdef int made
         self.own(self.out_size + room)
-        if LIBLZ4.block != NULL:
+        if self.unlocked:
             made = LIBLZ4.block(<const char*> p, <char*> self.scratch.p + self.out_size, <int> n, <int> room)
             if made < 0:
                 with gil:
@@ -551,7 +542,7 @@ cdef class Inflater:
                 raise damaged("zstd data is not a sequence of whole frames")
         cap = (bound if bound < limit else limit) + 1         # one to spare: the library checks a frame's end beyond it
         self.own(cap)
-        if ZSTD.stream != NULL:
+        if self.unlocked:
             self.zstd_stream(p, n, cap)
         else:
             with gil:
@@ -907,7 +898,7 @@ cdef class Decoder:
     cdef int inflate(self, Slab* s, CEntry* e) except -1 nogil:
         """Decompress an entry, without the interpreter's lock if its codec allows that."""
         if needs_no_lock(e, self.limit) and not self.d.views and self.inflater is not None:
-            return self.inflater.run_free(e, self.limit)
+            return self.inflater.run_free(e, self.limit, True)
         with gil:
             return self.inflate_locked(s, e)
 

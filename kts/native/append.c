@@ -13,7 +13,9 @@ int kts_refuse(struct kts_append *s, int reason, int64_t a, int64_t b) {
 }
 
 /* The last codec that the release knows. */
-static inline int last_codec(const struct kts_append *s) { return s->asked.r.old ? KTS_LAST_OF_MESSAGES : KTS_LAST_CODEC; }
+static inline int last_codec(const struct kts_append *s) {
+    return s->asked.r.old ? KTS_LAST_OF_MESSAGES : KTS_LAST_CODEC;
+}
 
 /* The difference, saturated at the 64-bit limits. */
 static inline int64_t minus_at_most(int64_t a, int64_t b) {

@@ -1,5 +1,5 @@
-/* Kafka's codecs, in the order of their numbers: the name, the first magic whose entries carry it, and whether Kafka checks
- * the count of a batch before it reads the first bytes of the codec's data. kts/compression.py (CODECS) has their libraries.
+/* Kafka's codecs, in the order of their numbers: name, the first magic whose entries carry it, and whether Kafka checks
+ * the count of a batch before it reads the first bytes of the codec's data. kts/compression.py (CODECS) has the rest.
  */
 #ifndef KTS_CODECS_H
 #define KTS_CODECS_H
