@@ -38,6 +38,7 @@ since the epoch, as 64-bit integers. ``help(kts.scan)`` and so on describe each 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import open, open_log_dirs, open_partition, scan
 
 from ._timeindex import OffsetIndex, TimeIndex
-from .config import LogConfig
+from .config import Extension, LogConfig, extend
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .model import (
@@ -83,6 +84,15 @@ else:
         globals()[name] = Log
         return Log
 
+
+def _proposals() -> Mapping[str, Extension]:
+    """What KIPs proposed and Kafka never shipped is loaded when a setting names it."""
+    from kts.proposals import EXTENSION
+
+    return EXTENSION
+
+
+extend({"proposals": "", "time.index.interval.ms": 60_000}, _proposals)
 
 __version__ = "0.2.0"
 

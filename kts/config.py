@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -19,10 +19,6 @@ MAX_MESSAGE_BYTES = {"0.10.2": 1_000_012, "3.9": 1_048_588}
 COMPRESSION_TYPES = ("producer", "uncompressed", *(codec.name for codec in CODECS[1:]))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
-# Rules that KIPs proposed and Kafka never shipped (kts.proposals); of the first three a log follows one at most.
-ROLLING_PROPOSALS = ("wall-clock", "largest-timestamp", "earliest-timestamp")
-INDEX_PROPOSALS = ("bucket-index", "minute-map")
-PROPOSALS = (*ROLLING_PROPOSALS, *INDEX_PROPOSALS, "monotonic-append-time")
 MISSING = ("accept", "refuse", "now")  # message.timestamp.missing, which also takes a time
 
 # Every message format version, oldest first: its name, its highest internal version ("-IV"), its magic.
@@ -64,7 +60,6 @@ _INTEGERS = {
     "flush_ms": _Limits(),
     "min_insync_replicas": _Limits(1, 1, INT32_MAX),
     "max_compaction_lag_ms": _Limits(1, 1),
-    "time_index_interval_ms": _Limits(1, 1),
 }
 _BOOLEANS = ("preallocate", "message_downconversion_enable", "allow_negative_timestamps")
 
@@ -102,8 +97,7 @@ _OTHER_NAMES = {
 for _name in (
     "segment_bytes retention_bytes index_interval_bytes cleanup_policy preallocate message_format_version "
     "message_timestamp_type message_timestamp_difference_max_ms message_timestamp_before_max_ms "
-    "message_timestamp_after_max_ms message_downconversion_enable message_timestamp_missing allow_negative_timestamps "
-    "proposals time_index_interval_ms"
+    "message_timestamp_after_max_ms message_downconversion_enable message_timestamp_missing allow_negative_timestamps"
 ).split():
     _OTHER_NAMES["log." + _name.replace("_", ".")] = _Other(_name, _INTEGERS.get(_name, _Limits()))
 
@@ -120,6 +114,61 @@ WITHOUT_EFFECT = frozenset(
     "local.retention.bytes log.cleaner.min.compaction.lag.ms log.cleaner.min.cleanable.ratio log.local.retention.ms "
     "log.local.retention.bytes".split()
 )
+
+# --- settings that an extension of the log adds -----------------------------------------------------
+
+
+class Extension(NamedTuple):
+    """What a setting means that an extension of the log adds to Kafka's.
+
+    Attributes
+    ----------
+    parsed : callable
+        Gives the value, from the name that the caller used and what he gave. Raises ValueError.
+    listener : callable, optional
+        Gives what a log with a value reports to (``kts.log.listeners.Maker``).
+    rolls_by : callable, optional
+        Gives the rule by which a log with a value rolls by time (``kts.log.policies.rolls_by``).
+    """
+
+    parsed: Callable[[str, Any], Any]
+    listener: Callable[..., Any] | None = None
+    rolls_by: Callable[[Any], str | None] | None = None
+
+
+_DEFAULTS: dict[str, Any] = {}
+_EXTENSIONS: dict[str, Callable[[], Mapping[str, Extension]]] = {}
+
+
+def extend(defaults: Mapping[str, Any], load: Callable[[], Mapping[str, Extension]]) -> None:
+    """Add settings to Kafka's: a topic's names, and a broker's, which begin with ``log.``.
+
+    Parameters
+    ----------
+    defaults : mapping
+        The default of each by its topic's name.
+    load : callable
+        Gives what each means. It is called when a value is given, and may import the extension.
+    """
+    _DEFAULTS.update(defaults)
+    _EXTENSIONS.update(dict.fromkeys(defaults, load))
+
+
+def extension(name: str) -> Extension:
+    """What a setting means that an extension adds, by its topic's name.
+
+    Raises
+    ------
+    ValueError
+        The extension cannot be imported.
+    """
+    try:
+        return _EXTENSIONS[name]()[name]
+    except ImportError as error:
+        raise ValueError(f"{name}: expected the extension that has this setting, found none: {error}") from error
+
+
+# --- the settings of a topic ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -139,15 +188,12 @@ class LogConfig:
         create the time index, and the partition gets no leader.
     allow_negative_timestamps : bool
         Not a Kafka setting: accept timestamps before 1970, as KIP-228 proposed.
-    proposals : str
-        Not a Kafka setting: names of the proposals that the log follows, with commas; see ``kts.proposals``.
-    time_index_interval_ms : int
-        Not a Kafka setting: the width of a bucket of the proposal ``bucket-index``. Kafka's own time index does not
-        depend on it.
     message_timestamp_missing : str
         Not a Kafka setting, but a topic property that KIP-228 weighs: what a leader does with a record without a
         timestamp (-1). "accept" stores it, as Kafka; "refuse" refuses it; "now", or a time in ms, gives it that
         timestamp. "-1" makes -1 itself a time, 1969-12-31T23:59:59.999Z: no record is without one.
+    added : tuple of (str, value)
+        Settings of extensions that are not at their defaults, by their topics' names, as ``of`` takes them.
 
     Raises
     ------
@@ -183,9 +229,8 @@ class LogConfig:
     message_downconversion_enable: bool = True
     max_compaction_lag_ms: int = INT64_MAX
     allow_negative_timestamps: bool = False
-    proposals: str = ""
-    time_index_interval_ms: int = 60_000
     message_timestamp_missing: str = "accept"
+    added: tuple[tuple[str, Any], ...] = ()
     generation: str = ""
 
     def __post_init__(self) -> None:
@@ -194,7 +239,7 @@ class LogConfig:
         version = self.message_format_version or self.generation or GENERATIONS[-1]
         generation = self.generation or GENERATIONS[_magic(version, GENERATIONS[-1]) == 2]
         _magic(version, generation)
-        made: dict[str, Any] = {"generation": generation, "message_format_version": version}
+        made: dict[str, Any] = {"generation": generation, "message_format_version": version, "added": self.added}
         if self.max_message_bytes == -1:
             made["max_message_bytes"] = MAX_MESSAGE_BYTES[generation]
         for field in fields(self):
@@ -259,10 +304,14 @@ class LogConfig:
             _magic(version, generation or GENERATIONS[-1])
         shell = cls(message_format_version=version or "", generation=generation or "")
         values: dict[str, Any] = {}
-        ranked = [*_TOPIC_NAMES, *_OTHER_NAMES]
+        added: dict[str, Any] = {}
+        ranked = _all_names()
         for key in sorted(given, key=ranked.index, reverse=True):
             name = _TOPIC_NAMES.get(key)
-            if name is not None:
+            if (setting := key.removeprefix("log.")) in _DEFAULTS:
+                at_default = given[key] == str(_DEFAULTS[setting])  # which needs no extension
+                added[setting] = _DEFAULTS[setting] if at_default else extension(setting).parsed(key, given[key])
+            elif name is not None:
                 values[name] = _parsed(name, key, given[key], shell.generation, _INTEGERS.get(name))
             else:
                 other = _OTHER_NAMES[key]
@@ -272,6 +321,7 @@ class LogConfig:
                 values[other.field] = value * other.unit_ms if other.unit_ms > 1 and value > 0 else value
         if "message.timestamp.missing" not in given and _has_no_effect(values, shell.magic, given):
             del values["message_timestamp_missing"]
+        values["added"] = tuple(sorted(pair for pair in added.items() if pair[1] != _DEFAULTS[pair[0]]))
         return cls(**values | {"generation": shell.generation})
 
     @cached_property
@@ -302,10 +352,9 @@ class LogConfig:
         """Whether the policy contains ``delete``, so that retention limits apply."""
         return "delete" in self.cleanup_policy.split(",")
 
-    @cached_property
-    def proposal_names(self) -> tuple[str, ...]:
-        """The proposals that a log follows."""
-        return tuple(self.proposals.split(",")) if self.proposals else ()
+    def of_extension(self, name: str) -> Any:
+        """The value of a setting that an extension adds, by its topic's name."""
+        return dict(self.added).get(name, _DEFAULTS[name])
 
     @cached_property
     def max_segment_ms(self) -> int:
@@ -316,6 +365,7 @@ class LogConfig:
     def to_properties(self) -> dict[str, str]:
         """All settings as text by their dotted names, as ``of`` takes them."""
         values = {name: getattr(self, field) for name, field in _TOPIC_NAMES.items()}
+        values |= {name: self.of_extension(name) for name in _DEFAULTS}
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
 
 
@@ -330,7 +380,7 @@ def check_difference(config: Mapping[str, Any]) -> None:
     given = {name: config[name] for name in DIFFERENCE_NAMES if config.get(name) is not None}
     if given.keys().isdisjoint(KIP_32_NAMES):
         return  # of Kafka's own names, a topic's takes precedence over its broker's
-    if len({_integer(name, value, 0, INT64_MAX) for name, value in given.items()}) > 1:
+    if len({parse_integer(name, value, 0, INT64_MAX) for name, value in given.items()}) > 1:
         names, values = " and ".join(given), " and ".join(str(value).strip() for value in given.values())
         raise ValueError(f"{names}: expected one value, as they name one limit, found {values}; leave out one")
 
@@ -348,14 +398,21 @@ def _dotted(name: str) -> str:
     return name.replace("_", ".")
 
 
-_TOPIC_NAMES = {_dotted(field.name): field.name for field in fields(LogConfig) if field.name != "generation"}
+_TOPIC_NAMES = {
+    _dotted(field.name): field.name for field in fields(LogConfig) if field.name not in ("added", "generation")
+}
+
+
+def _all_names() -> list[str]:
+    """Every name of a setting, a topic's before a broker's."""
+    return [*_TOPIC_NAMES, *_DEFAULTS, *_OTHER_NAMES, *(f"log.{name}" for name in _DEFAULTS)]
 
 
 def _known(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"config: expected settings named by str, found {key!r}")
-    if key not in _TOPIC_NAMES and key not in _OTHER_NAMES:
-        near = get_close_matches(key.replace("_", "."), [*_TOPIC_NAMES, *_OTHER_NAMES], n=1, cutoff=0)
+    if key not in (known := _all_names()):
+        near = get_close_matches(key.replace("_", "."), known, n=1, cutoff=0)
         raise ValueError(f"config: unknown setting {key!r}; the nearest name is {near[0]}")
     return key
 
@@ -387,7 +444,7 @@ def found_version(version: str) -> str:
 def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | None) -> Any:
     """A value as the field takes it; ``key`` is the name that the caller used."""
     if name in _INTEGERS and limits is not None:
-        return _integer(key, value, limits.least_0_10 if generation == "0.10.2" else limits.least, limits.greatest)
+        return parse_integer(key, value, limits.least_0_10 if generation == "0.10.2" else limits.least, limits.greatest)
     if name in _BOOLEANS:
         if isinstance(value, str) and value.strip().lower() in ("true", "false"):
             return value.strip().lower() == "true"
@@ -396,20 +453,12 @@ def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | 
         return value
     if name == "message_timestamp_missing":
         return _missing(key, value)
-    if name in ("cleanup_policy", "proposals") and isinstance(value, (list, tuple)):
-        value = ",".join(map(str, value))
-    text = _text(key, value)
-    listed = [one.strip() for one in text.split(",")] if text else []
     if name == "cleanup_policy":
+        listed = parse_names(key, value)
         if any(policy not in POLICIES for policy in listed):
             raise ValueError(f"{key}: expected {', '.join(POLICIES)} or both, found {value!r}")
         return ",".join(listed)
-    if name == "proposals":
-        if any(one not in PROPOSALS for one in listed) or len(set(listed)) < len(listed):
-            raise ValueError(f"{key}: expected some of {', '.join(PROPOSALS)}, each once, found {value!r}")
-        if len(set(listed) & set(ROLLING_PROPOSALS)) > 1:
-            raise ValueError(f"{key}: expected one of {', '.join(ROLLING_PROPOSALS)} at most, found {value!r}")
-        return ",".join(listed)
+    text = _text(key, value)
     choices = {"message_timestamp_type": TIMESTAMP_TYPES, "compression_type": COMPRESSION_TYPES}.get(name)
     if name == "compression_type" and generation == "0.10.2":
         later = {codec.name for codec in CODECS if codec.magic > 1}
@@ -423,12 +472,19 @@ def _missing(key: str, value: Any) -> str:
     if isinstance(value, str) and value.strip() in MISSING:
         return value.strip()
     try:
-        return str(_integer(key, value, INT64_MIN, INT64_MAX))
+        return str(parse_integer(key, value, INT64_MIN, INT64_MAX))
     except ValueError:
         raise ValueError(f"{key}: expected {', '.join(MISSING)} or a time in ms, found {value!r}") from None
 
 
-def _integer(key: str, value: Any, least: int, greatest: int) -> int:
+def parse_names(key: str, value: Any) -> list[str]:
+    """The names of a setting that is a list: text with commas, or a list."""
+    text = _text(key, ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value)
+    return [one.strip() for one in text.split(",")] if text else []
+
+
+def parse_integer(key: str, value: Any, least: int, greatest: int) -> int:
+    """The number of a setting, given as an integer or as text."""
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         number = int(value)
     elif isinstance(value, (bool, float, str)) or not hasattr(value, "__index__"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import pickle
 from typing import Any
 
 import pytest
 from support.golden import goldens
 
-from kts.config import LogConfig
+import kts.config
+from kts.config import Extension, LogConfig, extend, parse_integer
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -48,7 +51,8 @@ OTHERS = {
 
 
 def value(config: LogConfig, key: str) -> Any:
-    return getattr(config, key.replace(".", "_"))
+    added = key in ("proposals", "time.index.interval.ms")
+    return config.of_extension(key) if added else getattr(config, key.replace(".", "_"))
 
 
 def words(number: int) -> str:
@@ -212,8 +216,40 @@ def test_one_rule_for_rolling_at_most() -> None:
         "log.proposals: expected one of wall-clock, largest-timestamp, earliest-timestamp at most, "
         "found 'wall-clock,bucket-index,earliest-timestamp'"
     )
-    assert LogConfig().proposal_names == ()
-    assert LogConfig.of({"proposals": ["wall-clock", "minute-map"]}).proposal_names == ("wall-clock", "minute-map")
+
+
+def test_an_extension_adds_settings_with_defaults_and_checks_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kts.config, "_DEFAULTS", dict(kts.config._DEFAULTS))
+    monkeypatch.setattr(kts.config, "_EXTENSIONS", dict(kts.config._EXTENSIONS))
+    loaded: list[str] = []
+
+    def load() -> dict[str, Extension]:
+        loaded.append("ours")
+        return {"ours.size": Extension(lambda key, value: parse_integer(key, value, 1, 9))}
+
+    extend({"ours.size": 5}, load)
+    assert LogConfig().of_extension("ours.size") == 5
+    assert LogConfig.of({"ours.size": "5"}) == LogConfig()
+    assert LogConfig().to_properties()["ours.size"] == "5"
+    with pytest.raises(ValueError, match="^config: unknown setting 'our.size'; the nearest name is ours.size$"):
+        LogConfig.of({"our.size": 5})
+    assert not loaded  # until a value is given
+    config = LogConfig.of({"ours.size": " 7 ", "log.ours.size": 8})
+    assert config.of_extension("ours.size") == 7 and config != LogConfig()
+    assert LogConfig.of(config.to_properties()) == config == pickle.loads(pickle.dumps(config))
+    assert dataclasses.replace(config, segment_ms=5).of_extension("ours.size") == 7
+    with pytest.raises(ValueError, match="^log.ours.size: expected 1 to 9, found 10$"):
+        LogConfig.of({"log.ours.size": 10})
+
+
+def test_a_setting_whose_extension_is_not_there_is_refused_with_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kts.config, "_DEFAULTS", {"theirs": ""})
+    monkeypatch.setattr(kts.config, "_EXTENSIONS", {"theirs": lambda: importlib.import_module("kts_theirs")})
+    assert LogConfig.of({"theirs": ""}) == LogConfig()
+    with pytest.raises(ValueError, match="^theirs: expected the extension .*, found none: No module named 'kts_theirs"):
+        LogConfig.of({"log.theirs": "x"})
 
 
 def test_zstd_came_after_0_10_2() -> None:

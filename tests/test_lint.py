@@ -36,9 +36,8 @@ ROOMS = [
     ["kts.segment"],
     ["kts.remote"],
     ["kts.dataset"],
-    ["kts.proposals"],
     ["kts.log"],
-    ["kts.proposals.options"],
+    ["kts.proposals"],
     ["kts.offline", "kts.study", "kts.tables"],
     ["kts"],  # the table of contents
     ["kts.broker"],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kts.arguments import INT64_MAX, MOST_THREADS
-from kts.config import FORMAT_OF_MAGIC, PROPOSALS, LogConfig
+from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
 from kts.segment.files import has_pattern, require_local
 
@@ -400,6 +400,8 @@ config_option = click.option(
 )
 
 
+INDEX_PROPOSALS = ("bucket-index", "minute-map")
+PROPOSALS = ("wall-clock", "largest-timestamp", "earliest-timestamp", *INDEX_PROPOSALS, "monotonic-append-time")
 proposal_option = click.option(
     "--proposal",
     "proposals",

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.config import INDEX_PROPOSALS
-
 from .inputs import (
+    INDEX_PROPOSALS,
     config_of,
     config_option,
     filter_options,

@@ -1,12 +1,37 @@
-"""The events that a log reports to the proposals it follows (see ``kts.proposals``)."""
+"""What an extension of the log brings: a listener, and with it an index by which the log searches."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from kts.config import LogConfig, extension
+from kts.dataset.partition import PartitionLog
+from kts.model import TimestampOffset
+
+
+class Answer(Protocol):
+    """The answer of an index."""
+
+    @property
+    def found(self) -> TimestampOffset | None:
+        """The first record at or after the target; None if there is none."""
+
+
+@runtime_checkable
+class Index(Protocol):
+    """A search by time in place of the log's own. It never answers with -1."""
+
+    def search(self, log: Any, target_ms: int) -> Answer:
+        """The first record at or after the target."""
 
 
 class Listener(Protocol):
     """Receives the events of a log and decides on times and rolls. The thread that changes the log calls it."""
+
+    @property
+    def index(self) -> Index | None:
+        """The index by which the log searches; None leaves that to others."""
 
     def opened(self) -> None:
         """Start-up is done."""
@@ -47,3 +72,25 @@ class Listener(Protocol):
 
     def closed(self) -> None:
         """The log was closed or abandoned."""
+
+
+class Maker(Protocol):
+    """Makes a listener (``kts.config.Extension``)."""
+
+    def __call__(self, value: Any, log: PartitionLog, config: LogConfig) -> Listener:
+        """The listener of a log for a value of the extension's setting."""
+
+
+def opened(asked: Mapping[str, Any], log: PartitionLog, config: LogConfig) -> dict[str, Listener]:
+    """The listeners that values of settings ask for, by the settings' names, after start-up is done.
+
+    Raises
+    ------
+    ValueError
+        An extension cannot be imported, or refuses the value.
+    """
+    makers = {name: extension(name).listener for name in asked}
+    found: dict[str, Listener] = {name: make(asked[name], log, config) for name, make in makers.items() if make}
+    for listener in found.values():
+        listener.opened()
+    return found

@@ -37,11 +37,11 @@ from kts.errors import (
     RecordBatchTooLargeError,
     UnsupportedVersionError,
 )
-from kts.log import policies, view
+from kts.log import listeners, policies, view
 from kts.log.deletions import DeletionQueue
 from kts.log.directory import PartitionEntry
 from kts.log.epochs import LeaderEpochs
-from kts.log.listeners import Listener
+from kts.log.listeners import Index, Listener
 from kts.log.policies import LogFacts, RetentionPolicy, SegmentFacts
 from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
@@ -71,11 +71,8 @@ from kts.times import Time, show_time, time_unit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kts.proposals.modes import Index, Proposals
-
 NO_ENTRIES = Entries(b"")  # for 0.10.2, which reads no headers of an appended set
 CHECKPOINT_INTERVAL_MS = 60_000  # log.flush.offset.checkpoint.interval.ms
-OF_PROPOSALS = ("proposals", "time_index_interval_ms", "allow_negative_timestamps")  # settings that they depend on
 LARGEST_ROW_BATCH_BYTES = 2**20  # of append_rows, whatever max.message.bytes allows: a reader reads whole batches
 
 _TOPIC_ID = re.compile(r"(?!A{22})[A-Za-z0-9_-]{22}")
@@ -141,8 +138,7 @@ class Log:
     log_start_offset, recovery_point : int, optional
         None reads them from the checkpoints of the log directory.
     proposals : iterable
-        Rules from the proposals that Kafka never shipped, in place of those that the setting ``proposals`` names; see
-        ``kts.proposals``.
+        In place of the setting ``proposals``: names, or objects of the extension that has this setting.
 
     Attributes
     ----------
@@ -204,12 +200,12 @@ class Log:
         new_in_children(self, _lock=threading.RLock, _readers=ReadersWriterLock)
         self._deletions = DeletionQueue()
         self._corrupt_indexes: list[LogSegment] = []  # their indexes must be rebuilt
-        self._proposals: Proposals | None = None
-        self._listeners: list[Listener] = []
+        self._listeners: dict[str, Listener] = {}  # by the setting of an extension
         high_watermark = optional_offset("high_watermark", high_watermark)
         log_start_offset = optional_offset("log_start_offset", log_start_offset)
         recovery_point = optional_offset("recovery_point", recovery_point)
-        self._wanted = _proposals(proposals)
+        given = _sequence("proposals", proposals)
+        self._asked = {"proposals": given} if given else {}  # in place of settings
         self._producer_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1, INT64_MAX)
         topic_id = _topic_id(topic_id)
         if boolean("create", create):
@@ -259,16 +255,11 @@ class Log:
         self._follow()
 
     def _follow(self) -> None:
-        """Follow the proposals of the argument, else those of the settings."""
-        wanted = self._wanted or self.config.proposal_names
-        if not wanted:
-            return
-        from kts.proposals import made
-
-        reader = PartitionLog(self.path, self.topic, self.partition)
-        proposals = made(wanted, reader, self.config)
-        proposals.opened()
-        self._proposals, self._listeners = proposals, [proposals]
+        """Begin to report to the listeners that the settings, or the argument in their place, ask for."""
+        asked = {**dict(self.config.added), **self._asked}
+        if asked:
+            reader = PartitionLog(self.path, self.topic, self.partition)
+            self._listeners = listeners.opened(asked, reader, self.config)
 
     def _given_or_checkpointed(self, given: int | None, checkpoint: str) -> int:
         known = self._entry.checkpoint(checkpoint) if given is None else given
@@ -368,9 +359,9 @@ class Log:
         return self._producers.in_table_order()
 
     @property
-    def proposals(self) -> Proposals | None:
-        """The proposals that the log follows, by name; None if it follows none."""
-        return self._proposals
+    def proposals(self) -> Any:
+        """The listener that the setting or argument ``proposals`` asks for; None without one."""
+        return self._listeners.get("proposals")
 
     def _publish(self, segments: tuple[LogSegment, ...] | None = None, bases: tuple[int, ...] | None = None) -> None:
         """Show readers the log as it is now."""
@@ -450,7 +441,7 @@ class Log:
         """A set that is checked as a leader does, for an append at an offset."""
         stamp = now_ms
         if self._listeners and self.config.message_timestamp_type == "LogAppendTime":
-            for listener in self._listeners:
+            for listener in self._listeners.values():
                 stamp = listener.append_time(stamp)
         return validate(
             buf,
@@ -562,7 +553,7 @@ class Log:
                 shipped=self.shipped,
                 clock=self._clock,
                 create=False,
-                proposals=() if self._proposals is None else self._proposals.modes.values(),
+                proposals=self._asked.get("proposals", ()),
                 producer_id_expiration_ms=self._producer_expiration_ms,
             ) as recovered,
         ):
@@ -625,7 +616,7 @@ class Log:
         Notes
         -----
         An estimate for callers that must not wait, such as an event loop. An append waits for the disk when it rolls
-        the segment, when the settings ask for a flush, and when a proposal may do either.
+        the segment, when the settings ask for a flush, and when a listener may do either.
         """
         if self._listeners or not self._lock.acquire(blocking=False):
             return False
@@ -701,7 +692,7 @@ class Log:
             last_offset - segment.base_offset,
         )
         if self._listeners and not leads and segment.size and why in (None, "time"):
-            for listener in self._listeners:
+            for listener in self._listeners.values():
                 why = listener.time_roll(why, now_ms, segment.created_ms, limit_ms)
         if begins is not None:
             segment = self._roll(begins, now_ms)
@@ -735,7 +726,7 @@ class Log:
             raise
         if update is not None:
             self._producers.replicated_to(self.high_watermark)
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             listener.appended(segment.base_offset, records, done.first_offset)
         if end - self.recovery_point >= config.flush_messages or is_over(self._last_flush, config.flush_ms, now_ms):
             with self._close_if_in_doubt():
@@ -758,7 +749,7 @@ class Log:
             return self._roll(self._end, self._clock()).base_offset
 
     def roll_if_due(self) -> int | None:
-        """Roll the active segment if a proposal says so although nothing is appended.
+        """Roll the active segment if a listener says so although nothing is appended.
 
         Returns
         -------
@@ -767,17 +758,15 @@ class Log:
 
         Notes
         -----
-        Kafka rolls by time only when it appends. So does a log that follows no proposal, or one that says the same:
-        for them this method does nothing.
-
-        Source: KIP-32, proposed changes 7.3; KIP-33, "Enforce time based log rolling".
+        Kafka rolls by time only when it appends. So does a log without a listener, or with one that says the same: for
+        them this method does nothing.
         """
         with self._lock:
             self._check_open()
             segment, now = self._view.segments[-1], self._clock()
             limit_ms = self.config.max_segment_ms - segment.jitter_ms
             if not segment.size or not any(
-                listener.idle_roll(now, segment.created_ms, limit_ms) for listener in self._listeners
+                listener.idle_roll(now, segment.created_ms, limit_ms) for listener in self._listeners.values()
             ):
                 return None
             return self._roll(self._end, now).base_offset
@@ -801,7 +790,7 @@ class Log:
             with self._close_if_in_doubt():
                 self._publish((*segments, new), (*self._view.bases, base_offset))
                 self._producers.rolled(base_offset)
-                for listener in self._listeners:
+                for listener in self._listeners.values():
                     listener.rolled(active.base_offset, base_offset)
         except BaseException:
             if not self.closed:  # continue with the old one; after a truncation the new files would be a hole
@@ -891,7 +880,7 @@ class Log:
         gone = set(map(id, segments))
         self._publish(tuple(segment for segment in self._view.segments if id(segment) not in gone))
         self._rename_deleted(segments, now_ms)
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             for segment in segments:
                 listener.removed(segment.base_offset)
 
@@ -979,7 +968,7 @@ class Log:
             self._high_watermark = min(self._high_watermark, self._end)
         self._publish()
         self._checkpoint(now_ms)
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             listener.truncated()
 
     # --- log start offset, high watermark, leader epochs ------------------------------------------
@@ -1116,14 +1105,14 @@ class Log:
 
         Notes
         -----
-        A log that follows a proposal with an index searches by that index. The answer is the same.
+        A log with a listener that has an index searches by that index. The answer is the same.
         """
         target = search.target_ms("t_ms", t_ms, unit, self.path)
         with self._readers:
             self._check_open()
             if self.shipped if shipped_search is None else shipped_search:
                 found = view.shipped_offset_for_timestamp(self._view, target, self.config.magic)
-            elif (index := self._proposed_index) is not None:
+            elif (index := self._index) is not None:
                 found = index.search(self, target).found
             else:
                 found = view.offset_for_timestamp(self._view, target)
@@ -1131,10 +1120,10 @@ class Log:
         return found
 
     @property
-    def _proposed_index(self) -> Index | None:
-        """The index of a proposal by which searches go. Such an index never has -1, which may be a time."""
-        proposals = self._proposals
-        return None if proposals is None or self.config.minus_one_is_a_time else proposals.index
+    def _index(self) -> Index | None:
+        """The index of a listener by which searches go. Such an index never has -1, which may be a time."""
+        found = (listener.index for listener in self._listeners.values() if not self.config.minus_one_is_a_time)
+        return next((index for index in found if index is not None), None)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The greatest timestamp and the first record that has it; None if the log is empty."""
@@ -1165,7 +1154,7 @@ class Log:
         -----
         Index spacing and size, jitter and preallocation take effect with the next segment, the message format with the
         next append, everything else at once. If the format changes the generation, or the settings for timestamps
-        before 1970 change, the segments are closed and loaded again; readers wait for that. A proposal's index that is
+        before 1970 change, the segments are closed and loaded again; readers wait for that. A listener's index that is
         switched on is built from the log.
 
         Source: UnifiedLog.updateConfig, LocalLog.updateConfig (3.9).
@@ -1180,14 +1169,14 @@ class Log:
                 if (new.magic < 2) != (old.magic < 2) and new.generation != "0.10.2":
                     self._change_epochs(new.magic)
                 self.config = new
-            if any(getattr(new, name) != getattr(old, name) for name in OF_PROPOSALS):
+            if (new.added, new.allow_negative_timestamps) != (old.added, old.allow_negative_timestamps):
                 self._follow_anew()
 
     def _follow_anew(self) -> None:
-        """Follow other proposals. If one cannot start, the log closes, as it would not have opened."""
-        before, self._proposals, self._listeners = self._listeners, None, []
+        """Report to other listeners. If one cannot start, the log closes, as it would not have opened."""
+        before, self._listeners = self._listeners, {}
         try:
-            for listener in before:
+            for listener in before.values():
                 listener.closed()
             self._follow()
         except BaseException as error:
@@ -1280,7 +1269,7 @@ class Log:
             files.sync_directory(self.path)
             self.recovery_point = offset
             self._last_flush = now_ms
-            for listener in self._listeners:
+            for listener in self._listeners.values():
                 listener.flushed()
         if not self._entry.is_held_as_a_whole and is_over(self._last_checkpoint, CHECKPOINT_INTERVAL_MS, now_ms):
             self._checkpoint(now_ms)
@@ -1318,7 +1307,7 @@ class Log:
                 return
             with self._close_if_in_doubt(), self._readers.excluded():
                 self._write_all(flush)
-                for listener in self._listeners:
+                for listener in self._listeners.values():
                     listener.closed()
                 self._entry.leave(clean=True)
                 self.closed = True
@@ -1351,7 +1340,7 @@ class Log:
                 for segment in self._view.segments:
                     with suppress(LogStorageError):
                         segment.abandon()
-            for listener in self._listeners:
+            for listener in self._listeners.values():
                 with suppress(LogStorageError):
                     listener.closed()
             with suppress(LogStorageError):
@@ -1458,8 +1447,8 @@ def _checked_clock(clock: Any) -> Callable[[], int]:
     return now_ms
 
 
-def _proposals(proposals: Any) -> tuple[Any, ...]:
-    """The names or modes, as a tuple."""
-    if isinstance(proposals, str | bytes) or not isinstance(proposals, Iterable):
-        raise TypeError(f"proposals: expected a sequence of names, found {proposals!r}")
-    return tuple(proposals)
+def _sequence(name: str, value: Any) -> tuple[Any, ...]:
+    """An argument that is a sequence of names, as a tuple."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}: expected a sequence of names, found {value!r}")
+    return tuple(value)

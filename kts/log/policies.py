@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kts.arguments import INT32_MAX, INT64_MAX
-from kts.config import LogConfig
+from kts.config import LogConfig, extension
 from kts.dataset.partition import PartitionLog
 from kts.segment.rereading import settled
 from kts.segment.search import largest_ms
@@ -226,6 +226,18 @@ def roll_reason(
     return "offset" if relative_offset > LARGEST_RELATIVE else None
 
 
+# What a rule for rolling by time compares: two timestamps, as Kafka does, or the clock with a timestamp or with the
+# creation of the segment.
+TIMESTAMPS, CLOCK, CREATION = "timestamps", "clock", "creation"
+
+
+def rolls_by(config: LogConfig) -> str:
+    """What the rule of a log with these settings compares: that of an extension, else Kafka's."""
+    rules = ((extension(name).rolls_by, value) for name, value in config.added)
+    found = (rule(value) for rule, value in rules if rule is not None)
+    return next((one for one in found if one is not None), TIMESTAMPS)
+
+
 def roll_warning(config: LogConfig) -> str | None:
     """Why the limits of CreateTime and the roll time together may make segments of one message, and what to set.
 
@@ -234,16 +246,16 @@ def roll_warning(config: LogConfig) -> str | None:
     A segment rolls when a timestamp is above its first one by more than the roll time. At one moment, the limits admit
     timestamps from ``now - before`` to ``now + after``. Only if this span is greater than the roll time can messages
     that arrive together roll segments: a rising row of them leaves up to ``span // (roll time + 1)`` segments of one
-    message. Otherwise a segment lasts at least the roll time less the span. The proposals that compare a timestamp with
-    the clock roll at each append of messages that are older than the roll time, which needs ``before`` alone. Nothing
-    is said of unlimited times with a roll time of seven days or more: those are Kafka's defaults.
+    message. Otherwise a segment lasts at least the roll time less the span. Rules that compare a timestamp with the
+    clock roll at each append of messages that are older than the roll time, which needs ``before`` alone. Nothing is
+    said of unlimited times with a roll time of seven days or more: those are Kafka's defaults.
 
     Source: KIP-33 (``max.message.time.difference.ms`` "appropriately together with ``log.roll.ms``").
     """
-    names = config.proposal_names
-    if config.message_timestamp_type != "CreateTime" or config.magic == 0 or "wall-clock" in names:
+    rule = rolls_by(config)
+    if config.message_timestamp_type != "CreateTime" or config.magic == 0 or rule == CREATION:
         return None
-    by_clock = not {"largest-timestamp", "earliest-timestamp"}.isdisjoint(names)
+    by_clock = rule == CLOCK
     before = after = config.message_timestamp_difference_max_ms
     by_one = config.generation == "0.10.2"
     if not by_one:

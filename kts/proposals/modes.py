@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from kts.dataset.partition import PartitionLog
-from kts.proposals.answers import Answer
+from kts.log.listeners import Index
 from kts.proposals.shallow import Shallow, shallow_entries
 
 
@@ -63,14 +63,6 @@ class RollingMode(Mode):
     def due(self, now_ms: int, created_ms: int, limit_ms: int) -> str | None:
         """Why to roll now; None: do not roll."""
         raise TypeError(f"{type(self).__name__} has no rule")
-
-
-@runtime_checkable
-class Index(Protocol):
-    """A mode that searches by time."""
-
-    def search(self, log: Any, target_ms: int) -> Answer:
-        """The first record at or after the target, and how much was read."""
 
 
 class Proposals:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.sets.log_records import NOW, Clock, bases, batch, opened
 
 import kts
+from kts.config import Extension, extend
+from kts.model import TimestampOffset
 
 
 class Recorder:
     """A listener that notes what it is told, stamps a minute late, and refuses to roll by time."""
+
+    index = None
 
     def __init__(self, rolls: bool) -> None:
         self.rolls = rolls
@@ -50,7 +55,7 @@ class Recorder:
 
 def watched(log: kts.Log, rolls: bool = True) -> Recorder:
     listener = Recorder(rolls)
-    log._listeners = [listener]  # what `proposals=` sets, with a rule of our own
+    log._listeners = {"ours": listener}  # what the setting of an extension sets
     return listener
 
 
@@ -90,3 +95,44 @@ def test_a_listener_decides_the_append_time_and_whether_time_rolls(tmp_path: Pat
         watched(log, rolls=True)
         log.append(batch(0))
         assert bases(log) == [0, 2]
+
+
+class Ours(Recorder):
+    """A listener of an extension, with an index whose answer no other search has."""
+
+    class Index:
+        def search(self, log: object, target_ms: int) -> Ours.Index:
+            return self
+
+        found = TimestampOffset(NOW, 7)
+
+    index = Index()
+
+
+def test_a_log_reports_to_the_listener_of_an_extension_and_searches_by_its_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kts.config, "_DEFAULTS", {"ours": "", "ours.more": ""})
+    monkeypatch.setattr(kts.config, "_EXTENSIONS", {})
+    made: list[tuple[str, kts.LogConfig, Ours]] = []
+
+    def make(value: str, log: kts.PartitionLog, config: kts.LogConfig) -> Ours:
+        made.append((value, config, Ours(rolls=True)))
+        assert (log.topic, log.partition) == ("t", 0)
+        return made[-1][-1]
+
+    ours = {"ours": Extension(lambda key, value: str(value), make), "ours.more": Extension(lambda key, value: value)}
+    extend({"ours": "", "ours.more": ""}, lambda: ours)
+    with kts.Log(tmp_path / "t-0", {"ours": "a", "ours.more": "x"}) as log:
+        log.append(batch(NOW))
+        assert log.offset_for_timestamp(NOW - 1) == (NOW, 7)
+        assert log.offset_for_timestamp(NOW - 1, shipped_search=True) == (NOW, 0)
+        log.reconfigure({"ours": "b"})
+        log.append(batch(NOW))
+        log.reconfigure({})
+        log.append(batch(NOW))
+        assert log.offset_for_timestamp(NOW - 1) == (NOW, 0)
+    [(first, config, before), (second, _, after)] = made
+    assert (first, config.of_extension("ours.more"), second) == ("a", "x", "b")
+    assert before.told == [("opened",), ("appended", 0, 0, [0]), ("closed",)]
+    assert after.told == [("opened",), ("appended", 0, 1, [1]), ("closed",)]

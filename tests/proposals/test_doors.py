@@ -21,7 +21,7 @@ from support.processes.cli_runs import run
 from support.waiting import wait_until
 
 import kts
-from kts.config import PROPOSALS
+from kts.proposals import MODES
 from kts.testing import KtsBroker
 
 pytestmark = pytest.mark.slow
@@ -110,7 +110,7 @@ def test_an_admin_client_sets_describes_and_ends_the_proposals_of_a_topic(tmp_pa
             wait(admin.create_topics([NewTopic("v", 1, config={"proposals": "buckets"})]))
 
 
-@pytest.mark.parametrize("name", PROPOSALS)
+@pytest.mark.parametrize("name", MODES)
 def test_every_proposal_can_be_named_to_a_broker_and_its_follower(name: str, tmp_path: Path) -> None:
     with KtsBroker(tmp_path / "a", {"log.proposals": name}, time=T) as broker:
         broker.create_topic("t")

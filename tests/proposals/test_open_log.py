@@ -150,10 +150,11 @@ def test_a_record_that_is_not_published_yet_is_not_found(tmp_path: Path) -> None
 def test_a_record_that_is_published_and_not_indexed_yet_is_found(tmp_path: Path) -> None:
     with opened(tmp_path, segment_bytes=10_000, proposals=INDEXES) as log:
         log.append(batch(T))
-        listeners, log._listeners = log._listeners, []  # as between the two steps of an append
+        indexes = [mode(log, name) for name in INDEXES]
+        listeners, log._listeners = log._listeners, {}  # as between the two steps of an append
         log.append(batch(T + MINUTE))
-        for name in INDEXES:
-            assert mode(log, name).search(log, T + 1).found == (T + MINUTE, 1)
+        for index in indexes:
+            assert index.search(log, T + 1).found == (T + MINUTE, 1)
         log._listeners = listeners
 
 
