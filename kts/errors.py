@@ -379,9 +379,6 @@ REASONS = {
     "NESTED": Reason("inner message is compressed itself (codec {a})", _CORRUPT, _INVALID),
     "COMPRESSED": Reason("compression codec {a} in a set that is not compressed, expected 0", None, _UNKNOWN),
     "INNER_CRC": Reason("inner message CRC is {b:08x}, expected the stored {a:08x}", _CORRUPT, _CORRUPT),
-    # messages of KIP-32's options, which only kts.proposals.options reads
-    "INNER_OFFSET": Reason("relative offset of the inner message is {a}, expected {b} or more", _CORRUPT, _INVALID),
-    "OPTION_MAGIC": Reason("magic is {a}, expected {b}", _CORRUPT, _CORRUPT),
     # policy: the set, then what is wrong with one record
     "POLICY": Reason("{n} records are refused, the first: record {record}: {first}", None, _INVALID),
     "NO_KEY": Reason("no key, and the topic is compacted", None, _INVALID),

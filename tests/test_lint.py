@@ -112,6 +112,22 @@ def test_no_module_imports_itself_through_others() -> None:
     assert list(graphlib.TopologicalSorter(graph).static_order())
 
 
+def test_the_kernel_names_no_proposal() -> None:
+    """But `kts.Log` has a door by that name, and a refusal says who reads the magics that were proposed."""
+    kernel = [path for path in (*SOURCES, *EXTENSIONS) if floor(module_name(path))[1] <= FLOORS["kts.log"]]
+    kernel += [*(ROOT / "kts").glob("*.px[di]"), *(ROOT / "kts").glob("*.pyi"), *(ROOT / "kts/native").glob("*.[ch]")]
+    named = {
+        path.relative_to(ROOT).as_posix(): set(
+            re.findall(r"(?i)[\w.]*proposal\w*|kts\.study", path.read_text(encoding="utf-8"))
+        )
+        for path in kernel
+    }
+    assert {name: words for name, words in named.items() if words} == {
+        "kts/errors.py": {"kts.proposals"},
+        "kts/log/log.py": {"proposals"},
+    }
+
+
 BROKER = [["codes"], ["wire"], ["settings"], ["topics"], ["groups"], [], ["broker"], ["handlers"]]  # [] is all others
 
 

@@ -27,15 +27,10 @@ static inline int64_t minus_at_most(int64_t a, int64_t b) {
 int kts_append_size(struct kts_append *s, const uint8_t *p, int64_t left, int64_t *size) {
     const int old = s->asked.r.old;
     struct kts_error err;
-    const int status = kts_entry_size(p, left, old ? KTS_GENERATION_0_10 : KTS_GENERATION_3_9, size, &err);
-    if (KTS_LIKELY(status == KTS_OK)) {
-        if (!(old && !s->asked.r.shipped && p[KTS_MAGIC_AT] > 1))
-            return KTS_OK;
-        kts_fail_magic(&err, (int8_t)p[KTS_MAGIC_AT], 1);
-    }
-    if (status == KTS_END)
-        return KTS_END;
-    return kts_refuse(s, err.reason, err.a, err.b);
+    int status = kts_entry_size(p, left, old ? KTS_GENERATION_0_10 : KTS_GENERATION_3_9, size, &err);
+    if (status == KTS_OK && old && !s->asked.r.shipped)
+        status = kts_check_magic((int8_t)p[KTS_MAGIC_AT], 1, &err);
+    return KTS_LIKELY(status != KTS_FAILED) ? status : kts_refuse(s, err.reason, err.a, err.b);
 }
 
 /* --- the shallow walk ------------------------------------------------------------------------------------ */

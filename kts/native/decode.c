@@ -275,8 +275,7 @@ static const uint8_t *usual_messages(const struct kts_pass *d, struct kts_slab *
 static int inner_message(const struct kts_pass *d, struct kts_entry *e, struct kts_error *err) {
     const int64_t stated = e->size - KTS_OVERHEAD;
     e->magic = e->p[KTS_MAGIC_AT];
-    if (e->magic > 1) {
-        kts_fail_magic(err, (int8_t)e->magic, 1);
+    if (kts_check_magic((int8_t)e->magic, 1, err) != KTS_OK) {
         if (err->reason == KTS_BAD_MAGIC)
             err->reason = KTS_UNKNOWN_INNER_MAGIC;
         return KTS_FAILED;

@@ -24,11 +24,11 @@ static inline int kts_fail(struct kts_error *err, int reason, int64_t a, int64_t
     return KTS_FAILED;
 }
 
-static inline int kts_is_option(int magic) { return magic >= KTS_OPTION_1 && magic <= KTS_OPTION_3; }
-
-/* A magic that is none of those up to `most`. */
-static inline int kts_fail_magic(struct kts_error *err, int magic, int most) {
-    if (kts_is_option(magic))
+/* KTS_OK for a magic up to `most`; else KTS_FAILED and the reason. */
+static inline int kts_check_magic(int magic, int most, struct kts_error *err) {
+    if (KTS_LIKELY(magic >= 0 && magic <= most))
+        return KTS_OK;
+    if (magic >= KTS_OPTION_1 && magic <= KTS_OPTION_3)
         return kts_fail(err, KTS_PROPOSED_MAGIC, magic, magic - KTS_OPTION_1 + 1);
     return kts_fail(err, KTS_BAD_MAGIC, magic, most);
 }
@@ -59,8 +59,8 @@ struct kts_entry { /* the header of an entry */
 enum kts_generation { KTS_GENERATION_0_10, KTS_GENERATION_3_9 };
 
 /* The size of the entry at p, including 12 bytes of overhead: KTS_OK, KTS_END if fewer bytes are left (a known size is
- * set even so), or KTS_FAILED and the reason (ByteBufferLogInputStream). 0.10.2 does not check the magic; those of
- * KIP-32's options are refused even so. */
+ * set even so), or KTS_FAILED and the reason (ByteBufferLogInputStream). 0.10.2 does not check the magic; one that was
+ * proposed is refused even so. */
 static inline int kts_entry_size(const uint8_t *p, int64_t left, int generation, int64_t *size, struct kts_error *err) {
     int32_t stated;
     if (left < KTS_OVERHEAD)
@@ -70,11 +70,9 @@ static inline int kts_entry_size(const uint8_t *p, int64_t left, int generation,
         return kts_fail(err, KTS_BAD_SIZE, stated, 0);
     if (generation == KTS_GENERATION_3_9 && left <= KTS_MAGIC_AT)
         return KTS_END;
-    if (left > KTS_MAGIC_AT) {
-        const int magic = (int8_t)p[KTS_MAGIC_AT];
-        if (kts_is_option(magic) || (generation == KTS_GENERATION_3_9 && p[KTS_MAGIC_AT] > 2))
-            return kts_fail_magic(err, magic, 2);
-    }
+    if (left > KTS_MAGIC_AT && kts_check_magic((int8_t)p[KTS_MAGIC_AT], 2, err) != KTS_OK &&
+        (generation == KTS_GENERATION_3_9 || err->reason == KTS_PROPOSED_MAGIC))
+        return KTS_FAILED;
     if (stated > KTS_LARGEST_ENTRY)
         return kts_fail(err, KTS_SIZE_OVERFLOW, stated, 0);
     *size = (int64_t)stated + KTS_OVERHEAD;

@@ -55,7 +55,7 @@ enum { /* attributes */
     KTS_HAS_TIMESTAMP = 0x80 /* of a batch, not in Kafka: each of its records has a timestamp, which may be -1 (KIP-228) */
 };
 
-enum { /* magics of KIP-32's rejected options 1, 2 and 3, which no Kafka uses: kts/proposals/options reads them */
+enum { /* magics of KIP-32's rejected options 1, 2 and 3, which no Kafka uses */
     KTS_OPTION_1 = 33,
     KTS_OPTION_3 = 35
 };

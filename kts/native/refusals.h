@@ -61,8 +61,6 @@
     REASON(NESTED)                                                                                                     \
     REASON(COMPRESSED)                                                                                                 \
     REASON(INNER_CRC)                                                                                                  \
-    REASON(INNER_OFFSET)                                                                                               \
-    REASON(OPTION_MAGIC)                                                                                               \
     /* policy: the set, then what is wrong with one record */                                                          \
     REASON(POLICY)                                                                                                     \
     REASON(NO_KEY)                                                                                                     \

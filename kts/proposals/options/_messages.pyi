@@ -6,6 +6,8 @@ from typing_extensions import Buffer
 
 from kts.errors import CorruptRecordError
 
+WORDS: dict[str, str]
+
 _Int64 = npt.NDArray[np.int64]
 _Strings = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 

@@ -30,7 +30,7 @@ cdef extern from "status.h" nogil:
 cdef extern from "refusals.h" nogil:
     int KTS_BAD_SIZE, KTS_SIZE_OVERFLOW, KTS_SHORT_MESSAGE, KTS_BAD_CRC, KTS_BAD_CODEC, KTS_MESSAGE_KEY
     int KTS_MESSAGE_VALUE, KTS_MESSAGE_REST, KTS_WRAPPER_NULL, KTS_WRAPPER_EMPTY, KTS_WRAPPER_OFFSET, KTS_SHORT_INNER
-    int KTS_INNER_MAGIC, KTS_NESTED, KTS_INNER_CRC, KTS_INNER_OFFSET, KTS_OPTION_MAGIC, KTS_RECORD_LENGTH
+    int KTS_INNER_MAGIC, KTS_NESTED, KTS_INNER_CRC, KTS_RECORD_LENGTH
     int KTS_NO_MEMORY, KTS_COLUMN_FULL
 
 cdef extern from "codecs.h" nogil:
@@ -49,6 +49,15 @@ cdef extern from "format.h" nogil:
 cdef extern from "crc.h" nogil:
     void kts_crc_init()
     uint32_t kts_crc32(const uint8_t* p, size_t n)
+
+cdef enum:                    # reasons that only these messages have, above those of the core
+    OPTION_MAGIC = 1000
+    INNER_OFFSET
+
+WORDS = {
+    "OPTION_MAGIC": "magic is {a}, expected {b}",
+    "INNER_OFFSET": "relative offset of the inner message is {a}, expected {b} or more",
+}
 
 kts_crc_init()
 
@@ -110,7 +119,7 @@ cdef int header(const uint8_t* p, int64_t left, const Layout* layout, Message* m
     if left <= KTS_MAGIC_AT:
         return KTS_END
     if p[KTS_MAGIC_AT] != layout.magic:
-        return fail(f, KTS_OPTION_MAGIC, <signed char> p[KTS_MAGIC_AT], layout.magic)
+        return fail(f, OPTION_MAGIC, <signed char> p[KTS_MAGIC_AT], layout.magic)
     if stated > KTS_LARGEST_ENTRY:
         return fail(f, KTS_SIZE_OVERFLOW, stated, 0)
     if stated < layout.least:
@@ -168,7 +177,7 @@ cdef int inner(const uint8_t* p, int64_t left, const Layout* layout, int64_t bef
         return fail(f, KTS_SHORT_INNER, kts_i32(p + KTS_SIZE_AT), layout.least)
     status = header(p, left, layout, m, f)
     f.offset = offset
-    if status == KTS_FAILED and f.reason == KTS_OPTION_MAGIC:
+    if status == KTS_FAILED and f.reason == OPTION_MAGIC:
         f.reason = KTS_INNER_MAGIC
     if status == KTS_END:
         return fail(f, KTS_RECORD_LENGTH, kts_i32(p + KTS_SIZE_AT), left - KTS_OVERHEAD)
@@ -179,7 +188,7 @@ cdef int inner(const uint8_t* p, int64_t left, const Layout* layout, int64_t bef
     if verify and right_crc(m, KTS_INNER_CRC, f) != KTS_OK:
         return KTS_FAILED
     if m.offset <= before:
-        return fail(f, KTS_INNER_OFFSET, m.offset, before + 1)
+        return fail(f, INNER_OFFSET, m.offset, before + 1)
     return body(layout, m, f)
 
 
@@ -190,8 +199,9 @@ cdef object error_of(const Fault* f):
         return MemoryError()
     if f.reason == KTS_COLUMN_FULL:
         return ValueError("data: a column would pass Arrow's 2 GiB; decode fewer entries at a time")
-    reason = _codec.REASONS[f.reason - 1]
-    text = errors.REASONS[reason].words.format(a=f.a, b=f.b)
+    own = f.reason >= OPTION_MAGIC
+    reason = list(WORDS)[f.reason - OPTION_MAGIC] if own else _codec.REASONS[f.reason - 1]
+    text = (WORDS[reason] if own else errors.REASONS[reason].words).format(a=f.a, b=f.b)
     if f.record >= 0:
         text = f"inner message {f.record}: {text}"
     return CorruptRecordError(text, position=f.position, offset=f.offset,
@@ -505,7 +515,7 @@ cdef int seen(const uint8_t* p, int64_t size, const Layout* layout, int64_t* cou
         if status == KTS_END:
             break
         if status == KTS_OK and m.offset != f.record:
-            status = fail(f, KTS_INNER_OFFSET, m.offset, f.record)
+            status = fail(f, INNER_OFFSET, m.offset, f.record)
         if status != KTS_OK:
             return status
         if f.record == 0 or layout.append_at < 0:  # option 1: of the first, option 3: of the last inner message

@@ -10,7 +10,7 @@ import numpy as np
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, integer
 from kts.codec.columns import LARGEST_BOUND
 from kts.compression import NONE, codec_id, compressor
-from kts.errors import REASONS, CorruptRecordError
+from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.proposals.options import _messages
 
@@ -97,7 +97,7 @@ def option_of(data: Buffer) -> int:
     for option, own in MAGICS.items():
         if magic == own:
             return option
-    words = REASONS["OPTION_MAGIC"].words.format(a=magic, b="33 to 35")
+    words = _messages.WORDS["OPTION_MAGIC"].format(a=magic, b="33 to 35")
     raise CorruptRecordError(words, position=0, reason="OPTION_MAGIC")
 
 
