@@ -450,11 +450,13 @@ def _slots(
     def is_strange(i: int, expected: int) -> bool:
         """Whether no other segment makes an offset likely: it has another batch there, or ends before.
 
-        The batches that were damaged before it may have had the offsets between.
+        The batches that were damaged before it may have had the offsets between. A batch of another segment that
+        follows it, or that it follows, confirms it.
         """
         first, last = batches.first[i], batches.last[i]
         follows = i == 0 or batches.position[i] == batches.position[i - 1] + batches.size[i - 1]
-        if follows and (first > reach + 1 or (first ^ expected).bit_count() == 1):
+        confirmed = any(last + 1 in one.first or first - 1 in one.last for one in others)
+        if follows and (first > reach + 1 or ((first ^ expected).bit_count() == 1 and not confirmed)):
             return True
         return any(
             low <= last and high >= first for one in others for low, high in zip(one.first, one.last, strict=True)
@@ -485,6 +487,8 @@ def _slots(
     except LogStorageError:  # deleted meanwhile: its reader tells it
         return found
     if size > position:
+        if count and batches.position[-1] >= position and batches.first[-1] > reach + 1:
+            reached = max(reached, reach)  # a last batch with an offset behind all others comes behind all others
         found.append(_Slot(position, size, reached + 1, max(stop - 1, reached + 1), False))
     return found
 
