@@ -487,8 +487,9 @@ def _slots(
     except LogStorageError:  # deleted meanwhile: its reader tells it
         return found
     if size > position:
-        if count and batches.position[-1] >= position and batches.first[-1] > reach + 1:
-            reached = max(reached, reach)  # a last batch with an offset behind all others comes behind all others
+        is_odd_last = count > 0 and batches.position[-1] >= position
+        if is_odd_last and batches.first[-1] > reach + 1 and batches.position[-1] + batches.size[-1] < size:
+            reached = max(reached, reach)  # damage behind it hides what would confirm it: it comes behind all others
         found.append(_Slot(position, size, reached + 1, max(stop - 1, reached + 1), False))
     return found
 
