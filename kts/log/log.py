@@ -1122,8 +1122,9 @@ class Log:
     @property
     def _index(self) -> Index | None:
         """The index of a listener by which searches go. Such an index never has -1, which may be a time."""
-        found = (listener.index for listener in self._listeners.values() if not self.config.minus_one_is_a_time)
-        return next((index for index in found if index is not None), None)
+        if self.config.minus_one_is_a_time:
+            return None
+        return next((one.index for one in self._listeners.values() if one.index is not None), None)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The greatest timestamp and the first record that has it; None if the log is empty."""

@@ -489,7 +489,7 @@ def _slots(
     if size > position:
         is_odd_last = count > 0 and batches.position[-1] >= position
         if is_odd_last and batches.first[-1] > reach + 1 and batches.position[-1] + batches.size[-1] < size:
-            reached = max(reached, reach)  # damage behind it hides what would confirm it: it comes behind all others
+            reached = max(reached, reach)  # damage hides what would confirm it: it keeps its place, behind all others
         found.append(_Slot(position, size, reached + 1, max(stop - 1, reached + 1), False))
     return found
 

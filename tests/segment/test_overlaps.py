@@ -147,7 +147,7 @@ def test_every_door_gives_the_union_of_the_segments_once(kind: str, tmp_path: Pa
             left = offsets_of(writer.scan(columns=["offset"]))
             aside = [Path(one.aside).read_bytes() for one in writer.recovered if one.aside is not None]
             cut = {offset for data in aside for offset in kts.decode(data, ["offset"]).column(0).to_pylist()}
-            # A batch below the name of a segment in whose range another segment begins goes nowhere else.
+            # Batches below the name of a segment are cut and kept aside if another segment begins in its range.
             assert left == sorted(set(left)) and {*wanted} - {*left} <= cut and {*left} <= {*wanted}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
