@@ -19,6 +19,7 @@ directives: dict[str, object] = {
     "wraparound": False,
     "cdivision": True,
     "embedsignature": True,
+    "freethreading_compatible": True,
 }
 macros: list[tuple[str, str | None]] = []
 compile_args = ["-O3"]

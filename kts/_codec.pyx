@@ -259,8 +259,8 @@ cdef class Inflater:
             self.zstd = None
             if compression.out_of_memory(error):
                 raise MemoryError() from None
-            if isinstance(error, (CorruptRecordError, ImportError)) or not isinstance(error, Exception):
-                raise
+            if isinstance(error, (CorruptRecordError, ImportError, TypeError)) or not isinstance(error, Exception):
+                raise                          # a package says TypeError of a call, not of the data
             name = compression.CODEC_NAMES[e.codec]
             raise damaged(f"{name} data is damaged: {error}") from error
 

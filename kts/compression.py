@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -233,7 +234,13 @@ def _snappy_block() -> Callable[..., int]:
     """A function (source, destination) that decompresses one raw block."""
     import cramjam
 
-    return cramjam.snappy.decompress_raw_into
+    def block(source: memoryview, destination: memoryview) -> int:
+        made = cramjam.snappy.decompress_raw(source)
+        destination[: len(made)] = made
+        return len(made)
+
+    # Without the interpreter's lock, cramjam refuses to write to a memoryview.
+    return block if sysconfig.get_config_var("Py_GIL_DISABLED") else cramjam.snappy.decompress_raw_into
 
 
 def _snappy(level: int, magic: int) -> Compress:
@@ -258,11 +265,16 @@ def _liblz4() -> str:
     return str(lz4.block._block.__file__)
 
 
-def _lz4_block() -> Callable[[Any, Any, int], int]:
+def _lz4_block() -> Callable[[memoryview, memoryview, int], int]:
     """A function (source, destination, its size) that decompresses one block."""
-    import cramjam
+    import lz4.block
 
-    return cramjam.lz4.decompress_block_into
+    def block(source: memoryview, destination: memoryview, size: int) -> int:
+        made = lz4.block.decompress(source, uncompressed_size=size)
+        destination[: len(made)] = made
+        return len(made)
+
+    return block
 
 
 def _lz4(level: int, magic: int) -> Compress:
