@@ -905,8 +905,7 @@ def _ids_of_prefixes(values: pa.Array) -> tuple[np.ndarray, dict[int, str]]:
     count = len(packed)
     found = np.frombuffer(
         packed.buffers()[1] or b"", np.uint8, count * REGISTRY_HEADER, packed.offset * REGISTRY_HEADER
-    )
-    found = found.reshape(count, REGISTRY_HEADER)
+    ).reshape(count, REGISTRY_HEADER)
     marked = found[:, 0] == REGISTRY_MAGIC
     ids[rows[marked]] = found[marked, 1:].copy().view(">u4")[:, 0]
     without = np.ones(len(values), bool)
