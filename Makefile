@@ -41,7 +41,7 @@ help:
 	@echo "make check     lint and the quick tests, in 90 seconds: no Java, no crashes, nothing random and long"
 	@echo "make test      lint and all tests, in 25 minutes; random tests are short (KTS_SEED=n for other cases)"
 	@echo "make test-all  lint and all tests at full length, with fresh random cases (KTS_SEED=n replays them), and make test-pythons"
-	@echo "make test-pythons  the quick tests under each other Python that is found, and those of Debian (PYTHONS='python3.13 ...' DEBIANS='sid')"
+	@echo "make test-pythons  lint and the quick tests under each other Python that is found, and those of Debian (PYTHONS='python3.13 ...' DEBIANS='sid')"
 	@echo "make soak      fuzzing and fresh random cases for hours, and kills of streams, reported in bench/soak.txt and streams.txt (SECONDS=10800)"
 	@echo "make bench     kts against its peers and against the machine, in bench/results.md (BENCH_ARGS='--mib 4' is quicker)"
 	@echo "make lint      ruff and mypy"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `make test-pythons`: the quick tests, those of `make check`, under each other Python that is found. Each runs in a copy
+# `make test-pythons`: `make check`, lint and the quick tests, under each other Python that is found. Each runs in a copy
 # of this folder below build/pythons, with packages and extensions of its own.
 #
 # PYTHONS  interpreters, by name or path; without it python3.11 to python3.14 of PATH and of pyenv, less the one of .venv
@@ -43,8 +43,8 @@ failed=
 quick() {
     name=$1
     shift
-    echo "== $name: quick tests"
-    "$@" JDK= quick || failed="$failed, $name"
+    echo "== $name: lint and quick tests"
+    "$@" JDK= check || failed="$failed, $name"
 }
 
 chrooted() {
