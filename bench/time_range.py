@@ -48,13 +48,13 @@ def base_offset(corpus: Corpus, position: int) -> int:
 @contextmanager
 def counting_log_bytes() -> Iterator[list[int]]:
     """The size of every read of a `.log` file in this process, one number a read."""
-    from kts.segment import files
+    from kts.store.local import File
 
     sizes: list[int] = []
-    real = {name: getattr(files.File, name) for name in ("read", "read_into")}
+    real = {name: getattr(File, name) for name in ("read", "read_into")}
 
     def counted(name: str) -> Any:
-        def read(self: files.File, *arguments: Any) -> Any:
+        def read(self: File, *arguments: Any) -> Any:
             found = real[name](self, *arguments)
             if self.path.endswith(".log"):
                 sizes.append(found if isinstance(found, int) else len(found))
@@ -63,12 +63,12 @@ def counting_log_bytes() -> Iterator[list[int]]:
         return read
 
     for name in real:
-        setattr(files.File, name, counted(name))
+        setattr(File, name, counted(name))
     try:
         yield sizes
     finally:
         for name, method in real.items():
-            setattr(files.File, name, method)
+            setattr(File, name, method)
 
 
 def most_opened(partition: Path, records: int) -> int:

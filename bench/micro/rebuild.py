@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kts.segment import files
 from kts.segment.entries import Slices
 from kts.segment.rebuild import IndexConfig, rebuild
+from kts.store.local import File
 
 from .cases import Case, Pair, Settings, Work, corpus_of
 
@@ -21,11 +21,11 @@ def rebuild_case(magic: int, codec: str, settings: Settings) -> Case:
         path.write_bytes(corpus.data)
 
         def scan(folder: object = folder) -> int:
-            with files.File(str(path)) as file:
+            with File(str(path)) as file:
                 return sum(map(len, Slices(file, 0, file.size())))
 
         def again(folder: object = folder) -> int:
-            with files.File(str(path)) as file:
+            with File(str(path)) as file:
                 return rebuild(file, file.size(), 0, IndexConfig()).valid_bytes
 
         size = len(corpus.data)

@@ -17,7 +17,7 @@ from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
 from kts.broker.topics import Retained, Topics
 from kts.log.log import wall_clock
-from kts.segment.files import require_local
+from kts.store.addresses import require_local
 
 logger = logging.getLogger(__name__)
 

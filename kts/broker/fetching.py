@@ -16,11 +16,12 @@ from kts.errors import CorruptIndexError, KtsError, LogClosedError, LogStorageEr
 from kts.log.epochs import UNDEFINED, end_offset_for
 from kts.log.log import Log
 from kts.log.view import Fetched, Sliced
-from kts.segment import files
-from kts.segment.files import NO_DESCRIPTOR, FileRange
 from kts.segment.log_segment import LogSegment
 from kts.segment.magics import UNREAD
 from kts.segment.transactions import AbortedTransaction, read_txn_index
+from kts.store import files
+from kts.store.descriptors import NO_DESCRIPTOR
+from kts.store.local import FileRange
 
 logger = logging.getLogger(__name__)
 

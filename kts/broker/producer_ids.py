@@ -12,8 +12,8 @@ from kts.arguments import INT64_MAX
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics import Topics
 from kts.errors import KtsError, LogStorageError
-from kts.segment import files
 from kts.segment.locks import new_in_children
+from kts.store import files
 
 FILE = "producer-id-block"
 BLOCK = 1000

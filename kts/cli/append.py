@@ -103,7 +103,7 @@ def command(
     The log is opened as a broker opens it: locked, and recovered if it was not closed cleanly. Offsets continue from
     its end. Its message format stays as it is (3.9 for a new log), unless --config message.format.version is given.
     """
-    from kts.segment.files import require_local
+    from kts.store.addresses import require_local
 
     from .text import BadLineError, pieces_of_lines, records_of
 

@@ -114,7 +114,7 @@ def command(
 ) -> int:
     """Convert a partition directory, a segment file, or all partitions of a log directory."""
     from kts.offline.convert import Format, aside, copy_beside, finish_partition
-    from kts.segment.files import plain, real
+    from kts.store.addresses import plain, real
 
     if plan:
         if to_magic or out:
@@ -184,7 +184,7 @@ def check_codec(magic: int, compression: str | None, level: int | None) -> None:
 
 def refuse_inside(out: str, src: str) -> None:
     """Refuse an ``--out`` inside the source, or around it."""
-    from kts.segment.files import plain, real
+    from kts.store.addresses import plain, real
 
     source, target = real(plain(src)), os.path.realpath(out)
     if target == source or target.startswith(source + os.sep) or source.startswith(target + os.sep):

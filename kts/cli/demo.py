@@ -10,7 +10,7 @@ import tarfile
 
 import click
 
-from kts.segment import files
+from kts.store import addresses, files, local
 
 PACKED = os.path.join(os.path.dirname(__file__), "demo.tar.gz")  # tests/support/demo.py packs it
 EPILOG = """\b
@@ -55,7 +55,7 @@ def write_demo(directory: str) -> None:
     FileExistsError
         The directory is not empty, or is a file.
     """
-    files.require_local(directory, "the demo")
+    addresses.require_local(directory, "the demo")
     directory = os.path.abspath(directory)
     if os.path.lexists(directory) and (not files.directory_exists(directory) or files.names_in(directory)):
         raise FileExistsError(errno.EEXIST, "expected no such file, or an empty directory; name another DIR", directory)
@@ -63,6 +63,6 @@ def write_demo(directory: str) -> None:
     try:
         with tarfile.open(fileobj=io.BytesIO(files.read_bytes(PACKED))) as packed:
             packed.extractall(beside, filter="data")
-        files.rename(beside, directory)
+        local.rename(beside, directory)
     finally:
-        files.remove_tree(beside)
+        local.remove_tree(beside)

@@ -17,7 +17,8 @@ import click
 from kts.arguments import INT64_MAX, MOST_THREADS
 from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
-from kts.segment.files import has_pattern, require_local
+from kts.store.addresses import require_local
+from kts.store.files import has_pattern
 
 from .output import FINE, UNREADABLE, note, say, spelled
 
@@ -173,7 +174,8 @@ def gone_down(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
     if not ctx.meta.get(RECURSIVE):
         return value
     from kts.dataset.paths import log_directories
-    from kts.segment.files import directory_exists, real
+    from kts.store.addresses import real
+    from kts.store.files import directory_exists
 
     found = [inner for path in value for inner in (log_directories(path) if directory_exists(path) else [path])]
     if not found:

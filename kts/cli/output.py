@@ -21,7 +21,7 @@ import click
 
 from kts import compression
 from kts.model import TimestampType
-from kts.segment.files import require_local
+from kts.store.addresses import require_local
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -103,7 +103,7 @@ def refuse_input(path: str | None, logs: Iterable[PartitionLog]) -> None:
     """Refuse an ``-o`` among the input: in a partition's directory, or one of the given segment files."""
     if path is None or path == "-":
         return
-    from kts.segment.files import real
+    from kts.store.addresses import real
 
     target = os.path.realpath(path)
     for log in logs:

@@ -193,7 +193,7 @@ def write(
 ) -> list[IndexFinding]:
     """Write the index files of a segment according to the options; returns those written."""
     from kts.offline.reindex import EQUAL, replace, write_aside
-    from kts.segment.files import make_directory
+    from kts.store.local import make_directory
 
     if out is not None:
         directory = target_directory(out, log)

@@ -87,11 +87,11 @@ def command(
 
 def tell_what_was_found(broker: Broker) -> None:
     """Report limits of the machine, and directories that are not served or were adopted."""
-    from kts.segment import files
     from kts.server.server import most_connections
+    from kts.store import descriptors
 
-    if files.most_descriptors() < FEW_DESCRIPTORS:
-        note(f"{most_connections(broker.config)} connections at most: {files.more_descriptors()}")
+    if descriptors.most_descriptors() < FEW_DESCRIPTORS:
+        note(f"{most_connections(broker.config)} connections at most: {descriptors.more_descriptors()}")
     for name, why in broker.topics.left_alone:
         note(f"{name} is left alone: {why}")
     for problem in broker.coordinator.journal.problems:

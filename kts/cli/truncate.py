@@ -53,7 +53,7 @@ def command(directory: str, to_offset: int, in_place: bool, settings: tuple[str,
     as the broker's user, because it creates files.
     """
     from kts.offline.truncate import plan_truncation
-    from kts.segment.files import require_local
+    from kts.store.addresses import require_local
 
     if in_place:
         require_local(directory, "truncation")

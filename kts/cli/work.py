@@ -161,10 +161,10 @@ class _Job:
 
     def in_folder(self, log: PartitionLog) -> AbstractContextManager[None]:
         """Go where a relative path of the command is."""
-        from kts.segment import files
         from kts.spark.planning import unseen
+        from kts.store import addresses, files
 
-        if self.folder is None or log.remote_alone or files.scheme_of(log.path) is not None:
+        if self.folder is None or log.remote_alone or addresses.scheme_of(log.path) is not None:
             return nullcontext()
         if not files.exists(os.path.join(self.folder, log.path)):
             raise unseen(os.path.join(self.folder, log.path))

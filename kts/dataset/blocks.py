@@ -24,13 +24,14 @@ from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.dataset.options import TimeRange
 from kts.dataset.plan import SegmentRange
 from kts.errors import CorruptRecordError
-from kts.segment import files
 from kts.segment.entries import decoded, is_plain
 from kts.segment.index_checksums import Sealed
-from kts.segment.names import compression_of_log
 from kts.segment.partition import Partition
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment, bools, int64
+from kts.store import addresses, files
+from kts.store.expanded import compression_of_log
+from kts.store.protocol import Readable
 from kts.times import show_length
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _glance(part: SegmentRange, segment: Segment, within: TimeRange) -> _Heads:
     return heads
 
 
-def _heads(file: files.Readable, position: int, end: int, within: TimeRange, most: int = SEVERAL) -> _Heads:
+def _heads(file: Readable, position: int, end: int, within: TimeRange, most: int = SEVERAL) -> _Heads:
     """The first entries between two positions that are no control batches; none if one of them is damaged."""
     firsts, greatest, seen = list[int](), list[int](), 0
     try:
@@ -168,7 +169,7 @@ def _begin_ms(entry: Entry) -> int:
     return min(entry.base_timestamp, entry.max_timestamp)
 
 
-def _first_ms(file: files.Readable, position: int, entry: Entry, within: TimeRange) -> int:
+def _first_ms(file: Readable, position: int, entry: Entry, within: TimeRange) -> int:
     """The same, from the records where the header has only the greatest time."""
     begin = _begin_ms(entry)
     is_hidden = entry.attributes & DELETE_HORIZON if entry.magic == 2 else entry.codec
@@ -200,7 +201,7 @@ def _agree(lookups: Lookups, start: int, end: int, within: TimeRange) -> bool:
 
 def _is_asked_seldom(segment: Segment) -> bool:
     """True for a segment in a store, and a compressed one: each look into it costs as much as reading a lot."""
-    return segment.remote or files.is_served(segment.path) or compression_of_log(segment.path) is not None
+    return segment.remote or addresses.is_served(segment.path) or compression_of_log(segment.path) is not None
 
 
 def _blocks(

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, LogStorageError, OffsetOutOfRangeError
 from kts.model import TopicPartition
-from kts.segment import files, transactions
+from kts.segment import transactions
 from kts.segment.names import LOG_START_OFFSETS
 from kts.segment.rereading import settled, warn
+from kts.store import addresses
 
 Json = dict[str, dict[str, int]]  # as in Spark's checkpoints: {"orders": {"0": 23}}
 Offsets = dict[TopicPartition, int]
@@ -58,7 +59,7 @@ def reach_of(
             raise LogStorageError(
                 f"{unknown}; records that DeleteRecords removed might be read: restore the file, or delete it if none"
                 " were removed",
-                path=os.path.join(os.path.dirname(files.absolute(log.path)), LOG_START_OFFSETS),
+                path=os.path.join(os.path.dirname(addresses.absolute(log.path)), LOG_START_OFFSETS),
             )
         first, high_watermark = listed.log_start_offset, None if above_high_watermark else listed.high_watermark
         found = transactions.log_end_offset(listed, skip_damage=skip_damage)

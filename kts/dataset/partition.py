@@ -13,7 +13,7 @@ from kts.dataset.options import ScanOptions, takes
 from kts.errors import InvalidRequestError, KtsError, LogClosedError, LogStorageError
 from kts.model import TimestampOffset, TopicPartition
 from kts.remote.tiers import Fault, TieredPartition
-from kts.segment import files, search, transactions
+from kts.segment import search, transactions
 from kts.segment.checkpoints import MEANINGS, Checkpoints, fault_of, read_leader_epochs, read_topic_id
 from kts.segment.commits import PendingPartition
 from kts.segment.index_checksums import Sealed
@@ -32,6 +32,7 @@ from kts.segment.overlaps import Overlaps
 from kts.segment.rereading import settled, warn
 from kts.segment.segment import Segment, described, ends_shown, segment_of_file
 from kts.segment.swaps import live_logs
+from kts.store import addresses, files
 from kts.times import Time
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class PartitionLog:
         self.partition = partition
         self._log_start_offset = log_start_offset
         self._segment_paths = None if segment_paths is None else tuple(segment_paths)
-        self._checkpoints = checkpoints or Checkpoints(os.path.dirname(files.absolute(path)))
+        self._checkpoints = checkpoints or Checkpoints(os.path.dirname(addresses.absolute(path)))
         self._remote = remote
         self._closed = False
         self._overlaps = Overlaps()
@@ -454,7 +455,7 @@ def _distinct(logs: Sequence[PartitionLog]) -> list[PartitionLog]:
     """Logs without those that lie in the directory of another, under another name of it."""
     found: dict[tuple[str, ...], PartitionLog] = {}
     for log in logs:
-        found.setdefault(tuple(map(files.real, log._segment_paths or [log.path])), log)
+        found.setdefault(tuple(map(addresses.real, log._segment_paths or [log.path])), log)
     return list(found.values())
 
 

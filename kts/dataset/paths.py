@@ -19,7 +19,6 @@ from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
 from kts.remote.buckets import StorageOptions, reached
 from kts.remote.metadata import PartitionId
 from kts.remote.tiers import RemoteOptions, Tier, TieredPartition
-from kts.segment import files
 from kts.segment.checkpoints import Checkpoints
 from kts.segment.names import (
     INTERNAL_TOPICS,
@@ -29,9 +28,11 @@ from kts.segment.names import (
     parse_directory_name,
     parse_file_name,
     partition_of_file,
-    without_compression,
 )
 from kts.segment.rereading import warn
+from kts.store import addresses, files
+from kts.store.expanded import without_compression
+from kts.store.protocol import Entry
 from kts.times import Length, Time
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _with_remote(
     for log in logs:
         if log.lone:
             raise ValueError(f"remote: expected a partition or log directory, found the segment file {log.path}")
-    beside = [os.path.dirname(files.absolute(log.path)) for log in logs]
+    beside = [os.path.dirname(addresses.absolute(log.path)) for log in logs]
     tier = tier_of(remote, remote_options, storage_options, [*paths, *beside])
 
     def joined(log: PartitionLog) -> PartitionLog:
@@ -316,7 +317,7 @@ def _is_pattern(path: str) -> bool:
 
 
 def _matching(path: object, storage_options: StorageOptions) -> list[str]:
-    name = files.plain(reached(_name(path), storage_options))
+    name = addresses.plain(reached(_name(path), storage_options))
     if not _is_pattern(name):
         return [_there(name)]
     found = [one for one in files.matching(name) if _may_be_meant(os.path.basename(one))]
@@ -338,7 +339,7 @@ def _may_be_meant(name: str) -> bool:
 
 def _passed_over(path: str) -> bool:
     """Whether a directory of this machine that nobody named may not be read; that is told."""
-    if files.scheme_of(path) is None and files.directory_exists(path):
+    if addresses.scheme_of(path) is None and files.directory_exists(path):
         try:
             next(files.walk_directory(path), None)
         except LogStorageError as error:
@@ -365,7 +366,7 @@ def _partitions_in(paths: Sequence[str]) -> tuple[list[PartitionLog], bool]:
                 )
             _check_segment(one)
             topic, partition = partition_of_file(one)
-            lone.setdefault((os.path.dirname(files.absolute(one)), topic, partition), []).append(one)
+            lone.setdefault((os.path.dirname(addresses.absolute(one)), topic, partition), []).append(one)
             continue
         found, is_log_directory = _directory(one)
         logs += found
@@ -416,10 +417,10 @@ def _name(path: object) -> str:
 
 def _there(name: str) -> str:
     """The path, if something lies there."""
-    if files.scheme_of(name) is not None:
+    if addresses.scheme_of(name) is not None:
         if not files.exists(name):
             raise FileNotFoundError(errno.ENOENT, "there is nothing at this address", name)
-        return files.absolute(name)
+        return addresses.absolute(name)
     try:
         os.stat(name)
     except FileNotFoundError:
@@ -472,12 +473,12 @@ def _directory(path: str) -> tuple[list[PartitionLog], bool]:
     """
     names = (parse_file_name(without_compression(entry.name)) for entry in files.walk_directory(path))
     is_partition = any(name is not None and name.suffix == ".log" for name in names)
-    own = parse_directory_name(os.path.basename(files.absolute(path)))
+    own = parse_directory_name(os.path.basename(addresses.absolute(path)))
     if is_partition and own is None:
         topic, partition = partition_of_file(os.path.join(path, "0.log"))
         return [PartitionLog(path, topic, partition)], False
-    found, entries = list[PartitionLog](), list[files.Entry]()
-    beside = Checkpoints(files.absolute(path))
+    found, entries = list[PartitionLog](), list[Entry]()
+    beside = Checkpoints(addresses.absolute(path))
     if not is_partition:
         commits = beside.commits()
         entries = files.list_directory(path)

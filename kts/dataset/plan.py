@@ -12,11 +12,13 @@ from kts.arguments import INT64_MAX, choice, integer
 from kts.dataset.options import ISOLATIONS
 from kts.errors import CorruptRecordError, DamageWarning, LogStorageError
 from kts.model import EARLIEST, LATEST
-from kts.segment import files, search, transactions
-from kts.segment.names import compression_of_log
+from kts.segment import search, transactions
 from kts.segment.partition import Partition
 from kts.segment.rereading import is_gone, warn
 from kts.segment.segment import Lookups, Segment
+from kts.store import files
+from kts.store.expanded import compression_of_log
+from kts.store.protocol import ByteRange, Readable
 
 NO_END = INT64_MAX
 
@@ -261,9 +263,9 @@ def _committed(
     return made
 
 
-def opened(parts: Sequence[SegmentRange]) -> Iterator[files.Readable | None]:
+def opened(parts: Sequence[SegmentRange]) -> Iterator[Readable | None]:
     """The logs of ranges that are read in order; None for one that its reader opens."""
-    return files.in_order([files.ByteRange(part.path, part.start_position, part.end_position) for part in parts])
+    return files.in_order([ByteRange(part.path, part.start_position, part.end_position) for part in parts])
 
 
 def lost_end(part: SegmentRange) -> CorruptRecordError | None:

@@ -31,10 +31,11 @@ from kts.segment.damage import (
     tell_incomplete,
 )
 from kts.segment.entries import at
-from kts.segment.files import File, Readable
 from kts.segment.overlaps import tell_rest
 from kts.segment.rereading import Reread, warn
 from kts.segment.segment import Span, int64, rebase
+from kts.store.local import File
+from kts.store.protocol import Readable
 
 FIRST_BYTES = 2**18  # of a scan: it shows how much slices grow
 MOST_WAITING = 64  # small batches that wait to be joined

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from kts.errors import LogStorageError
 from kts.log.epochs import LeaderEpochs
-from kts.segment import files
 from kts.segment.commits import FILE, PendingPartition, read_commits, write_commits
 from kts.segment.names import parse_file_name
+from kts.store import files, local
 
 
 def finish_commit(directory: str) -> None:
@@ -31,11 +31,11 @@ def finish_commit(directory: str) -> None:
         return
     _refuse_links(directory, commits.pending)
     for one in commits.pending:
-        files.make_directory(_folder(directory, one))
-    files.sync_directory(directory)  # no file moves into a directory that a crash would take along
+        local.make_directory(_folder(directory, one))
+    local.sync_directory(directory)  # no file moves into a directory that a crash would take along
     for one in commits.pending:
         _finish(directory, one)
-    files.sync_directory(directory)
+    local.sync_directory(directory)
     write_commits(directory, replace(commits, pending=[]))
 
 
@@ -63,14 +63,14 @@ def _finish(directory: str, one: PendingPartition) -> None:
         _check_unchanged(directory, folder, one, waiting)
     for file in one.files:
         if file.source in waiting:
-            files.rename(os.path.join(directory, file.source), os.path.join(folder, file.target))
+            local.rename(os.path.join(directory, file.source), os.path.join(folder, file.target))
         elif not files.exists(os.path.join(folder, file.target)):
             lost = os.path.join(directory, file.source)
             raise LogStorageError(f"expected a segment that joins {folder} as {file.target}, found no file", path=lost)
     epochs = LeaderEpochs(folder)
     if one.leader_epoch > epochs.latest:  # else it is known; a broker that has started meanwhile has a later one
         epochs.assign(one.leader_epoch, one.first_offset)
-    files.sync_directory(folder)
+    local.sync_directory(folder)
 
 
 def _check_unchanged(directory: str, folder: str, one: PendingPartition, waiting: set[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from kts.log.commit import finish_commit
-from kts.segment import checkpoints, files
+from kts.segment import checkpoints
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.locks import FileLock, new_in_children
 from kts.segment.magic_checkpoint import MagicCheckpoint, NotedMagics
@@ -23,6 +23,7 @@ from kts.segment.names import (
     parse_file_name,
 )
 from kts.segment.rereading import warn
+from kts.store import files, local
 
 LOCK = ".lock"
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
@@ -293,7 +294,7 @@ class PartitionEntry:
                 self.clean = shared.is_clean(name)
                 if not shared.marker_is_gone:
                     files.remove(os.path.join(path, CLEAN_SHUTDOWN), missing_ok=True)
-                    files.sync_directory(path)
+                    local.sync_directory(path)
                     shared.marker_is_gone = True
             except BaseException:
                 self._unlock()

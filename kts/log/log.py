@@ -47,7 +47,7 @@ from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
 from kts.log.view import Fetched, Sliced, View
 from kts.model import NO_TIMESTAMP, Appended, TimestampOffset
-from kts.segment import checkpoints, files, search
+from kts.segment import checkpoints, search
 from kts.segment.entries import decoded
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
@@ -66,6 +66,7 @@ from kts.segment.producers import EXPIRATION_MS, Producer, Sent
 from kts.segment.rebuild import Recovered
 from kts.segment.segment import described
 from kts.segment.transactions import truncate_aborted
+from kts.store import addresses, files, local
 from kts.times import Time, show_time, time_unit
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class Log:
         self._producer_expiration_ms = integer("producer_id_expiration_ms", producer_id_expiration_ms, 1, INT64_MAX)
         topic_id = _topic_id(topic_id)
         if boolean("create", create):
-            files.make_directory(self.path)
+            local.make_directory(self.path)
         elif not files.exists(self.path):
             raise FileNotFoundError(f"path: no directory {self.path}")
         files.require_plain_logs(self.path, "writing")
@@ -893,7 +894,7 @@ class Log:
             self._deletions.add(now_ms, delay, segment.delete)
             for path in self._producers.removed(segment.base_offset):
                 self._deletions.add(now_ms, delay, partial(files.remove, path, missing_ok=True))
-            files.sync_directory(self.path)
+            local.sync_directory(self.path)
         self._delete_due(now_ms)
 
     def _delete_due(self, now_ms: int) -> None:
@@ -951,7 +952,7 @@ class Log:
                 gone = self._view.segments
                 self._rename_deleted(gone[::-1], now)
                 new = open_segment(self.path, offset, self.config, self.shipped, now)
-                files.sync_directory(self.path)
+                local.sync_directory(self.path)
                 self._end = self._log_start = offset
                 self._epochs.clear()
                 self._producers.clear(offset)
@@ -1267,7 +1268,7 @@ class Log:
                 if segment.base_offset < offset:
                     segment.flush()
             self._producers.flush()
-            files.sync_directory(self.path)
+            local.sync_directory(self.path)
             self.recovery_point = offset
             self._last_flush = now_ms
             for listener in self._listeners.values():
@@ -1326,7 +1327,7 @@ class Log:
             if (magics := segment.note_magics()) is not None:
                 noted[segment.base_offset] = magics
         self._producers.flush()
-        files.sync_directory(self.path)
+        local.sync_directory(self.path)
         self.recovery_point = self._end
         self._checkpoint(self._clock())
         self._entry.note_closed(sealed, noted)
@@ -1414,7 +1415,7 @@ def _partition_directory(path: Any) -> tuple[str, str, int]:
         raise TypeError(f"path: expected a str or a path, found {path!r}") from error
     if "\0" in text:
         raise ValueError(f"path: expected no null character, found {text!r}")
-    files.require_local(text, "writing")
+    addresses.require_local(text, "writing")
     name = os.path.basename(os.path.abspath(text))
     parsed = parse_directory_name(name)
     if parsed is None or name != f"{parsed.topic}-{parsed.partition}" or parsed.topic in (".", ".."):

@@ -16,7 +16,6 @@ from kts.errors import CorruptIndexError, CorruptRecordError, InvalidOffsetError
 from kts.log.epochs import LeaderEpochs, epochs_of
 from kts.log.policies import roll_jitter_ms
 from kts.log.producer_state import ProducerState
-from kts.segment import files
 from kts.segment.confirmation import entry_at
 from kts.segment.damage import next_sound_entry
 from kts.segment.entries import Batches
@@ -38,6 +37,8 @@ from kts.segment.transactions import (
     sync_aborted,
     truncate_aborted,
 )
+from kts.store import files, local
+from kts.store.local import File, WritableFile
 
 MISSING = "the offset index is missing"
 ASIDE_BYTES = 2**20  # copied at a time
@@ -148,7 +149,7 @@ class LogLoader:
             self._check_epochs()
         self._load_producers()
         if self.recovered:
-            files.sync_directory(self.path)
+            local.sync_directory(self.path)
 
     def _segment(self, base_offset: int) -> LogSegment:
         return open_segment(self.path, base_offset, self.config, self.shipped, self.now_ms)
@@ -188,7 +189,7 @@ class LogLoader:
         for file in late:  # before the .cleaned file that tells that they are
             self._remove(file, "left over: a swap above a file called .cleaned")
         if late:
-            files.sync_directory(self.path)
+            local.sync_directory(self.path)
         for file in swaps.left_over:
             if file not in late:
                 self._remove(file, f"left over: a file called {names[file].transition}")
@@ -204,11 +205,11 @@ class LogLoader:
         for file in swaps.covered:
             self._remove(file, "covered by an interrupted swap")
         if renamed:
-            files.sync_directory(self.path)
+            local.sync_directory(self.path)
         for file in renamed:
             source = os.path.join(self.path, file)
             self.recovered.append(Recovered(source, 0, 0, "renamed: an interrupted swap is completed", 0))
-            files.rename(source, source.removesuffix(".swap"))
+            local.rename(source, source.removesuffix(".swap"))
 
     def _split(self) -> None:
         """Split the segments with offsets below their name, or more than 2^31-1 above it, which an index cannot hold.
@@ -247,30 +248,30 @@ class LogLoader:
             ranges.insert(0, (base, 0, 0))
         paths = [os.path.join(self.path, f"{first:020d}.log") for first, _, _ in ranges]
         aside, modified_ms = None, files.modified_ms(old)
-        with files.File(old) as log:
+        with File(old) as log:
             if sum(end - start for _, start, end in ranges) < size:
                 aside = self._set_aside(log, old, 0)
             for path, (_, start, end) in zip(paths, ranges, strict=True):
                 _copy_range(log, start, end, f"{path}.cleaned")
-                files.set_modified_ms(f"{path}.cleaned", modified_ms)
-        files.sync_directory(self.path)
+                local.set_modified_ms(f"{path}.cleaned", modified_ms)
+        local.sync_directory(self.path)
         if paths == [old]:  # no swap, which would replace all segments up to the end of this one
             self._remove_beside(base, INDEX_SUFFIXES)
-            files.rename(f"{old}.cleaned", old)
-            files.sync_directory(self.path)
+            local.rename(f"{old}.cleaned", old)
+            local.sync_directory(self.path)
             why = "offsets below its base offset are cut off"
             self.recovered.append(Recovered(old, 0, size - files.size_of(old), why, 0, aside))
             warn(f"{self.recovered[-1]}", old)
             return
         for path in reversed(paths):
             if path == paths[0]:  # it makes the swap valid: the others must be there
-                files.sync_directory(self.path)
-            files.rename(f"{path}.cleaned", f"{path}.swap")
-        files.sync_directory(self.path)
+                local.sync_directory(self.path)
+            local.rename(f"{path}.cleaned", f"{path}.swap")
+        local.sync_directory(self.path)
         self._remove_beside(base, (".log", *INDEX_SUFFIXES))
         for path in paths:
-            files.rename(f"{path}.swap", path)
-        files.sync_directory(self.path)
+            local.rename(f"{path}.swap", path)
+        local.sync_directory(self.path)
         why = f"split: not all its offsets fit above its base offset; now {', '.join(map(os.path.basename, paths))}"
         self.recovered.append(Recovered(old, 0, 0, why, 0, aside))
         warn(f"{self.recovered[-1]}", old)
@@ -279,7 +280,7 @@ class LogLoader:
         """Remove files of a segment."""
         for suffix in suffixes:
             files.remove(os.path.join(self.path, f"{base:020d}{suffix}"), missing_ok=True)
-        files.sync_directory(self.path)
+        local.sync_directory(self.path)
 
     def _remove(self, file: str, why: str) -> None:
         path = os.path.join(self.path, file)
@@ -334,7 +335,7 @@ class LogLoader:
         An index emptied by a crash looks valid, and the next start recovers no segment below the recovery point.
         """
         stem = os.path.join(self.path, f"{base_offset:020d}")
-        with files.File(f"{stem}.log") as log:
+        with File(f"{stem}.log") as log:
             if log.size() == 0:
                 return
             rebuilt = rebuild(log, log.size(), base_offset, IndexConfig.of(self.config), f"{stem}.log")
@@ -467,23 +468,23 @@ class LogLoader:
 
     def _keep_aside(self, segment: LogSegment, position: int) -> list[str]:
         """Copy the bytes from a position on, unless all are zeros, to a file that brokers ignore. Its path, if any."""
-        with files.File(segment.path) as log:
+        with File(segment.path) as log:
             pieces = range(position, log.size(), ASIDE_BYTES)
             if not any(log.read(at, ASIDE_BYTES).strip(b"\0") for at in pieces):
                 return []
             return [self._set_aside(log, segment.path, position)]
 
-    def _set_aside(self, log: files.File, path: str, position: int) -> str:
+    def _set_aside(self, log: File, path: str, position: int) -> str:
         """Copy the bytes of a log from a position on to a file that brokers ignore; its path."""
         aside = f"{path}.{position}{self._suffix_aside()}"
         _copy_range(log, position, log.size(), aside)
-        files.sync_directory(self.path)
+        local.sync_directory(self.path)
         return aside
 
     def _holds_a_batch(self, segment: LogSegment, position: int) -> bool:
         """Whether a sound entry lies at a position of a segment, or behind it."""
         whole = Segment(segment.path, "", 0, segment.base_offset)
-        with files.File(segment.path) as log:
+        with File(segment.path) as log:
             if entry_at(log, log.size(), position) is not None:
                 return True
             return next_sound_entry(whole, position, log.size(), 0, span=2**63) is not None
@@ -523,7 +524,7 @@ class LogLoader:
             segment.change_file_suffixes("", suffix)
             if self.shipped:
                 self.deletions.append(segment.delete)
-            files.sync_directory(self.path)
+            local.sync_directory(self.path)
         if segments and not self.shipped:
             warn(f"{self.path}: {len(segments)} segments are set aside as *{suffix}: {why}", self.path)
 
@@ -614,9 +615,9 @@ class LogLoader:
         self.producers.rebuild(self.segments, start, self.end_offset, self.now_ms, magic=magic, clean=self.clean)
 
 
-def _copy_range(log: files.File, start: int, end: int, path: str) -> None:
+def _copy_range(log: File, start: int, end: int, path: str) -> None:
     """Copy bytes of a log into another file, and sync it."""
-    with files.WritableFile(path, create=True) as copy:
+    with WritableFile(path, create=True) as copy:
         copy.truncate(0)
         for at in range(start, end, ASIDE_BYTES):
             copy.write(log.read(at, min(ASIDE_BYTES, end - at)), at - start)

@@ -35,10 +35,12 @@ from kts.log.commit import finish_commit
 from kts.log.directory import LogDirectory
 from kts.log.log import Log
 from kts.model import TopicPartition
-from kts.segment import checkpoints, files
+from kts.segment import checkpoints
 from kts.segment.commits import ASIDE, PendingFile, PendingPartition, read_commits, write_commits
 from kts.segment.names import CLEAN_SHUTDOWN, check_topic, is_aside, parse_directory_name, parse_file_name
 from kts.segment.snapshots import snapshot_bytes
+from kts.store import addresses, files, local
+from kts.store.local import File, WritableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,7 +118,7 @@ def check_free(directory: str) -> None:
     LogLockedError
         A broker or another process holds the directory.
     """
-    files.make_directory(directory)
+    local.make_directory(directory)
     _locked(directory, CHECK_PATIENCE_S).leave()
     changed_ms = time.time_ns() // 1_000_000 - IDLE_MS
     for name in files.names_in(directory):
@@ -222,7 +224,7 @@ class StagedWriter:
         with suppress(KtsError):
             self._held.leave()
         with suppress(KtsError):
-            files.remove_tree(self.path)
+            local.remove_tree(self.path)
 
     # --- the partition of each row ------------------------------------------------------------------
 
@@ -322,7 +324,7 @@ class StagedWriter:
     def _make_directory(path: str) -> None:
         """Without the directory above: the driver removes it when the write is over, and it must not come back."""
         try:
-            files.make_directory(path, parents=False)
+            local.make_directory(path, parents=False)
         except LogStorageError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -407,7 +409,7 @@ def commit(
                 pending.append(PendingPartition(*key, 0, True, -1, [], []))
         if pending:
             files.remove(os.path.join(directory, CLEAN_SHUTDOWN), missing_ok=True)
-        files.sync_directory(directory)
+        local.sync_directory(directory)
         streams = commits.streams if query is None else {**commits.streams, query: batch}
         write_commits(directory, replace(commits, streams=streams, pending=pending))
         finish_commit(directory)
@@ -437,11 +439,11 @@ def _remove(directory: str, name: str) -> None:
     """Remove the directory of a write as far as the system allows, first of all its name, so that its tasks fail."""
     path, away = (os.path.join(directory, one) for one in (name, _ROOT.format(uuid4().hex)))
     with suppress(LogStorageError):  # else it is removed where it is
-        files.rename(path, away)
+        local.rename(path, away)
         path = away
     for _ in range(2):  # a task that was just making a file in it is done with that by the second time
         with suppress(KtsError):
-            files.remove_tree(path)
+            local.remove_tree(path)
 
 
 def _is_idle(path: str, since_ms: int) -> bool:
@@ -500,7 +502,7 @@ def _prepare(
     folder = os.path.join(directory, str(key))
     is_new, first, epoch, last = not files.exists(folder), 0, 0, list[int]()
     if not is_new:
-        if files.real(folder) != os.path.join(files.real(directory), str(key)):
+        if addresses.real(folder) != os.path.join(addresses.real(directory), str(key)):
             message = "expected a partition in the log directory itself, found a link: a commit moves no segments out"
             raise LogStorageError(f"{message}; write to the log directory that it leads to", path=folder)
         with Log(folder, config) as log:
@@ -516,7 +518,7 @@ def _prepare(
     def move(path: str, target: str) -> str:
         source = f"{ASIDE}{number + len(moves):08d}-{target}"
         size = files.size_of(path)
-        files.rename(path, moved := os.path.join(directory, source))
+        local.rename(path, moved := os.path.join(directory, source))
         moves.append(PendingFile(source, target, size))
         return moved
 
@@ -544,7 +546,7 @@ def _prepare(
 
 def _is_compressed(path: str) -> bool:
     """Whether a log begins with a wrapper; then all its sets are wrappers."""
-    with files.File(os.path.join(path, f"{0:020d}.log")) as file:
+    with File(os.path.join(path, f"{0:020d}.log")) as file:
         entry = read_header(file.read(0, HEADER_BYTES))
     return entry is not None and entry.codec != 0
 
@@ -556,7 +558,7 @@ def _appended_again(one: StagedLog, offset: int, config: LogConfig) -> str:
         log.truncate_fully_and_start_at(offset)
         for name in sorted(files.names_in(one.path)):
             if name.endswith(".log"):
-                with files.File(os.path.join(one.path, name)) as file:
+                with File(os.path.join(one.path, name)) as file:
                     position = 0
                     while data := file.read(position, max(PIECE_BYTES, 2 * config.max_message_bytes)):
                         whole = memoryview(data)
@@ -569,9 +571,9 @@ def _appended_again(one: StagedLog, offset: int, config: LogConfig) -> str:
 def _renumber(segment: _Moved) -> None:
     """Give a segment its offsets, and wait until it is on disk."""
     for index in segment.indexes:
-        with files.WritableFile(index) as file:
+        with WritableFile(index) as file:
             file.sync()
-    with files.WritableFile(segment.log) as file:
+    with WritableFile(segment.log) as file:
         position, size, most = 0, file.size(), PIECE_BYTES
         while position < size and (segment.shift or segment.epoch):
             data = bytearray(min(most, size - position))

@@ -11,9 +11,9 @@ from kts.arguments import INT64_MAX
 from kts.errors import OffsetOutOfRangeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, shallow_entries
-from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
 from kts.segment.search import Found, ReadStats, claim_of, first_match, greatest_in, greatest_of
+from kts.store.local import FileRange
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,7 +20,7 @@ from kts.dataset.partition import PartitionLog
 from kts.errors import CorruptRecordError, KtsError, LogStorageError, UnsupportedForMessageFormatError
 from kts.log.directory import LOCK
 from kts.offline.verify import CHECKPOINTS
-from kts.segment import files, names
+from kts.segment import names
 from kts.segment.damage import next_sound_entry
 from kts.segment.entries import Batches, Slices, at
 from kts.segment.locks import FileLock
@@ -28,6 +28,9 @@ from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import snapshot_bytes
+from kts.store import addresses, files, local
+from kts.store.local import WritableFile
+from kts.store.protocol import Readable
 
 # Files of a log directory that also apply to the converted partitions. The .lock belongs to a process.
 BESIDE = (names.META_PROPERTIES, "bootstrap.checkpoint", names.CLEAN_SHUTDOWN, *CHECKPOINTS)
@@ -119,19 +122,19 @@ def aside(target: str) -> Iterator[str]:
     directory = f"{target}.{os.getpid()}{PART}"
     lock = os.path.join(os.path.dirname(target), LOCK)
     with FileLock(lock, target) if files.exists(lock) else nullcontext():
-        files.remove_tree(directory)
-        files.make_directory(directory)
+        local.remove_tree(directory)
+        local.make_directory(directory)
         try:
             yield directory
             for entry in files.list_directory(directory):  # of attempts that ended with their machine
                 if entry.name.endswith(PART):
-                    files.remove_tree(entry.path)
-            files.sync_directory(directory)
-            files.rename(directory, target)
-            files.sync_directory(os.path.dirname(target))
+                    local.remove_tree(entry.path)
+            local.sync_directory(directory)
+            local.rename(directory, target)
+            local.sync_directory(os.path.dirname(target))
         except BaseException:
             with suppress(LogStorageError):
-                files.remove_tree(directory)
+                local.remove_tree(directory)
             raise
 
 
@@ -165,8 +168,8 @@ def convert_segments(
     """
     segments, target = log.listed(exact=True).segments, target_of(log, directory)
     made = os.path.join(directory, f"{log.topic}-{log.partition}.{secrets.token_hex(4)}{PART}")
-    files.make_directory(made)
-    files.make_directory(target)
+    local.make_directory(made)
+    local.make_directory(target)
     try:
         for segment in segments:
             with unless_deleted(segment.path):
@@ -174,21 +177,21 @@ def convert_segments(
                 found = _convert_segment(log, segment, is_last, made, to, progress)
                 # The log comes last: a segment is there, or it is not.
                 for entry in sorted(files.list_directory(made), key=lambda entry: entry.name.endswith(".log")):
-                    files.rename(entry.path, os.path.join(target, entry.name))
+                    local.rename(entry.path, os.path.join(target, entry.name))
                 yield found
     finally:
-        files.remove_tree(made)
+        local.remove_tree(made)
 
 
 def target_of(log: PartitionLog, directory: str) -> str:
     """The directory of a partition in a log directory; for segment files, that itself."""
-    return directory if log.lone else os.path.join(directory, os.path.basename(files.absolute(log.path)))
+    return directory if log.lone else os.path.join(directory, os.path.basename(addresses.absolute(log.path)))
 
 
 def finish_partition(log: PartitionLog, directory: str, to: Format, made: Sequence[Converted]) -> None:
     """Add the files beside the converted segments of a partition, in the order of the segments."""
     directory = target_of(log, directory)
-    files.make_directory(directory)
+    local.make_directory(directory)
     if not log.lone:
         kept = [names.PARTITION_METADATA, *[names.LEADER_EPOCHS] * (to.magic == 2)]
         if to.magic == 2:
@@ -199,7 +202,7 @@ def finish_partition(log: PartitionLog, directory: str, to: Format, made: Sequen
         if to.magic == 2 and made and not has_producers:  # without snapshots a broker scans the log when it starts
             for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
                 _write(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
-    files.sync_directory(directory)
+    local.sync_directory(directory)
 
 
 def copy_beside(log_dir: str, directory: str) -> None:
@@ -225,7 +228,7 @@ def _convert_segment(
     # Look up by name first: a writer may delete the segment meanwhile.
     modified_ms, txn_index = segment.modified_ms, segment.txn_index_path
     aborted = None if to.magic < 2 or txn_index is None else files.read_bytes(txn_index)
-    with segment.open() as source, files.WritableFile(f"{stem}.log", new=True) as made:
+    with segment.open() as source, WritableFile(f"{stem}.log", new=True) as made:
         size = source.size()
         slices = Slices(source, segment.span.start, size)
         for part in slices:
@@ -263,7 +266,7 @@ def _convert_segment(
     _write(f"{stem}.timeindex", rebuilt.time_index)
     if aborted is not None:
         _write(f"{stem}.txnindex", aborted)
-    files.set_modified_ms(f"{stem}.log", modified_ms)  # for retention of segments without timestamps
+    local.set_modified_ms(f"{stem}.log", modified_ms)  # for retention of segments without timestamps
     left_out = size - slices.position
     facts = (records, batches, size - segment.span.start, rebuilt.batches, position, left_out)
     return Converted(
@@ -315,7 +318,7 @@ def _records(part: Batches, made: bytes) -> int:
     return int(counts.sum(dtype=np.int64))
 
 
-def _check_tail(slices: Slices, source: files.Readable, segment: Segment, is_last: bool, next_offset: int) -> None:
+def _check_tail(slices: Slices, source: Readable, segment: Segment, is_last: bool, next_offset: int) -> None:
     """Raise unless the bytes after the last whole entry are what a crash leaves at the end of the last segment."""
     why = tail_fault(slices, source, segment, next_offset)
     if slices.position < slices.end and not is_last:
@@ -324,7 +327,7 @@ def _check_tail(slices: Slices, source: files.Readable, segment: Segment, is_las
         raise CorruptRecordError(why, path=segment.path, position=slices.position)
 
 
-def tail_fault(slices: Slices, source: files.Readable, segment: Segment, next_offset: int) -> str | None:
+def tail_fault(slices: Slices, source: Readable, segment: Segment, next_offset: int) -> str | None:
     """What is wrong after the last whole entry; None if there is nothing, or what a crash leaves: part of an entry, or
     zeros."""
     if slices.position >= slices.end:
@@ -341,7 +344,7 @@ def tail_fault(slices: Slices, source: files.Readable, segment: Segment, next_of
 
 
 def _write(path: str, data: bytes) -> None:
-    with files.WritableFile(path, new=True) as file:
+    with WritableFile(path, new=True) as file:
         file.write(data, 0)
         file.sync()
 
@@ -352,4 +355,4 @@ def _copy(source: str, target: str, wanted: Sequence[str]) -> None:
         if files.exists(path) and not os.path.isdir(path):
             copy = os.path.join(target, name)
             _write(copy, files.read_bytes(path))
-            files.set_modified_ms(copy, files.modified_ms(path))
+            local.set_modified_ms(copy, files.modified_ms(path))

@@ -53,7 +53,7 @@ from kts.remote import tiers
 from kts.remote.buckets import StorageOptions, reached
 from kts.remote.services import SAME
 from kts.remote.tiers import RemoteOptions
-from kts.segment import checkpoints, files, transactions
+from kts.segment import checkpoints, transactions
 from kts.segment.damage import header_scan
 from kts.segment.entries import Slices
 from kts.segment.locks import is_locked
@@ -63,7 +63,6 @@ from kts.segment.names import (
     INTERNAL_TOPICS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
-    compression_of_log,
     parse_directory_name,
     parse_file_name,
 )
@@ -71,6 +70,10 @@ from kts.segment.rebuild import IndexConfig
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.segment import Segment, ends_of, int64
 from kts.segment.snapshots import snapshot_paths
+from kts.store import addresses, files, local
+from kts.store.expanded import compression_of_log
+from kts.store.local import WritableFile
+from kts.store.protocol import Readable
 from kts.times import Length, Time, length_of, milliseconds, time_unit
 
 PIECE_BYTES = 2**22
@@ -247,7 +250,7 @@ def copy_partitions(
     choice("on_error", on_error, ON_ERROR)
     if not target or _lacks_a_slash(target):
         raise InvalidRequestError(f"expected a directory or an address such as s3://bucket/key, found {target!r}")
-    target = files.absolute(files.plain(target))
+    target = addresses.absolute(addresses.plain(target))
     _refuse_inside(logs, target)
     with _Target(target) as place:
         beside, same_controller = _beside(logs, target, whole)
@@ -264,7 +267,7 @@ def copy_partitions(
 def _lacks_a_slash(target: str) -> bool:
     """Whether an address was mistyped, as ``s3:/bucket/key``, which would be a directory here."""
     scheme, mark, rest = target.partition(":/")
-    return bool(mark) and not rest.startswith("/") and files.is_served(f"{scheme}://{rest}")
+    return bool(mark) and not rest.startswith("/") and addresses.is_served(f"{scheme}://{rest}")
 
 
 def _refuse_inside(logs: Sequence[PartitionLog], target: str) -> None:
@@ -286,19 +289,19 @@ def _homes(logs: Sequence[PartitionLog]) -> set[str]:
     read.update(path for tier in tiered for path in tier.metadata.partitions())
     found = {_inside(tier.root.folder) + tier.root.stem for tier in tiered}
     for path in read:  # and where a link leads
-        found |= {_inside(os.path.dirname(files.absolute(path))), _inside(os.path.dirname(files.real(path)))}
+        found |= {_inside(os.path.dirname(addresses.absolute(path))), _inside(os.path.dirname(addresses.real(path)))}
     return found
 
 
 def _inside(directory: str) -> str:
     """How all names in a directory begin, by its one name: without links, and with the first name of its scheme."""
-    scheme, mark, rest = files.real(directory or os.sep).partition("://")
+    scheme, mark, rest = addresses.real(directory or os.sep).partition("://")
     return os.path.join(SAME.get(scheme, scheme) + mark + rest, "")
 
 
 def _beside(logs: Sequence[PartitionLog], target: str, whole: bool) -> tuple[dict[str, bytes], bool]:
     """The broker's own files that the target lacks, and whether the target may hold the log of the same controller."""
-    homes = {os.path.dirname(files.absolute(log.path)) for log in logs if not (log.lone or log.remote_alone)}
+    homes = {os.path.dirname(addresses.absolute(log.path)) for log in logs if not (log.lone or log.remote_alone)}
     home = homes.pop() if len(homes) == 1 else ""
     mine = files.read_if_there(os.path.join(home, META_PROPERTIES)) if home else None
     here = files.read_if_there(os.path.join(target, META_PROPERTIES))
@@ -333,7 +336,7 @@ class _Target:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.in_bucket = files.is_served(path)
+        self.in_bucket = addresses.is_served(path)
         self.aside = ""
         self._held: LogDirectory | None = None
         self.was_clean = False
@@ -345,15 +348,15 @@ class _Target:
         if self.in_bucket:
             self.aside = tempfile.mkdtemp(prefix="kts-copy-")
             return self
-        files.make_directory(self.path)
+        local.make_directory(self.path)
         self._held = LogDirectory(self.path)
         try:
             for name in files.names_in(self.path):  # of a copy that was killed
                 if name.startswith("kts-copy-0.") and name.endswith("-delete"):
-                    files.remove_tree(os.path.join(self.path, name))
+                    local.remove_tree(os.path.join(self.path, name))
             self._marked = self.was_clean = files.exists(os.path.join(self.path, CLEAN_SHUTDOWN))
             self.aside = os.path.join(self.path, _ASIDE.format(uuid4().hex))
-            files.make_directory(self.aside)
+            local.make_directory(self.aside)
         except BaseException:
             self._held.leave()
             raise
@@ -361,7 +364,7 @@ class _Target:
 
     def __exit__(self, *_: object) -> None:
         with suppress(LogStorageError):
-            files.remove_tree(self.aside)
+            local.remove_tree(self.aside)
         if self._held is not None:
             self._held.leave()
 
@@ -379,16 +382,16 @@ class _Target:
             return
         if self._marked:
             files.remove(os.path.join(self.path, CLEAN_SHUTDOWN), missing_ok=True)
-            files.sync_directory(self.path)
+            local.sync_directory(self.path)
             self._marked = False
         if not files.exists(folder):
-            files.make_directory(folder)
-            files.sync_directory(self.path)
+            local.make_directory(folder)
+            local.sync_directory(self.path)
 
     def synced(self, folder: str) -> None:
         """Wait until the names in a partition's directory are on disk."""
         if not self.in_bucket:
-            files.sync_directory(folder)
+            local.sync_directory(folder)
 
     def copied(self, change: _Change, changed: bool) -> None:
         """A partition is complete."""
@@ -502,7 +505,7 @@ class _Partition:
         self.groups_at = wanted.groups_at_ms if log.topic == GROUPS else None
         self.kept: dict[int, Kept] = {}  # what is left of a segment, by its base offset, where that is not all
         self.folder = place.folder(log.topic, log.partition)
-        self.is_live = files.scheme_of(log.path) is None and is_locked(os.path.join(_home(log), LOCK))
+        self.is_live = addresses.scheme_of(log.path) is None and is_locked(os.path.join(_home(log), LOCK))
         self.bases: list[int] = []  # of all segments of the source
         self.end = 0  # where the source ends
 
@@ -527,7 +530,7 @@ class _Partition:
         changed = bool(missing or gone or not names)
         if changed:
             place.change(self.folder)
-        at_once = place.in_bucket or any(files.scheme_of(one.segment.path) is not None for one in missing)
+        at_once = place.in_bucket or any(addresses.scheme_of(one.segment.path) is not None for one in missing)
         with closing(_ahead(partial(self.stage, advance=not at_once), missing, at_once)) as staged:
             for one in plan:
                 path = os.path.join(self.folder, f"{one.segment.base_offset:020d}.log")
@@ -702,7 +705,7 @@ class _Partition:
         """Copy a segment aside, verify it there and complete its indexes. None if a writer deleted it meanwhile."""
         segment, base = one.segment, f"{one.segment.base_offset:020d}"
         folder = os.path.join(self.place.aside, f"{segment.topic}-{segment.partition}-{base}")
-        files.make_directory(folder)
+        local.make_directory(folder)
         stem, done = os.path.join(folder, base), None
         kept = self.kept.get(segment.base_offset)
         with unless_deleted(segment.path):
@@ -713,7 +716,7 @@ class _Partition:
                 size, damage, wrong = self.stage_parts(one, kept, f"{stem}.log")
             rebuilt = _complete(f"{stem}.log", wrong, one.before)
             rebuilt = rebuilt if kept is None or kept.is_whole else ()
-            files.set_modified_ms(f"{stem}.log", one.modified_ms)
+            local.set_modified_ms(f"{stem}.log", one.modified_ms)
             done = _Staged(stem, size, rebuilt, tuple(damage))
         return done
 
@@ -792,8 +795,8 @@ class _Partition:
         target, base = path.removesuffix(".log"), os.path.basename(done.stem)
         if f"{base}.log" in names and not self.place.in_bucket:
             # Until the new log is in place, the old one lies beside new indexes: its time must be that of no source.
-            files.set_modified_ms(path, time.time_ns() // 1_000_000)
-            with files.WritableFile(path) as old:
+            local.set_modified_ms(path, time.time_ns() // 1_000_000)
+            with WritableFile(path) as old:
                 old.sync()
         for suffix in (*[".snapshot"] * with_snapshot, *INDEX_SUFFIXES, ".log"):
             if suffix == ".log":
@@ -887,7 +890,7 @@ class _Partition:
 
 def _home(log: PartitionLog) -> str:
     """The log directory of a partition."""
-    inside = os.path.dirname(files.absolute(log.path))
+    inside = os.path.dirname(addresses.absolute(log.path))
     return os.path.dirname(inside) if log.lone else inside
 
 
@@ -923,10 +926,10 @@ def _whole_bytes(segment: Segment, end_offset: int | None) -> int:
         return slices.position if tail_fault(slices, file, segment, following) is None else size
 
 
-def _write_parts(source: files.Readable, parts: Iterable[tuple[int, int]], path: str, progress: Progress | None) -> int:
+def _write_parts(source: Readable, parts: Iterable[tuple[int, int]], path: str, progress: Progress | None) -> int:
     """Write parts of a file, as (start, end), one after another into another file; its size."""
     size = 0
-    with files.WritableFile(path, create=True) as made:
+    with WritableFile(path, create=True) as made:
         made.truncate(0)
         for start, end in parts:
             for position in range(start, end, PIECE_BYTES):
@@ -983,7 +986,7 @@ def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> 
 
 
 def _write(path: str, data: bytes) -> None:
-    with files.WritableFile(path, new=True) as file:
+    with WritableFile(path, new=True) as file:
         file.write(data, 0)
         file.sync()
 

@@ -12,16 +12,17 @@ from kts.errors import CorruptIndexError
 from kts.log.directory import held
 from kts.model import NO_TIMESTAMP
 from kts.offline.verify import verify_partition
-from kts.segment import files
 from kts.segment.entries import Batches, shallow_entries
 from kts.segment.index_checksums import IndexChecksums, Sealed
-from kts.segment.names import parse_file_name, without_compression
+from kts.segment.names import parse_file_name
 from kts.segment.producers import Producer, Producers
 from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot_entries
 from kts.segment.transactions import TXN_ENTRY
+from kts.store import addresses, files
+from kts.store.expanded import without_compression
 
 ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": TXN_ENTRY.size}
 EQUAL, MISSING, EMPTY, DIFFERS, SOUND = "equal", "missing", "empty", "differs", "sound"
@@ -246,7 +247,7 @@ def locked(log: PartitionLog) -> Iterator[None]:
     LogLockedError
         A broker or another program holds it.
     """
-    files.require_local(log.path, "writing")
+    addresses.require_local(log.path, "writing")
     for one in {os.path.dirname(os.path.abspath(segment.path)) for segment in log.whole_segments}:
         files.require_plain_logs(one, "writing")
     if log.lone:

@@ -22,10 +22,11 @@ from kts.dataset.partition import PartitionLog
 from kts.errors import LogStorageError
 from kts.log.directory import PartitionEntry
 from kts.log.log import Log
-from kts.segment import files
 from kts.segment.names import INDEX_SUFFIXES, LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, int64
+from kts.store import addresses, files, local
+from kts.store.local import File, WritableFile
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -223,7 +224,7 @@ def truncate_in_place(
     -----
     The log then ends at ``TruncationPlan.next_offset``, after the last record that is left.
     """
-    files.require_local(path, "truncation")
+    addresses.require_local(path, "truncation")
     files.require_plain_logs(path, "truncation")
     parent, name = os.path.split(os.path.abspath(path))
     parsed = parse_directory_name(name)
@@ -262,12 +263,12 @@ def _cut(directory: PartitionEntry, path: str, plan: TruncationPlan) -> None:
     if (directory.checkpoint(LOG_START_OFFSETS) or 0) > end:
         directory.write_checkpoint(LOG_START_OFFSETS, None)
     if plan.log_start_offset > end and all(cut.whole for cut in plan.cuts):  # nothing is left
-        files.WritableFile(os.path.join(path, f"{end:020d}.log"), create=True).close()
-        files.sync_directory(path)
+        WritableFile(os.path.join(path, f"{end:020d}.log"), create=True).close()
+        local.sync_directory(path)
     for cut in reversed(plan.cuts):
         if cut.whole:
             files.remove(cut.path)
-            files.sync_directory(path)
+            local.sync_directory(path)
             for suffix in OTHERS:
                 files.remove(cut.path.removesuffix(".log") + suffix, missing_ok=True)
         else:
@@ -278,16 +279,16 @@ def _shorten(path: str, size: int) -> None:
     """Shorten a file to its first bytes, with a copy and a rename; mode and modification time stay."""
     unfinished = path + UNFINISHED
     try:
-        with files.File(path) as source, files.WritableFile(unfinished, create=True) as copy:
+        with File(path) as source, WritableFile(unfinished, create=True) as copy:
             copy.truncate(0)
             for position in range(0, size, COPY_BYTES):
                 copy.write(source.read(position, min(COPY_BYTES, size - position)), position)
             copy.sync()
-        files.copy_mode(path, unfinished)
-        files.set_modified_ms(unfinished, files.modified_ms(path))
-        files.rename(unfinished, path)
+        local.copy_mode(path, unfinished)
+        local.set_modified_ms(unfinished, files.modified_ms(path))
+        local.rename(unfinished, path)
     except LogStorageError:
         with suppress(LogStorageError):
             files.remove(unfinished, missing_ok=True)
         raise
-    files.sync_directory(os.path.dirname(path))
+    local.sync_directory(os.path.dirname(path))

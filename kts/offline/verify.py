@@ -27,7 +27,7 @@ from kts.dataset.partition import LogDirs, NotInParts, PartitionLog
 from kts.dataset.paths import Path, open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, KtsError, KtsWarning, LogStorageError
 from kts.remote import tiers
-from kts.segment import checkpoints, files, names, transactions
+from kts.segment import checkpoints, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at, greatest_timestamp
 from kts.segment.index_checksums import IndexChecksums, Sealed
@@ -35,6 +35,9 @@ from kts.segment.magic_checkpoint import MagicCheckpoint, state_of
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Lookups, Segment, bools, int64
 from kts.segment.snapshots import read_snapshot, snapshot_paths
+from kts.store import addresses, files
+from kts.store.expanded import without_compression
+from kts.store.protocol import ByteRange, Entry, Readable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -234,9 +237,9 @@ def apart(log: PartitionLog) -> Sequence[PartitionLog]:
 
 def beside(paths: Iterable[str], logs: Iterable[PartitionLog]) -> Iterator[str]:
     """The paths that are log directories: their checkpoint files are checked beside the partitions."""
-    partitions = {files.absolute(log.path) for log in logs}
+    partitions = {addresses.absolute(log.path) for log in logs}
     for path in paths:
-        if files.directory_exists(path) and files.absolute(path) not in partitions:
+        if files.directory_exists(path) and addresses.absolute(path) not in partitions:
             yield path
 
 
@@ -374,7 +377,7 @@ class _PartitionCheck:
         self.first_offset = segments[0].base_offset if segments else 0
         beside = [_indexes_of(segment) for segment in segments]
         paths = [path for segment, two in zip(segments, beside, strict=True) for path in (*two, segment.path)]
-        opened = files.in_order([files.ByteRange(path, 0, None) for path in paths])
+        opened = files.in_order([ByteRange(path, 0, None) for path in paths])
         for number, (segment, two) in enumerate(zip(segments, beside, strict=True)):
             indexes = {path: data for path in two if (data := _fetched(next(opened))) is not None}
             file = next(opened)
@@ -411,7 +414,7 @@ class _PartitionCheck:
     def segment(
         self,
         segment: Segment,
-        file: files.Readable | None,
+        file: Readable | None,
         following: int | None,
         sealed: Sealed | None,
         fetched: Mapping[str, bytes],
@@ -425,7 +428,7 @@ class _PartitionCheck:
             yield from _sealed(segment, sealed)
 
     def log_and_indexes(
-        self, segment: Segment, file: files.Readable | None, following: int | None, fetched: Mapping[str, bytes]
+        self, segment: Segment, file: Readable | None, following: int | None, fetched: Mapping[str, bytes]
     ) -> Iterator[Violation]:
         log = _LogCheck(segment, following, self.deep, self.allow_negative, self.minus_one, file)
         txn_path = segment.txn_index_path
@@ -462,7 +465,7 @@ class _PartitionCheck:
             message = f"the greatest timestamp is {log.max_timestamp}, but its copy is stated to have {stated}"
             yield Violation(segment.path, None, None, "copy", message)
         # Both indexes of an active segment are preallocated while the broker runs and after it was killed.
-        parent = os.path.dirname(files.absolute(self.log.path))
+        parent = os.path.dirname(addresses.absolute(self.log.path))
         in_use = following is None and bool(indexes) and all(index.preallocated for index in indexes)
         zero_tail_allowed = in_use and not files.exists(os.path.join(parent, names.CLEAN_SHUTDOWN))
         for index in indexes:
@@ -593,7 +596,7 @@ class _PartitionCheck:
 
     def offsets_beside(self) -> Iterator[Violation]:
         """Compare what the broker's checkpoints say of the partition with the end of its files."""
-        directory, own = os.path.dirname(files.absolute(self.log.path)), f"{self.log.topic}-{self.log.partition}"
+        directory, own = os.path.dirname(addresses.absolute(self.log.path)), f"{self.log.topic}-{self.log.partition}"
         if (stated := self.log._stated_start()) is not None and (end := self.log.end_before(stated)) is not None:
             message = f"{own} starts at offset {stated}, and its log ends at {end}"
             yield Violation(os.path.join(directory, names.LOG_START_OFFSETS), None, stated, "checkpoint", message)
@@ -637,7 +640,7 @@ class _LogCheck:
     deep: bool
     allow_negative: bool  # times before 1970 count; only -1 is no time,
     minus_one: bool  # or not even that
-    file: files.Readable | None = None  # the log, if it is open
+    file: Readable | None = None  # the log, if it is open
     reached: int = 0  # the offset after the last but one batch: no CRC covers the offset of the last
     last_offset: int = -1
     max_timestamp: int = -1
@@ -1036,12 +1039,12 @@ class _TimeIndexCheck(_IndexCheck):
 
 def _indexes_of(segment: Segment) -> list[str]:
     """The indexes that a bucket fetches ahead; tiered storage has other rules for what is missing."""
-    if segment.remote or not files.is_served(segment.path):
+    if segment.remote or not addresses.is_served(segment.path):
         return []
     return [path for path in (segment.offset_index_path, segment.time_index_path) if path is not None]
 
 
-def _fetched(file: files.Readable | None) -> bytes | None:
+def _fetched(file: Readable | None) -> bytes | None:
     """A whole file; None for one that its reader opens, and, to be told there, for one that cannot be read."""
     with suppress(LogStorageError):
         return None if file is None else file.read(0, file.size())
@@ -1097,7 +1100,7 @@ def _txn_index(
     have = {(one.producer_id, one.last_offset) for one in listed}
     for one in aborted:
         if (one.producer_id, one.last_offset) not in have:
-            where = path or names.without_compression(segment.path).removesuffix(".log") + ".txnindex"
+            where = path or without_compression(segment.path).removesuffix(".log") + ".txnindex"
             message = f"the aborted transaction of producer {one.producer_id} from {one.first_offset} is not listed"
             yield Violation(where, None, one.last_offset, "txn-index", message)
 
@@ -1105,12 +1108,12 @@ def _txn_index(
 # --- the files of a partition ---------------------------------------------------------------------
 
 
-def _lacking(log: PartitionLog, segments: list[Segment], entries: Iterable[files.Entry]) -> Iterator[Violation]:
+def _lacking(log: PartitionLog, segments: list[Segment], entries: Iterable[Entry]) -> Iterator[Violation]:
     """Missing and surplus files."""
     keys: dict[str, set[tuple[int, str]]] = {}
     paths: dict[tuple[int, str, str], str] = {}
     for entry in [] if log.remote_alone else entries:
-        name = names.parse_file_name(names.without_compression(entry.name))
+        name = names.parse_file_name(without_compression(entry.name))
         if name is not None and not name.transition:
             keys.setdefault(name.suffix, set()).add((name.base_offset, name.tier_id))
             paths[name.base_offset, name.tier_id, name.suffix] = entry.path
@@ -1124,10 +1127,10 @@ def _lacking(log: PartitionLog, segments: list[Segment], entries: Iterable[files
     if not offset_indexes and not time_indexes:
         return
     for segment in segments:
-        name = names.parse_file_name(names.without_compression(os.path.basename(segment.path)))
+        name = names.parse_file_name(without_compression(os.path.basename(segment.path)))
         if name is None or name.transition or segment.remote:
             continue
-        key, stem = (name.base_offset, name.tier_id), names.without_compression(segment.path).removesuffix(".log")
+        key, stem = (name.base_offset, name.tier_id), without_compression(segment.path).removesuffix(".log")
         if key not in offset_indexes:
             yield Violation(f"{stem}.index", None, key[0], "missing", "the segment has no offset index")
         if key not in time_indexes and (time_indexes or magic_of(segment) == 2):

@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 from kts.dataset.partition import PartitionLog
 from kts.errors import LogStorageError
 from kts.model import TimestampOffset
-from kts.segment import files, search
+from kts.segment import search
+from kts.store import files
 
 ENTRY_BYTES = 12  # timestamp int64, relative offset int32: the same in all of KIP-33's revisions
 

@@ -7,8 +7,8 @@ from kts.proposals.answers import ENTRY_BYTES, Answer, IndexSize, Lookup, Start,
 from kts.proposals.bucket_index import MINUTE_MS, BucketIndex, BucketIndexMode
 from kts.proposals.index import Rule, replay
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
-from kts.segment import files
 from kts.segment.search import Explanation, explained
+from kts.store import files
 
 
 def time_index_size(log: PartitionLog) -> IndexSize:

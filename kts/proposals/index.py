@@ -28,11 +28,12 @@ from kts.errors import CorruptIndexError, CorruptRecordError, LogStorageError
 from kts.proposals.answers import ENTRY_BYTES, Answer, IndexSize, Start, find
 from kts.proposals.modes import Appended, Mode
 from kts.proposals.shallow import Shallow, shallow_entries
-from kts.segment import files
 from kts.segment.entries import at
 from kts.segment.locks import new_in_children
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment
+from kts.store import files, local
+from kts.store.local import WritableFile
 
 GREATEST = INT64_MAX
 SEAL_MS = 3652 * 86_400_000
@@ -190,7 +191,7 @@ class IndexMode(Mode):
         self.rebuilt: list[int] = []
         self.failed: LogStorageError | None = None
         self._directory = ""
-        self._file: tuple[int, files.WritableFile] | None = None  # of the active segment, with its base offset
+        self._file: tuple[int, WritableFile] | None = None  # of the active segment, with its base offset
         self._written = 0  # entries in that file
         self._writes = True
         self._end = 0, 0  # the last segment, and the first offset that is not in its index yet
@@ -313,7 +314,7 @@ class IndexMode(Mode):
         if not self._writes:
             return
         with self._failing():
-            file = files.WritableFile(self.path(base_offset), create=True)
+            file = WritableFile(self.path(base_offset), create=True)
             self._file = base_offset, file
             file.truncate(0)
 
@@ -341,7 +342,7 @@ class IndexMode(Mode):
             return
         with self._failing():
             self._file[1].sync()
-            files.set_modified_ms(self._file[1].path, segment.modified_ms - SEAL_MS)
+            local.set_modified_ms(self._file[1].path, segment.modified_ms - SEAL_MS)
         self.closed()
 
     # --- lookup ---------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Files that are not on this machine: objects in buckets, read through the protocol of ``kts.segment.files``."""
+"""Files that are not on this machine: objects in buckets, read through the protocol of ``kts.store``."""

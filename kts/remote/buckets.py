@@ -16,10 +16,10 @@ from kts.errors import LogStorageError
 from kts.remote import objects
 from kts.remote.services import SAME, SERVICES, Library, service_of
 from kts.remote.threads import Limit, Threads
-from kts.segment import files
-from kts.segment.files import ByteRange, Item, Result, Status
 from kts.segment.names import LOG_DIRECTORY_FILES, is_partition_file
 from kts.segment.rereading import warn
+from kts.store import addresses
+from kts.store.protocol import ByteRange, Item, Result, Status
 
 REQUESTS = 16  # at a time
 LISTING_S = 60.0  # how long a listing answers for the sizes of its files
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 
 class Bucket:
-    """A bucket: a ``WritableStore`` of ``kts.segment.files``.
+    """A bucket: a ``WritableStore`` of ``kts.store``.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def _bucket_with(root: str, options: Mapping[str, Any]) -> Bucket | None:
 
 
 def _is_in_bucket(path: str, options: StorageOptions) -> bool:
-    if files.scheme_of(path) not in (*SERVICES, *SAME):
+    if addresses.scheme_of(path) not in (*SERVICES, *SAME):
         return False
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"storage_options: expected a dictionary, found {type(options).__name__}")
@@ -372,4 +372,4 @@ def use_all(known: Mapping[str, Mapping[str, Any]]) -> None:
             _buckets[root] = Bucket(root, options)
 
 
-files.serve_schemes((*SERVICES, *SAME), bucket_of)
+addresses.serve_schemes((*SERVICES, *SAME), bucket_of)

@@ -10,11 +10,11 @@ from kts.codec.layout import HEADER_BYTES, read_header
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.remote.manifests import ChunkIndex
 from kts.remote.objects import Kept
-from kts.segment import files
+from kts.store.protocol import ByteRange, BytesFile, Readable
 
 KEPT_BYTES = 2**26  # of decoded chunks, in this process
 
-Opening = Callable[[tuple[int, int | None] | None], files.Readable]  # what is read ahead -> the object
+Opening = Callable[[tuple[int, int | None] | None], Readable]  # what is read ahead -> the object
 
 _kept = Kept[bytes](KEPT_BYTES)
 
@@ -94,7 +94,7 @@ class RemoteLog:
         self._opening = opening
         self._version = version
         self._ahead = None if ahead is None else self._stored(ahead[0], size if ahead[1] is None else ahead[1])
-        self._object: files.Readable | None = None
+        self._object: Readable | None = None
         self._last: tuple[int, bytes] = -1, b""
         self._missing: str | None = None
 
@@ -111,14 +111,14 @@ class RemoteLog:
             found.close()
         self._last = -1, b""
 
-    def use(self, opened: files.Readable | None) -> None:
+    def use(self, opened: Readable | None) -> None:
         """Read the object through a file that is already open; None changes nothing."""
         self._object = opened
 
-    def stored(self, wanted: files.ByteRange) -> files.ByteRange:
+    def stored(self, wanted: ByteRange) -> ByteRange:
         """The bytes of the object that a range of the log needs."""
         end = self._size if wanted.end is None else min(wanted.end, self._size)
-        return files.ByteRange(self._object_path, *self._stored(wanted.start, end))
+        return ByteRange(self._object_path, *self._stored(wanted.start, end))
 
     def size(self) -> int:
         """Length of the log, in bytes."""
@@ -247,7 +247,7 @@ class RemoteLog:
         return CorruptRecordError(message, path=self.path, position=position, end=self._size)
 
 
-class Unreadable(files.BytesFile):
+class Unreadable(BytesFile):
     """A file of which nothing can be read, with the reason."""
 
     def __init__(self, path: str, size: int, problem: str) -> None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kts.errors import LogStorageError
-from kts.segment import files
+from kts.store import files
 
 Key = str | bytes  # a path, or PEM
 PrivateKeys = Mapping[str, Key]

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from kts.errors import LogStorageError
 from kts.remote.metadata import Copy, PartitionId
-from kts.segment import files
 from kts.segment.names import TOPIC_CHARACTERS, parse_directory_name
+from kts.store import addresses, files
 
 AUTO, LOCAL, AIVEN = "auto", "local", "aiven"
 LAYOUTS = (AUTO, LOCAL, AIVEN)
@@ -34,7 +34,7 @@ _OBJECT = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\
 
 
 def _is_bucket(path: str) -> bool:
-    return "/" not in path.partition("://")[2] and files.scheme_of(path) is not None
+    return "/" not in path.partition("://")[2] and addresses.scheme_of(path) is not None
 
 
 class Place(NamedTuple):
@@ -76,7 +76,9 @@ class Root(NamedTuple):
         FileNotFoundError
             There is no such folder, or nothing in it begins with the prefix.
         """
-        remote = remote if files.scheme_of(remote) is not None else os.path.abspath(remote) + "/" * remote.endswith("/")
+        remote = (
+            remote if addresses.scheme_of(remote) is not None else os.path.abspath(remote) + "/" * remote.endswith("/")
+        )
         folder, _, stem = remote.rpartition("/")
         if _is_bucket(remote) or (stem and files.directory_exists(remote)):
             folder, stem = remote, ""

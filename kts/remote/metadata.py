@@ -18,11 +18,11 @@ from kts.errors import CorruptRecordError, InvalidRequestError, InvalidTopicErro
 from kts.model import uuid_text
 from kts.protocol.fields import fields_of
 from kts.protocol.reading import Cursor, Read, read_uvarint, struct_reader
-from kts.segment import files
 from kts.segment.checkpoints import read_leader_epochs
 from kts.segment.entries import at
 from kts.segment.names import LEADER_EPOCHS, check_topic, parse_directory_name, parse_file_name
 from kts.segment.segment import Segment
+from kts.store import addresses, files
 
 TOPIC = "__remote_log_metadata"
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
@@ -346,7 +346,7 @@ class MetadataTopic:
     """
 
     def __init__(self, directories: Iterable[str]) -> None:
-        self.directories = tuple(dict.fromkeys(files.absolute(directory) for directory in directories))
+        self.directories = tuple(dict.fromkeys(addresses.absolute(directory) for directory in directories))
         self._read: dict[str, tuple[Any, _Replica]] = {}  # by directory: its files, and what they say
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from kts.errors import LogStorageError
-from kts.segment.files import ByteRange, Item, Result
+from kts.store.protocol import ByteRange, Item, Result
 
 BLOCK_BYTES = 2**16  # what a short read fetches and keeps
 KEPT_BLOCKS = 32

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kts.remote import aws
 from kts.remote.objects import Handle, Opened
 from kts.remote.threads import leave_at_end
-from kts.segment.files import Status
+from kts.store.protocol import Status
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
-from kts.segment.files import Result
+from kts.store.protocol import Result
 
 SLOWEST_BYTES = 2**16  # a second: what is sent slower than this is an error, too
 END_S = 5.0  # a program that ends waits no longer for calls under way

@@ -66,14 +66,14 @@ from kts.remote.metadata import (
 )
 from kts.remote.objects import Kept
 from kts.remote.services import SAME, SERVICES
-from kts.segment import files
 from kts.segment.checkpoints import leader_epochs_of
 from kts.segment.damage import header_scan
-from kts.segment.files import ByteRange, Item, Result, Status
 from kts.segment.names import REMOTE
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment, int64
 from kts.segment.snapshots import open_transactions_of, snapshot_entries_of
+from kts.store import addresses, files
+from kts.store.protocol import ByteRange, BytesFile, Item, Readable, Result, Status
 
 HERE = "file://"
 KNOWN_S = 60.0  # how long what a store holds is taken for known
@@ -116,7 +116,7 @@ class Tier:
 
     def __init__(self, remote: str, options: RemoteOptions = None, directories: Sequence[str] = ()) -> None:
         given = _checked(options)
-        self.remote = files.plain(remote)
+        self.remote = addresses.plain(remote)
         self.layout: str = given.get("layout", AUTO)
         self.keys: dict[str, Key] = given.get("private_keys") or {}
         named = given.get("metadata")
@@ -164,7 +164,7 @@ def _checked(options: RemoteOptions) -> dict[str, Any]:
     if named is not None:
         if not isinstance(named, (str, os.PathLike)):
             raise TypeError(f"metadata: expected the path of a log directory, found {type(named).__name__}")
-        given["metadata"] = files.plain(os.fspath(named))
+        given["metadata"] = addresses.plain(os.fspath(named))
     return given
 
 
@@ -767,7 +767,7 @@ class StoredSegment:
     def _manifest(self) -> tuple[Manifest, Hashable]:
         """The manifest, and a value that changes when it is read again."""
         path = self.stem + MANIFEST
-        version, now = files.identity(path) if files.scheme_of(path) is None else None, time.monotonic()
+        version, now = files.identity(path) if addresses.scheme_of(path) is None else None, time.monotonic()
         known = _manifests.get(path)
         if known is not None and known[0] == version and (version is not None or now - known[1] < KNOWN_S):
             return known[2], known[1]
@@ -866,7 +866,7 @@ class StoredSegment:
         manifest, read_at = self._manifest()
         decode = self._decode(manifest)
         name = f"{self.stem}.log"
-        here = files.identity(name) if decode is not None and files.scheme_of(name) is None else None
+        here = files.identity(name) if decode is not None and addresses.scheme_of(name) is None else None
         return Coding(manifest.chunks, decode), (read_at, here, *sorted(self.keys.items())) if decode else None
 
     def part(self, suffix: str) -> bytes:
@@ -926,7 +926,7 @@ class StoredSegment:
         return files.modified_ms(f"{self.stem}.log") if told is None else told.event_ms
 
 
-def _opened(name: str, ahead: tuple[int, int | None] | None) -> files.Readable:
+def _opened(name: str, ahead: tuple[int, int | None] | None) -> Readable:
     return files.open_file(name, ahead=ahead)
 
 
@@ -935,7 +935,7 @@ def _opened(name: str, ahead: tuple[int, int | None] | None) -> files.Readable:
 
 def address(folder: str) -> str:
     """The address of objects, as their first reader has it."""
-    return f"{REMOTE}{folder}" if files.scheme_of(folder) is not None else f"{REMOTE}{HERE}{folder}"
+    return f"{REMOTE}{folder}" if addresses.scheme_of(folder) is not None else f"{REMOTE}{HERE}{folder}"
 
 
 def objects_of(path: str) -> str:
@@ -1035,7 +1035,7 @@ def _parsed(path: str) -> _Name | None:
 class _TierStore:
     """The ``Store`` of addresses that begin with ``tier+``."""
 
-    def file(self, path: str, ahead: tuple[int, int | None] | None) -> files.Readable:
+    def file(self, path: str, ahead: tuple[int, int | None] | None) -> Readable:
         """The log or an index of a segment."""
         name = _parsed(path)
         if name is None:
@@ -1043,12 +1043,12 @@ class _TierStore:
         if name.lost:
             return self._lost(path, name.base_offset, name.end or 0)
         if name.suffix == ".snapshot":
-            return files.BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
+            return BytesFile(path, self._stored_snapshot(path, name).part(".snapshot"))
         stored = self._stored(name)
         if name.suffix != ".log":
             if name.contradictory or stored.part_size(name.suffix) is None:
                 raise _no_file(path)
-            return files.BytesFile(path, stored.part(name.suffix))
+            return BytesFile(path, stored.part(name.suffix))
         if name.contradictory:
             known = stored.copy.problem if stored.copy is not None else ""
             return Unreadable(path, 1, known or f"the objects {name.stem} contradict each other: kts verify says more")
@@ -1066,7 +1066,7 @@ class _TierStore:
             problem += f"; of {', '.join(left[:NAMED])} objects are missing, or the copy was never finished"
         return Unreadable(path, 1, problem)
 
-    def files(self, ranges: Sequence[ByteRange]) -> Iterator[files.Readable]:
+    def files(self, ranges: Sequence[ByteRange]) -> Iterator[Readable]:
         """Files that are read one after another: their objects are fetched across borders."""
         for start in range(0, len(ranges), GROUP):
             group = ranges[start : start + GROUP]
@@ -1278,4 +1278,4 @@ def _no_file(path: str) -> LogStorageError:
 
 
 _STORE = _TierStore()
-files.serve_schemes([f"{REMOTE}{one}" for one in ("file", *SERVICES, *SAME)], lambda path: _STORE)
+addresses.serve_schemes([f"{REMOTE}{one}" for one in ("file", *SERVICES, *SAME)], lambda path: _STORE)

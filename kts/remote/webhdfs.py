@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kts.remote.objects import Opened
-from kts.segment.files import Status
+from kts.store.protocol import Status
 
 if TYPE_CHECKING:
     from fsspec.implementations.webhdfs import WebHDFS

@@ -11,7 +11,6 @@ from typing import TypeVar, cast
 
 from kts.arguments import INT32_MAX, INT64_MAX, INT64_MIN
 from kts.errors import LogStorageError
-from kts.segment import files
 from kts.segment.commits import FILE as COMMITS
 from kts.segment.commits import NO_COMMITS, Commits, read_commits
 from kts.segment.index_checksums import IndexChecksums, Sealed
@@ -26,6 +25,7 @@ from kts.segment.names import (
 )
 from kts.segment.rereading import warn
 from kts.segment.segment_lines import SegmentLines
+from kts.store import addresses, files
 
 Offsets = dict[tuple[str, int], int]  # by topic and partition
 Own = TypeVar("Own", bound=SegmentLines)
@@ -103,7 +103,7 @@ class Checkpoints:
         try:
             data = files.read_if_there(path)
         except LogStorageError as error:
-            if files.scheme_of(path) is not None or error.errno not in _UNREADABLE:
+            if addresses.scheme_of(path) is not None or error.errno not in _UNREADABLE:
                 raise
             return error.message
         if data is None:
@@ -145,7 +145,7 @@ class Checkpoints:
 
         A bucket has none: nobody commits there.
         """
-        if files.scheme_of(self.directory) is not None:
+        if addresses.scheme_of(self.directory) is not None:
             return NO_COMMITS
         identity = files.identity(os.path.join(self.directory, COMMITS))
         if identity != self._commits[0]:

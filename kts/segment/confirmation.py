@@ -13,8 +13,8 @@ from kts.codec.columns import valid_bytes
 from kts.codec.layout import Entries, read_header
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.segment import files
 from kts.segment.entries import FIRST_READ_BYTES, Slices, decoded
+from kts.store.protocol import Readable
 
 HEADER_BYTES = 64  # all that is read of an entry larger than one read
 
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     first_offset: int
 
 
-def confirmed_place(file: files.Readable, size: int, offset: int, position: int, before: int = 0) -> Place | None:
+def confirmed_place(file: Readable, size: int, offset: int, position: int, before: int = 0) -> Place | None:
     """The log entry that an offset-index entry points to; None unless the log confirms it.
 
     Parameters
@@ -69,7 +69,7 @@ def _leads_to(data: bytes, end: int) -> bool:
         return False
 
 
-def is_border(file: files.Readable, position: int, before: int) -> bool:
+def is_border(file: Readable, position: int, before: int) -> bool:
     """True if the sizes of the entries lead from one border exactly to a position."""
     want = HEADER_BYTES
     while before < position:
@@ -87,7 +87,7 @@ def is_border(file: files.Readable, position: int, before: int) -> bool:
     return before == position
 
 
-def entry_at(file: files.Readable, size: int, position: int, data: bytes = b"") -> Place | None:
+def entry_at(file: Readable, size: int, position: int, data: bytes = b"") -> Place | None:
     """The entry at a position; None unless it ends within ``size`` and its CRC is correct.
 
     Parameters
@@ -116,7 +116,7 @@ def entry_at(file: files.Readable, size: int, position: int, data: bytes = b"") 
 
 
 def confirmed_time(
-    file: files.Readable,
+    file: Readable,
     size: int,
     timestamp_ms: int,
     offset: int,

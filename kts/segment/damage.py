@@ -10,11 +10,11 @@ import numpy as np
 from kts.codec.columns import decode, scan_batches
 from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
 from kts.errors import CorruptRecordError
-from kts.segment import files
 from kts.segment.entries import SMALLEST_SIZE, at
 from kts.segment.index import GREATEST_RELATIVE_OFFSET
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment, bools, int64
+from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,7 @@ class SearchBudget:
 
 
 def next_sound_entry(
-    where: Segment | files.Readable,
+    where: Segment | Readable,
     position: int,
     end: int,
     expected_offset: int,
@@ -131,7 +131,7 @@ def tell_incomplete(segment: Segment, position: int, end: int) -> None:
 class _Holes:
     """A file in which bytes that cannot be read are zeros: no sound entry has them in it."""
 
-    def __init__(self, file: files.Readable) -> None:
+    def __init__(self, file: Readable) -> None:
         self.file = file
         self.hole = 0, 0  # the last one: the next read mostly begins in it
 
@@ -223,7 +223,7 @@ def header_scan(
     expected_offset: int,
     skip_damage: bool,
     first_bytes: int | None = None,
-    file: files.Readable | None = None,
+    file: Readable | None = None,
     verify_crc: bool = True,
     closed: bool = False,
 ) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from kts.codec.columns import BATCH_COLUMNS, decode, scan_batches
 from kts.codec.layout import OVERHEAD_BYTES, Entries, Entry, claimed_size, is_sound_message, read_header
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.segment import files
+from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +42,7 @@ def is_plain(entry: Entry) -> bool:
 
 
 def shallow_entries(
-    file: files.Readable, start: int, end: int, generation: str = "3.9", path: str | None = None
+    file: Readable, start: int, end: int, generation: str = "3.9", path: str | None = None
 ) -> Iterator[Entry]:
     """Entries from a position on, from their headers alone.
 
@@ -178,7 +178,7 @@ class Slices:
         Why the entries stop before ``end``; None if they do not.
     """
 
-    def __init__(self, file: files.Readable, start: int, end: int, first_bytes: int = SLICE_BYTES) -> None:
+    def __init__(self, file: Readable, start: int, end: int, first_bytes: int = SLICE_BYTES) -> None:
         self.file = file
         self.position = start
         self.end = end

@@ -22,7 +22,8 @@ from kts.arguments import INT32_MAX
 from kts.codec.layout import SMALLEST_ENTRY_BYTES
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, LogStorageError
 from kts.model import NO_TIMESTAMP
-from kts.segment import files
+from kts.store import files, local
+from kts.store.local import WritableFile
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -126,13 +127,13 @@ class IndexFile:
         self.dirty = False  # written to since the last flush
         self.own_from = 0  # this process wrote the entries from here on; earlier ones were in the file
         self._confirmed = bytearray()  # a bit for each earlier entry
-        self._file: files.WritableFile | None = None
+        self._file: WritableFile | None = None
         length = _length(path)
         if length is None:
             self.length = self._full_length
             self.entries = 0
             try:
-                with files.WritableFile(path, create=True) as file:
+                with WritableFile(path, create=True) as file:
                     file.truncate(self.length)
             except LogStorageError:
                 with suppress(LogStorageError):  # otherwise it would count as an index without slots
@@ -185,11 +186,11 @@ class IndexFile:
 
     # --- the file ---------------------------------------------------------------------------------
 
-    def resume(self) -> files.WritableFile:
+    def resume(self) -> WritableFile:
         """Open the file and keep it open."""
         file = self._file
         if file is None:
-            file = self._file = files.WritableFile(self.path)
+            file = self._file = WritableFile(self.path)
         return file
 
     def rest(self) -> None:
@@ -202,8 +203,8 @@ class IndexFile:
         if file is not None:
             file.close()
 
-    def _open(self) -> files.WritableFile:
-        return self._file or files.WritableFile(self.path)
+    def _open(self) -> WritableFile:
+        return self._file or WritableFile(self.path)
 
     def read(self) -> bytes:
         """The bytes of all entries."""
@@ -299,7 +300,7 @@ class IndexFile:
 
     def rename(self, path: str) -> None:
         """Move the file."""
-        files.rename(self.path, path)
+        local.rename(self.path, path)
         self.path = path
 
     def delete(self) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kts._timeindex import OffsetIndex, TimeIndex
-from kts.segment import files
 from kts.segment.names import parse_file_name
 from kts.segment.snapshots import snapshot_entries_of
 from kts.segment.transactions import TXN_ENTRY, txn_entries
+from kts.store import files
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from kts.errors import LogLockedError
-from kts.segment import files
+from kts.store import local
+from kts.store.local import File, WritableFile
 
 # --- locks in a forked process ---------------------------------------------------------------------
 
@@ -54,12 +55,12 @@ _held: dict[tuple[int, int, int], _Held] = {}  # by process, device and inode
 class _Held:
     """A lock that this process holds, and its owners."""
 
-    def __init__(self, file: files.WritableFile) -> None:
+    def __init__(self, file: WritableFile) -> None:
         self.file = file
         self.owners: set[str] = set()
 
 
-def _asked(file: files.File) -> tuple[int, ...]:
+def _asked(file: File) -> tuple[int, ...]:
     """The lock that is in the way of one on the whole file, as ``struct flock``; of type F_UNLCK if there is none."""
     import fcntl
 
@@ -67,7 +68,7 @@ def _asked(file: files.File) -> tuple[int, ...]:
     return struct.unpack(_FLOCK, fcntl.fcntl(file.fileno(), fcntl.F_GETLK, asked))
 
 
-def _holder(file: files.File) -> str:
+def _holder(file: File) -> str:
     """The process that holds the lock, if the system reports it."""
     try:
         told = _asked(file)
@@ -80,14 +81,14 @@ def is_locked(path: str) -> bool:
     """Whether a process, perhaps this one, holds a ``FileLock``; False if there is no file."""
     import fcntl
 
-    with _changes, files.storage_errors(path, "looking at the lock"):
+    with _changes, local.storage_errors(path, "looking at the lock"):
         try:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         if (os.getpid(), status.st_dev, status.st_ino) in _held:  # then no other descriptor may be opened and closed
             return True
-        with files.File(path) as file:
+        with File(path) as file:
             return _asked(file)[0] != fcntl.F_UNLCK
 
 
@@ -119,10 +120,10 @@ class FileLock:
         self.path = path
         self.owner = owner
         self._key: tuple[int, int, int] | None = None
-        with _changes, files.storage_errors(path, "locking"):
+        with _changes, local.storage_errors(path, "locking"):
             key = self._identity()
             if key not in _held:
-                file = files.WritableFile(path, create=True)
+                file = WritableFile(path, create=True)
                 try:
                     fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:

@@ -26,7 +26,7 @@ from kts.errors import (
     LogStorageError,
 )
 from kts.model import NO_TIMESTAMP, TimestampOffset
-from kts.segment import files, magics
+from kts.segment import magics
 from kts.segment.confirmation import confirmed_place, confirmed_time, entry_at
 from kts.segment.entries import (
     FIRST_READ_BYTES,
@@ -37,7 +37,6 @@ from kts.segment.entries import (
     is_plain,
     shallow_entries,
 )
-from kts.segment.files import FileRange
 from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, IndexSpacing, OffsetIndexFile, TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
@@ -46,6 +45,8 @@ from kts.segment.names import INDEX_SUFFIXES
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, Visit, rebuild
 from kts.segment.search import Query, ReadStats, Records, first_match_in
 from kts.segment.segment import Lookups, Segment
+from kts.store import descriptors, files, local
+from kts.store.local import File, FileRange, WritableFile
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ class LogSegment:
         self.failed: KtsError | None = None
         stem = os.path.join(directory, f"{base_offset:020d}")
         self.path = f"{stem}.log{suffix}"
-        self._log: files.WritableFile | None = None
+        self._log: WritableFile | None = None
         self._log_dirty = False
-        self._lent: weakref.WeakSet[files.FileRange] = weakref.WeakSet()
+        self._lent: weakref.WeakSet[FileRange] = weakref.WeakSet()
         self._allow_negative = self.config.allow_negative_timestamps
         self._minus_one = self.config.minus_one_is_a_time
         self._least = NOTHING if self._allow_negative else NO_TIMESTAMP
@@ -179,7 +180,7 @@ class LogSegment:
 
     def _open_log(self) -> None:
         if self.is_new:
-            with files.WritableFile(self.path, create=True) as file:
+            with WritableFile(self.path, create=True) as file:
                 if self.config.preallocate:
                     file.truncate(self.config.segment_bytes)
         self.size = 0 if self.is_new else files.size_of(self.path)
@@ -225,26 +226,26 @@ class LogSegment:
         relative = offset - self.base_offset
         return relative <= GREATEST_RELATIVE_OFFSET and (relative >= 0 or not self._batches_are_indexed)
 
-    def log_file(self) -> files.File:
+    def log_file(self) -> File:
         """The log, for reading. It stays readable if the segment is renamed or deleted meanwhile."""
         log = self._log
         if log is not None:
             return log
         path = self.path
         try:
-            return files.File(path)
+            return File(path)
         except LogStorageError as error:
             if error.errno != errno.ENOENT or path == self.path:
                 raise
-            return files.File(self.path)
+            return File(self.path)
 
-    def _writable(self) -> files.WritableFile:
+    def _writable(self) -> WritableFile:
         if self.failed is not None:
             raise LogClosedError(f"the segment failed before: {self.failed}", path=self.path)
         log = self._log
         if log is None:
-            log = self._log = files.WritableFile(self.path)
-            files.keep_open(self)
+            log = self._log = WritableFile(self.path)
+            descriptors.keep_open(self)
         return log
 
     def _fail(self, error: LogStorageError) -> None:
@@ -1098,13 +1099,13 @@ class LogSegment:
         """Rename all its files, for example to ``.deleted``."""
         txn_index = self.txn_index_path
         target = _replaced(self.path, old, new)
-        files.rename(self.path, target)
+        local.rename(self.path, target)
         self.path = target
         self._index_path = _replaced(self._index_path, old, new)
         for index in self._indexes():
             index.rename(_replaced(index.path, old, new))
         if files.exists(txn_index):
-            files.rename(txn_index, _replaced(txn_index, old, new))
+            local.rename(txn_index, _replaced(txn_index, old, new))
 
     def delete(self) -> None:
         """Delete all its files; missing ones are ignored."""
@@ -1115,7 +1116,7 @@ class LogSegment:
         files.remove(self.txn_index_path, missing_ok=True)
 
 
-def _is_damaged(log: files.File, size: int, start: int, end: int) -> bool:
+def _is_damaged(log: File, size: int, start: int, end: int) -> bool:
     """True if the entries between two positions are not sound, so that sizes do not show the borders."""
     slices = Slices(log, start, size, FIRST_READ_BYTES)
     for batches in slices:

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from kts.segment import files
 from kts.segment.magics import Runs
 from kts.segment.segment_lines import SegmentLines
+from kts.store import files
 
 State = tuple[int, ...]  # inode, bytes, and time of the last change in ns
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from kts.codec.layout import HEADER_BYTES, Entries, read_header
-from kts.segment.files import File
+from kts.store.local import File
 
 Runs = tuple[tuple[int, int], ...]
 

@@ -20,6 +20,7 @@ import re
 from typing import NamedTuple
 
 from kts.errors import InvalidTopicError
+from kts.store.expanded import without_compression
 
 INTERNAL_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state", "__remote_log_metadata"}
@@ -51,9 +52,6 @@ _DIRECTORY = re.compile(rf"(?P<topic>{_TOPIC})-(?P<partition>[0-9]{{1,10}})")
 _MOVED = re.compile(r"(?P<name>.+?)(\.[0-9a-f]{32})?-(?P<state>delete|future|stray)")
 _ASIDE = re.compile(r"kts-(write|copy)-0\.[0-9a-f]{32}-delete")
 _TOPIC_ID = re.compile(r"(?P<name>.+)-[A-Za-z0-9_-]{22}")
-
-
-_COMPRESSED = {".log.gz": "gzip", ".log.zst": "zstd"}
 
 
 class FileName(NamedTuple):
@@ -97,16 +95,6 @@ def parse_file_name(name: str) -> FileName | None:
     digits, tier_id, suffix, transition = match.groups("")
     base = int(digits)
     return FileName(base, suffix, tier_id[1:], transition) if base < 2**63 else None
-
-
-def compression_of_log(path: str) -> str | None:
-    """How a whole log was compressed by other programs, by its name: gzip for ``.log.gz``, zstd for ``.log.zst``."""
-    return next((codec for suffix, codec in _COMPRESSED.items() if path.endswith(suffix)), None)
-
-
-def without_compression(path: str) -> str:
-    """The path that a log has once it is decompressed."""
-    return path if compression_of_log(path) is None else path.rpartition(".")[0]
 
 
 def parse_log_name(name: str) -> FileName | None:

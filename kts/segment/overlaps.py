@@ -19,14 +19,16 @@ import numpy as np
 from kts._timeindex import OffsetIndex
 from kts.codec.layout import HEADER_BYTES, Entries, read_header
 from kts.errors import CorruptRecordError, LogStorageError
-from kts.segment import files
 from kts.segment.confirmation import entry_at
 from kts.segment.damage import header_scan
 from kts.segment.entries import FIRST_READ_BYTES, LAST_READ_BYTES
 from kts.segment.index import GREATEST_RELATIVE_OFFSET
-from kts.segment.names import compression_of_log
 from kts.segment.rereading import warn
 from kts.segment.segment import EVERYTHING, SMALL_BYTES, Lookups, Segment, Span, int64
+from kts.store import addresses, files
+from kts.store.expanded import compression_of_log
+from kts.store.local import File
+from kts.store.protocol import Readable
 
 SPAN = GREATEST_RELATIVE_OFFSET + 1  # offsets of one segment
 MOST_BYTES = 2**20  # to read of a segment to find its end
@@ -139,7 +141,11 @@ class Overlaps:
         found: list[_Ends | None] = [None] * len(segments)
         keys = dict[int, tuple[str, int]]()
         for number, segment in enumerate(segments):
-            if not segment.remote and compression_of_log(segment.path) is None and not files.is_served(segment.path):
+            if (
+                not segment.remote
+                and compression_of_log(segment.path) is None
+                and not addresses.is_served(segment.path)
+            ):
                 try:
                     keys[number] = segment.path, segment.size_bytes
                 except LogStorageError:  # deleted meanwhile: its reader tells it
@@ -198,7 +204,7 @@ def _ends(segment: Segment, size: int, exact: bool) -> _Ends | None:
             first, last = _first(data, segment), _last_two(None, data, 0, 0, len(data))
         else:
             before, place = _last_places(segment)
-            with files.File(segment.path) as log:
+            with File(segment.path) as log:
                 first = _first(log.read(0, HEADER_BYTES), segment)
                 data = log.read(before, min(max(SMALL_BYTES, place - before + FIRST_READ_BYTES), size - before))
                 last = _last_two(log, data, before, place, size)
@@ -271,7 +277,7 @@ def _last_places(segment: Segment) -> tuple[int, int]:
         path = segment.path_beside(".index")
         if path is None:
             return 0, 0
-        with files.File(path) as index:
+        with File(path) as index:
             count = index.size()
             ends = OffsetIndex(index.read(max(count - 16, 0), 16), segment.base_offset)
     except LogStorageError:
@@ -282,9 +288,7 @@ def _last_places(segment: Segment) -> tuple[int, int]:
     return (before, place) if 0 <= before <= place else (0, 0)
 
 
-def _last_two(
-    log: files.Readable | None, data: bytes, position: int, border: int, size: int
-) -> list[tuple[int, int]] | None:
+def _last_two(log: Readable | None, data: bytes, position: int, border: int, size: int) -> list[tuple[int, int]] | None:
     """First and last offsets of the last two whole entries, from a position on; None if it meets damage or reads much.
 
     Parameters

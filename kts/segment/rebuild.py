@@ -16,7 +16,6 @@ from kts.codec.layout import may_hide
 from kts.config import LogConfig
 from kts.errors import CorruptRecordError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
-from kts.segment import files
 from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, greatest_timestamp
 from kts.segment.index import (
     GREATEST_RELATIVE_OFFSET,
@@ -27,6 +26,7 @@ from kts.segment.index import (
     refused_time_entry,
     slots,
 )
+from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -133,7 +133,7 @@ class Recovered(NamedTuple):
 
 
 def rebuild(
-    file: files.Readable,
+    file: Readable,
     size: int,
     base_offset: int,
     config: IndexConfig,
@@ -188,7 +188,7 @@ class IndexEntries:
         The greatest timestamp so far, and its offset.
     """
 
-    def __init__(self, file: files.Readable, base_offset: int, config: IndexConfig, path: str | None) -> None:
+    def __init__(self, file: Readable, base_offset: int, config: IndexConfig, path: str | None) -> None:
         self.file, self.base_offset, self.config, self.path = file, base_offset, config, path
         self.first_offsets = config.generation == "0.10.2"
         self.spacing = IndexSpacing(config.index_interval_bytes)
@@ -307,7 +307,7 @@ class IndexEntries:
 class _Rebuild(IndexEntries):
     def __init__(
         self,
-        file: files.Readable,
+        file: Readable,
         size: int,
         base_offset: int,
         config: IndexConfig,

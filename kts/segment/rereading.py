@@ -10,7 +10,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from kts.errors import CorruptRecordError, KtsWarning, LogStorageError
-from kts.segment import files
+from kts.store import files
+from kts.store.local import File
 
 Result = TypeVar("Result")
 KEPT_BYTES = 2**16
@@ -28,7 +29,7 @@ class Reread:
         The same file, open, for a reader that goes on when it is deleted.
     """
 
-    def __init__(self, path: str, held: files.File | None = None) -> None:
+    def __init__(self, path: str, held: File | None = None) -> None:
         self.path, self.held = path, held
         self.again = 0
         self.forget()

@@ -24,12 +24,12 @@ from kts.arguments import timestamp
 from kts.codec.columns import decode
 from kts.errors import CorruptRecordError, KtsError
 from kts.model import NO_TIMESTAMP, TimestampOffset
-from kts.segment import files
 from kts.segment.damage import header_scan
 from kts.segment.entries import at
 from kts.segment.index import NOTHING
 from kts.segment.rereading import warn
 from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
+from kts.store import files
 from kts.times import Time, doubt_of, milliseconds, time_unit
 
 if TYPE_CHECKING:

@@ -17,12 +17,15 @@ from kts.codec.columns import decode, iter_decode, scan_batches, valid_bytes
 from kts.codec.layout import HEADER_BYTES, SMALLEST_ENTRY_BYTES, Entries, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.segment import files
 from kts.segment.confirmation import Place, confirmed_place, confirmed_time
 from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, at
 from kts.segment.index_checksums import Sealed
-from kts.segment.names import REMOTE, parse_file_name, partition_of_file, without_compression
+from kts.segment.names import REMOTE, parse_file_name, partition_of_file
 from kts.segment.rereading import warn
+from kts.store import files, protocol
+from kts.store.expanded import without_compression
+from kts.store.local import File
+from kts.store.protocol import Readable, ReadAhead
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -125,9 +128,9 @@ class Segment:
         size = files.size_of(self.path, sound_part=self.sound_part)
         return size if self.span.end is None else min(self.span.end, size)
 
-    def open(self, ahead: tuple[int, int | None] | None = None) -> files.Readable:
+    def open(self, ahead: tuple[int, int | None] | None = None) -> Readable:
         """The ``.log`` file; for ``ahead`` see ``files.open_file``."""
-        return files.cut_at(self.span.end, files.open_file(self.path, ahead=ahead, sound_part=self.sound_part))
+        return protocol.cut_at(self.span.end, files.open_file(self.path, ahead=ahead, sound_part=self.sound_part))
 
     @property
     def modified_ms(self) -> int:
@@ -197,7 +200,7 @@ class Segment:
         end_position: int | None = None,
         slice_bytes: int = SLICE_BYTES,
         first_bytes: int | None = None,
-        file: files.Readable | None = None,
+        file: Readable | None = None,
     ) -> Iterator[tuple[int, memoryview]]:
         """Slices of whole batches, as (position, bytes), each in its own memory.
 
@@ -223,8 +226,8 @@ class Segment:
         with self.open(ahead) if file is None else nullcontext(file) as file:
             size = file.size()
             end = size if end_position is None else min(end_position, size)
-            is_local = isinstance(file, files.File)  # to ask for a protocol takes as long as a small read
-            at_hand = file.at_hand if not is_local and isinstance(file, files.ReadAhead) else None
+            is_local = isinstance(file, File)  # to ask for a protocol takes as long as a small read
+            at_hand = file.at_hand if not is_local and isinstance(file, ReadAhead) else None
             usual = slice_bytes if first_bytes is None else first_bytes
             position, want, needed = max(start_position, self.span.start), usual, 0
             while position < end:
@@ -261,7 +264,7 @@ class Segment:
         start: int = 0,
         end: int | None = None,
         first_bytes: int | None = None,
-        file: files.Readable | None = None,
+        file: Readable | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """``kts.scan_batches`` of each slice between two positions, with positions in the file.
 
@@ -317,9 +320,7 @@ def ends_shown(segments: Sequence[Segment], name: str, start_offset: int = 0) ->
     return [*found, f"last_time={last}"]
 
 
-def first_time(
-    segments: Iterable[Segment], start_offset: int = INT64_MIN, file: files.Readable | None = None
-) -> int | None:
+def first_time(segments: Iterable[Segment], start_offset: int = INT64_MIN, file: Readable | None = None) -> int | None:
     """The timestamp of the first record from an offset on; None if it has none, or there is no record.
 
     Notes
@@ -399,10 +400,10 @@ def whole_entries(data: bytes | memoryview) -> tuple[int, int]:
     return position, SMALLEST_ENTRY_BYTES if len(data) - position < SMALLEST_ENTRY_BYTES else HEADER_BYTES
 
 
-def _read(file: files.Readable, position: int, count: int) -> memoryview:
+def _read(file: Readable, position: int, count: int) -> memoryview:
     """As ``read``; large parts of a local file in memory of Arrow's pool, which several threads fill and drop at less
     cost than that of the C library: it keeps the pages."""
-    if count < POOLED_BYTES or not isinstance(file, files.File):
+    if count < POOLED_BYTES or not isinstance(file, File):
         return memoryview(file.read(position, count))
     import pyarrow as pa
 
@@ -474,10 +475,10 @@ class Lookups:
         self.segment = segment
 
     @cached_property
-    def file(self) -> files.Readable:
+    def file(self) -> Readable:
         """The log; it caches the last bytes read, so that the next lookup need not read them again."""
         segment = self.segment
-        return files.cut_at(segment.span.end, files.open_reread(segment.path, sound_part=segment.sound_part))
+        return protocol.cut_at(segment.span.end, files.open_reread(segment.path, sound_part=segment.sound_part))
 
     @cached_property
     def size(self) -> int:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from kts._codec import crc32c
 from kts.errors import LogStorageError
-from kts.segment import files
+from kts.store import files
 
 Blocks = dict[tuple[str, int], str]  # the lines of each partition, without topic and partition
 

@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from kts._codec import crc32c
 from kts.errors import CorruptIndexError
-from kts.segment import files
 from kts.segment.names import parse_file_name
 from kts.segment.producers import EXPIRATION_MS, Producer, Producers
+from kts.store import files, local
+from kts.store.protocol import Entry
 
 Bytes = bytes | memoryview
 _HEAD = struct.Struct(">hIi")
@@ -98,7 +99,7 @@ def read_snapshot(path: str) -> Snapshot:
 # --- the snapshots of a directory -----------------------------------------------------------------
 
 
-def snapshot_paths(entries: Iterable[files.Entry]) -> list[tuple[int, str]]:
+def snapshot_paths(entries: Iterable[Entry]) -> list[tuple[int, str]]:
     """(offset, path) of the live producer snapshots in a partition directory, newest first."""
     found = []
     for entry in entries:
@@ -182,7 +183,7 @@ class Snapshots:
             return None
         del self.offsets[bisect_left(self.offsets, offset)]
         path = self.path(offset)
-        files.rename(path, f"{path}.deleted")
+        local.rename(path, f"{path}.deleted")
         return f"{path}.deleted"
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:

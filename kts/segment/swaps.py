@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kts.segment.damage import next_offset
-from kts.segment.names import FileName, parse_file_name, without_compression
+from kts.segment.names import FileName, parse_file_name
 from kts.segment.segment import Segment
+from kts.store.expanded import without_compression
 
 
 class Swaps(NamedTuple):

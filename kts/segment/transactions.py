@@ -19,16 +19,19 @@ from kts.codec.columns import decode
 from kts.codec.layout import HEADER_BYTES, Entry, read_header
 from kts.errors import CorruptIndexError, CorruptRecordError
 from kts.model import NO_TIMESTAMP
-from kts.segment import files
 from kts.segment.damage import header_scan, next_offset
 from kts.segment.entries import at, shallow_entries
-from kts.segment.names import parse_file_name, without_compression
+from kts.segment.names import parse_file_name
 from kts.segment.overlaps import Overlaps
 from kts.segment.producers import AbortedBatch
 from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 from kts.segment.swaps import live_logs
+from kts.store import addresses, files
+from kts.store.expanded import without_compression
+from kts.store.local import WritableFile
+from kts.store.protocol import Readable
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ def read_txn_index(path: str) -> list[AbortedTransaction]:
 
 def append_aborted(path: str, aborted: list[AbortedBatch]) -> None:
     """Add entries to a ``.txnindex``, created if it is missing."""
-    with files.WritableFile(path, create=True) as file:
+    with WritableFile(path, create=True) as file:
         size = file.size()
         size -= size % TXN_ENTRY.size
         file.write(b"".join(TXN_ENTRY.pack(0, *entry) for entry in aborted), size)
@@ -103,7 +106,7 @@ def truncate_aborted(path: str, offset: int) -> None:
     """Truncate a ``.txnindex`` at the first transaction that ended at or after an offset, and sync it."""
     if not files.exists(path):
         return
-    with files.WritableFile(path) as file:
+    with WritableFile(path) as file:
         data = file.read(0, file.size())
         whole = data[: len(data) - len(data) % TXN_ENTRY.size]
         if offset <= 0:  # whatever the entries are
@@ -120,12 +123,12 @@ def sync_aborted(paths: Iterable[str]) -> None:
     """Wait until transaction indexes are on disk; files removed meanwhile are ignored."""
     for path in paths:
         if files.exists(path):
-            with files.WritableFile(path) as file:
+            with WritableFile(path) as file:
                 file.sync()
 
 
 def are_confirmed(
-    listed: list[AbortedTransaction], log: files.Readable, size: int, base_offset: int, start_of: Callable[[int], int]
+    listed: list[AbortedTransaction], log: Readable, size: int, base_offset: int, start_of: Callable[[int], int]
 ) -> bool:
     """Whether the log confirms every transaction that a segment's ``.txnindex`` lists.
 
@@ -156,7 +159,7 @@ def are_confirmed(
     return True
 
 
-def _entry_at(log: files.Readable, size: int, offset: int, start: int) -> Entry | None:
+def _entry_at(log: Readable, size: int, offset: int, start: int) -> Entry | None:
     """The first entry that reaches an offset."""
     for entry in shallow_entries(log, start, size):
         if entry.last_offset >= offset:
@@ -174,7 +177,7 @@ def _is_of(entry: Entry, producer: int, last_offset: int | None, control: bool) 
     )
 
 
-def _kind(log: files.Readable, batch: Entry) -> int:
+def _kind(log: Readable, batch: Entry) -> int:
     """Kind of a marker; -1 for any other batch."""
     try:
         [key] = decode(log.read(batch.position, batch.size), ["key"]).column(0).to_pylist()
@@ -273,7 +276,7 @@ def _following(segment: Segment) -> list[Segment]:
     """The later live segments in a segment's directory."""
     if parse_file_name(without_compression(os.path.basename(segment.path))) is None:
         return []
-    folder = os.path.dirname(files.absolute(segment.path))
+    folder = os.path.dirname(addresses.absolute(segment.path))
     paths = {entry.name: entry.path for entry in files.list_directory(folder)}  # of both tiers, for a log that has them
     found = [
         replace(segment, path=paths[os.path.basename(path)], base_offset=base, indexed=True)

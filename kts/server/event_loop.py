@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from kts.segment import files
+from kts.store import descriptors
 
 THREADS = 8
 STOOD_STILL_S = 1.0  # a longer pause counts as stopped time
@@ -54,8 +54,8 @@ class Loop(asyncio.SelectorEventLoop):
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Report unhandled errors. A connection that cannot be accepted is retried each second, and reported once."""
     error = context.get("exception")
-    if isinstance(error, OSError) and error.errno in files.NO_DESCRIPTOR:
-        files.tell_no_descriptor()
+    if isinstance(error, OSError) and error.errno in descriptors.NO_DESCRIPTOR:
+        descriptors.tell_no_descriptor()
     else:
         loop.default_exception_handler(context)
 

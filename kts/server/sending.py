@@ -6,7 +6,7 @@ import asyncio
 import os
 
 from kts.errors import LogStorageError
-from kts.segment.files import FileRange
+from kts.store.local import FileRange
 
 Chunk = bytes | memoryview | FileRange
 

@@ -16,13 +16,13 @@ from kts.broker.handlers import handle
 from kts.broker.request import Request
 from kts.broker.settings.broker import BrokerConfig
 from kts.errors import InvalidRequestError
-from kts.segment import files
 from kts.server.background import tend
 from kts.server.connection import Connection, Shared
 from kts.server.dispatch import Answering, frame_limit
 from kts.server.event_loop import run_until
 from kts.server.framing import SCRATCH_BYTES
 from kts.server.limits import Memory, PipelineQueue, Places
+from kts.store import descriptors
 
 log = logging.getLogger("kts.broker")
 
@@ -148,7 +148,7 @@ def most_connections(config: BrokerConfig) -> int:
 
 def allowed_descriptors() -> int:
     """How many connections the process may have besides its files."""
-    most = files.most_descriptors()
+    most = descriptors.most_descriptors()
     quarter = most // 4  # for logs
     return most - quarter - min(OWN_DESCRIPTORS, quarter)
 

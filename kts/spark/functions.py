@@ -9,11 +9,11 @@ from kts.codec.columns import ALL_COLUMNS, DEFAULT_COLUMNS, check_columns
 from kts.codec.layout import claimed_offset
 from kts.codec.micros import MAX_MS, TimestampOverflow
 from kts.errors import CorruptRecordError, InvalidTimestampError
-from kts.segment import files
 from kts.segment.damage import WRONG_SIZE, SearchBudget, next_sound_entry, past_end
 from kts.spark.options import OVERFLOW_POLICIES
 from kts.spark.schema import RECORD_TYPES, ddl, in_ddl, to_spark
 from kts.spark.shipping import ship
+from kts.store.protocol import BytesFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -199,7 +199,7 @@ class _Decoder:
 def _sound_entry_behind(record_set: memoryview, position: int, budget: SearchBudget) -> int | None:
     """The next sound entry after a damaged one, by the offset that this one claims."""
     claimed = max(claimed_offset(record_set, position) or 0, 0)
-    return next_sound_entry(files.BytesFile("", record_set), position, len(record_set), claimed, budget)
+    return next_sound_entry(BytesFile("", record_set), position, len(record_set), claimed, budget)
 
 
 def _told(errors: list[CorruptRecordError]) -> str | None:

@@ -14,7 +14,7 @@ from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, 
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, ISOLATIONS, ON_ERROR
 from kts.model import EARLIEST, LATEST
-from kts.segment import files
+from kts.store import addresses
 from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time
 
 PartitionValues = dict[str, dict[int, int]]  # by topic and partition
@@ -246,12 +246,12 @@ def _paths(raw: Mapping[str, str]) -> tuple[str, ...]:
 
 def local_path(path: str, option: str = "path") -> str:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
-    if scheme is None or files.is_served(path):
+    if scheme is None or addresses.is_served(path):
         return path
     if scheme[1].lower() != "file":
         raise ValueError(
-            f"option {option}: kts reads {', '.join(files.served())} and files that each executor sees in its own file"
-            f" system, found {path!r}: mount or copy the {scheme[1]} data first and give that path"
+            f"option {option}: kts reads {', '.join(addresses.served())} and files that each executor sees in its own"
+            f" file system, found {path!r}: mount or copy the {scheme[1]} data first and give that path"
         )
     return unquote(urlsplit(path).path)
 
@@ -261,7 +261,7 @@ def absolute_prefix(remote: str) -> str:
 
     It is kept to the last character: it may be the beginning of names.
     """
-    return os.path.join(os.getcwd(), remote) if files.scheme_of(remote) is None else remote
+    return os.path.join(os.getcwd(), remote) if addresses.scheme_of(remote) is None else remote
 
 
 def _selection(read: Values) -> tuple[dict[str, tuple[int, ...]] | None, tuple[str, ...] | None, str | None]:

@@ -19,11 +19,11 @@ from kts.model import TopicPartition
 from kts.offline.verify import beside
 from kts.remote.buckets import root_of, use_all
 from kts.remote.tiers import read_as_planned
-from kts.segment import files
 from kts.segment.names import INTERNAL_TOPICS, REMOTE
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import log_end_offset, unstable
 from kts.spark.options import Bound, Options
+from kts.store.addresses import absolute
 from kts.times import show_time
 
 TASK_BYTES = 64 << 20
@@ -78,7 +78,7 @@ def plan_tasks(options: Options) -> list[Task]:
     check_named(options.start, logs)
     check_named(options.end, logs)
     if options.granularity == "finding":
-        folders = beside(dict.fromkeys(map(files.absolute, _existing(options))), logs)
+        folders = beside(dict.fromkeys(map(absolute, _existing(options))), logs)
         return [Task((), folders=tuple(folders)), *whole_tasks(logs)]
 
     def planned() -> list[Task]:
@@ -112,7 +112,7 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
         Leave out what the options name and the paths lack.
     """
     # Executors have working directories of their own, so they get absolute paths.
-    paths = list(dict.fromkeys(files.absolute(path) for path in _existing(options)))
+    paths = list(dict.fromkeys(absolute(path) for path in _existing(options)))
     opened = _open(paths, options)
     there = list(opened.values())
     topics, assigned, internal = options.subscribe, options.assign, options.granularity == "finding"
@@ -260,7 +260,7 @@ def _existing(options: Options) -> list[str]:
         return paths_of(options.paths, options.storage_options)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"option path: there is nothing at {files.absolute(error.filename)} as the driver on {socket.gethostname()}"
+            f"option path: there is nothing at {absolute(error.filename)} as the driver on {socket.gethostname()}"
             " sees it; name a log directory, a partition directory or segment files"
         ) from error
 

@@ -21,10 +21,11 @@ from kts.dataset.plan import NO_END, SegmentRange, lost_end, opened
 from kts.dataset.reader import fitted, read_headers, read_range
 from kts.errors import InvalidTimestampError, KtsError, KtsWarning, LogStorageError
 from kts.model import TopicPartition
-from kts.segment import files
 from kts.spark.planning import reach, unseen
 from kts.spark.reports import damage_rows, findings, segment_row
 from kts.spark.schema import arrow_schema, check_schema, split, to_spark
+from kts.store import files
+from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -95,7 +96,7 @@ def _rows(
     names: tuple[str, ...],
     within: TimeRange,
     options: Options,
-    file: files.Readable | None,
+    file: Readable | None,
 ) -> Iterator[pa.RecordBatch]:
     if options.granularity == "batch":
         yield from read_headers(part, file, within)
@@ -112,7 +113,7 @@ def _records(
     names: tuple[str, ...],
     within: TimeRange,
     options: Options,
-    file: files.Readable | None = None,
+    file: Readable | None = None,
 ) -> Iterator[pa.RecordBatch]:
     return read_range(
         part,
@@ -156,9 +157,7 @@ def _place(part: SegmentRange, options: Options, overflow: TimestampOverflow) ->
     return str(name)
 
 
-def _readable(
-    part: SegmentRange, given: files.Readable | None, options: Options
-) -> tuple[SegmentRange, files.Readable] | None:
+def _readable(part: SegmentRange, given: Readable | None, options: Options) -> tuple[SegmentRange, Readable] | None:
     """The range and its file, open, so that it can be read whoever deletes it from now on.
 
     None if the file is missing and ``failOnDataLoss=false`` allows that.

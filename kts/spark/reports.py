@@ -19,10 +19,11 @@ from kts.dataset.reader import RangeReader
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.offline.verify import apart, verify_checkpoints, verify_groups, verify_partition
-from kts.segment import files
 from kts.segment.damage import header_scan
 from kts.segment.segment import Span, first_time
 from kts.spark.schema import DAMAGE_TYPES, FINDING_TYPES, SEGMENT_TYPES
+from kts.store import files
+from kts.store.protocol import Readable
 
 if TYPE_CHECKING:
     from kts.spark.options import Options
@@ -42,7 +43,7 @@ def _rows(rows: list[dict[str, Any]], types: dict[str, str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def segment_row(part: SegmentRange, file: files.Readable | None, *, skip_damage: bool) -> pa.RecordBatch:
+def segment_row(part: SegmentRange, file: Readable | None, *, skip_damage: bool) -> pa.RecordBatch:
     """One row about the whole segment of a range, from the headers of its batches and its first record.
 
     Parameters
@@ -141,7 +142,7 @@ def findings(logs: Iterable[PartitionLog], folders: Iterable[str], deep: bool) -
     return _rows(rows, FINDING_TYPES)
 
 
-def damage_rows(part: SegmentRange, file: files.Readable | None, within: TimeRange, options: Options) -> pa.RecordBatch:
+def damage_rows(part: SegmentRange, file: Readable | None, within: TimeRange, options: Options) -> pa.RecordBatch:
     """What a read of the range with ``onError=skip`` leaves out."""
     asked = ScanOptions.of(
         decoder=options.decoder,

@@ -24,7 +24,6 @@ from kts.dataset.increments import Offsets, name_of
 from kts.dataset.options import TimeRange, takes
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import paths_of
-from kts.segment import files
 from kts.segment.rereading import settled
 from kts.spark.jobs import run_in
 from kts.spark.options import Options, absolute_prefix, parse_options
@@ -32,6 +31,7 @@ from kts.spark.planning import OffsetRange, Task, tasks_of, unseen
 from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
 from kts.spark.shipping import ship
+from kts.store import addresses, files
 from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.iceberg import PROPERTIES, identifier_of
 from kts.tables.options import COMMIT_BYTES, SyncOptions
@@ -80,8 +80,10 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
     the driver holds the folder's lock from the first one to the commit.
     """
     # Executors have working directories of their own.
-    paths = [] if asked.path is None else [files.absolute(one) for one in paths_of(asked.path, asked.storage_options)]
-    remote = None if asked.remote is None else absolute_prefix(files.plain(os.fspath(asked.remote)))
+    paths = (
+        [] if asked.path is None else [addresses.absolute(one) for one in paths_of(asked.path, asked.storage_options)]
+    )
+    remote = None if asked.remote is None else absolute_prefix(addresses.plain(os.fspath(asked.remote)))
     source = source_of(replace(asked, path=paths or None, remote=remote))
     kind = _SparkFolder if "/" in source.table else _SparkIceberg
     stated = source.from_offsets is not None

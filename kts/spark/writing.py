@@ -19,13 +19,13 @@ from kts.codec.rows import row_times
 from kts.compression import CODEC_NAMES
 from kts.config import TIMESTAMP_TYPES, LogConfig
 from kts.log import staging
-from kts.segment import files
 from kts.segment.commits import read_commits
 from kts.segment.rereading import warn
 from kts.spark.options import KNOWN, UNIT_OPTION, Values, local_path, wrong
 from kts.spark.planning import unseen
 from kts.spark.schema import RECORD_TYPES, arrow_schema
 from kts.spark.shipping import ship
+from kts.store import addresses, files, local
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,7 +100,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
             'writeStream.format("kts").start("/data"); saveAsTable, writeTo, toTable and INSERT name none'
         )
     path = local_path(raw["path"])
-    if files.is_served(path):
+    if addresses.is_served(path):
         raise ValueError(f"option path: expected a directory, found {path!r}: write to one, and `kts copy` it")
     sort = read.text("sortBy")
     if sort not in (None, "timestamp"):
@@ -241,7 +241,7 @@ class KtsWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
         self.write_id = uuid.uuid4().hex
-        files.make_directory(staging.staging_root(self.options.path, self.write_id))
+        local.make_directory(staging.staging_root(self.options.path, self.write_id))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task aside; runs on an executor."""
@@ -277,7 +277,7 @@ class KtsStreamWriter(_Writer, _StreamWriter):
             for _ in batches:
                 pass
             return KtsCommitMessage([], query)
-        files.make_directory(root, parents=False)
+        local.make_directory(root, parents=False)
         return KtsCommitMessage(self._write(batches, root), query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -25,8 +25,8 @@ from kts.proposals.bucket_index import BucketIndex, BucketIndexMode
 from kts.proposals.comparing import Built, Continuing, OneSegment
 from kts.proposals.minute_map import MinuteMap, MinuteMapMode
 from kts.proposals.options import OptionLog
-from kts.segment import files
 from kts.segment.rebuild import IndexConfig, rebuild
+from kts.store import files
 
 from . import logs
 from .rules import OPTIONS, TABLE

@@ -27,8 +27,9 @@ import pyarrow.parquet as pq
 from kts.arguments import INT64_MAX
 from kts.dataset.increments import Offsets, to_json
 from kts.errors import LogStorageError
-from kts.segment import files
 from kts.segment.locks import FileLock
+from kts.store import addresses, files, local
+from kts.store.local import WritableFile
 from kts.tables.rows import DAY, agreed_schema, check_types, types_of
 from kts.tables.state import (
     MOST_BYTES,
@@ -69,9 +70,9 @@ def write_aside(own: str, rows: pa.Table) -> list[Aside]:
         of_day = rows.filter(days.is_null() if day is None else pc.equal(days, pa.scalar(day, pa.date32())))
         name = uuid4().hex
         path = os.path.join(own, name)
-        with files.storage_errors(path, "writing"):
+        with local.storage_errors(path, "writing"):
             pq.write_table(of_day.drop_columns([DAY]), path, compression="zstd")
-        with files.WritableFile(path) as file:
+        with WritableFile(path) as file:
             file.sync()
         found.append(Aside(name, day, of_day.num_rows, of_day.column("timestamp").null_count))
     return found
@@ -173,27 +174,27 @@ class FolderTable(Known):
 
     def __init__(self, path: str, schema: pa.Schema, *, stated: bool = False) -> None:
         self.name, self.schema = path, schema
-        self._path = files.absolute(files.plain(path))
-        if files.scheme_of(self._path) is not None:
+        self._path = addresses.absolute(addresses.plain(path))
+        if addresses.scheme_of(self._path) is not None:
             raise ValueError(
                 f"table: a Parquet folder lies on a disk, because a commit renames files; found {path}: name an Iceberg"
                 " table whose warehouse is there"
             )
         self._own = os.path.join(self._path, OWN)
         self.created = None if is_folder_table(self._path) else self._path
-        files.make_directory(self._own)
-        files.sync_directory(os.path.dirname(self._path))
+        local.make_directory(self._own)
+        local.sync_directory(os.path.dirname(self._path))
         with self._locked():
             self.learn(self._find, stated)
 
     def _locked(self) -> FileLock:
         """The lock, after a look at what lies in ``_kts``: whoever made the folder may have left links."""
-        if files.real(self._own) != os.path.join(files.real(self._path), OWN):
+        if addresses.real(self._own) != os.path.join(addresses.real(self._path), OWN):
             raise LogStorageError("expected a directory, found a link that leads out of the table", path=self._own)
         for entry in files.list_directory(self._own):
             if self._is_own(entry.name) and not entry.is_file(follow_symlinks=False):
                 raise LogStorageError("expected a file, found a link or a directory", path=entry.path)
-        return FileLock(self._in_own(LOCK), files.real(self._path))  # owners of other names would share it
+        return FileLock(self._in_own(LOCK), addresses.real(self._path))  # owners of other names would share it
 
     def _is_own(self, name: str) -> bool:
         return name in (LEDGER, f"{LEDGER}.tmp", LOCK) or _ASIDE.fullmatch(name) is not None
@@ -233,7 +234,7 @@ class FolderTable(Known):
         """The columns of rows: where those of the ledger differ, it is their files that say what can be added."""
         asked = types_of(self.schema)
         for path in self._parts(days) if columns != asked else ():
-            with files.storage_errors(path, "reading"):
+            with local.storage_errors(path, "reading"):
                 found = pq.read_schema(path).append(pa.field(DAY, pa.date32()))
             if types_of(found) == columns:
                 return agreed_schema(self.name, found, self.schema)
@@ -255,16 +256,16 @@ class FolderTable(Known):
         """Move the files of a commit to their days, wait until that is on disk, and remove files that it lacks."""
         days = {os.path.join(self._path, os.path.dirname(target)) for target in pending.values()}
         for day in days:
-            files.make_directory(day)
-            if files.real(day) != os.path.join(files.real(self._path), os.path.basename(day)):
+            local.make_directory(day)
+            if addresses.real(day) != os.path.join(addresses.real(self._path), os.path.basename(day)):
                 raise LogStorageError("expected a directory, found a link that leads out of the table", path=day)
-        files.sync_directory(self._path)  # no file moves into a directory that a crash would take along
+        local.sync_directory(self._path)  # no file moves into a directory that a crash would take along
         for name, target in pending.items():
             if files.exists(self._in_own(name)):
                 self._check_free(target)
-                files.rename(self._in_own(name), os.path.join(self._path, target))
+                local.rename(self._in_own(name), os.path.join(self._path, target))
         for day in days:
-            files.sync_directory(day)
+            local.sync_directory(day)
         self._remove_others(pending)
 
     def _check_free(self, target: str) -> None:
@@ -322,7 +323,7 @@ class FolderTable(Known):
                         " it under the same path, such as a shared mount",
                         path=self._in_own(one.name),
                     )
-            files.sync_directory(self._own)
+            local.sync_directory(self._own)
             pending, number = {}, self._number + 1
             for place, (name, day, *_) in enumerate(written):
                 pending[name] = f"{DAY}={NO_DAY if day is None else day}/part-{number:08d}-{place:04d}.parquet"

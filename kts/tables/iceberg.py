@@ -15,8 +15,8 @@ from kts.remote import aws
 from kts.remote.buckets import TIME_LIMIT_S
 from kts.remote.services import CONNECT_S, REQUEST_S
 from kts.remote.threads import Limit, Threads, leave_at_end
-from kts.segment import files
-from kts.segment.files import Result
+from kts.store import addresses
+from kts.store.protocol import Result
 from kts.tables.rows import DAY, FIRST_MS, LAST_MS, agreed_schema
 from kts.tables.state import Known, Snapshot, State, find_state, snapshot_properties, table_properties
 
@@ -60,13 +60,13 @@ def open_catalog(name: str, path: str, warehouse: str | None = None) -> Catalog:
         raise ModuleNotFoundError(
             f"Iceberg tables need {error.name}: pip install 'kafka-timestamps[tables]'", name=error.name
         ) from error
-    path = files.absolute(path)
+    path = addresses.absolute(path)
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder for the catalog's file", folder)
     where = warehouse or os.path.join(folder, "warehouse")
-    if files.scheme_of(where) is None:
-        where = f"file://{files.absolute(where)}"
+    if addresses.scheme_of(where) is None:
+        where = f"file://{addresses.absolute(where)}"
     access = {"s3.endpoint": aws.s3_endpoint(), "s3.region": aws.region()}
     waits = {"s3.connect-timeout": str(CONNECT_S), "s3.request-timeout": str(REQUEST_S)}
     given = waits | {key: value for key, value in access.items() if value is not None}

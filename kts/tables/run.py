@@ -25,8 +25,8 @@ from kts.dataset.paths import Path, open_log_dirs, select
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
-from kts.segment import files
 from kts.segment.rereading import settled, warn
+from kts.store import addresses
 from kts.tables.folder import FolderTable, is_folder_table
 from kts.tables.iceberg import IcebergTable, identifier_of, open_catalog
 from kts.tables.options import LocalSyncOptions, SyncOptions
@@ -224,8 +224,8 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
         logs = [log for log in logs if log.topic != REGISTRY]
     decoder = _decoder(asked, opened, logs)
     table = os.fspath(asked.table).rstrip("/")
-    places = {files.real(log.path) for log in logs}
-    if not table or files.real(table) in places | {os.path.dirname(place) for place in places}:
+    places = {addresses.real(log.path) for log in logs}
+    if not table or addresses.real(table) in places | {os.path.dirname(place) for place in places}:
         found = f"{table}, which holds the logs" if table else repr(os.fspath(asked.table))
         raise ValueError(f"table: expected the name of a table, or a folder of its own, found {found}")
     return Source(

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from kts.arguments import INT32_MAX
 from kts.errors import InvalidRecordError, LogStorageError
-from kts.segment import files
 from kts.segment.rereading import warn
+from kts.store import files
 from kts.tables._values import AVRO_KINDS, KINDS, TAKES, AvroPlan, JsonPlan
 
 FORMATS = ("text", "json", "avro")

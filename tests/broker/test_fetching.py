@@ -21,7 +21,7 @@ from kts.broker.fetching import (
     why_closed,
 )
 from kts.broker.topics import Topics
-from kts.segment.files import FileRange
+from kts.store.local import FileRange
 
 CONSUMER = FetchParams(replica_id=-1, max_bytes=2**30, hard_limit=False, read_committed=False)
 NOW = 1_700_000_000_000

@@ -23,7 +23,7 @@ from kts.broker.downconversion import down_convert, newest_magic
 from kts.broker.following.client import Connection
 from kts.errors import KtsError, LogStorageError
 from kts.segment import magics
-from kts.segment.files import File
+from kts.store.local import File
 from kts.testing import KtsBroker
 
 NOW = 1_500_000_000_000

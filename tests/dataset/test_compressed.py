@@ -7,7 +7,6 @@ import io
 import operator
 import os
 import threading
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,9 @@ from support.sets.biglog import FIRST_MS, write_log
 from support.sets.compressed import WAYS, compress_logs
 
 import kts
-from kts.compression import ZSTD_PIECE_BYTES, expanded
+from kts import compression
 from kts.offline.reindex import locked
 from kts.offline.verify import verify
-from kts.segment import files
 
 
 def answers(path: Path) -> list[object]:
@@ -163,39 +161,21 @@ def test_damage_is_an_error_with_its_position_or_is_left_out_and_reported(
     assert len(left) == 1000 + sum(count for end, count in batches if end <= error.value.position)
 
 
-def test_a_bomb_takes_neither_memory_nor_more_disk_than_the_largest_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "LARGEST_LOG_BYTES", 2**26)
-    zeros = b"\0" * 2**24
-    bombs = {".gz": gzip.compress(zeros) * 64, ".zst": zstandard.compress(zeros) * 64}
-    for suffix, bomb in bombs.items():
-        path = tmp_path / f"{0:020}.log{suffix}"
-        path.write_bytes(bomb)
-        tracemalloc.start()
-        with pytest.raises(kts.CorruptRecordError, match=r"larger than 67108864 bytes") as error:
-            kts.scan(path).read_all()
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert error.value.position is not None and error.value.position <= 2**26
-        assert peak < 2**26, f"{suffix}: {peak}"
-
-
 def test_the_most_that_a_piece_of_a_zstd_file_gives_is_bounded() -> None:
     block = (128 * 1024 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"  # a byte, repeated
     frame = b"\x28\xb5\x2f\xfd\x00\x38" + block * 4096
-    pieces = expanded("zstd", io.BytesIO(frame))
-    assert max(len(next(pieces)) for _ in range(4)) <= ZSTD_PIECE_BYTES // 4 * 128 * 1024
+    pieces = compression.expanded("zstd", io.BytesIO(frame))
+    assert max(len(next(pieces)) for _ in range(4)) <= compression.ZSTD_PIECE_BYTES // 4 * 128 * 1024
     wide = b"\x28\xb5\x2f\xfd\x00\xff" + block  # a window of 3.75 TiB
     with pytest.raises(kts.CorruptRecordError, match=r"zstd data is damaged"):
-        list(expanded("zstd", io.BytesIO(wide)))
+        list(compression.expanded("zstd", io.BytesIO(wide)))
 
 
 @pytest.mark.parametrize("zeros", [5, 1 << 17])
 def test_zeros_behind_a_gzip_member_are_passed_over(zeros: int) -> None:
     data = b"a" + bytes(40_000)
     file = gzip.compress(data) + bytes(zeros)
-    assert b"".join(expanded("gzip", io.BytesIO(file + gzip.compress(data) + bytes(zeros)))) == 2 * data
+    assert b"".join(compression.expanded("gzip", io.BytesIO(file + gzip.compress(data) + bytes(zeros)))) == 2 * data
 
 
 # --- files that change, threads, writers ---------------------------------------------------------------
@@ -218,23 +198,6 @@ def test_a_file_that_is_replaced_is_read_anew_and_many_threads_read_one(tmp_path
         for thread in threads:
             thread.join()
         assert counts == [count] * 8
-
-
-def test_only_some_temporary_files_stay_and_none_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(files, "_KEPT_EXPANSIONS", 2)
-    (tmp_path / "tmp").mkdir()
-    write_log(tmp_path / "t-0", 5, 100)
-    expected = kts.scan(tmp_path / "t-0").read_all()
-    compress_logs(tmp_path / "t-0")
-    for _ in range(2):
-        assert kts.scan(tmp_path / "t-0").read_all() == expected
-    assert len([one for one in files._expansions.values() if one.file is not None]) <= 2
-    assert os.listdir(tmp_path / "tmp") == []
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "none"))
-    (tmp_path / f"{0:020}.log.gz").write_bytes(gzip.compress(b""))
-    with pytest.raises(kts.LogStorageError, match="making a temporary file in .*none failed"):
-        kts.scan(tmp_path / f"{0:020}.log.gz").read_all()
 
 
 def test_writers_refuse_a_partition_with_compressed_logs(tmp_path: Path) -> None:

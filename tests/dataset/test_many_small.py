@@ -19,9 +19,11 @@ from support.sets import log_records
 import kts
 from kts.cli import verify, work
 from kts.dataset.options import TimeRange
-from kts.segment import checkpoints, files
+from kts.segment import checkpoints
 from kts.spark import planning
 from kts.spark.options import parse_options
+from kts.store import files
+from kts.store.local import File
 
 ROWS = 5
 
@@ -52,14 +54,14 @@ def test_small_batches_are_put_together_and_the_first_ones_come_early(
     count = 300
     segments(tmp_path / "t-0", count)
     opened: list[str] = []
-    real = files.File.__init__
+    real = File.__init__
 
-    def counted(self: files.File, path: str) -> None:
+    def counted(self: File, path: str) -> None:
         opened.append(path)
         real(self, path)
 
     reader = kts.scan(tmp_path, columns=["offset", "value", "key"], views=views)
-    monkeypatch.setattr(files.File, "__init__", counted)
+    monkeypatch.setattr(File, "__init__", counted)
     first = reader.read_next_batch()
     early = len({path for path in opened if path.endswith(".log")})
     assert first.column("offset").to_pylist() == list(range(ROWS)) and early < 5, "the rest is not opened for it"

@@ -19,7 +19,7 @@ from support.sets import log_records
 
 import kts
 from kts.cli.picture import gather
-from kts.segment import files
+from kts.store import local
 
 pytestmark = pytest.mark.slow
 
@@ -190,7 +190,7 @@ def test_segments_that_a_log_deletes_meanwhile_are_left_out(
     is what was there before or is there after, whole segments of it, and no finding, error or other warning."""
     wanted = expected(template, name)
     counting = Moments(0)
-    monkeypatch.setattr(files, "os", counting)
+    monkeypatch.setattr(local, "os", counting)
     READERS[name](template / "log" / NAME)
     moments = range(counting.calls)
     for moment in sorted(rng.sample(moments, min(len(moments), scaled(10, 40)))):
@@ -205,7 +205,7 @@ def test_segments_that_a_log_deletes_meanwhile_are_left_out(
                 clock.now = FIRST_MS + GONE * 3_600_000 + 10 * 3_600_000
                 assert len(log.delete_old_segments()) == GONE
 
-            monkeypatch.setattr(files, "os", Moments(moment, delete))
+            monkeypatch.setattr(local, "os", Moments(moment, delete))
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 answer = judged(READERS[name](folder / NAME), folder / NAME)
@@ -223,7 +223,7 @@ def test_a_segment_that_is_away_for_a_moment_is_read_or_left_out(
     path, aside = template / "log" / NAME, template / "aside" / NAME
     names = [f"{GONE * 3:020d}.{suffix}" for suffix in ("log", "index", "timeindex")]
     counting = Moments(0)
-    monkeypatch.setattr(files, "os", counting)
+    monkeypatch.setattr(local, "os", counting)
     wanted = {judged(READERS[name](path), path)}
     monkeypatch.undo()
     shutil.copytree(path, aside)
@@ -240,7 +240,7 @@ def test_a_segment_that_is_away_for_a_moment_is_read_or_left_out(
             os.rename(aside / f"{one}.hidden", path / one)
 
     for moment in sorted(rng.sample(range(counting.calls - 1), min(counting.calls - 1, scaled(20, 80)))):
-        monkeypatch.setattr(files, "os", Moments(moment, hide, show))
+        monkeypatch.setattr(local, "os", Moments(moment, hide, show))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             answer = judged(READERS[name](path), path)

@@ -22,9 +22,9 @@ from kts.log import staging
 from kts.log.commit import finish_commit
 from kts.log.epochs import LeaderEpochs
 from kts.offline.verify import verify
-from kts.segment import files
 from kts.segment.commits import FILE, Commits, read_commits, write_commits
 from kts.segment.names import CLEAN_SHUTDOWN
+from kts.store import local
 
 T = 1_700_000_000_000
 SMALL = {"segment.bytes": 700}
@@ -45,7 +45,7 @@ def stage(
 ) -> list[staging.StagedLog]:
     """Two tasks, each with rows of both topics; `a` has one partition, a new topic two."""
     root = staging.staging_root(directory, f"{number:032x}")
-    files.make_directory(root)
+    local.make_directory(root)
     staged = []
     for task in range(2):
         with staging.StagedWriter(root, settings, {"a": 1}, default_count=2, clock=lambda: T) as writer:

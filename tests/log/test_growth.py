@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,8 @@ from support.disk.lives import quick_directory
 from support.sets.log_records import NOW, Clock, batch, opened
 
 import kts
-from kts.segment import files
+from kts.store import descriptors
+from kts.store.local import Bytes, WritableFile
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +140,7 @@ def held() -> int:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(files, "most_holders", lambda: 2)
+    monkeypatch.setattr(descriptors, "most_holders", lambda: 2)
     return 2
 
 
@@ -174,51 +174,17 @@ def test_many_logs_that_are_written_to_keep_the_files_of_few_open(tmp_path: Path
 def test_a_segment_that_rests_while_it_is_appended_to_loses_nothing(tmp_path: Path) -> None:
     """Each time that a file is opened for writing, all others that are kept open rest: as with a pool of none."""
     with opened(tmp_path) as log:
-        write = files.WritableFile.write
+        write = WritableFile.write
 
-        def resting(self: files.WritableFile, data: files.Bytes, position: int) -> None:
+        def resting(self: WritableFile, data: Bytes, position: int) -> None:
             log.segments[-1].rest()
             write(self, data, position)
             log.segments[-1].rest()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(files.WritableFile, "write", resting)
+            patch.setattr(WritableFile, "write", resting)
             for _ in range(20):
                 log.append(DATA)
         assert log.log_end_offset == 200 and len(log.segments) > 5
     with opened(tmp_path) as log:
         assert log.recovered == [] and log.log_end_offset == 200
-
-
-def test_where_no_descriptor_is_left_those_that_are_kept_are_given_back_and_a_lack_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(files, "_told", [])
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    logs = [opened(tmp_path, name=f"t-{number}", segment_bytes="100000") for number in range(4)]
-    for log in logs[:3]:
-        log.append(DATA)
-    free = os.dup(0)
-    os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-    try:
-        logs[3].append(DATA)  # with those of the other three
-        taken = []
-        try:
-            while True:
-                taken.append(os.dup(0))
-        except OSError:
-            pass
-        monkeypatch.setattr(files, "_holders", files._holders.__class__())
-        for _ in range(2):
-            with pytest.raises(kts.LogStorageError, match=f"limit is {free} open files, `ulimit -n` raises it"):
-                logs[0].append(DATA)
-        for one in taken:
-            os.close(one)
-        logs[0].append(DATA)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "ulimit -n" in caplog.text
-    for log in logs:
-        log.close()

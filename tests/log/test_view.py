@@ -16,7 +16,7 @@ from support.sets.log_records import batch as timed
 from support.sets.log_records import opened as small_log
 
 import kts
-from kts.segment.files import FileRange
+from kts.store.local import FileRange
 
 # --- ranges of files -------------------------------------------------------------------------------
 

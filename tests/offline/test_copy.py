@@ -25,8 +25,8 @@ from support.waiting import wait_until
 import kts
 from kts.offline.copy import copy
 from kts.offline.verify import verify
-from kts.segment import files
 from kts.segment.names import CLEAN_SHUTDOWN
+from kts.store import files
 
 # --- equal ----------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ def test_segments_that_retention_deleted_stay_and_those_that_compaction_joined_a
 SLOW_COPY = """
 import sys, time
 from kts.cli.app import cli
-from kts.segment import files
+from kts.store import files
 
 put = files.put
 files.put = lambda *given: (time.sleep(0.01), put(*given))

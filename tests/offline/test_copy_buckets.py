@@ -21,7 +21,7 @@ from support.waiting import wait_until
 import kts
 from kts.offline.copy import CopyRange, copy, copy_partitions
 from kts.offline.verify import verify
-from kts.segment import files
+from kts.store import files
 
 pytestmark = pytest.mark.slow  # a real server
 

@@ -21,7 +21,8 @@ from kts.broker.following.topic_copy import TopicCopy
 from kts.cli import main
 from kts.offline.truncate import truncate_in_place
 from kts.remote import buckets
-from kts.segment import files
+from kts.store import files, local
+from kts.store.local import WritableFile
 
 pytestmark = pytest.mark.slow  # a real server
 
@@ -204,8 +205,8 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 WRITES: list[Callable[[str], object]] = [
     kts.Log,
     Broker,
-    lambda path: files.WritableFile(f"{path}/x", create=True),
-    files.make_directory,
+    lambda path: WritableFile(f"{path}/x", create=True),
+    local.make_directory,
     lambda path: truncate_in_place(path, 0),
     lambda path: TopicCopy(object(), path, "orders"),  # type: ignore[arg-type]
 ]

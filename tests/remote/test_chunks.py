@@ -16,7 +16,7 @@ from kts.remote.chunks import Coding, RemoteLog, Unreadable
 from kts.remote.manifests import ChunkIndex, decompressed
 from kts.remote.objects import LEAST_BYTES, Kept
 from kts.segment.damage import _Holes
-from kts.segment.files import ByteRange, BytesFile
+from kts.store.protocol import ByteRange, BytesFile
 
 LOG = random.Random(3).randbytes(9_000) + bytes(1_234)
 

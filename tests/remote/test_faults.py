@@ -20,7 +20,7 @@ import kts
 from kts.offline.verify import verify
 from kts.remote import buckets
 from kts.remote.threads import Limit
-from kts.segment import files
+from kts.store import files
 
 pytestmark = pytest.mark.slow  # a real server
 CLICKS = TESTS / "data/golden/demo/clicks"

@@ -14,7 +14,8 @@ from support.golden import PATIENCE_S
 
 from kts.errors import LogStorageError
 from kts.remote import objects
-from kts.segment import files
+from kts.store import files
+from kts.store.protocol import ByteRange, ReadAhead
 
 pytestmark = pytest.mark.slow  # a real server
 PART_BYTES = 2**21
@@ -60,7 +61,7 @@ def test_objects_in_order_are_requested_side_by_side_and_each_byte_once(bucket: 
     paths = [bucket.put(f"many/{n:02}", data[n * size : (n + 1) * size]) for n in range(20)]
     bucket.forget()
     found = []
-    for file in files.in_order([files.ByteRange(path, 100, size) for path in paths]):
+    for file in files.in_order([ByteRange(path, 100, size) for path in paths]):
         assert file is not None
         found.append(file.read(100, size))
     assert found == [data[n * size + 100 : (n + 1) * size] for n in range(20)]
@@ -87,7 +88,7 @@ def test_what_is_at_hand_lies_in_one_request_and_other_reads_go_on_from_there(bu
     path = bucket.put("x.bin", data)
     bucket.forget()
     with files.open_file(path, ahead=(0, None)) as file:
-        assert isinstance(file, files.ReadAhead)
+        assert isinstance(file, ReadAhead)
         position = 0
         while part := file.at_hand(position, PART_BYTES // 2):
             assert part == data[position : position + len(part)]
@@ -100,13 +101,13 @@ def test_what_is_at_hand_lies_in_one_request_and_other_reads_go_on_from_there(bu
         assert position == SIZE
         assert bucket.proxy.body_bytes == SIZE
     with files.open_file(path) as file:
-        assert isinstance(file, files.ReadAhead) and not file.at_hand(0, 10)
+        assert isinstance(file, ReadAhead) and not file.at_hand(0, 10)
 
 
 def test_a_reader_that_stops_early_leaves_the_rest_where_it_is(bucket: TestBucket, data: bytes) -> None:
     paths = [bucket.put(f"many/{n}", data) for n in range(10)]
     bucket.forget()
-    ordered = files.in_order([files.ByteRange(path, 0, SIZE) for path in paths])
+    ordered = files.in_order([ByteRange(path, 0, SIZE) for path in paths])
     first = next(ordered)
     assert first is not None and first.read(0, 10) == data[:10]
     ordered.close()  # type: ignore[attr-defined]

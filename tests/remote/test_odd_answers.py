@@ -18,7 +18,7 @@ from support.buckets.proxy import Answer, Asked, Proxy
 
 import kts
 from kts.remote import buckets
-from kts.segment import files
+from kts.store import files
 
 pytestmark = pytest.mark.slow  # a real server
 CLICKS = TESTS / "data/golden/demo/clicks"

@@ -17,7 +17,7 @@ from support.golden import PATIENCE_S
 import kts
 from kts.remote import buckets
 from kts.remote.threads import Limit
-from kts.segment import files
+from kts.store import files
 
 pytestmark = pytest.mark.slow  # real servers
 

@@ -24,7 +24,7 @@ from kts.model import uuid_bytes
 from kts.offline.copy import copy
 from kts.offline.verify import verify_partition
 from kts.remote.tiers import is_cut, objects_of
-from kts.segment import files
+from kts.store import files
 
 
 @pytest.mark.parametrize("name", names())

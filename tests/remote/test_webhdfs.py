@@ -18,7 +18,7 @@ from support.buckets.proxy import Answer, Asked, Proxy
 import kts
 from kts.remote import buckets
 from kts.remote.threads import Limit
-from kts.segment import files
+from kts.store import files
 
 pytestmark = pytest.mark.slow  # Hadoop: ten seconds
 

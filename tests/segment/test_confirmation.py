@@ -12,8 +12,9 @@ from support.reference import reference
 
 import kts
 from kts._timeindex import OffsetIndex, TimeIndex
-from kts.segment import files
 from kts.segment.confirmation import confirmed_place, confirmed_time
+from kts.store import files, local
+from kts.store.local import File, RereadFile
 
 LOGS = golden_logs()
 
@@ -37,7 +38,7 @@ def times(log: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: "/".join(log.parts[-5:]))
 def test_brokers_indexes_are_confirmed(log: Path) -> None:
-    with files.File(str(log)) as file:
+    with File(str(log)) as file:
         size, before, known = file.size(), 0, [(int(log.stem), 0)]
         for offset, position in places(log):
             found = confirmed_place(file, size, offset, position, before)
@@ -61,7 +62,7 @@ def test_a_flipped_bit_that_is_confirmed_hides_nothing(rng: random.Random) -> No
     for log in rng.sample(logs, 12):
         headers = reference.scan_batches(log.read_bytes())
         borders = [header["position"] for header in headers]
-        with files.File(str(log)) as file:
+        with File(str(log)) as file:
             size, at = file.size(), places(log)
             for number in rng.sample(range(len(at)), min(len(at), 8)):
                 before = at[number - 1][1] if number else 0
@@ -101,7 +102,7 @@ def test_a_batch_inside_a_value_is_no_place(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(bytes(first) + bytes(outer))
     inside = path.read_bytes().index(bytes(inner))
-    with files.File(str(path)) as file:
+    with File(str(path)) as file:
         size = file.size()
         assert confirmed_place(file, size, 3, len(first)) is not None
         assert confirmed_place(file, size, 3, inside, inside) is not None  # its CRC is right, so only the way tells
@@ -111,14 +112,14 @@ def test_a_batch_inside_a_value_is_no_place(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_read_again_are_those_of_the_file(tmp_path: Path, rng: random.Random) -> None:
-    path, data = tmp_path / "some", rng.randbytes(3 * files.KEPT_BYTES)
+    path, data = tmp_path / "some", rng.randbytes(3 * local.KEPT_BYTES)
     path.write_bytes(data)
-    with counting() as asked, files.RereadFile(str(path)) as file:
+    with counting() as asked, RereadFile(str(path)) as file:
         for _ in range(20):
             place = rng.randrange(len(data) + 10)
             for _ in range(10):
                 begin = max(place + rng.randrange(-50, 20_000), 0)
-                count = rng.choice([0, 1, rng.randrange(20_000), rng.randrange(2 * files.KEPT_BYTES)])
+                count = rng.choice([0, 1, rng.randrange(20_000), rng.randrange(2 * local.KEPT_BYTES)])
                 assert file.read(begin, count) == data[begin : begin + count]
                 memory = bytearray(count)
                 assert file.read_into(memoryview(memory), begin) == len(data[begin : begin + count])

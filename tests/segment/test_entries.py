@@ -12,23 +12,23 @@ from support.reference import reference
 
 import kts
 from kts.errors import CorruptRecordError
-from kts.segment import files
 from kts.segment.entries import Slices, decoded_as_shipped, greatest_timestamp, shallow_entries
+from kts.store.local import File
 
 LOGS = [log for scenario, name in golden_partitions() for log in sorted(scenario.partition_dir(name).glob("*.log"))]
 
 
-def written(tmp_path: Path, data: bytes) -> files.File:
+def written(tmp_path: Path, data: bytes) -> File:
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(data)
-    return files.File(str(path))
+    return File(str(path))
 
 
 def test_both_ways_give_the_entries_of_kafkas_logs(rng: random.Random) -> None:
     for path in rng.sample(LOGS, 30):
         data = path.read_bytes()
         expected = [(at, size) for at, size, _ in reference.entries(data)]
-        with files.File(str(path)) as file:
+        with File(str(path)) as file:
             one_by_one = list(shallow_entries(file, 0, len(data), path=str(path)))
             assert [(entry.position, entry.size) for entry in one_by_one] == expected
             assert [entry.last_offset for entry in one_by_one] == [

@@ -13,7 +13,7 @@ import pytest
 from support.golden import RECORD_COLUMNS, Golden, Row, golden, golden_partitions, goldens, rows, scaled
 
 import kts
-from kts.segment import files
+from kts.store.local import File
 
 ASKED = [(scenario, name) for scenario, name in golden_partitions() if scenario.offsets_for_times(name)]
 KILLED = [scenario for scenario in goldens() if (scenario.path / "killed.tar.gz").exists()]
@@ -185,16 +185,16 @@ def test_the_greatest_timestamp_is_found_without_reading_the_log(monkeypatch: py
         assert isinstance(log, kts.PartitionLog)
         size = sum(segment.size_bytes for segment in log.segments)
         read: list[int] = []
-        real = files.File.read
+        real = File.read
 
-        def counted(self: files.File, position: int, count: int, real: Any = real, read: list[int] = read) -> bytes:
+        def counted(self: File, position: int, count: int, real: Any = real, read: list[int] = read) -> bytes:
             data: bytes = real(self, position, count)
             if self.path.endswith(".log"):
                 read.append(len(data))
             return data
 
         with monkeypatch.context() as patch:
-            patch.setattr(files.File, "read", counted)
+            patch.setattr(File, "read", counted)
             found = log.max_timestamp()
         best = max(all_records(log), key=lambda record: (record[1], -record[0]))
         assert found == (best[1], best[0])

@@ -12,9 +12,9 @@ from support.golden import Golden, golden_partitions, goldens, json_lines
 from support.sets.segments import Appended, appended, index_bytes, walk
 
 import kts
-from kts.segment import files
 from kts.segment.log_segment import LogSegment
 from kts.segment.rebuild import IndexConfig, rebuild
+from kts.store.local import File
 
 GENERATIONS = {"0.10.2.2": "0.10.2", "3.9.2": "3.9", "4.3.1": "3.9"}
 SETTINGS = ("index.interval.bytes", "segment.index.bytes")
@@ -132,7 +132,7 @@ def test_a_rebuild_is_what_brokers_made_in_recovery(version: str) -> None:
         for log in scenario.logs(partition):
             named = kts.LogConfig.of(settings(scenario, partition))
             config = IndexConfig.of(named)._replace(generation=GENERATIONS[version])
-            with files.File(str(log)) as file:
+            with File(str(log)) as file:
                 made = rebuild(file, file.size(), int(log.stem), config)
             assert (made.offset_index, made.time_index) == index_bytes(log), f"{scenario} {log.name}"
             assert (made.valid_bytes, made.reason) == (log.stat().st_size, None)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kts.errors import LogLockedError
-from kts.segment import files
 from kts.segment.locks import FileLock, new_in_children
+from kts.store import files
 
 OTHER = """
 import sys

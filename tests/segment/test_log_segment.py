@@ -16,8 +16,8 @@ from support.sets.segments import START_MS, appended, index_bytes, made_set, wal
 
 import kts
 from kts.errors import InvalidOffsetError, LogClosedError, LogStorageError
-from kts.segment import files
 from kts.segment.log_segment import LogSegment
+from kts.store import local
 
 GENERATIONS = ["0.10.2", "3.9"]
 NOW = 1_600_000_000_000
@@ -113,7 +113,7 @@ def test_index_entries_that_are_not_in_order_undo_the_append(tmp_path: Path) -> 
 def test_without_timestamps_the_file_decides_how_old_a_segment_is(tmp_path: Path) -> None:
     segment = segment_in(tmp_path)
     appended(one(0, 0, -1)).to(segment)
-    files.set_modified_ms(segment.path, START_MS)
+    local.set_modified_ms(segment.path, START_MS)
     assert segment.largest_timestamp_ms == START_MS
     assert not segment.has_timestamp
     assert segment.max_timestamp_so_far == (-1, 0)

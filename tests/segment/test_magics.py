@@ -13,9 +13,9 @@ from support.sets.segments import START_MS, appended, made_set, walk
 
 import kts
 from kts.segment import magics
-from kts.segment.files import FileRange
 from kts.segment.log_segment import LogSegment
 from kts.segment.magics import MOST_RUNS, UNREAD
+from kts.store.local import FileRange
 
 NOW = 1_600_000_000_000
 

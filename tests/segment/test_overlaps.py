@@ -19,9 +19,9 @@ from kts.dataset.plan import NO_END, plan_all
 from kts.dataset.reader import read_headers, read_range
 from kts.offline.convert import Format, convert_segments
 from kts.offline.copy import copy
-from kts.segment import files as files_of
 from kts.segment import overlaps
 from kts.segment.rebuild import IndexConfig, rebuild
+from kts.store.local import File
 
 Files = dict[int, list[bytes]]  # by base offset: the batches
 TRANSACTIONAL = [(one, name) for one, name in golden_partitions() if list(one.partition_dir(name).glob("*.txnindex"))]
@@ -39,7 +39,7 @@ def laid(folder: Path, files: Files, *, indexed: bool = False) -> Path:
         log = path / f"{base:020d}.log"
         log.write_bytes(b"".join(data))
         if indexed:
-            with files_of.File(str(log)) as file:
+            with File(str(log)) as file:
                 made = rebuild(file, file.size(), base, IndexConfig(1000, 10**6, "3.9"), str(log))
             log.with_suffix(".index").write_bytes(made.offset_index)
             log.with_suffix(".timeindex").write_bytes(made.time_index)

@@ -17,16 +17,16 @@ from support.sets.segments import START_MS, Entry, appended, index_bytes, made_s
 
 import kts
 from kts._codec import crc32c
-from kts.segment import files
 from kts.segment.entries import Batches
 from kts.segment.log_segment import LogSegment
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, rebuild
+from kts.store.local import File
 
 GENERATIONS = ["0.10.2", "3.9"]
 
 
 def rebuilt(path: str | Path, base: int = 0, **config: Any) -> RebuiltIndexes:
-    with files.File(str(path)) as file:
+    with File(str(path)) as file:
         return rebuild(file, file.size(), base, IndexConfig(**config))
 
 

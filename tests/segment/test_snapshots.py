@@ -11,9 +11,9 @@ from support.golden import data_root
 
 from kts._codec import crc32c
 from kts.errors import CorruptIndexError
-from kts.segment import files
 from kts.segment.producers import Producer, Sent
 from kts.segment.snapshots import Snapshots, read_snapshot, read_snapshot_entries, snapshot_bytes, snapshot_paths
+from kts.store import files
 
 TRANSACTIONS = data_root() / "golden" / "3.9.2" / "txn-none"
 

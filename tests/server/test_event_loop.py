@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kts.segment import files
 from kts.server import event_loop
 from kts.server.event_loop import THREADS, Loop, run_until
+from kts.store import descriptors
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_lack_of_descriptors_is_told_as_such_and_any_other_error_as_it_is(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
-    monkeypatch.setattr(files, "tell_no_descriptor", lambda: told.append(1))
+    monkeypatch.setattr(descriptors, "tell_no_descriptor", lambda: told.append(1))
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

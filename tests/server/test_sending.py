@@ -13,8 +13,8 @@ from support.broker.connections import FETCH, framed, served
 from support.clients.raw_client import RawClient
 
 from kts.broker.request import Peer
-from kts.segment.files import File, FileRange
 from kts.server.sending import PIECE_BYTES, SENDFILE_BYTES, Chunk
+from kts.store.local import File, FileRange
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])

@@ -20,10 +20,10 @@ from support.sets.partitions import flip
 import kts
 from kts.dataset.reader import read_range
 from kts.errors import UnknownTopicOrPartitionError
-from kts.segment import files
 from kts.spark import planning
 from kts.spark.options import Options, parse_options
 from kts.spark.planning import Task, plan_tasks
+from kts.store.local import File
 
 SEGMENTS, RECORDS = 3, 60_000
 
@@ -54,15 +54,15 @@ def log_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes of ``.log`` files that are read while the test runs, one number a read."""
     sizes: list[int] = []
     for name in ("read", "read_into"):
-        real = getattr(files.File, name)
+        real = getattr(File, name)
 
-        def counted(self: files.File, *arguments: Any, real: Any = real) -> Any:
+        def counted(self: File, *arguments: Any, real: Any = real) -> Any:
             result = real(self, *arguments)
             if self.path.endswith(".log"):
                 sizes.append(result if isinstance(result, int) else len(result))
             return result
 
-        monkeypatch.setattr(files.File, name, counted)
+        monkeypatch.setattr(File, name, counted)
     return sizes
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from kts.errors import InvalidRequestError, KtsWarning, LogLockedError, LogStorageError
 from kts.model import TopicPartition
-from kts.segment import files
+from kts.store import files, local
 from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.rows import fitted, table_schema
 
@@ -64,15 +64,16 @@ def test_a_commit_that_ends_before_any_change_of_the_folder_is_whole_or_not_ther
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every rename, sync and write of a commit is the last thing that a process does, once."""
-    calls = ["rename", "sync_directory", "write_atomically", "make_directory", "remove"]
+    calls = [(local, name) for name in ("rename", "sync_directory", "make_directory")]
+    calls += [(files, name) for name in ("write_atomically", "remove")]
     places = 0
     for place in range(100):
         folder = tmp_path / str(place)
         FolderTable(str(folder), table_schema()).append(rows(0, 1), {NAME: 2})
         one, left = FolderTable(str(folder), table_schema()), [place]
         with monkeypatch.context() as crashing:
-            for name in calls:
-                crashing.setattr(files, name, partial(counted_down, left, getattr(files, name)))
+            for module, name in calls:
+                crashing.setattr(module, name, partial(counted_down, left, getattr(module, name)))
             try:
                 one.append(rows(2, 3, 4), {NAME: 5})
             except Crash:

@@ -17,7 +17,7 @@ from kts.config import FORMAT_OF_MAGIC, LogConfig
 from kts.errors import InvalidRequestError, KtsError, UnknownTopicOrPartitionError
 from kts.log.log import Log
 from kts.model import EARLIEST, LATEST, topic_id_text
-from kts.segment.files import require_local
+from kts.store.addresses import require_local
 
 _ENOUGH_BYTES = 1000
 _OF_A_LOG = frozenset(LogConfig().to_properties())

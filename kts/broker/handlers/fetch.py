@@ -20,8 +20,8 @@ from kts.broker.threads import TimeSlice, in_thread, opened
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.compression import CODECS
 from kts.errors import KtsError
-from kts.segment.files import FileRange
 from kts.segment.magics import UNREAD
+from kts.store.local import FileRange
 
 logger = logging.getLogger(__name__)
 

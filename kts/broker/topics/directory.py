@@ -16,7 +16,7 @@ from kts.config import FORMAT_OF_MAGIC
 from kts.errors import CorruptRecordError, LogStorageError
 from kts.log.directory import CONTROLLER
 from kts.model import TimestampType
-from kts.segment import checkpoints, files
+from kts.segment import checkpoints
 from kts.segment.names import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -25,6 +25,8 @@ from kts.segment.names import (
     parse_file_name,
 )
 from kts.segment.rereading import warn
+from kts.store import files, local
+from kts.store.local import File
 
 LONGEST_NAME = 255
 _RETENTION = frozenset(["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
@@ -118,7 +120,7 @@ def newest_entry(path: str) -> tuple[int, bool] | None:
         name = parse_file_name(entry.name)
         whole = name is not None and name.suffix == ".log" and not (name.transition or name.tier_id)
         if whole and entry.is_file(follow_symlinks=False):
-            with files.File(entry.path) as file:
+            with File(entry.path) as file:
                 head = file.read(0, HEADER_BYTES)
             with suppress(CorruptRecordError):
                 header = read_header(head)
@@ -137,13 +139,13 @@ def delete_directory(path: str) -> list[tuple[str, str]]:
     """Remove a partition's directory with its files. One that contains directories is kept and reported, unless kts
     made it to write into."""
     if is_aside(os.path.basename(path)):
-        files.remove_tree(path)
+        local.remove_tree(path)
         return []
     for entry in files.list_directory(path):
         if entry.is_dir(follow_symlinks=False):
             return [(os.path.basename(path), f"{entry.name} inside it is a directory")]
         files.remove(entry.path, missing_ok=True)
-    files.remove_directory(path)
+    local.remove_directory(path)
     return []
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kts.errors import LogStorageError
 from kts.model import uuid_text
-from kts.segment import files
+from kts.store import files
 
 FILE = "meta.properties"
 _NODE = re.compile(r"[0-9]{1,10}")

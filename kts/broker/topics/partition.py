@@ -14,9 +14,9 @@ from kts.config import LogConfig
 from kts.errors import KtsError, LogClosedError, LogStorageError
 from kts.log.epochs import UNDEFINED
 from kts.log.log import Log
-from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_file_name
+from kts.store import descriptors, files
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Partition:
             except (KtsError, OSError, ValueError) as error:
                 number = getattr(error, "errno", None)
                 failure = LogStorageError(f"{type(error).__name__}: {error}", path=self.path, errno=number)
-                if number not in files.NO_DESCRIPTOR:  # a lack of descriptors passes, the log may be sound
+                if number not in descriptors.NO_DESCRIPTOR:  # a lack of descriptors passes, the log may be sound
                     self.failure = failure
                 raise failure from error
             self._log = log

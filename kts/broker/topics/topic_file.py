@@ -26,8 +26,9 @@ from typing import Any
 from kts._codec import crc32c
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.model import uuid_bytes
-from kts.segment import files
 from kts.segment.names import check_topic
+from kts.store import files
+from kts.store.local import WritableFile
 
 FILE = "kts-topics.json"
 LEAST_CHANGES = 1 << 16  # bytes; fewer never cause a new snapshot
@@ -161,7 +162,7 @@ class TopicStore:
         if not self._end or self._end - self._whole_bytes + len(line) > max(self._whole_bytes, LEAST_CHANGES):
             self.replace()
             return
-        with files.WritableFile(self.path) as file:
+        with WritableFile(self.path) as file:
             end, self._end = self._end, 0  # after a failure the file is in doubt
             try:
                 file.write(line, end)

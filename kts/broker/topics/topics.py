@@ -37,9 +37,9 @@ from kts.log.directory import LogDirectory
 from kts.log.log import Deleted, wall_clock
 from kts.log.policies import roll_warning
 from kts.model import uuid_bytes
-from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import INTERNAL_TOPICS, check_topic
+from kts.store import descriptors, files, local
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Topics:
         self._alike: dict[str, set[str]] = {}  # names by ``metric_name``
         self._deletions = DeletionQueue()
         self.closed = False
-        files.make_directory(self.directory)
+        local.make_directory(self.directory)
         self._log_directory = LogDirectory(self.directory)
         try:
             self._load()
@@ -177,7 +177,7 @@ class Topics:
         for name in sorted({*found.partitions, *self._file.topics}):
             self._add_found(name, found, blocked)
         self._store.replace()
-        files.sync_directory(self.directory)
+        local.sync_directory(self.directory)
 
     def _identity(self, meta: meta_properties.MetaProperties | None) -> tuple[int, str]:
         wanted = self.config.cluster_id
@@ -224,7 +224,7 @@ class Topics:
         self._alike.setdefault(metric_name(topic.name), set()).add(topic.name)
 
     def _make(self, name: str, index: int) -> None:
-        files.make_directory(os.path.join(self.directory, f"{name}-{index}"))
+        local.make_directory(os.path.join(self.directory, f"{name}-{index}"))
         self._log_directory.made(name, index)
         self._file.topics[name].made.add(index)
 
@@ -249,7 +249,7 @@ class Topics:
         path = os.path.join(self.directory, f"{name}-{index}")
         if files.exists(path):
             target = os.path.join(self.directory, deleted_name(name, index, uuid.uuid4().hex))
-            files.rename(path, target)
+            local.rename(path, target)
             self._delete_later(target)
 
     def _delete_later(self, path: str) -> None:
@@ -395,7 +395,7 @@ class Topics:
             for index in entry.partitions:
                 self._make(topic.name, index)
                 topic.partitions[index] = self._partition(topic, index)
-        files.sync_directory(self.directory)
+        local.sync_directory(self.directory)
         for topic, _ in planned.values():
             self._serve(topic)
             _warn(topic.name, topic.config)
@@ -435,7 +435,7 @@ class Topics:
         for name, (_, entry) in planned.items():
             for index in entry.made:
                 with suppress(LogStorageError):
-                    files.remove_directory(os.path.join(self.directory, f"{name}-{index}"))
+                    local.remove_directory(os.path.join(self.directory, f"{name}-{index}"))
         self._store.drop(planned)
         with suppress(LogStorageError):  # the next change writes it
             self._store.write(())
@@ -496,7 +496,7 @@ class Topics:
             for index in new:
                 self._make(name, index)
                 added[index] = self._partition(topic, index)
-            files.sync_directory(self.directory)
+            local.sync_directory(self.directory)
             topic.partitions = {**topic.partitions, **added}
 
     def alter(self, name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
@@ -595,7 +595,7 @@ class Topics:
                         self._remove(topic)
                     except LogStorageError as error:  # the next start continues
                         errors[name] = error
-                files.sync_directory(self.directory)
+                local.sync_directory(self.directory)
             except LogStorageError as error:
                 errors |= dict.fromkeys(chosen, error)
             else:
@@ -705,7 +705,7 @@ class Topics:
                 except KtsError as error:
                     failures.append(error)
 
-            count = min(CLOSING_THREADS, files.most_holders())
+            count = min(CLOSING_THREADS, descriptors.most_holders())
             try:
                 with self.checkpoints_at_once(), ThreadPoolExecutor(count) as threads:
                     list(threads.map(close, self.partitions()))

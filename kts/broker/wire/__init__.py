@@ -23,7 +23,7 @@ from kts.errors import InvalidRequestError, UnsupportedVersionError
 from kts.protocol.fields import Field
 from kts.protocol.reading import Cursor, Read, struct_reader
 from kts.protocol.writing import REFUSED, Output, Write, refused, struct_writer
-from kts.segment.files import FileRange
+from kts.store.local import FileRange
 
 MAX_REQUEST_ELEMENTS = 200_000  # of arrays and tagged fields; more would turn 16 MB of bytes into GBs of objects
 MAX_RESPONSE_ELEMENTS = 10_000_000

@@ -23,7 +23,8 @@ from kts.errors import CorruptIndexError
 from kts.proposals.answers import ENTRY_BYTES
 from kts.proposals.index import LAYOUT, IndexEntries
 from kts.proposals.minute_map import MINUTE_MS
-from kts.segment import files
+from kts.store import files, local
+from kts.store.local import WritableFile
 
 SUFFIX = ".appendtimes"
 
@@ -62,7 +63,7 @@ class AppendTimes:
         self.gap: Gap | None = None
         self._entries = IndexEntries(base_offset)
         self._written = 0  # entries in the file
-        self._file: files.WritableFile | None = None
+        self._file: WritableFile | None = None
 
     # --- what it says -----------------------------------------------------------------------------
 
@@ -181,12 +182,12 @@ class AppendTimes:
         file.truncate(self._written * ENTRY_BYTES)
         file.sync()
 
-    def _opened(self) -> files.WritableFile:
+    def _opened(self) -> WritableFile:
         if self._file is None:
             is_new = not files.exists(self.path)
-            self._file = files.WritableFile(self.path, create=True)
+            self._file = WritableFile(self.path, create=True)
             if is_new:  # or a flush would not save it
-                files.sync_directory(os.path.dirname(self.path))
+                local.sync_directory(os.path.dirname(self.path))
         return self._file
 
     def flush(self) -> None:

@@ -39,9 +39,9 @@ from kts.proposals.options import _messages
 from kts.proposals.options.append_times import Gap, TimeIndexEntry, is_new_minute
 from kts.proposals.options.messages import Entries, checked, walk
 from kts.proposals.options.segment import SUFFIXES, Cut, Found, OptionSegment
-from kts.segment import files
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_directory_name, parse_file_name
+from kts.store import files, local
 
 # Left by ``close``: version, then log end offset, last append time, entries of option 3's active index. Unknown is -1.
 CLOSED = "append-time-checkpoint"
@@ -131,8 +131,8 @@ class OptionLog:
         self._segments: list[OptionSegment] = []
         self.recovered: list[Cut] = []
         if not files.exists(self.path):
-            files.make_directory(self.path)
-            files.sync_directory(os.path.dirname(self.path))
+            local.make_directory(self.path)
+            local.sync_directory(os.path.dirname(self.path))
         self._entry = PartitionEntry(*os.path.split(self.path), self.topic, self.partition)
         try:
             self._load()
@@ -170,7 +170,7 @@ class OptionLog:
         if active.append_times is not None and active.append_times.gap is None and last_ms != NO_TIMESTAMP:
             active.last_append_ms = last_ms
         files.remove(os.path.join(self.path, CLOSED), missing_ok=True)
-        files.sync_directory(self.path)
+        local.sync_directory(self.path)
         self._follow_time(max(last_ms, NO_TIMESTAMP))
         self._leads = not self.waits_for_leader
 
@@ -485,7 +485,7 @@ class OptionLog:
     def _roll(self) -> OptionSegment:
         self._segments[-1].close_for_good(leads=self._leads)
         segment = self._segment(self.log_end_offset)
-        files.sync_directory(self.path)
+        local.sync_directory(self.path)
         self._segments.append(segment)
         return segment
 
@@ -559,7 +559,7 @@ class OptionLog:
         """Put an empty segment in the place of the only one."""
         [before] = self._segments
         self._segments = [self._segment(offset)]
-        files.sync_directory(self.path)  # before the other goes: a directory without a segment begins at 0
+        local.sync_directory(self.path)  # before the other goes: a directory without a segment begins at 0
         before.delete()
 
     def truncate_to(self, offset: int) -> None:

@@ -25,9 +25,10 @@ from kts.model import TimestampOffset
 from kts.proposals.answers import ENTRY_BYTES
 from kts.proposals.options.append_times import SUFFIX, AppendTimes, TimeIndexEntry
 from kts.proposals.options.messages import Entries, decode, walk
-from kts.segment import files
 from kts.segment.entries import at
 from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile
+from kts.store import files, local
+from kts.store.local import WritableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,10 +85,10 @@ class OptionSegment:
         self._sound_bytes = 0  # found by the last rebuild
         self._error: CorruptRecordError | None = None  # what it found after them
         self._interval = config.index_interval_bytes
-        self._file: files.WritableFile | None = None
+        self._file: WritableFile | None = None
         self._spacing = IndexSpacing(self._interval)
         if not files.exists(self.path):
-            files.WritableFile(self.path, create=True).close()
+            WritableFile(self.path, create=True).close()
         self.offset_index = OffsetIndexFile(f"{stem}.index", base_offset, config.segment_index_bytes)
         self.time_index: TimeIndexFile | None = None
         self.append_times: AppendTimes | None = None
@@ -417,12 +418,12 @@ class OptionSegment:
         self.rest()
         for suffix in SUFFIXES:
             files.remove(self._stem + suffix, missing_ok=True)
-        files.sync_directory(os.path.dirname(self.path))
+        local.sync_directory(os.path.dirname(self.path))
 
     def _indexes(self) -> list[OffsetIndexFile | TimeIndexFile]:
         return [self.offset_index] if self.time_index is None else [self.offset_index, self.time_index]
 
-    def _opened(self) -> files.WritableFile:
+    def _opened(self) -> WritableFile:
         if self._file is None:
-            self._file = files.WritableFile(self.path)
+            self._file = WritableFile(self.path)
         return self._file

@@ -18,7 +18,7 @@ from kts.broker.downconversion import PSEUDO_ENTRY
 from kts.broker.handlers import handle
 from kts.broker.metrics import FETCH
 from kts.broker.request import Request
-from kts.segment.files import FileRange
+from kts.store.local import FileRange
 
 NOW = 1_500_000_000_000
 ALL = range(19)

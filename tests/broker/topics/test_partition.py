@@ -13,7 +13,7 @@ import pytest
 import kts
 from kts.broker.topics import Topics
 from kts.model import uuid_text
-from kts.segment import files
+from kts.store import descriptors
 
 NOW = 1_700_000_000_000
 
@@ -40,7 +40,7 @@ def test_each_start_leads_with_a_greater_epoch(tmp_path: Path) -> None:
 def test_a_thousand_partitions_open_without_their_logs_and_with_bounded_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "most_holders", lambda: 10)
+    monkeypatch.setattr(descriptors, "most_holders", lambda: 10)
     with Topics(tmp_path) as topics:
         topics.create("t", 1000)
     before = len(os.listdir("/proc/self/fd"))

@@ -16,7 +16,7 @@ import kts
 from kts.broker.codes import ApiError
 from kts.broker.topics import Topics
 from kts.broker.topics.topic_file import TopicStore
-from kts.segment import files
+from kts.store import descriptors
 
 NOW = 1_700_000_000_000
 
@@ -324,7 +324,7 @@ def test_a_killed_directory_is_recovered_and_what_was_written_is_there(tmp_path:
 
 
 def test_many_threads_make_write_and_delete_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "most_holders", lambda: 3)
+    monkeypatch.setattr(descriptors, "most_holders", lambda: 3)
     failures: list[BaseException] = []
     with Topics(tmp_path, {"log.segment.delete.delay.ms": 0}) as topics:
         shared = topics.create("shared", 4)

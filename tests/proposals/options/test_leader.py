@@ -21,8 +21,8 @@ from kts.proposals import options
 from kts.proposals.options import OptionLeader, OptionLog, TimeIndexEntry
 from kts.proposals.options.leader import MOST_ENTRIES
 from kts.proposals.options.wire import FETCH, LIST_OFFSETS, PRODUCE, VERSION, ask_partition
-from kts.segment import files
 from kts.server import background
+from kts.store import local
 from kts.testing import Expired, KtsBroker
 
 T = 1_500_000_000_000 - 1_500_000_000_000 % 60_000
@@ -318,8 +318,8 @@ def test_a_disk_that_fails_ends_one_log_and_the_others_are_cared_for(
             def full(path: str) -> None:
                 raise LogStorageError("the disk is full", path=path)
 
-            before = files.sync_directory
-            patch.setattr(files, "sync_directory", lambda path: (full if path.endswith("a-0") else before)(path))
+            before = local.sync_directory
+            patch.setattr(local, "sync_directory", lambda path: (full if path.endswith("a-0") else before)(path))
             with pytest.raises(LogStorageError, match="the disk is full"):
                 leader.run_retention()
         assert [log.closed for log in logs] == [True, False]

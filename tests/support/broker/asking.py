@@ -12,7 +12,7 @@ from kts.broker.codes import ApiKey
 from kts.broker.handlers import handle
 from kts.broker.request import Request
 from kts.broker.topics import Topic
-from kts.segment.files import FileRange
+from kts.store.local import FileRange
 
 Body = dict[str, Any]
 

@@ -14,7 +14,7 @@ import kts
 from kts.offline.copy import copy
 from kts.offline.verify import verify
 from kts.remote import buckets
-from kts.segment import files
+from kts.store import files
 
 ORDERS = TESTS / "data/golden/demo/orders"
 

@@ -12,7 +12,7 @@ from support.disk.lives import in_place_of_os
 
 
 class CountingOs:
-    """Stands in for ``kts.segment.files.os``, and counts.
+    """Stands in for ``kts.store.local.os``, and counts.
 
     Attributes
     ----------

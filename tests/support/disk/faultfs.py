@@ -1,4 +1,4 @@
-"""A stand-in for ``kts.segment.files.os``: real files, every operation recorded, any of them made to fail.
+"""A stand-in for ``kts.store.local.os``: real files, every operation recorded, any of them made to fail.
 
 ``FaultyOs`` works on a real temporary directory. It knows the functions it stands in for by name and has no others, so
 that a new way to change a file cannot pass unrecorded; ``unrecorded`` compares what it recorded with what is there.

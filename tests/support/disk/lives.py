@@ -16,7 +16,7 @@ import pytest
 from support.disk.faultfs import Fault, FaultyOs
 
 import kts
-from kts.segment import files
+from kts.store import local
 
 PARTITION = "t-0"
 START_MS = 1_500_000_000_000
@@ -96,7 +96,7 @@ def _encoded(times: tuple[int, ...], values: tuple[bytes, ...], magic: int, code
 def in_place_of_os(system: Any) -> Iterator[None]:
     """Every file operation of kts goes through ``system``."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(files, "os", system)
+    patch.setattr(local, "os", system)
     try:
         yield
     finally:

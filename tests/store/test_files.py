@@ -14,7 +14,9 @@ from support.disk.faultfs import READING, WRITING, Fault, FaultyOs
 from support.disk.lives import in_place_of_os
 
 from kts.errors import LogStorageError
-from kts.segment import checkpoints, files
+from kts.segment import checkpoints
+from kts.store import files, local
+from kts.store.local import WritableFile
 
 Work = Callable[[str], object]
 
@@ -25,8 +27,8 @@ def rewrite(folder: str) -> object:
 
 def work_on_a_file(folder: str) -> object:
     path = os.path.join(folder, "sub", "a")
-    files.make_directory(os.path.dirname(path))
-    with files.WritableFile(path, new=True) as file:
+    local.make_directory(os.path.dirname(path))
+    with WritableFile(path, new=True) as file:
         file.write(b"abcdefgh" * 200, 0)
         file.write(b"xyz", 1600)
         file.truncate(1602)
@@ -35,14 +37,14 @@ def work_on_a_file(folder: str) -> object:
         buffer = bytearray(10)
         file.read_into(memoryview(buffer), 1596)
         size = file.size()
-    files.sync_directory(os.path.dirname(path))
-    files.set_modified_ms(path, 5_000)
+    local.sync_directory(os.path.dirname(path))
+    local.set_modified_ms(path, 5_000)
     facts = found, bytes(buffer), size, files.modified_ms(path), files.size_of(path), files.read_bytes(path)
     names = [entry.name for entry in files.list_directory(os.path.dirname(path))]
-    files.rename(path, path + ".deleted")
+    local.rename(path, path + ".deleted")
     files.remove(path + ".deleted")
     files.remove(path + ".deleted", missing_ok=True)
-    files.remove_directory(os.path.dirname(path))
+    local.remove_directory(os.path.dirname(path))
     return facts, names, files.exists(path), files.exists(folder)
 
 
@@ -114,20 +116,3 @@ def test_a_file_rewritten_whole_is_old_or_new_after_any_fault_and_any_crash(tmp_
     for fault in faults(system):
         attempt(tmp_path / "d", rewrite, fault)
         assert (tmp_path / "d/old").read_bytes() in (old, new), fault
-
-
-def test_a_directory_that_another_process_makes_meanwhile_is_fine_and_a_file_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, mkdir = tmp_path / "made", os.mkdir
-
-    def late(path: str) -> None:
-        made.mkdir() if path == str(made) else Path(path).write_bytes(b"")
-        mkdir(path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "mkdir", lambda path, *given: mkdir(path, *given) if given else late(path))
-        files.make_directory(str(made))
-        with pytest.raises(LogStorageError, match="making the directory failed: expected a directory, found a file"):
-            files.make_directory(str(tmp_path / "file"))
-    assert made.is_dir()

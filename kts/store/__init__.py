@@ -1,0 +1,1 @@
+"""Where files lie: the protocol of stores, the disk of this machine, and compressed logs."""

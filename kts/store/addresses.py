@@ -1,0 +1,96 @@
+"""Which store has a path.
+
+A path with a scheme (``s3://bucket/key``) belongs to a ``Store``, whose files are read, and put or removed whole. Every
+other path is a file of this machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterable
+from urllib.parse import unquote, urlsplit
+
+from kts.errors import LogStorageError
+from kts.store.protocol import Store, WritableStore
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)")
+_stores: dict[str, Callable[[str], Store]] = {}  # by scheme: what gives the store of a path
+
+
+def serve_schemes(schemes: Iterable[str], store_of: Callable[[str], Store]) -> None:
+    """Let a function give the stores of paths with these schemes."""
+    _stores.update(dict.fromkeys(schemes, store_of))
+
+
+def scheme_of(path: str) -> str | None:
+    """The scheme of a path, as ``s3``; None for a path of this machine."""
+    if "://" not in path:
+        return None
+    found = _SCHEME.match(path)
+    return None if found is None else found["scheme"].lower()
+
+
+def store_of(path: str) -> Store | None:
+    """The store that a path belongs to; None for a path of this machine."""
+    if "://" not in path:
+        return None
+    scheme = scheme_of(path)
+    if scheme is None:
+        return None
+    if scheme not in _stores:
+        message = f"{scheme}:// is not supported; expected a path or one of {', '.join(served())}"
+        raise LogStorageError(message, path=path)
+    return _stores[scheme](path)
+
+
+def writable_store_of(path: str) -> WritableStore | None:
+    """As ``store_of``; refuses a store that is only read."""
+    store = store_of(path)
+    if store is None or isinstance(store, WritableStore):
+        return store
+    raise LogStorageError(
+        f"{scheme_of(path)}:// is only read; write to a path or a bucket", path=path, errno=errno.EROFS
+    )
+
+
+def served() -> list[str]:
+    """How the addresses begin that a user may give."""
+    return [f"{one}://" for one in sorted({*_stores, "file"}) if "+" not in one]
+
+
+def is_served(path: str) -> bool:
+    """Whether a path belongs to a store."""
+    return scheme_of(path) in _stores
+
+
+def require_local(path: str, what: str) -> None:
+    """Refuse a path of a store, for work that writes or locks."""
+    if scheme_of(path) is not None:
+        raise LogStorageError(
+            f"{what} needs a path of this machine, found a {scheme_of(path)}:// address: work on a local directory;"
+            " kts copy copies from and to a bucket",
+            path=path,
+            errno=errno.EROFS,
+        )
+
+
+def absolute(path: str) -> str:
+    """The path as other processes may use it: absolute, without a slash at its end."""
+    return os.path.abspath(path) if scheme_of(path) is None else path.rstrip("/")
+
+
+def real(path: str) -> str:
+    """The path without links, to compare it with others."""
+    return os.path.realpath(path) if scheme_of(path) is None else path.rstrip("/")
+
+
+def plain(path: str) -> str:
+    """A ``file://`` address as a path of this machine; any other path as it is."""
+    if scheme_of(path) != "file":
+        return path
+    parts = urlsplit(path)
+    if parts.netloc not in ("", "localhost"):
+        raise LogStorageError(f"expected file:///path, found the host {parts.netloc}", path=path)
+    return unquote(parts.path)

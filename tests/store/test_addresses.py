@@ -1,0 +1,42 @@
+"""Which store has a path."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+import kts.remote  # noqa: F401 - serves the schemes of buckets
+from kts.errors import LogStorageError
+from kts.store import addresses
+
+
+@pytest.mark.parametrize(
+    ("path", "scheme"),
+    [
+        ("/a/b", None),
+        ("a:b", None),
+        ("S3://b/key", "s3"),
+        ("tier+file:///a", "tier+file"),
+        ("1://x", None),
+        ("a/b://c", None),
+    ],
+)
+def test_a_scheme_is_what_stands_before_the_first_colon_and_two_slashes(path: str, scheme: str | None) -> None:
+    assert addresses.scheme_of(path) == scheme
+
+
+def test_an_address_of_a_file_is_a_path_of_this_machine_and_of_no_other() -> None:
+    assert addresses.plain("file:///a%20b/c") == addresses.plain("file://localhost/a%20b/c") == "/a b/c"
+    assert addresses.plain("/a%20b") == "/a%20b"
+    with pytest.raises(LogStorageError, match="found the host other"):
+        addresses.plain("file://other/a")
+
+
+def test_what_no_store_serves_and_what_needs_this_machine_is_refused() -> None:
+    assert addresses.store_of("a/b") is None
+    with pytest.raises(LogStorageError, match="nosuch:// is not supported; expected a path or one of "):
+        addresses.store_of("nosuch://b/key")
+    with pytest.raises(LogStorageError, match="writing needs a path of this machine, found a s3:// address") as error:
+        addresses.require_local("s3://b/key", "writing")
+    assert error.value.errno == errno.EROFS
