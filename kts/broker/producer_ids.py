@@ -13,7 +13,7 @@ from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.topics import Topics
 from kts.errors import KtsError, LogStorageError
 from kts.segment.locks import new_in_children
-from kts.store import files
+from kts.store import files, publishing
 
 FILE = "producer-id-block"
 BLOCK = 1000
@@ -76,7 +76,7 @@ class ProducerIds:
         if end > LARGEST:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"expected an id below 2^63-1, found {start} assigned")
         block = {"version": 1, "broker": 0, "block_start": str(start), "block_end": str(end - 1)}
-        files.write_atomically(self.path, json.dumps(block).encode())
+        publishing.publish(self.path, json.dumps(block).encode())
         self._next, self._end = start, end
 
     def _first(self) -> int:

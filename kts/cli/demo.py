@@ -10,7 +10,7 @@ import tarfile
 
 import click
 
-from kts.store import addresses, files, local
+from kts.store import addresses, files, local, publishing
 
 PACKED = os.path.join(os.path.dirname(__file__), "demo.tar.gz")  # tests/support/demo.py packs it
 EPILOG = """\b
@@ -63,6 +63,6 @@ def write_demo(directory: str) -> None:
     try:
         with tarfile.open(fileobj=io.BytesIO(files.read_bytes(PACKED))) as packed:
             packed.extractall(beside, filter="data")
-        local.rename(beside, directory)
+        publishing.publish_directory(beside, directory)
     finally:
         local.remove_tree(beside)

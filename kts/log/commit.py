@@ -10,7 +10,7 @@ from kts.errors import LogStorageError
 from kts.log.epochs import LeaderEpochs
 from kts.segment.commits import FILE, PendingPartition, read_commits, write_commits
 from kts.segment.names import parse_file_name
-from kts.store import files, local
+from kts.store import files, local, publishing
 
 
 def finish_commit(directory: str) -> None:
@@ -30,9 +30,7 @@ def finish_commit(directory: str) -> None:
     if not commits.pending:
         return
     _refuse_links(directory, commits.pending)
-    for one in commits.pending:
-        local.make_directory(_folder(directory, one))
-    local.sync_directory(directory)  # no file moves into a directory that a crash would take along
+    publishing.make_directories(directory, [_folder(directory, one) for one in commits.pending])
     for one in commits.pending:
         _finish(directory, one)
     local.sync_directory(directory)

@@ -23,7 +23,7 @@ from kts.segment.names import (
     parse_file_name,
 )
 from kts.segment.rereading import warn
-from kts.store import files, local
+from kts.store import files, local, publishing
 
 LOCK = ".lock"
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
@@ -67,7 +67,7 @@ class _State:
             fault = checkpoints.Checkpoints(self.path).fault_of_file(file)
             if fault is not None:  # the next write replaces it
                 aside = f"{path}.aside-{time.time_ns() // 1_000_000}"
-                files.write_atomically(aside, files.read_bytes(path))
+                publishing.publish(aside, files.read_bytes(path))
                 self.malformed[path] = fault, aside
                 self._unwritten.add(file)
             self._offsets[file] = dict(found or {})
@@ -388,7 +388,7 @@ def _leave(key: tuple[int, str], path: str, *, clean: bool) -> None:
     if shared.members == 0:
         del _open[key]
         if clean and all(map(shared.is_clean, _partitions(path))):
-            files.write_atomically(os.path.join(path, CLEAN_SHUTDOWN), shared.marker or b"")
+            publishing.publish(os.path.join(path, CLEAN_SHUTDOWN), shared.marker or b"")
 
 
 def _partitions(path: str) -> list[str]:

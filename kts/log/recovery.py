@@ -37,11 +37,10 @@ from kts.segment.transactions import (
     sync_aborted,
     truncate_aborted,
 )
-from kts.store import files, local
-from kts.store.local import File, WritableFile
+from kts.store import files, local, publishing
+from kts.store.local import File
 
 MISSING = "the offset index is missing"
-ASIDE_BYTES = 2**20  # copied at a time
 
 
 def open_segment(path: str, base_offset: int, config: LogConfig, shipped: bool, now_ms: int) -> LogSegment:
@@ -252,7 +251,7 @@ class LogLoader:
             if sum(end - start for _, start, end in ranges) < size:
                 aside = self._set_aside(log, old, 0)
             for path, (_, start, end) in zip(paths, ranges, strict=True):
-                _copy_range(log, start, end, f"{path}.cleaned")
+                publishing.write_synced(f"{path}.cleaned", publishing.pieces(log, start, end))
                 local.set_modified_ms(f"{path}.cleaned", modified_ms)
         local.sync_directory(self.path)
         if paths == [old]:  # no swap, which would replace all segments up to the end of this one
@@ -339,8 +338,8 @@ class LogLoader:
             if log.size() == 0:
                 return
             rebuilt = rebuild(log, log.size(), base_offset, IndexConfig.of(self.config), f"{stem}.log")
-        files.write_atomically(f"{stem}.index", rebuilt.offset_index)
-        files.write_atomically(f"{stem}.timeindex", rebuilt.time_index)
+        publishing.publish(f"{stem}.index", rebuilt.offset_index)
+        publishing.publish(f"{stem}.timeindex", rebuilt.time_index)
 
     def _repair(self) -> None:
         """Rebuild indexes that changed since they were closed, or whose last entry the log contradicts."""
@@ -469,15 +468,14 @@ class LogLoader:
     def _keep_aside(self, segment: LogSegment, position: int) -> list[str]:
         """Copy the bytes from a position on, unless all are zeros, to a file that brokers ignore. Its path, if any."""
         with File(segment.path) as log:
-            pieces = range(position, log.size(), ASIDE_BYTES)
-            if not any(log.read(at, ASIDE_BYTES).strip(b"\0") for at in pieces):
+            if not any(piece.strip(b"\0") for piece in publishing.pieces(log, position, log.size())):
                 return []
             return [self._set_aside(log, segment.path, position)]
 
     def _set_aside(self, log: File, path: str, position: int) -> str:
         """Copy the bytes of a log from a position on to a file that brokers ignore; its path."""
         aside = f"{path}.{position}{self._suffix_aside()}"
-        _copy_range(log, position, log.size(), aside)
+        publishing.write_synced(aside, publishing.pieces(log, position, log.size()))
         local.sync_directory(self.path)
         return aside
 
@@ -613,12 +611,3 @@ class LogLoader:
         self.producers.remove_stray_snapshots(self.segments)
         start, magic = self.log_start_offset, self.config.magic
         self.producers.rebuild(self.segments, start, self.end_offset, self.now_ms, magic=magic, clean=self.clean)
-
-
-def _copy_range(log: File, start: int, end: int, path: str) -> None:
-    """Copy bytes of a log into another file, and sync it."""
-    with WritableFile(path, create=True) as copy:
-        copy.truncate(0)
-        for at in range(start, end, ASIDE_BYTES):
-            copy.write(log.read(at, min(ASIDE_BYTES, end - at)), at - start)
-        copy.sync()

@@ -39,7 +39,7 @@ from kts.segment import checkpoints
 from kts.segment.commits import ASIDE, PendingFile, PendingPartition, read_commits, write_commits
 from kts.segment.names import CLEAN_SHUTDOWN, check_topic, is_aside, parse_directory_name, parse_file_name
 from kts.segment.snapshots import snapshot_bytes
-from kts.store import addresses, files, local
+from kts.store import addresses, files, local, publishing
 from kts.store.local import File, WritableFile
 
 if TYPE_CHECKING:
@@ -539,7 +539,7 @@ def _prepare(
         offset += one.records
     if config.magic == 2:  # the producers at the end are those from before: the new records have none
         path = os.path.join(directory, f"{ASIDE}{number + len(moves):08d}-{offset:020d}.snapshot")
-        files.write_atomically(path, snapshot_bytes([]) if snapshot is None else snapshot)
+        publishing.publish(path, snapshot_bytes([]) if snapshot is None else snapshot)
         moves.append(PendingFile(os.path.basename(path), f"{offset:020d}.snapshot", files.size_of(path)))
     return PendingPartition(*key, first, is_new, epoch if config.magic == 2 else -1, last, moves), segments
 
@@ -571,8 +571,7 @@ def _appended_again(one: StagedLog, offset: int, config: LogConfig) -> str:
 def _renumber(segment: _Moved) -> None:
     """Give a segment its offsets, and wait until it is on disk."""
     for index in segment.indexes:
-        with WritableFile(index) as file:
-            file.sync()
+        publishing.sync_file(index)
     with WritableFile(segment.log) as file:
         position, size, most = 0, file.size(), PIECE_BYTES
         while position < size and (segment.shift or segment.epoch):

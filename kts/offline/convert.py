@@ -28,7 +28,7 @@ from kts.segment.rebuild import IndexConfig, rebuild
 from kts.segment.rereading import unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import snapshot_bytes
-from kts.store import addresses, files, local
+from kts.store import addresses, files, local, publishing
 from kts.store.local import WritableFile
 from kts.store.protocol import Readable
 
@@ -129,9 +129,7 @@ def aside(target: str) -> Iterator[str]:
             for entry in files.list_directory(directory):  # of attempts that ended with their machine
                 if entry.name.endswith(PART):
                     local.remove_tree(entry.path)
-            local.sync_directory(directory)
-            local.rename(directory, target)
-            local.sync_directory(os.path.dirname(target))
+            publishing.publish_directory(directory, target)
         except BaseException:
             with suppress(LogStorageError):
                 local.remove_tree(directory)
@@ -201,7 +199,7 @@ def finish_partition(log: PartitionLog, directory: str, to: Format, made: Sequen
         has_producers = any(2 in one.magics for one in made) or any(name.endswith(".snapshot") for name in kept)
         if to.magic == 2 and made and not has_producers:  # without snapshots a broker scans the log when it starts
             for offset in sorted({one.base_offset for one in made[1:]} | {made[-1].next_offset} - {0}):
-                _write(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
+                publishing.write_new(os.path.join(directory, f"{offset:020d}.snapshot"), snapshot_bytes([]))
     local.sync_directory(directory)
 
 
@@ -262,10 +260,10 @@ def _convert_segment(
             why = f"the last batch has no records, and magic {to.magic} no place for its offset {last_offset}"
             raise UnsupportedForMessageFormatError(why, path=segment.path, offset=last_offset)
         made.sync()
-    _write(f"{stem}.index", rebuilt.offset_index)
-    _write(f"{stem}.timeindex", rebuilt.time_index)
+    publishing.write_new(f"{stem}.index", rebuilt.offset_index)
+    publishing.write_new(f"{stem}.timeindex", rebuilt.time_index)
     if aborted is not None:
-        _write(f"{stem}.txnindex", aborted)
+        publishing.write_new(f"{stem}.txnindex", aborted)
     local.set_modified_ms(f"{stem}.log", modified_ms)  # for retention of segments without timestamps
     left_out = size - slices.position
     facts = (records, batches, size - segment.span.start, rebuilt.batches, position, left_out)
@@ -343,16 +341,10 @@ def tail_fault(slices: Slices, source: Readable, segment: Segment, next_offset: 
     return None if more is None else f"{why}, but sound entries follow at position {more}"
 
 
-def _write(path: str, data: bytes) -> None:
-    with WritableFile(path, new=True) as file:
-        file.write(data, 0)
-        file.sync()
-
-
 def _copy(source: str, target: str, wanted: Sequence[str]) -> None:
     for name in wanted:
         path = os.path.join(source, name)
         if files.exists(path) and not os.path.isdir(path):
             copy = os.path.join(target, name)
-            _write(copy, files.read_bytes(path))
+            publishing.write_new(copy, files.read_bytes(path))
             local.set_modified_ms(copy, files.modified_ms(path))

@@ -70,9 +70,8 @@ from kts.segment.rebuild import IndexConfig
 from kts.segment.rereading import settled, unless_deleted, warn
 from kts.segment.segment import Segment, ends_of, int64
 from kts.segment.snapshots import snapshot_paths
-from kts.store import addresses, files, local
+from kts.store import addresses, files, local, publishing
 from kts.store.expanded import compression_of_log
-from kts.store.local import WritableFile
 from kts.store.protocol import Readable
 from kts.times import Length, Time, length_of, milliseconds, time_unit
 
@@ -385,8 +384,7 @@ class _Target:
             local.sync_directory(self.path)
             self._marked = False
         if not files.exists(folder):
-            local.make_directory(folder)
-            local.sync_directory(self.path)
+            publishing.make_directories(self.path, [folder])
 
     def synced(self, folder: str) -> None:
         """Wait until the names in a partition's directory are on disk."""
@@ -433,7 +431,7 @@ class _Target:
                 for one in self._changes:
                     self._close(self._held, one)
         for name, data in beside.items():
-            files.write_atomically(os.path.join(self.path, name), data)
+            publishing.publish(os.path.join(self.path, name), data)
 
     def _close(self, held: LogDirectory, one: _Change) -> None:
         """Open and close a partition as a broker does: that writes the checkpoints and the last producer snapshot."""
@@ -735,7 +733,8 @@ class _Partition:
             with suppress(CorruptIndexError):  # of tiered storage: it is rebuilt
                 if path is not None:
                     data = files.read_bytes(path)
-                    _write(stem + suffix, used_part(suffix, data) if suffix in (".index", ".timeindex") else data)
+                    used = used_part(suffix, data) if suffix in (".index", ".timeindex") else data
+                    publishing.write_new(stem + suffix, used)
 
     def stage_parts(self, one: _Planned, kept: Kept, path: str) -> tuple[int, list[Violation], list[Violation]]:
         """Copy parts of a log and verify them, as ``stage_log`` does; its indexes are made anew."""
@@ -745,7 +744,7 @@ class _Partition:
                 if each.path == segment.path:
                     warn(f"{each}; the copy leaves it out", each.path, DamageWarning)
         with segment.open() as source:
-            size = _write_parts(source, kept.parts, path, None)
+            size = publishing.write_synced(path, _pieces(source, kept.parts, None))
         copied = Segment(path, segment.topic, segment.partition, segment.base_offset)
         for each in verify_segment(copied, one.following):
             if each.path == path:
@@ -762,7 +761,7 @@ class _Partition:
         try:
             with segment.open((segment.span.start, one.size)) as source:
                 end = source.size() if one.size is None else one.size
-                size = _write_parts(source, [(segment.span.start, end)], path, progress)
+                size = publishing.write_synced(path, _pieces(source, [(segment.span.start, end)], progress))
         except CorruptRecordError as error:  # a compressed log, or tiered storage
             damage = [Violation(segment.path, error.position, error.offset, "unreadable", error.message)]
         else:
@@ -781,7 +780,7 @@ class _Partition:
         for each in damage:
             warn(f"{each}; the copy leaves it out", each.path, DamageWarning)
         with segment.open() as source:
-            size = _write_parts(source, _sound_parts(one), path, None)
+            size = publishing.write_synced(path, _pieces(source, _sound_parts(one), None))
         found = list(verify_segment(copied, one.following))
         left = [each for each in found if each.path == path]
         if left:
@@ -796,13 +795,12 @@ class _Partition:
         if f"{base}.log" in names and not self.place.in_bucket:
             # Until the new log is in place, the old one lies beside new indexes: its time must be that of no source.
             local.set_modified_ms(path, time.time_ns() // 1_000_000)
-            with WritableFile(path) as old:
-                old.sync()
+            publishing.sync_file(path)
         for suffix in (*[".snapshot"] * with_snapshot, *INDEX_SUFFIXES, ".log"):
             if suffix == ".log":
                 self.place.synced(self.folder)  # no crash leaves a log whose indexes are those of another
             if files.exists(done.stem + suffix):
-                files.put(done.stem + suffix, target + suffix)
+                publishing.put(done.stem + suffix, target + suffix)
             elif base + suffix in names and suffix != ".snapshot":
                 files.remove(target + suffix, missing_ok=True)
         self.place.synced(self.folder)
@@ -862,7 +860,7 @@ class _Partition:
         for path in beside:
             if path.endswith(".snapshot") and _plain_name(path) in there:
                 continue
-            files.write_atomically(os.path.join(self.folder, _plain_name(path)), files.read_bytes(path))
+            publishing.publish(os.path.join(self.folder, _plain_name(path)), files.read_bytes(path))
         if topic_id is not None and checkpoints.read_topic_id(self.folder) is None:
             checkpoints.write_topic_id(self.folder, topic_id)
 
@@ -926,24 +924,18 @@ def _whole_bytes(segment: Segment, end_offset: int | None) -> int:
         return slices.position if tail_fault(slices, file, segment, following) is None else size
 
 
-def _write_parts(source: Readable, parts: Iterable[tuple[int, int]], path: str, progress: Progress | None) -> int:
-    """Write parts of a file, as (start, end), one after another into another file; its size."""
-    size = 0
-    with WritableFile(path, create=True) as made:
-        made.truncate(0)
-        for start, end in parts:
-            for position in range(start, end, PIECE_BYTES):
-                count = min(PIECE_BYTES, end - position)
-                data = source.read(position, count)
-                if len(data) < count:
-                    message = f"expected {end} bytes, found {position + len(data)}: the log was truncated meanwhile"
-                    raise LogStorageError(f"{message}; copy it again", path=source.path, position=position)
-                made.write(data, size)
-                size += len(data)
-                if progress is not None:
-                    progress(len(data))
-        made.sync()
-    return size
+def _pieces(source: Readable, parts: Iterable[tuple[int, int]], progress: Progress | None) -> Iterator[bytes]:
+    """Parts of a file, as (start, end), one after another, some bytes at a time."""
+    for start, end in parts:
+        for position in range(start, end, PIECE_BYTES):
+            count = min(PIECE_BYTES, end - position)
+            data = source.read(position, count)
+            if len(data) < count:
+                message = f"expected {end} bytes, found {position + len(data)}: the log was truncated meanwhile"
+                raise LogStorageError(f"{message}; copy it again", path=source.path, position=position)
+            yield data
+            if progress is not None:
+                progress(len(data))
 
 
 def _sound_parts(one: _Planned) -> Iterator[tuple[int, int]]:
@@ -970,7 +962,7 @@ def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> 
         return ()
     if before is not None:  # transactions that end in the segment may have begun before it
         with suppress(CorruptIndexError):
-            _write(f"{stem}.snapshot", files.read_bytes(tiers.snapshot_after(before.path)))
+            publishing.write_new(f"{stem}.snapshot", files.read_bytes(tiers.snapshot_after(before.path)))
     alone = PartitionLog(path, "", 0, segment_paths=[path])
     for found in reindex(alone, IndexConfig(generation=generation_of(alone))):
         made = {one.kind: one.rebuilt for one in found.indexes}
@@ -979,16 +971,10 @@ def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> 
         for suffix in again:
             files.remove(stem + suffix, missing_ok=True)
             if suffix in made:
-                _write(stem + suffix, made[suffix])
+                publishing.write_new(stem + suffix, made[suffix])
     if before is not None:
         files.remove(f"{stem}.snapshot", missing_ok=True)
     return tuple(sorted(again))
-
-
-def _write(path: str, data: bytes) -> None:
-    with WritableFile(path, new=True) as file:
-        file.write(data, 0)
-        file.sync()
 
 
 def _ahead(

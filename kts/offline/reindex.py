@@ -21,7 +21,7 @@ from kts.segment.rereading import settled, unless_deleted
 from kts.segment.segment import Segment
 from kts.segment.snapshots import read_snapshot_entries
 from kts.segment.transactions import TXN_ENTRY
-from kts.store import addresses, files
+from kts.store import addresses, files, publishing
 from kts.store.expanded import without_compression
 
 ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": TXN_ENTRY.size}
@@ -261,7 +261,7 @@ def locked(log: PartitionLog) -> Iterator[None]:
 
 def replace(one: IndexFinding) -> None:
     """Replace an index file with the rebuilt one, atomically."""
-    files.write_atomically(one.path, one.rebuilt)
+    publishing.publish(one.path, one.rebuilt)
 
 
 def forget_checksums(log: PartitionLog, written: Collection[str]) -> None:
@@ -279,5 +279,5 @@ def forget_checksums(log: PartitionLog, written: Collection[str]) -> None:
 def write_aside(one: IndexFinding, directory: str) -> str:
     """Write a rebuilt index file into another directory; returns its path."""
     path = os.path.join(directory, os.path.basename(one.path))
-    files.write_atomically(path, one.rebuilt)
+    publishing.publish(path, one.rebuilt)
     return path

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,17 @@ import numpy as np
 from kts.codec.columns import decode
 from kts.config import LogConfig
 from kts.dataset.partition import PartitionLog
-from kts.errors import LogStorageError
 from kts.log.directory import PartitionEntry
 from kts.log.log import Log
 from kts.segment.names import INDEX_SUFFIXES, LOG_START_OFFSETS, RECOVERY_POINTS, parse_directory_name
 from kts.segment.rereading import settled
 from kts.segment.segment import Segment, int64
-from kts.store import addresses, files, local
+from kts.store import addresses, files, local, publishing
 from kts.store.local import File, WritableFile
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-COPY_BYTES = 4 * 2**20
 UNFINISHED = ".cleaned"  # brokers delete files of this name when they start
 OTHERS = (*INDEX_SUFFIXES, ".snapshot")
 
@@ -277,18 +275,8 @@ def _cut(directory: PartitionEntry, path: str, plan: TruncationPlan) -> None:
 
 def _shorten(path: str, size: int) -> None:
     """Shorten a file to its first bytes, with a copy and a rename; mode and modification time stay."""
-    unfinished = path + UNFINISHED
-    try:
-        with File(path) as source, WritableFile(unfinished, create=True) as copy:
-            copy.truncate(0)
-            for position in range(0, size, COPY_BYTES):
-                copy.write(source.read(position, min(COPY_BYTES, size - position)), position)
-            copy.sync()
-        local.copy_mode(path, unfinished)
-        local.set_modified_ms(unfinished, files.modified_ms(path))
-        local.rename(unfinished, path)
-    except LogStorageError:
-        with suppress(LogStorageError):
-            files.remove(unfinished, missing_ok=True)
-        raise
-    local.sync_directory(os.path.dirname(path))
+    with publishing.unfinished(path, UNFINISHED) as made:
+        with File(path) as source:
+            publishing.write_synced(made, publishing.pieces(source, 0, size))
+        local.copy_mode(path, made)
+        local.set_modified_ms(made, files.modified_ms(path))

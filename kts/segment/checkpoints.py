@@ -25,7 +25,7 @@ from kts.segment.names import (
 )
 from kts.segment.rereading import warn
 from kts.segment.segment_lines import SegmentLines
-from kts.store import addresses, files
+from kts.store import addresses, files, publishing
 
 Offsets = dict[tuple[str, int], int]  # by topic and partition
 Own = TypeVar("Own", bound=SegmentLines)
@@ -260,10 +260,10 @@ def write_leader_epochs(path: str, epochs: list[tuple[int, int]]) -> None:
 
 
 def _write(path: str, lines: list[str]) -> None:
-    files.write_atomically(path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]).encode())
+    publishing.publish(path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]).encode())
 
 
 def write_topic_id(directory: str, topic_id: str) -> None:
     """Write a partition.metadata file, without a line feed after the id."""
     path = os.path.join(directory, PARTITION_METADATA)
-    files.write_atomically(path, f"version: 0\ntopic_id: {topic_id}".encode())
+    publishing.publish(path, f"version: 0\ntopic_id: {topic_id}".encode())

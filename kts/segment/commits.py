@@ -22,7 +22,7 @@ from kts._codec import crc32c
 from kts.arguments import INT32_MAX, INT64_MAX
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.segment.names import check_topic, parse_file_name
-from kts.store import files
+from kts.store import files, publishing
 
 FILE = "kts-commit-checkpoint"
 ASIDE = "kts-commit-"  # begins the names of the files that wait beside it
@@ -209,4 +209,4 @@ class _Checked:
 def write_commits(directory: str, commits: Commits) -> None:
     """Replace the commit checkpoint atomically."""
     body = json.dumps(asdict(commits)).encode() + b"\n"
-    files.write_atomically(os.path.join(directory, FILE), b"0\n%08x\n" % crc32c(body) + body)
+    publishing.publish(os.path.join(directory, FILE), b"0\n%08x\n" % crc32c(body) + body)

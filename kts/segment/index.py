@@ -22,7 +22,7 @@ from kts.arguments import INT32_MAX
 from kts.codec.layout import SMALLEST_ENTRY_BYTES
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, LogStorageError
 from kts.model import NO_TIMESTAMP
-from kts.store import files, local
+from kts.store import files, local, publishing
 from kts.store.local import WritableFile
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class IndexFile:
     def replace(self, entries: bytes) -> None:
         """Replace the file atomically by one with these entries only; keep its preallocated length."""
         room, is_open = self.length if self.length > self.size_bytes else 0, self._file is not None
-        files.write_atomically(self.path, entries)
+        publishing.publish(self.path, entries)
         self.rest()
         self.length = len(entries)
         self.entries = self.max_entries = len(entries) // self.entry_bytes

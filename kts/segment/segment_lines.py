@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from kts._codec import crc32c
 from kts.errors import LogStorageError
-from kts.store import files
+from kts.store import files, publishing
 
 Blocks = dict[tuple[str, int], str]  # the lines of each partition, without topic and partition
 
@@ -84,7 +84,7 @@ class SegmentLines:
         body = "".join(lines).encode()
         if os.path.isdir(self.path):
             return  # a directory of this name blocks only this file
-        files.write_atomically(self.path, f"0\n{len(lines)}\n{crc32c(body):08x}\n".encode() + body)
+        publishing.publish(self.path, f"0\n{len(lines)}\n{crc32c(body):08x}\n".encode() + body)
         self._changed, self.fault = False, None
 
     def _read(self) -> Blocks | str:

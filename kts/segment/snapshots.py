@@ -19,7 +19,7 @@ from kts._codec import crc32c
 from kts.errors import CorruptIndexError
 from kts.segment.names import parse_file_name
 from kts.segment.producers import EXPIRATION_MS, Producer, Producers
-from kts.store import files, local
+from kts.store import files, local, publishing
 from kts.store.protocol import Entry
 
 Bytes = bytes | memoryview
@@ -161,7 +161,7 @@ class Snapshots:
         offset = self.producers.end_offset
         if offset <= self._last or not self._kept:
             return
-        files.write_atomically(self.path(offset), snapshot_bytes(self.producers.in_table_order()))
+        publishing.publish(self.path(offset), snapshot_bytes(self.producers.in_table_order()))
         if offset not in self:
             insort(self.offsets, offset)
         self._last = offset

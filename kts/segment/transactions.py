@@ -28,7 +28,7 @@ from kts.segment.rereading import warn
 from kts.segment.segment import Lookups, Segment
 from kts.segment.snapshots import read_snapshot, snapshot_paths
 from kts.segment.swaps import live_logs
-from kts.store import addresses, files
+from kts.store import addresses, files, publishing
 from kts.store.expanded import without_compression
 from kts.store.local import WritableFile
 from kts.store.protocol import Readable
@@ -123,8 +123,7 @@ def sync_aborted(paths: Iterable[str]) -> None:
     """Wait until transaction indexes are on disk; files removed meanwhile are ignored."""
     for path in paths:
         if files.exists(path):
-            with WritableFile(path) as file:
-                file.sync()
+            publishing.sync_file(path)
 
 
 def are_confirmed(

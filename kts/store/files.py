@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import groupby
 from operator import attrgetter
@@ -14,7 +13,7 @@ from kts.errors import CorruptRecordError, LogStorageError
 from kts.store import expanded, local
 from kts.store.addresses import scheme_of, store_of, writable_store_of
 from kts.store.expanded import ExpandedFile, compression_of_log
-from kts.store.local import PIECE_BYTES, Bytes, File, RereadFile, WritableFile, storage_errors
+from kts.store.local import File, RereadFile, storage_errors
 from kts.store.protocol import ByteRange, Entry, Item, Readable, Result, Status, Store
 
 
@@ -245,39 +244,6 @@ def require_plain_logs(directory: str, what: str) -> None:
             " or copy the directory: kts copy",
             path=os.path.join(directory, compressed),
         )
-
-
-def write_atomically(path: str, data: Bytes) -> None:
-    """Replace a file atomically: write a temporary file, sync it, rename it, and sync the directory.
-
-    The temporary name ends in ``.tmp``, as for Kafka's checkpoints: a broker ignores such a file.
-    """
-    if (store := writable_store_of(path)) is not None:
-        store.put(path, [bytes(data)])
-        return
-    beside = path + ".tmp"
-    try:
-        with WritableFile(beside, create=True) as file:
-            file.truncate(0)
-            file.write(data, 0)
-            file.sync()
-        local.rename(beside, path)
-    except LogStorageError:
-        with suppress(LogStorageError):
-            local.remove(beside, missing_ok=True)
-        raise
-    local.sync_directory(os.path.dirname(path))
-
-
-def put(source: str, target: str) -> None:
-    """Give a finished file of this machine its place: it is renamed there, or uploaded whole and removed here."""
-    store = writable_store_of(target)
-    if store is None:
-        local.rename(source, target)
-        return
-    with File(source) as file:
-        store.put(target, (file.read(at, PIECE_BYTES) for at in range(0, file.size(), PIECE_BYTES)))
-    local.remove(source)
 
 
 def remove(path: str, *, missing_ok: bool = False) -> None:

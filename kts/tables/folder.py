@@ -28,8 +28,7 @@ from kts.arguments import INT64_MAX
 from kts.dataset.increments import Offsets, to_json
 from kts.errors import LogStorageError
 from kts.segment.locks import FileLock
-from kts.store import addresses, files, local
-from kts.store.local import WritableFile
+from kts.store import addresses, files, local, publishing
 from kts.tables.rows import DAY, agreed_schema, check_types, types_of
 from kts.tables.state import (
     MOST_BYTES,
@@ -72,8 +71,7 @@ def write_aside(own: str, rows: pa.Table) -> list[Aside]:
         path = os.path.join(own, name)
         with local.storage_errors(path, "writing"):
             pq.write_table(of_day.drop_columns([DAY]), path, compression="zstd")
-        with WritableFile(path) as file:
-            file.sync()
+        publishing.sync_file(path)
         found.append(Aside(name, day, of_day.num_rows, of_day.column("timestamp").null_count))
     return found
 
@@ -255,11 +253,10 @@ class FolderTable(Known):
     def _rename(self, pending: dict[str, str]) -> None:
         """Move the files of a commit to their days, wait until that is on disk, and remove files that it lacks."""
         days = {os.path.join(self._path, os.path.dirname(target)) for target in pending.values()}
+        publishing.make_directories(self._path, days)
         for day in days:
-            local.make_directory(day)
             if addresses.real(day) != os.path.join(addresses.real(self._path), os.path.basename(day)):
                 raise LogStorageError("expected a directory, found a link that leads out of the table", path=day)
-        local.sync_directory(self._path)  # no file moves into a directory that a crash would take along
         for name, target in pending.items():
             if files.exists(self._in_own(name)):
                 self._check_free(target)
@@ -330,7 +327,7 @@ class FolderTable(Known):
                 self._check_free(pending[name])
             state = self.state(offsets)
             ledger = Ledger(number, state, types_of(self.schema), pending)
-            files.write_atomically(self._in_own(LEDGER), ledger.to_json())
+            publishing.publish(self._in_own(LEDGER), ledger.to_json())
             self._rename(pending)
             self.committed(state)
             return written

@@ -26,7 +26,7 @@ import kts
 from kts.offline.copy import copy
 from kts.offline.verify import verify
 from kts.segment.names import CLEAN_SHUTDOWN
-from kts.store import files
+from kts.store import publishing
 
 # --- equal ----------------------------------------------------------------------------------------
 
@@ -180,10 +180,10 @@ def test_segments_that_retention_deleted_stay_and_those_that_compaction_joined_a
 SLOW_COPY = """
 import sys, time
 from kts.cli.app import cli
-from kts.store import files
+from kts.store import publishing
 
-put = files.put
-files.put = lambda *given: (time.sleep(0.01), put(*given))
+put = publishing.put
+publishing.put = lambda *given: (time.sleep(0.01), put(*given))
 cli(["copy", *sys.argv[1:]])
 """
 
@@ -214,7 +214,7 @@ def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
 ) -> None:
     source = write(tmp_path / "source", 8)
     expected = records(source)
-    put, write_atomically = files.put, files.write_atomically
+    put, publish = publishing.put, publishing.publish
     for failing in range(40):
         target = tmp_path / str(failing)
         calls = iter(range(1000))
@@ -228,8 +228,8 @@ def test_after_a_failure_of_the_disk_at_any_step_the_copy_goes_on(
             return made
 
         with monkeypatch.context() as patched:
-            patched.setattr(files, "put", fails(put))
-            patched.setattr(files, "write_atomically", fails(write_atomically))
+            patched.setattr(publishing, "put", fails(put))
+            patched.setattr(publishing, "publish", fails(publish))
             try:
                 copy(source, target)
             except kts.LogStorageError:
@@ -248,7 +248,7 @@ def test_a_copy_of_another_source_that_ends_anywhere_is_undone_by_the_next_one_o
     """Both have the same names and sizes: no log stays beside the indexes of the other."""
     first, second = write(tmp_path / "first", 8), write(tmp_path / "second", 8, start_ms=T + 10**6)
     assert [path.stat().st_size for path in logs(first)] == [path.stat().st_size for path in logs(second)]
-    put = files.put
+    put = publishing.put
     for failing in range(40):
         target, calls = tmp_path / str(failing), iter(range(1000))
 
@@ -260,7 +260,7 @@ def test_a_copy_of_another_source_that_ends_anywhere_is_undone_by_the_next_one_o
         copy(first, target)
         before = {path.name: path.read_bytes() for path in logs(target)}
         with monkeypatch.context() as patched:
-            patched.setattr(files, "put", fails)
+            patched.setattr(publishing, "put", fails)
             try:
                 copy(second, target)
             except kts.LogStorageError:

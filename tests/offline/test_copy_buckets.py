@@ -21,7 +21,7 @@ from support.waiting import wait_until
 import kts
 from kts.offline.copy import CopyRange, copy, copy_partitions
 from kts.offline.verify import verify
-from kts.store import files
+from kts.store import files, publishing
 
 pytestmark = pytest.mark.slow  # a real server
 
@@ -122,7 +122,7 @@ def test_a_copy_of_another_source_of_the_same_sizes_is_replaced_whole(bucket: Te
             assert files.read_bytes(f"{target}/t-0/{path.name}") == path.read_bytes()
     time.sleep(1.1)  # a bucket's times are whole seconds
     index = logs(second)[0].with_suffix(".timeindex")
-    files.write_atomically(f"{target}/t-0/{index.name}", b"")  # a copy puts it first, and is stopped
+    publishing.publish(f"{target}/t-0/{index.name}", b"")  # a copy puts it first, and is stopped
     assert states(copy(second, target)) == ["copied"] + ["equal"] * (len(logs(second)) - 1)
     assert files.read_bytes(f"{target}/t-0/{index.name}") == index.read_bytes() != b""
 

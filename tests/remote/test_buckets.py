@@ -21,7 +21,7 @@ from kts.broker.following.topic_copy import TopicCopy
 from kts.cli import main
 from kts.offline.truncate import truncate_in_place
 from kts.remote import buckets
-from kts.store import files, local
+from kts.store import files, local, publishing
 from kts.store.local import WritableFile
 
 pytestmark = pytest.mark.slow  # a real server
@@ -68,7 +68,7 @@ def test_names_that_told_that_there_is_a_directory_answer_once_for_what_is_in_it
     assert files.names_in(folder) == ["a", "b"]
     bucket.forget()
     assert files.exists(folder)
-    files.write_atomically(f"{folder}/c", b"c")
+    publishing.publish(f"{folder}/c", b"c")
     assert files.names_in(folder) == ["a", "b", "c"]
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from kts.errors import InvalidRequestError, KtsWarning, LogLockedError, LogStorageError
 from kts.model import TopicPartition
-from kts.store import files, local
+from kts.store import files, local, publishing
 from kts.tables.folder import Aside, FolderTable, write_aside
 from kts.tables.rows import fitted, table_schema
 
@@ -65,7 +65,7 @@ def test_a_commit_that_ends_before_any_change_of_the_folder_is_whole_or_not_ther
 ) -> None:
     """Every rename, sync and write of a commit is the last thing that a process does, once."""
     calls = [(local, name) for name in ("rename", "sync_directory", "make_directory")]
-    calls += [(files, name) for name in ("write_atomically", "remove")]
+    calls += [(publishing, "publish"), (files, "remove")]
     places = 0
     for place in range(100):
         folder = tmp_path / str(place)

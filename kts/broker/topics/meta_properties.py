@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kts.errors import LogStorageError
 from kts.model import uuid_text
-from kts.store import files
+from kts.store import files, publishing
 
 FILE = "meta.properties"
 _NODE = re.compile(r"[0-9]{1,10}")
@@ -61,4 +61,4 @@ def read(directory: str) -> MetaProperties | None:
 def write(directory: str, node_id: int, cluster_id: str) -> None:
     """Write the file as Kafka 3.7 and later do."""
     lines = [f"cluster.id={cluster_id}", f"directory.id={random_id()}", f"node.id={node_id}", "version=1"]
-    files.write_atomically(os.path.join(directory, FILE), "".join(f"{line}\n" for line in ["#", *lines]).encode())
+    publishing.publish(os.path.join(directory, FILE), "".join(f"{line}\n" for line in ["#", *lines]).encode())

@@ -27,7 +27,7 @@ from kts._codec import crc32c
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.model import uuid_bytes
 from kts.segment.names import check_topic
-from kts.store import files
+from kts.store import files, publishing
 from kts.store.local import WritableFile
 
 FILE = "kts-topics.json"
@@ -150,7 +150,7 @@ class TopicStore:
             }
         )
         self._end = 0
-        files.write_atomically(self.path, line)
+        publishing.publish(self.path, line)
         self._whole_bytes = self._end = len(line)
         self._gone.clear()
 

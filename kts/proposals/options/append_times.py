@@ -23,7 +23,7 @@ from kts.errors import CorruptIndexError
 from kts.proposals.answers import ENTRY_BYTES
 from kts.proposals.index import LAYOUT, IndexEntries
 from kts.proposals.minute_map import MINUTE_MS
-from kts.store import files, local
+from kts.store import files, local, publishing
 from kts.store.local import WritableFile
 
 SUFFIX = ".appendtimes"
@@ -152,7 +152,7 @@ class AppendTimes:
                 f"entry {every[sound]} after {before}: expected a later offset, and a time not before"
             )
         self.rest()
-        files.write_atomically(self.path, data)
+        publishing.publish(self.path, data)
         self._entries, self._written, self.gap = merged, len(merged), None
 
     def trust(self) -> None:

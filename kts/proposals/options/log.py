@@ -41,7 +41,7 @@ from kts.proposals.options.messages import Entries, checked, walk
 from kts.proposals.options.segment import SUFFIXES, Cut, Found, OptionSegment
 from kts.segment.locks import new_in_children
 from kts.segment.names import parse_directory_name, parse_file_name
-from kts.store import files, local
+from kts.store import files, local, publishing
 
 # Left by ``close``: version, then log end offset, last append time, entries of option 3's active index. Unknown is -1.
 CLOSED = "append-time-checkpoint"
@@ -736,7 +736,7 @@ class OptionLog:
                 known = times is None or active.last_append_ms is not None
                 entries = 0 if times is None else -1 if times.gap is not None else len(times)
                 line = f"{self.log_end_offset} {self.last_append_ms if known else NO_TIMESTAMP} {entries}"
-                files.write_atomically(os.path.join(self.path, CLOSED), f"0\n{line}\n".encode())
+                publishing.publish(os.path.join(self.path, CLOSED), f"0\n{line}\n".encode())
             finally:
                 self.abandon()
 

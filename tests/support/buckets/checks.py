@@ -14,7 +14,7 @@ import kts
 from kts.offline.copy import copy
 from kts.offline.verify import verify
 from kts.remote import buckets
-from kts.store import files
+from kts.store import files, publishing
 
 ORDERS = TESTS / "data/golden/demo/orders"
 
@@ -75,7 +75,7 @@ def puts_objects_whole_or_not_at_all(store: Emulator) -> None:
     path = f"{store.address}/put/00000000000000000000.log.gz"  # a name that the library would compress
     buckets.use_all({buckets.root_of(path): store.options})
     for data in (b"first" * 1000, b"second"):
-        files.write_atomically(path, data)
+        publishing.publish(path, data)
         assert buckets.bucket_of(path).file(path, None).read(0, 10_000) == data
 
     def breaks() -> Iterator[bytes]:
