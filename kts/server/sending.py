@@ -115,7 +115,7 @@ class Sender:
                         left = count - start
                         message = f"expected {left} more bytes to send, but the file was truncated meanwhile"
                         raise LogStorageError(message)
-                except (BlockingIOError, InterruptedError):
+                except BlockingIOError:
                     piece = range_.read(start, WAITING_BYTES)  # the socket is full: the transport waits with this
                     sent = len(piece)
                     await self._write([piece])

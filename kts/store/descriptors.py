@@ -69,22 +69,13 @@ def tell_no_descriptor() -> None:
         logging.getLogger("kts").warning("no file or connection can be opened: %s", more_descriptors())
 
 
-def again(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function, and repeat the call if a signal interrupts it."""
-    while True:
-        try:
-            return call(*arguments)
-        except InterruptedError:
-            continue
-
-
 def with_descriptor(call: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that needs a descriptor; if none is left, close the holders' files and retry."""
     try:
-        return again(call, *arguments)
+        return call(*arguments)
     except OSError as error:
         if error.errno not in NO_DESCRIPTOR:
             raise
     while _rest_first():
         pass
-    return again(call, *arguments)
+    return call(*arguments)

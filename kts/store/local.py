@@ -13,13 +13,12 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from operator import attrgetter
 from typing import Self
 
 from kts.errors import LogStorageError
 from kts.store.addresses import require_local
-from kts.store.descriptors import NO_DESCRIPTOR, again, more_descriptors, tell_no_descriptor, with_descriptor
+from kts.store.descriptors import NO_DESCRIPTOR, more_descriptors, tell_no_descriptor, with_descriptor
 from kts.store.protocol import Entry
 
 Bytes = bytes | bytearray | memoryview
@@ -52,7 +51,7 @@ def _opened(path: str, flags: int, mode: int = 0o777) -> int:
 
 
 def _close(fd: int) -> None:
-    with suppress(InterruptedError):  # the descriptor is closed even so
+    with suppress(InterruptedError):  # Python repeats other calls, and this one must not be: the descriptor is closed
         os.close(fd)
 
 
@@ -71,7 +70,7 @@ class File:
         self.path = path
         try:
             self._fd = _opened(path, _READ_FLAGS | self._flags(), 0o666)
-            regular = stat.S_ISREG(again(os.fstat, self._fd).st_mode)
+            regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         except OSError as error:
             self.close()
             raise failure(error, path, "opening") from error
@@ -108,7 +107,7 @@ class File:
     def size(self) -> int:
         """Length now, in bytes."""
         try:
-            return int(again(os.fstat, self._fd).st_size)
+            return os.fstat(self._fd).st_size
         except OSError as error:
             raise failure(error, self.path, "reading the size") from error
 
@@ -117,7 +116,7 @@ class File:
         done = 0
         with storage_errors(self.path, "reading"):
             while done < len(buffer):
-                count = again(os.preadv, self._fd, [buffer[done:]], position + done)
+                count = os.preadv(self._fd, [buffer[done:]], position + done)
                 if count == 0:
                     break
                 done += count
@@ -126,7 +125,7 @@ class File:
     def read(self, position: int, count: int) -> bytes:
         """Up to ``count`` bytes from a position; fewer only at the end of the file."""
         try:
-            data: bytes = again(os.pread, self._fd, count, position)
+            data = os.pread(self._fd, count, position)
         except OSError as error:
             raise failure(error, self.path, "reading") from error
         if len(data) == count or not data:
@@ -245,7 +244,7 @@ class FileRange:
             with storage_errors(self.file.path, "taking the descriptor away"):
                 nothing = _opened(os.devnull, os.O_RDONLY)
                 try:
-                    again(partial(os.dup2, nothing, self.file.fileno(), inheritable=False))
+                    os.dup2(nothing, self.file.fileno(), inheritable=False)
                 finally:
                     _close(nothing)
 
@@ -286,8 +285,6 @@ class WritableFile(File):
         """Write all data at a position, or raise; after an error any part of it may have been written."""
         try:
             done = os.pwrite(self._fd, data, position)
-        except InterruptedError:
-            done = 0
         except OSError as error:
             raise failure(error, self.path, f"writing {len(data)} bytes at {position}") from error
         if done != len(data):
@@ -296,7 +293,7 @@ class WritableFile(File):
     def _write_rest(self, data: memoryview, position: int, done: int) -> None:
         with storage_errors(self.path, f"writing {len(data)} bytes at {position}"):
             while done < len(data):
-                count = again(os.pwrite, self._fd, data[done:], position + done)
+                count = os.pwrite(self._fd, data[done:], position + done)
                 if count == 0:
                     raise OSError(errno.EIO, f"no byte after {done} was taken")
                 done += count
@@ -304,12 +301,12 @@ class WritableFile(File):
     def truncate(self, size: int) -> None:
         """Truncate the file, or extend it with zeros that take no disk space."""
         with storage_errors(self.path, f"truncating to {size} bytes"):
-            again(os.ftruncate, self._fd, size)
+            os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
         """Wait until all data is on disk. After a failure the state on disk is unknown: close the log."""
         with storage_errors(self.path, "syncing"):
-            again(os.fsync, self._fd)
+            os.fsync(self._fd)
 
 
 def nameless_file(of: str) -> WritableFile:
@@ -317,7 +314,7 @@ def nameless_file(of: str) -> WritableFile:
     file = WritableFile.__new__(WritableFile)
     with storage_errors(of, f"making a temporary file in {tempfile.gettempdir()}"):
         file._fd, file.path = with_descriptor(tempfile.mkstemp)
-        again(os.unlink, file.path)
+        os.unlink(file.path)
     return file
 
 
@@ -332,8 +329,6 @@ def read_small(path: str, most: int) -> bytes | None:
             data = os.pread(fd, most + 1, 0)
         finally:
             _close(fd)
-    except InterruptedError:
-        return read_small(path, most)
     except OSError as error:
         raise failure(error, path, "reading") from error
     return data if len(data) <= most else None
@@ -343,7 +338,7 @@ def identity(path: str) -> tuple[int, ...] | None:
     """A value that changes when the file is replaced or written; None if there is no file."""
     with storage_errors(path, "looking at it"):
         try:
-            status = again(os.stat, path)
+            status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
@@ -352,22 +347,22 @@ def identity(path: str) -> tuple[int, ...] | None:
 def modified_ms(path: str) -> int:
     """Modification time in ms since the epoch, rounded down as in Java."""
     with storage_errors(path, "reading the modification time"):
-        return int(again(os.stat, path).st_mtime_ns) // 1_000_000
+        return os.stat(path).st_mtime_ns // 1_000_000
 
 
 def size_of(path: str) -> int:
     """Length now, in bytes."""
     with storage_errors(path, "reading the size"):
-        status = again(os.stat, path)
+        status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise LogStorageError("expected a regular file, found something else", path=path)
-    return int(status.st_size)
+    return status.st_size
 
 
 def exists(path: str) -> bool:
     """True if the path exists; raises if the system cannot tell."""
     try:
-        again(os.stat, path)
+        os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
@@ -391,14 +386,14 @@ def names_in(path: str) -> list[str]:
 def rename(source: str, target: str) -> None:
     """Rename a file or directory; a file of that name is replaced atomically."""
     with storage_errors(source, f"renaming to {os.path.basename(target)}"):
-        again(os.replace, source, target)
+        os.replace(source, target)
 
 
 def remove(path: str, *, missing_ok: bool = False) -> None:
     """Delete a file."""
     with storage_errors(path, "deleting"):
         try:
-            again(os.unlink, path)
+            os.unlink(path)
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -407,7 +402,7 @@ def remove(path: str, *, missing_ok: bool = False) -> None:
 def remove_directory(path: str) -> None:
     """Delete an empty directory."""
     with storage_errors(path, "deleting"):
-        again(os.rmdir, path)
+        os.rmdir(path)
 
 
 def remove_tree(path: str) -> None:
@@ -434,7 +429,7 @@ def make_directory(path: str, *, parents: bool = True) -> None:
         if parents and not os.path.isdir(above):
             make_directory(above)
         try:
-            again(os.mkdir, path)
+            os.mkdir(path)
         except FileExistsError:
             if not os.path.isdir(path):  # else another process was quicker
                 raise NotADirectoryError(errno.ENOTDIR, "expected a directory, found a file", path) from None
@@ -445,7 +440,7 @@ def sync_directory(path: str) -> None:
     with storage_errors(path or ".", "syncing the directory"):
         fd = _opened(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
-            again(os.fsync, fd)
+            os.fsync(fd)
         finally:
             _close(fd)
 
@@ -453,11 +448,11 @@ def sync_directory(path: str) -> None:
 def copy_mode(source: str, target: str) -> None:
     """Copy a file's permissions to another."""
     with storage_errors(target, "setting the permissions"):
-        again(os.chmod, target, stat.S_IMODE(os.stat(source).st_mode))
+        os.chmod(target, stat.S_IMODE(os.stat(source).st_mode))
 
 
 def set_modified_ms(path: str, time_ms: int) -> None:
     """Set the modification time of a file, ms since the epoch."""
     with storage_errors(path, "setting the modification time"):
-        accessed = again(os.stat, path).st_atime_ns
-        again(partial(os.utime, path, ns=(accessed, time_ms * 1_000_000)))
+        accessed = os.stat(path).st_atime_ns
+        os.utime(path, ns=(accessed, time_ms * 1_000_000))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.disk.crashdisk import Disk, Op, State, Tree, cuts, read_tree, write_tree
-from support.disk.faultfs import READING, WRITING, Fault, FaultyOs
+from support.disk.faultfs import INTERRUPTED_CLOSES, READING, WRITING, Fault, FaultyOs
 
 RDWR_CREATE = os.O_RDWR | os.O_CREAT
 
@@ -173,9 +173,8 @@ def test_a_fault_strikes_the_call_it_was_meant_for(tmp_path: Path) -> None:
     assert run(Fault(1, writes, errno.ENOSPC, short=True))[1][:2] == [2, errno.ENOSPC]
     assert run(Fault(1, WRITING, errno.EIO, lasting=True))[1][:2] == [errno.EIO, errno.EIO]
     assert run(Fault(2, READING, short=True))[1][2:] == [b"ab", 4, None]
-    assert run(Fault(4, READING, errno.EINTR))[0].failed == ["close"]
+    assert run(INTERRUPTED_CLOSES)[0].failed == ["close"]
     assert run(Fault(1, writes, errno.EIO, times=2))[1][:2] == [errno.EIO, errno.EIO]
-    assert run(Fault(1, writes, errno.EINTR, stutter=True))[1][:2] == [errno.EINTR, 4]
     assert run(Fault(1, writes, short=True, lasting=True))[1][:2] == [2, 2]
 
 

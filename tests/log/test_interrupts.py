@@ -34,7 +34,7 @@ OPERATIONS: dict[str, tuple[Callable[[kts.Log], Any], int]] = {  # and every how
     "roll": (lambda log: log.roll(), scaled(31, 9)),
     "retention": (lambda log: log.delete_old_segments(), scaled(31, 9)),
     "truncation": (lambda log: log.truncate_to(7), scaled(31, 9)),
-    "flush": (lambda log: log.flush(), scaled(17, 5)),
+    "flush": (lambda log: log.flush(), scaled(11, 5)),
     "close": (lambda log: log.close(), scaled(17, 5)),
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.disk.crashdisk import read_tree
-from support.disk.faultfs import READING, WRITING, Fault, FaultyOs
+from support.disk.faultfs import INTERRUPTED_CLOSES, READING, WRITING, Fault, FaultyOs
 from support.disk.lives import KINDS, START_MS, Kind, in_place_of_os, quick_directory, shallow
 from support.golden import scaled
 
@@ -95,8 +95,9 @@ class Work:
 def faults(calls: list[str], rng: random.Random) -> Iterator[Fault]:
     for which in (WRITING, READING):
         for at in range(rng.randint(1, STEP), sum(name in which for name in calls) + 1, STEP):
-            for number in (errno.EIO, errno.ENOSPC, errno.EINTR):
+            for number in (errno.EIO, errno.ENOSPC):
                 yield Fault(at, which, number)
+    yield INTERRUPTED_CLOSES
     for at in range(1, calls.count("pwrite") + 1):
         yield Fault(at, WRITES, short=True)
         yield Fault(at, WRITES, errno.ENOSPC, short=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
 import pytest
 from support.disk.attempts import Work, attempt, faults
+from support.disk.faultfs import INTERRUPTED_CLOSES
 
 from kts.errors import LogStorageError
 from kts.segment import checkpoints
@@ -58,7 +58,7 @@ def test_a_fault_at_any_call_is_a_storage_error_with_its_errno_or_nothing(tmp_pa
             assert (result.errno, result.path is None) == (fault.errno, False), fault
         else:
             assert result == flawless, fault
-        if fault.errno == errno.EINTR and not fault.lasting or fault.errno is None:
+        if fault == INTERRUPTED_CLOSES or fault.errno is None:
             assert result == flawless, f"{fault}: nothing was wrong with the disk"
         assert system.unrecorded() == []
     assert struck > 20

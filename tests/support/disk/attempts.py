@@ -7,13 +7,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from support.disk.faultfs import READING, WRITING, Fault, FaultyOs
+from support.disk.faultfs import INTERRUPTED_CLOSES, READING, WRITING, Fault, FaultyOs
 from support.disk.lives import in_place_of_os
 
 from kts.errors import LogStorageError
 
 Work = Callable[[str], object]
-ERRNOS = (errno.EIO, errno.ENOSPC, errno.EINTR)
 
 
 def attempt(folder: Path, work: Work, fault: Fault | None) -> tuple[FaultyOs, object]:
@@ -35,9 +34,10 @@ def faults(system: FaultyOs) -> Iterator[Fault]:
     for which in (WRITING, READING):
         count = sum(name in which for name in system.calls)
         for at in range(1, count + 1):
-            for number in ERRNOS:
+            for number in (errno.EIO, errno.ENOSPC):
                 yield Fault(at, which, number)
             yield Fault(at, which, errno.EIO, lasting=True)
+    yield INTERRUPTED_CLOSES
     for name in ("pwrite", "pread", "preadv"):
         for at in range(1, system.calls.count(name) + 1):
             yield Fault(at, frozenset({name}), short=True)

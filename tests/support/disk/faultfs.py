@@ -6,6 +6,7 @@ that a new way to change a file cannot pass unrecorded; ``unrecorded`` compares 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,8 +41,6 @@ class Fault:
         All later calls of ``which`` fail too.
     times : int
         How many calls of ``which`` fail in a row.
-    stutter : bool
-        Of all calls from there on every other one fails: with what is called again at once, each of them once.
     """
 
     at: int
@@ -50,20 +49,21 @@ class Fault:
     short: bool = False
     lasting: bool = False
     times: int = 1
-    stutter: bool = False
 
     def strikes(self, number: int) -> bool:
         """True if the call of that number raises."""
         first = self.at + self.short
         if self.errno is None or number < first:
             return False
-        if self.stutter:
-            return (number - first) % 2 == 0
         return self.lasting or number < first + self.times
 
     def halves(self, number: int) -> bool:
         """True if the call of that number moves half of its bytes."""
         return self.short and (number == self.at or (number > self.at and self.lasting and self.errno is None))
+
+
+# A signal at each ``close``, the one call that Python does not repeat: nothing is wrong with the disk.
+INTERRUPTED_CLOSES = Fault(1, frozenset({"close"}), errno.EINTR, lasting=True)
 
 
 @dataclass
