@@ -140,6 +140,8 @@ class _Job:
         self.folder = folder
 
     def __call__(self, logs: list[PartitionLog]) -> list[_Outcome]:
+        for access in {one.root: one for log in logs for one in log.access}.values():
+            access.use()
         return [self.outcome(log) for log in logs]
 
     def outcome(self, log: PartitionLog) -> _Outcome:
@@ -180,11 +182,9 @@ def _by_executors(master: str, job: _Job, groups: list[list[PartitionLog]]) -> l
 
 
 def _by_processes(count: int, job: _Job, groups: list[list[PartitionLog]]) -> Iterator[list[_Outcome]]:
-    from kts.remote.buckets import known_options, use_all
-
     context = multiprocessing.get_context("spawn")
     with _deaf_to_interrupts():
-        pool = context.Pool(min(count, len(groups)), use_all, (known_options(),))
+        pool = context.Pool(min(count, len(groups)))
     with pool:
         yield from pool.imap(job, groups)
 

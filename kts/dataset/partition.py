@@ -12,6 +12,7 @@ from kts.dataset import scan as scanning
 from kts.dataset.options import ScanOptions, takes
 from kts.errors import InvalidRequestError, KtsError, LogClosedError, LogStorageError
 from kts.model import TimestampOffset, TopicPartition
+from kts.remote.buckets import access_to
 from kts.remote.tiers import Fault, TieredPartition
 from kts.segment import search, transactions
 from kts.segment.checkpoints import MEANINGS, Checkpoints, fault_of, read_leader_epochs, read_topic_id
@@ -73,6 +74,8 @@ class PartitionLog:
         self._segment_paths = None if segment_paths is None else tuple(segment_paths)
         self._checkpoints = checkpoints or Checkpoints(os.path.dirname(addresses.absolute(path)))
         self._remote = remote
+        tiered = [] if remote is None else [remote.tier.remote, *remote.tier.metadata.directories]
+        self.access = access_to([*(self._segment_paths or [path]), *tiered])  # goes with it to other processes
         self._closed = False
         self._overlaps = Overlaps()
         self.segments_before = 0  # of a part: the segments of the partition before it,
@@ -110,12 +113,6 @@ class PartitionLog:
     def lone(self) -> bool:
         """True if it consists of segment files given by name, not of a directory."""
         return self._segment_paths is not None
-
-    @property
-    def addresses(self) -> list[str]:
-        """What it is read from: its directory or files, and its tiered storage."""
-        remote = [] if self._remote is None else [self._remote.tier.remote]
-        return [*(self._segment_paths or [self.path]), *remote]
 
     @property
     def remote_alone(self) -> bool:

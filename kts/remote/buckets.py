@@ -16,7 +16,7 @@ from kts.errors import LogStorageError
 from kts.remote import objects
 from kts.remote.services import SAME, SERVICES, Library, service_of
 from kts.remote.threads import Limit, Threads
-from kts.segment.names import LOG_DIRECTORY_FILES, is_partition_file
+from kts.segment.names import LOG_DIRECTORY_FILES, REMOTE, is_partition_file
 from kts.segment.rereading import warn
 from kts.store import addresses
 from kts.store.protocol import ByteRange, Item, Result, Status
@@ -355,21 +355,26 @@ def _is_in_bucket(path: str, options: StorageOptions) -> bool:
     return True
 
 
-def known_options() -> dict[str, dict[str, Any]]:
-    """The options of each bucket of this process, for ``use_all`` in another one."""
-    return {root: bucket.options for root, bucket in _buckets.items()}
+class Access(NamedTuple):
+    """How a bucket is reached. It is pickled with what lies there, for the processes that read it."""
 
+    root: str
+    options: Mapping[str, Any]
 
-def use_all(known: Mapping[str, Mapping[str, Any]]) -> None:
-    """From now on reach the roots that are buckets as another process does, for which this one works alone."""
-    for root, options in known.items():
-        if not _is_in_bucket(root, options):
-            continue
-        bucket = bucket_of(root)
-        if bucket.options == dict(options):
+    def use(self) -> None:
+        """From now on reach the bucket so, as the process does for which this one works."""
+        bucket = bucket_of(self.root)
+        if bucket.options == dict(self.options):
             bucket.forget_all()
         else:
-            _buckets[root] = Bucket(root, options)
+            _buckets[self.root] = Bucket(self.root, self.options)
+
+
+def access_to(paths: Iterable[str]) -> tuple[Access, ...]:
+    """How this process reaches the buckets that paths, of tiered storage too, lie in."""
+    inner = (path.removeprefix(REMOTE) for path in paths)
+    roots = dict.fromkeys(root_of(path) for path in inner if _is_in_bucket(path, None))
+    return tuple(Access(root, bucket_of(root).options) for root in roots)
 
 
 addresses.serve_schemes((*SERVICES, *SAME), bucket_of)

@@ -15,7 +15,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from kts.errors import KtsError
-from kts.remote.buckets import known_options, use_all
 from kts.spark.shipping import ship
 
 Given = TypeVar("Given")
@@ -61,17 +60,15 @@ def _is_stopped(context: SparkContext) -> bool:
 
 
 class _Shipped:
-    """A function as executors get it, with what they need to reach the buckets of the driver."""
+    """A function as executors get it."""
 
     def __init__(self, job: Callable[[Any], Any]) -> None:
         self.job = job
-        self.buckets = known_options()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ship(self)
 
     def __call__(self, task: bytes) -> Any:
-        use_all(self.buckets)
         return self.job(pickle.loads(task))
 
 

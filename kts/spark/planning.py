@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from typing import TypeVar
 
@@ -17,9 +17,9 @@ from kts.dataset.plan import NO_END, SegmentRange, plan, plan_all, resolve_range
 from kts.errors import LogStorageError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import TopicPartition
 from kts.offline.verify import beside
-from kts.remote.buckets import root_of, use_all
+from kts.remote.buckets import Access, access_to
 from kts.remote.tiers import read_as_planned
-from kts.segment.names import INTERNAL_TOPICS, REMOTE
+from kts.segment.names import INTERNAL_TOPICS
 from kts.segment.rereading import settled, warn
 from kts.segment.transactions import log_end_offset, unstable
 from kts.spark.options import Bound, Options
@@ -41,6 +41,12 @@ class Task:
     within: TimeRange = TimeRange()
     logs: tuple[PartitionLog, ...] = ()  # instead of ranges, where whole partitions are checked
     folders: tuple[str, ...] = ()  # log directories whose own files are checked
+    access: tuple[Access, ...] = field(init=False, compare=False)  # to the buckets that it reads
+
+    def __post_init__(self) -> None:
+        own = access_to([*(part.path for part in self.ranges), *self.folders])
+        found = {one.root: one for one in (*own, *(each for log in self.logs for each in log.access))}
+        object.__setattr__(self, "access", tuple(found.values()))
 
 
 @dataclass(frozen=True)
@@ -141,9 +147,8 @@ def unmatched(options: Options) -> str:
 
 def reach(options: Options, task: Task) -> None:
     """Let this process, an executor's, reach the buckets and the tiered storage of a task, as the driver does."""
-    addresses = [*options.paths, options.remote or "", *(part.path for part in task.ranges), *task.folders]
-    addresses += [address for log in task.logs for address in log.addresses]
-    use_all({root_of(address.removeprefix(REMOTE)): options.storage_options or {} for address in addresses})
+    for one in task.access:
+        one.use()
     if options.remote is not None:
         # The metadata topic, which only the driver must see, is read if a directory must be listed.
         known = {name: value for name, value in (options.remote_options or {}).items() if name != "metadata"}

@@ -114,7 +114,9 @@ def test_storage_options_reach_a_bucket_without_the_environment(
         kts.open(bucket.address, storage_options="x")  # type: ignore[call-overload]
 
 
-def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(bucket: TestBucket) -> None:
+def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(
+    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = bucket.put_folder(TESTS / "data/golden/demo/orders/orders-0", "orders-0")
     expected = kts.scan(TESTS / "data/golden/demo/orders/orders-0").read_all()
     with Proxy(bucket.proxy.behind) as other:
@@ -133,9 +135,10 @@ def test_readers_with_other_options_that_are_drained_by_turns_do_not_mix(bucket:
         with pytest.raises(kts.LogStorageError, match="check the address"):
             kts.open_partition(folder, storage_options=ways[1]).scan().read_all()
         assert logs[0].scan().read_all() == logs[2].scan().read_all() == expected and logs[2].path == logs[0].path
-    worker = pickle.dumps((buckets.known_options(), logs[0]))
-    known, log = pickle.loads(worker)
-    buckets.use_all(known)
+    monkeypatch.setattr(buckets, "_buckets", {})  # as in another process
+    log = pickle.loads(pickle.dumps(logs[0]))
+    assert log.access == (buckets.Access(bucket.address, ways[0]),)
+    log.access[0].use()
     assert log.scan().read_all() == expected
 
 

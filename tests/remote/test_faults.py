@@ -32,7 +32,7 @@ def clicks(bucket: TestBucket) -> Iterator[str]:
     """A log directory in a bucket that gives up soon."""
     there = bucket.put_folder(CLICKS, "clicks")
     options = {"endpoint_override": bucket.proxy.endpoint, "max_attempts": 1, "time_limit": 20}
-    buckets.use_all({buckets.root_of(there): options})
+    buckets.Access(buckets.root_of(there), options).use()
     yield there
     bucket.forget()
 

@@ -43,7 +43,7 @@ def client(server: Proxy) -> Iterator[object]:
     requests.post(f"http://127.0.0.1:{server.behind}/moto-api/reset", timeout=60)
     made.create_bucket(Bucket="odd")
     options = {"access_key": KEY, "secret_key": SECRET, "region": REGION, "endpoint_override": server.endpoint}
-    buckets.use_all({"s3://odd": options | {"max_attempts": 2}})
+    buckets.Access("s3://odd", options | {"max_attempts": 2}).use()
     yield made
     server.forget()
     buckets._buckets.pop("s3://odd", None)
@@ -109,7 +109,7 @@ def test_a_list_without_end_is_an_error_after_the_limit(client: object, server: 
         pages.append(re.sub(rb"<IsTruncated>.*?</IsTruncated>", more, answer.body))
         return Answer(200, [("Content-Type", "application/xml")], pages[0]) if asked.lists else None
 
-    buckets.use_all({"s3://odd": buckets.bucket_of("s3://odd").options | {"time_limit": 0.3}})
+    buckets.Access("s3://odd", buckets.bucket_of("s3://odd").options | {"time_limit": 0.3}).use()
     server.change = change
     with pytest.raises(kts.LogStorageError, match=r"no answer within 0\.3 s"):
         files.names_in("s3://odd/many")

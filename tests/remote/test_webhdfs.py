@@ -44,7 +44,7 @@ class Between(NamedTuple):
     def address(self, key: str, **options: Any) -> str:
         address = f"webhdfs://127.0.0.1:{self.names.port}/bkt/{key}"
         through = {"data_proxy": {f":{self.store.data_port}/": f":{self.data.port}/"}, "max_attempts": 3}
-        buckets.use_all({buckets.root_of(address): self.store.options | through | options})
+        buckets.Access(buckets.root_of(address), self.store.options | through | options).use()
         return address
 
 

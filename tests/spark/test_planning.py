@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.buckets.s3 import TestBucket
 from support.golden import golden
 from support.sets.biglog import BATCH_BYTES, FIRST_MS, write_log
 from support.sets.partitions import flip
@@ -20,6 +21,7 @@ from support.sets.partitions import flip
 import kts
 from kts.dataset.reader import read_range
 from kts.errors import UnknownTopicOrPartitionError
+from kts.remote.buckets import Access
 from kts.spark import planning
 from kts.spark.options import Options, parse_options
 from kts.spark.planning import Task, plan_tasks
@@ -238,3 +240,16 @@ def test_rows_of_a_slice_are_those_of_the_whole(big: Path) -> None:
     assert len(task.ranges) == 2
     found = pa.Table.from_batches([b for part in task.ranges for b in read_range(part, columns=["offset"])])
     assert found.column(0).to_pylist() == list(range(59_990, 60_010))
+
+
+@pytest.mark.parametrize("granularity", ["record", "segment", "finding"])
+def test_a_task_has_access_to_the_buckets_that_it_reads_and_to_no_other(
+    granularity: str, bucket: TestBucket, big: Path
+) -> None:
+    """Also where a read names no options, and goes by those that its bucket was first opened with."""
+    there = bucket.put_folder(golden("demo", "orders").path, "orders")
+    bucket.forget()
+    kts.open(there, storage_options=bucket.options)
+    for path, access in ((there, [Access(bucket.address, bucket.options)]), (big, [])):
+        tasks = pickle.loads(pickle.dumps(plan_tasks(options(path, granularity=granularity))))
+        assert tasks and all([*task.access] == access for task in tasks)

@@ -37,7 +37,7 @@ def lists_folders_whether_or_not_they_are_marked(store: Emulator) -> None:
         if marked:
             for folder in ("deep", "deep/a", "deep/a/x", "deep/a-b"):
                 store.files.create_dir(f"{store.root}/{folder}", recursive=True)
-        buckets.use_all({buckets.root_of(store.address): store.options})
+        buckets.Access(buckets.root_of(store.address), store.options).use()
         for folder, names in (("deep", ["a", "a-b", "b.bin"]), ("deep/a", ["x"]), ("deep/a/x", ["1.bin", "2.bin"])):
             found = files.list_directory(f"{store.address}/{folder}")
             assert [one.name for one in found] == names
@@ -73,7 +73,7 @@ def tells_what_is_missing_replaced_or_deleted(store: Emulator) -> None:
 
 def puts_objects_whole_or_not_at_all(store: Emulator) -> None:
     path = f"{store.address}/put/00000000000000000000.log.gz"  # a name that the library would compress
-    buckets.use_all({buckets.root_of(path): store.options})
+    buckets.Access(buckets.root_of(path), store.options).use()
     for data in (b"first" * 1000, b"second"):
         publishing.publish(path, data)
         assert buckets.bucket_of(path).file(path, None).read(0, 10_000) == data
