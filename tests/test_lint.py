@@ -128,6 +128,76 @@ def test_the_kernel_names_no_proposal() -> None:
     }
 
 
+# What a process has once, whoever asks: its locks, descriptors and temporary files; and what wings register.
+STATE = {
+    "kts/config.py": {"_DEFAULTS", "_EXTENSIONS"},
+    "kts/log/directory.py": {"_changes", "_open"},
+    "kts/segment/locks.py": {"_changes", "_held", "_made"},
+    "kts/store/addresses.py": {"_stores"},
+    "kts/store/descriptors.py": {"_holders", "_told"},
+    "kts/store/expanded.py": {"_expanding", "_expansions"},
+}
+STATEFUL = {"Barrier", "Condition", "Event", "Lock", "RLock", "Semaphore", "count", "local"}
+CHANGES = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "move_to_end", "pop", "popitem"}
+CHANGES |= {"popleft", "remove", "setdefault", "update"}
+
+
+def state(tree: ast.Module) -> set[str]:
+    """The names of a module that hold what changes while the program runs: containers that functions change, locks,
+    counters, and what a function assigns."""
+    made = {ast.unparse(each): node.value for node in tree.body for each in targets(node)}
+    found = {name for name, value in made.items() if called(value).rpartition(".")[2] in STATEFUL}
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        changed, own, rebound = set[str](), set[str](), set[str]()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Global):
+                rebound |= set(node.names)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                own.add(node.id)
+            elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+                changed.add(ast.unparse(node.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+                changed.add(ast.unparse(node.func.value))
+        found |= (changed - own) | rebound
+    return found & made.keys()
+
+
+def targets(node: ast.stmt) -> list[ast.expr]:
+    """What a statement gives a value to."""
+    if isinstance(node, ast.AnnAssign):
+        return [] if node.value is None else [node.target]
+    return node.targets if isinstance(node, ast.Assign) else []
+
+
+def test_state_is_seen() -> None:
+    for text in (
+        "x = []\ndef f(): x.append(1)",
+        "x: dict[int, int] = {}\ndef f(): x[1] = 2",
+        "x = {}\nclass A:\n    def f(self): del x[1]",
+        "x = threading.Lock()",
+        "x = 1\ndef f():\n    global x\n    x = 2",
+    ):
+        assert state(ast.parse(text)) == {"x"}, text
+    for text in (
+        "x = {1: 2}\ndef f(): return x[1]",
+        "x = []\ndef f():\n    x = []\n    x.append(1)",
+        "x = []\nx.append(1)",
+    ):
+        assert state(ast.parse(text)) == set(), text
+
+
+def test_the_kernel_keeps_no_state_in_modules() -> None:
+    """But what is listed with its reason. A wing, as `remote` is one, answers for its own."""
+    found = {}
+    for path in SOURCES:
+        room, height = floor(module_name(path))
+        if height <= FLOORS["kts.log"] and room != "kts.remote":
+            found[path.relative_to(ROOT).as_posix()] = state(ast.parse(path.read_text(encoding="utf-8")))
+    assert {name: names for name, names in found.items() if names} == STATE
+
+
 BROKER = [["codes"], ["wire"], ["settings"], ["topics"], ["groups"], [], ["broker"], ["handlers"]]  # [] is all others
 
 
