@@ -22,10 +22,10 @@ from kts.segment.entries import FIRST_READ_BYTES, SLICE_BYTES, Batches, Slices, 
 from kts.segment.index_checksums import Sealed
 from kts.segment.names import REMOTE, parse_file_name, partition_of_file
 from kts.segment.rereading import warn
-from kts.store import files, protocol
+from kts.store import files
 from kts.store.expanded import without_compression
 from kts.store.local import File
-from kts.store.protocol import Readable, ReadAhead
+from kts.store.protocol import Readable, ReadAhead, cut_at
 from kts.times import show_time
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Segment:
 
     def open(self, ahead: tuple[int, int | None] | None = None) -> Readable:
         """The ``.log`` file; for ``ahead`` see ``files.open_file``."""
-        return protocol.cut_at(self.span.end, files.open_file(self.path, ahead=ahead, sound_part=self.sound_part))
+        return cut_at(self.span.end, files.open_file(self.path, ahead=ahead, sound_part=self.sound_part))
 
     @property
     def modified_ms(self) -> int:
@@ -478,7 +478,7 @@ class Lookups:
     def file(self) -> Readable:
         """The log; it caches the last bytes read, so that the next lookup need not read them again."""
         segment = self.segment
-        return protocol.cut_at(segment.span.end, files.open_reread(segment.path, sound_part=segment.sound_part))
+        return cut_at(segment.span.end, files.open_reread(segment.path, sound_part=segment.sound_part))
 
     @cached_property
     def size(self) -> int:

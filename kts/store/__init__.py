@@ -1,1 +1,1 @@
-"""Where files lie: the protocol of stores, the disk of this machine, and compressed logs."""
+"""Files: the protocol of stores, the disk of this machine, compressed logs, and how a file is published."""
