@@ -21,13 +21,14 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from kts.dataset.increments import Offsets, name_of
-from kts.dataset.options import TimeRange, takes
+from kts.dataset.options import TimeRange
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import paths_of
+from kts.options import takes
 from kts.segment import files
 from kts.segment.rereading import settled
 from kts.spark.jobs import run_in
-from kts.spark.options import Options, absolute_prefix, parse_options
+from kts.spark.options import Options, absolute_prefix
 from kts.spark.planning import OffsetRange, Task, tasks_of, unseen
 from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
@@ -86,11 +87,9 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
     kind = _SparkFolder if "/" in source.table else _SparkIceberg
     stated = source.from_offsets is not None
     tables = [kind(spark, name, schema, stated) for name, schema in source.tables]
-    options = replace(
-        parse_options({"path": "/"}),  # the defaults of all others
+    options = Options(
         paths=tuple(paths),
-        isolation=source.options.isolation,
-        on_error=source.options.on_error,
+        scan=source.options,
         fail_on_data_loss=source.losses.fails,
         storage_options=asked.storage_options,
         remote=remote,
@@ -200,7 +199,7 @@ class _RowsReader(DataSourceReader):
             return
         target = arrow_schema(self.schema)
         for rows in self.work.rows(partition.task):
-            for part in split(rows, self.work.options.batch_bytes):
+            for part in split(rows, self.work.options.scan.batch_bytes):
                 # Columns that the owner of the table added stay null.
                 columns = [
                     part.column(field.name).cast(field.type)

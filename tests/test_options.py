@@ -1,0 +1,155 @@
+"""Options are declared once; functions, Spark and the commands say of them what the declaration says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from importlib import import_module
+from typing import Any
+
+import click
+import pytest
+
+import kts
+from kts.cli.inputs import declared_option
+from kts.dataset.options import LogOptions, PathScanOptions, ScanOptions
+from kts.offline.copy import CopyOptions, copy
+from kts.options import (
+    FLAG,
+    PATH,
+    Choice,
+    Declared,
+    Number,
+    declared,
+    option,
+    options_of,
+    same,
+    takes,
+    takes_only,
+)
+from kts.tables import LocalSyncOptions, sync
+
+
+@dataclass(frozen=True)
+class Some(Declared):
+    """Options of this test."""
+
+    path: str = field(metadata=declared(PATH, "Where it lies."))
+    _: KW_ONLY
+    on_error: str = option("raise", Choice(("raise", "skip")), "``skip``: go on.", spark=True, command=True)
+    deep: bool = option(False, FLAG, "Look inside.", command=True)
+    most: int | None = option(None, Number(highest=9), "At most this many.", spark="maxRows", command="--limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class More(Some):
+    """Options of this test, and another word for one."""
+
+    deep: bool = same(Some, "deep", doc="Look inside of each.")
+
+
+@takes_only(More)
+def look(asked: More) -> More:
+    """Look.
+
+    Returns
+    -------
+    More
+    """
+    return asked
+
+
+class Place:
+    @takes(Some)
+    def look(self, asked: Some) -> tuple[Place, Some]:
+        """Look from here."""
+        return self, asked
+
+
+def test_a_function_has_the_arguments_the_defaults_and_the_words_of_the_declaration() -> None:
+    parameters = inspect.signature(look).parameters
+    assert list(parameters) == ["path", "on_error", "deep", "most"]
+    assert [one.default for one in parameters.values()] == [inspect.Parameter.empty, "raise", False, None]
+    assert inspect.getdoc(look) == (
+        "Look.\n\nParameters\n----------\npath : path, optional\n    Where it lies.\non_error : str\n"
+        "    ``skip``: go on.\ndeep : bool\n    Look inside of each.\nmost : int\n    At most this many.\n\n"
+        "Returns\n-------\nMore"
+    )
+    assert look("here") == More("here") and look(path="here", most=3).most == 3
+    place = Place()
+    assert place.look("here", deep=True) == (place, Some("here", deep=True))
+    assert list(inspect.signature(Place.look).parameters) == ["self", "path", "on_error", "deep", "most"]
+
+
+def test_a_wrong_value_is_named_and_a_wrong_name_is_an_error_of_the_function() -> None:
+    for given, error in (({"on_error": "stop"}, ValueError), ({"on_error": None}, TypeError), ({"deep": 1}, TypeError)):
+        with pytest.raises(error, match=f"^{[*given][0]}: expected"):
+            look("here", **given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="most: expected 1 to 9, found 10"):
+        look("here", most=10)
+    with pytest.raises(TypeError, match=r"^look\(\) got an unexpected keyword argument 'deeper'"):
+        look("here", deeper=True)  # type: ignore[call-arg]
+
+
+def test_names_in_spark_and_on_the_command_line_follow_from_the_field_s_unless_they_are_stated() -> None:
+    assert {name: (one.spark_names, one.flag) for name, one in options_of(Some).items() if one.command} == {
+        "on_error": (["onError"], "--on-error"),
+        "deep": ([], "--deep"),
+        "most": (["maxRows"], "--limit"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("taken", "by"),
+    [
+        (PathScanOptions, kts.scan),
+        (ScanOptions, kts.PartitionLog.scan),
+        (ScanOptions, kts.Log.scan),
+        (CopyOptions, copy),
+        (LocalSyncOptions, sync),
+    ],
+)
+def test_every_argument_is_declared_checked_and_described(taken: type, by: Callable[..., Any]) -> None:
+    told, parameters = str(inspect.getdoc(by)), inspect.signature(by).parameters
+    assert [*options_of(taken)] == [name for name in parameters if name != "self"]
+    for name, one in options_of(taken).items():
+        assert f"\n{name} : {one.kind.words}\n    {one.doc.split()[0]}" in told
+        assert (
+            one.doc.endswith(".")
+            and parameters[name].annotation == inspect.signature(taken).parameters[name].annotation
+        )
+
+
+def test_what_opens_logs_takes_the_same_as_a_scan() -> None:
+    shared = options_of(LogOptions).keys() - {"topics", "partitions"} | {"log_start_offset"}
+    scanned = inspect.signature(kts.scan).parameters
+    for opener in (kts.open, kts.open_partition, kts.open_log_dirs):
+        found = inspect.signature(opener).parameters
+        assert {*found} == {"path", *shared}
+        for name in shared - {"log_start_offset"}:
+            assert (found[name].annotation, found[name].default) == (scanned[name].annotation, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "taken"), [("dump", ScanOptions), ("copy", CopyOptions), ("sync", LocalSyncOptions)]
+)
+def test_a_command_has_every_option_that_is_declared_for_it(command: str, taken: type) -> None:
+    found = {one.name: one for one in import_module(f"kts.cli.{command}").command.params}
+    for one in options_of(taken).values():
+        if one.command:
+            assert one.flag in found[one.name].opts and found[one.name].help.startswith(one.doc.replace("``", ""))
+
+
+def test_the_help_of_a_command_tells_the_default() -> None:
+    @click.command()
+    @declared_option(options_of(LocalSyncOptions)["commit_bytes"])
+    @declared_option(options_of(Some)["on_error"])
+    @declared_option(options_of(ScanOptions)["strict_time_range"])
+    def command(**asked: Any) -> None:
+        pass
+
+    with click.Context(command, terminal_width=200, max_content_width=200) as context:
+        told = command.get_help(context)
+    assert "skip: go on. Default raise." in told and "of records. Default 256MiB." in told
+    assert "--strict / --no-strict" in told
