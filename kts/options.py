@@ -1,16 +1,17 @@
-"""Options, each declared once: the field of a dataclass has its name, type and default, ``option`` all the rest.
+"""Options, each declared once: as a field of a dataclass, whose docstring describes it.
 
-Functions take their arguments from such a class (``takes``), Spark's reader and the commands their options.
+The field has the name, type and default, and ``option`` the check and the names in Spark and on the command line. The
+first sentence of the description is the one that commands and Spark's reference show. Functions take their arguments
+from such a class (``takes``), Spark's reader and the commands their options.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, field, fields
 from functools import cache, wraps
+from inspect import cleandoc, getdoc, signature
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from kts.arguments import INT32_MAX, INT64_MAX, boolean, choice, integer
@@ -21,18 +22,17 @@ Owner = TypeVar("Owner")
 Options = TypeVar("Options")
 Result = TypeVar("Result")
 Shown = TypeVar("Shown", bound=Callable[..., Any])
-
-DOCSTRING_COLUMNS = 112
+_ENTRY = re.compile(r"^(\w+) : .*\n(?:    .*(?:\n|$))+", re.MULTILINE)  # of a docstring
 
 
 class Kind:
-    """The values of an option: what a docstring calls them, and their check. This one takes any value."""
+    """The values of an option: how they are checked, and what stands for one in the help of a command."""
 
-    def __init__(self, words: str) -> None:
-        self.words = words
+    def __init__(self, metavar: str | None = None) -> None:
+        self.metavar = metavar
 
     def check(self, name: str, value: Any) -> Any:
-        """The value, checked; errors name the option."""
+        """The value, checked; errors name the option. This kind takes any value."""
         return value
 
 
@@ -46,8 +46,8 @@ class Flag(Kind):
 class Choice(Kind):
     """One of some words."""
 
-    def __init__(self, choices: Sequence[str], words: str = "str") -> None:
-        super().__init__(words)
+    def __init__(self, choices: Iterable[str]) -> None:
+        super().__init__()
         self.choices = tuple(choices)
 
     def check(self, name: str, value: Any) -> str:
@@ -57,8 +57,8 @@ class Choice(Kind):
 class Number(Kind):
     """An int in a range."""
 
-    def __init__(self, lowest: int = 1, highest: int = INT64_MAX, words: str = "int") -> None:
-        super().__init__(words)
+    def __init__(self, lowest: int = 1, highest: int = INT64_MAX) -> None:
+        super().__init__()
         self.lowest, self.highest = lowest, highest
 
     def check(self, name: str, value: Any) -> int:
@@ -83,8 +83,8 @@ class Lateness(Kind):
 class Several(Kind):
     """A list of texts or ints; the command line has an option for each."""
 
-    def __init__(self, of: type, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, of: type, metavar: str) -> None:
+        super().__init__(metavar)
         self.of = of
 
 
@@ -100,13 +100,11 @@ class Json(Kind):
     """A mapping, which texts give as JSON."""
 
     def __init__(self, example: str) -> None:
-        super().__init__("dict, optional")
+        super().__init__("JSON")
         self.example = example
 
 
-FLAG = Flag("bool")
-PATH = Place("path, optional")
-MOMENT = Moment("int (ms), aware datetime, date, numpy.datetime64 or text, optional")
+ANY, FLAG, PATH, MOMENT = Kind(), Flag(), Place(), Moment("TIME")
 
 
 class Option(NamedTuple):
@@ -115,28 +113,28 @@ class Option(NamedTuple):
     Attributes
     ----------
     kind : Kind
-    doc : str
-        What it means, in a sentence that is right at every door.
-    more : str
-        What the reference says besides.
     spark, command : bool or str
         Whether Spark's reader and the commands have it; a text is its name there, if that does not follow from the
         field's: Spark has it in camelCase, the commands with hyphens.
-    metavar : str
-        What stands for its value in the help of a command.
     name : str
     default
         Of the field; ``MISSING`` if it must be given.
+    described : str
+        Its entry in the docstring of the class.
     """
 
-    kind: Kind
-    doc: str
-    more: str = ""
+    kind: Kind = ANY
     spark: bool | str = False
     command: bool | str = False
-    metavar: str = ""
     name: str = ""
     default: Any = MISSING
+    described: str = ""
+
+    @property
+    def doc(self) -> str:
+        """The first sentence of its description, which is right at every door."""
+        text = " ".join(self.described.partition("\n")[2].split())
+        return re.split(r"(?<=\.) ", text, maxsplit=1)[0]
 
     @property
     def spark_names(self) -> list[str]:
@@ -155,28 +153,28 @@ def camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def option(default: Any, kind: Kind, doc: str, **rest: Any) -> Any:
-    """The field of an option; see ``Option``. One that must be given is a ``field`` with ``declared`` as metadata."""
-    return field(default=default, metadata=declared(kind, doc, **rest))
+def option(default: Any, kind: Kind = ANY, *, spark: bool | str = False, command: bool | str = False) -> Any:
+    """The field of an option; see ``Option``."""
+    return field(default=default, metadata={"option": Option(kind, spark, command)})
 
 
-def declared(kind: Kind, doc: str, **rest: Any) -> dict[str, Option]:
-    """The metadata of an option's field."""
-    return {"option": Option(kind, doc, **rest)}
-
-
-def same(owner: type, name: str, **changed: Any) -> Any:
-    """The field of an option that another class declares; what is said of it may differ."""
-    one = options_of(owner)[name]._replace(**changed)
+def same(owner: Any, name: str) -> Any:
+    """The field of an option that another class declares, with its description unless the class has one."""
+    one = options_of(owner)[name]
     return field(default=one.default, metadata={"option": one})
 
 
 @cache
 def options_of(owner: Any) -> dict[str, Option]:
     """The options that a class declares, by name, in their order as arguments."""
-    found = [one for one in fields(owner) if "option" in one.metadata]
-    named = {one.name: one.metadata["option"]._replace(name=one.name, default=one.default) for one in found}
-    return {name: named[name] for name in inspect.signature(owner).parameters if name in named}
+    entries = {found[1]: found[0] for one in reversed(owner.__mro__) for found in _ENTRY.finditer(getdoc(one) or "")}
+    found = dict[str, Option]()
+    by_name = {one.name: one for one in fields(owner)}
+    for name in signature(owner).parameters:
+        one: Option = by_name[name].metadata.get("option", Option())
+        told = entries.get(name, one.described).strip()
+        found[name] = one._replace(name=name, default=by_name[name].default, described=told)
+    return found
 
 
 class Declared:
@@ -226,7 +224,7 @@ def takes_only(
 
 def _called(check: Callable[Checked, Options], caller: Callable[..., Any]) -> Callable[Checked, Options]:
     """The class of options, whose TypeError about arguments names the caller."""
-    asked = inspect.signature(check)
+    asked = signature(check)
 
     def called(*args: Checked.args, **named: Checked.kwargs) -> Options:
         try:
@@ -240,22 +238,18 @@ def _called(check: Callable[Checked, Options], caller: Callable[..., Any]) -> Ca
 
 def _shown_as(checked: Shown, caller: Callable[..., Any], check: Callable[..., Any]) -> Shown:
     """The function with a signature and a docstring in which the options stand for the caller's last argument."""
-    own = inspect.signature(caller)
-    parameters = [*[*own.parameters.values()][:-1], *inspect.signature(check).parameters.values()]
+    own = signature(caller)
+    parameters = [*[*own.parameters.values()][:-1], *signature(check).parameters.values()]
     checked.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     if caller.__doc__ is not None and isinstance(check, type):
-        checked.__doc__ = described(inspect.cleandoc(caller.__doc__), check)
+        checked.__doc__ = _described(cleandoc(caller.__doc__), check)
     return checked
 
 
-def described(doc: str, owner: type) -> str:
+def _described(doc: str, owner: type) -> str:
     """A docstring with the options of a class as its last parameters."""
-    entries = "\n".join(f"{one.name} : {one.kind.words}\n{_wrapped(one)}" for one in options_of(owner).values())
+    entries = "\n".join(one.described for one in options_of(owner).values())
     before, *after = re.split(r"\n\n(?=\w+\n-+\n)", doc)
     if after and after[0].startswith("Parameters\n"):
         return "\n\n".join([before, f"{after[0]}\n{entries}", *after[1:]])
     return "\n\n".join([before, f"Parameters\n----------\n{entries}", *after])
-
-
-def _wrapped(one: Option) -> str:
-    return textwrap.indent(textwrap.fill(f"{one.doc} {one.more}".strip(), DOCSTRING_COLUMNS), "    ")

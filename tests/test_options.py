@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from typing import Any
 
@@ -17,11 +17,9 @@ from kts.dataset.options import LogOptions, PathScanOptions, ScanOptions
 from kts.offline.copy import CopyOptions, copy
 from kts.options import (
     FLAG,
-    PATH,
     Choice,
     Declared,
     Number,
-    declared,
     option,
     options_of,
     same,
@@ -33,20 +31,43 @@ from kts.tables import LocalSyncOptions, sync
 
 @dataclass(frozen=True)
 class Some(Declared):
-    """Options of this test."""
+    """Options of this test.
 
-    path: str = field(metadata=declared(PATH, "Where it lies."))
+    Parameters
+    ----------
+    path : path
+        Where it lies.
+    on_error : str
+        ``skip``: go on. That is for the reference
+        alone.
+    deep : bool
+        Look inside.
+    most : int, optional
+        At most this many.
+    """
+
+    path: str
     _: KW_ONLY
-    on_error: str = option("raise", Choice(("raise", "skip")), "``skip``: go on.", spark=True, command=True)
-    deep: bool = option(False, FLAG, "Look inside.", command=True)
-    most: int | None = option(None, Number(highest=9), "At most this many.", spark="maxRows", command="--limit")
+    on_error: str = option("raise", Choice(("raise", "skip")), spark=True, command=True)
+    deep: bool = option(False, FLAG, command=True)
+    most: int | None = option(None, Number(highest=9), spark="maxRows", command="--limit")
 
 
-@dataclass(frozen=True, kw_only=True)
-class More(Some):
-    """Options of this test, and another word for one."""
+@dataclass(frozen=True)
+class More(Declared):
+    """Options of this test, and another word for one.
 
-    deep: bool = same(Some, "deep", doc="Look inside of each.")
+    Parameters
+    ----------
+    deep : bool
+        Look inside of each.
+    """
+
+    path: str = same(Some, "path")
+    _: KW_ONLY
+    on_error: str = same(Some, "on_error")
+    deep: bool = same(Some, "deep")
+    most: int | None = same(Some, "most")
 
 
 @takes_only(More)
@@ -72,8 +93,9 @@ def test_a_function_has_the_arguments_the_defaults_and_the_words_of_the_declarat
     assert list(parameters) == ["path", "on_error", "deep", "most"]
     assert [one.default for one in parameters.values()] == [inspect.Parameter.empty, "raise", False, None]
     assert inspect.getdoc(look) == (
-        "Look.\n\nParameters\n----------\npath : path, optional\n    Where it lies.\non_error : str\n"
-        "    ``skip``: go on.\ndeep : bool\n    Look inside of each.\nmost : int\n    At most this many.\n\n"
+        "Look.\n\nParameters\n----------\npath : path\n    Where it lies.\non_error : str\n"
+        "    ``skip``: go on. That is for the reference\n    alone.\ndeep : bool\n    Look inside of each.\n"
+        "most : int, optional\n    At most this many.\n\n"
         "Returns\n-------\nMore"
     )
     assert look("here") == More("here") and look(path="here", most=3).most == 3
@@ -114,11 +136,8 @@ def test_every_argument_is_declared_checked_and_described(taken: type, by: Calla
     told, parameters = str(inspect.getdoc(by)), inspect.signature(by).parameters
     assert [*options_of(taken)] == [name for name in parameters if name != "self"]
     for name, one in options_of(taken).items():
-        assert f"\n{name} : {one.kind.words}\n    {one.doc.split()[0]}" in told
-        assert (
-            one.doc.endswith(".")
-            and parameters[name].annotation == inspect.signature(taken).parameters[name].annotation
-        )
+        assert one.described.startswith(f"{name} : ") and one.described in told and one.doc.endswith(".")
+        assert parameters[name].annotation == inspect.signature(taken).parameters[name].annotation
 
 
 def test_what_opens_logs_takes_the_same_as_a_scan() -> None:

@@ -71,16 +71,16 @@ def declared(owner: type, *names: str) -> Callable[[Any], Any]:
 
 def declared_option(one: Option, **more: Any) -> Callable[[Any], Any]:
     """An option of a command as it is declared."""
-    flag, how = one.flag, dict[str, Any](metavar=one.metavar or None)
+    flag, how = one.flag, dict[str, Any](metavar=one.kind.metavar)
     shown = "" if one.default is None else f" Default {one.default}."
     match one.kind:
         case Flag():
             flag = f"{flag}/--no-{flag[2:]}" if one.default else flag
-            how, shown = {"is_flag": True, "default": None if one.default else False}, ""
+            how, shown = how | {"is_flag": True, "default": None if one.default else False}, ""
         case Choice(choices=choices):
-            how = {"type": click.Choice(choices), "default": one.default}
+            how |= {"type": click.Choice(choices), "default": one.default}
         case Bytes(lowest=lowest):
-            how, shown = {"type": Size(lowest)}, f" Default {one.default >> 20}MiB."
+            how, shown = how | {"type": Size(lowest)}, f" Default {one.default >> 20}MiB."
         case Number(lowest=lowest, highest=highest):
             how["type"] = click.IntRange(lowest, None if highest == INT64_MAX else highest)
         case Several(of=of):
@@ -135,7 +135,7 @@ def remote_options(function: Any) -> Any:
     )  # fmt: skip
     remote = declared_option(
         options_of(LogOptions)["remote"],
-        metavar="URI", type=None, is_eager=True, expose_value=False, callback=remember_remote,
+        is_eager=True, expose_value=False, callback=remember_remote,
     )  # fmt: skip
     return remote(key(layout(metadata(function))))
 
@@ -175,7 +175,7 @@ def storage_options_option(function: Any) -> Any:
     """``--storage-options``, which ``open_logs`` takes."""
     return declared_option(
         options_of(LogOptions)["storage_options"],
-        metavar="JSON", is_eager=True, expose_value=False, callback=remember_storage_options,
+        is_eager=True, expose_value=False, callback=remember_storage_options,
     )(function)  # fmt: skip
 
 

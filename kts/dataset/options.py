@@ -11,21 +11,7 @@ from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREAD
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
 from kts.coordinator_records.columns import DECODERS, column_types
 from kts.model import TopicPartition
-from kts.options import (
-    FLAG,
-    MOMENT,
-    PATH,
-    Bytes,
-    Choice,
-    Declared,
-    Json,
-    Kind,
-    Lateness,
-    Number,
-    Several,
-    declared,
-    option,
-)
+from kts.options import FLAG, MOMENT, Bytes, Choice, Declared, Json, Kind, Lateness, Number, Several, option
 from kts.remote.buckets import StorageOptions
 from kts.remote.tiers import RemoteOptions
 from kts.times import UNITS, Length, Time, length_of, milliseconds
@@ -75,55 +61,35 @@ class _Offsets(Kind):
         return _offsets(value, name)
 
 
-PATHS = declared(Kind("path or list of paths"), "As for ``kts.open``.")
-_OFFSETS = _Offsets("int, str or {topic: {partition: int}}, optional")
-
-
 @dataclass(frozen=True, kw_only=True)
 class RangeOptions(Declared):
-    """A range of times, as everything takes it that reads one."""
+    """A range of times.
 
-    starting_timestamp: Time | None = option(
-        None,
-        MOMENT,
-        "Only records with this time or a later one.",
-        more="Times override offsets. Text is ISO 8601, in UTC if it names no zone, or ``now``, or ``-1h`` or"
-        " ``-1d12h`` before now.",
-        command="--from",
-        metavar="TIME",
-    )
-    ending_timestamp: Time | None = option(
-        None, MOMENT, "Only records with an earlier time.", command="--to", metavar="TIME"
-    )
-    strict_time_range: bool = option(
-        True,
-        FLAG,
-        "Exactly the records with start <= timestamp < end; else the offsets of Spark's Kafka source.",
-        more="These are, of each partition, those from the first one with a timestamp >= start (if there is none,"
-        " nothing is read) up to, but not including, the first one with a timestamp >= end (if there is none, the log's"
-        " end). Other times may lie between them, and records of the range behind them.",
-        spark=True,
-        command="--strict",
-    )
-    allowed_lateness: Length = option(
-        "1h",
-        Lateness('int (ms), timedelta, text such as "1h", or None'),
-        "Do not read what begins this long after the end of an exact range, or later: ``30m``, ``2d``; ``unlimited``"
-        " reads to the log's end.",
-        more="No record may come so long after younger ones. None is unlimited; so is a range without a start, or with"
-        " one before 1970. If records of the range were later in what was read, a warning says how much.",
-        spark=True,
-        command=True,
-        metavar="LENGTH",
-    )
-    unit: str | None = option(
-        None,
-        Choice((*UNITS,), '{"s", "ms", "us", "ns"}, optional'),
-        "The unit of integers given as times. Without it they are ms, and an integer that looks like another unit is"
-        " refused.",
-        spark="timeUnit",
-        command=True,
-    )
+    Parameters
+    ----------
+    starting_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        Only records with this time or a later one. Times override offsets. Text is ISO 8601, in UTC if it names no
+        zone, or ``now``, or ``-1h`` or ``-1d12h`` before now.
+    ending_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        Only records with an earlier time.
+    strict_time_range : bool
+        Exactly the records with start <= timestamp < end; else the offsets of Spark's Kafka source. These are, of each
+        partition, from the first one with a timestamp >= start (if there is none, nothing is read) up to, but not
+        including, the first one with a timestamp >= end (if there is none, the log's end). Other times may lie between
+        them, and records of the range behind them.
+    allowed_lateness : int (ms), timedelta, text such as "1h", or None
+        Do not read what begins this long after the end of an exact range, or later: ``30m``, ``2d``; ``unlimited``
+        reads to the log's end. No record may come so long after younger ones. None is unlimited; so is a range without
+        a start, or with one before 1970. If records of the range were later in what was read, a warning says how much.
+    unit : {"s", "ms", "us", "ns"}, optional
+        The unit of integers given as times; without it ms, and an integer that looks like another unit is refused.
+    """
+
+    starting_timestamp: Time | None = option(None, MOMENT, command="--from")
+    ending_timestamp: Time | None = option(None, MOMENT, command="--to")
+    strict_time_range: bool = option(True, FLAG, spark=True, command="--strict")
+    allowed_lateness: Length = option("1h", Lateness("LENGTH"), spark=True, command=True)
+    unit: str | None = option(None, Choice(UNITS), spark="timeUnit", command=True)
     times: TimeRange = field(init=False, repr=False)  # checked
 
     def __post_init__(self) -> None:
@@ -139,75 +105,55 @@ class RangeOptions(Declared):
 
 @dataclass(frozen=True, kw_only=True)
 class ScanOptions(RangeOptions):
-    """How the records of a partition are read."""
+    """How the records of a partition are read.
 
-    starting_offsets: Offsets = option(None, _OFFSETS, "The first offset; -2 or ``earliest``, -1 or ``latest``.")
-    ending_offsets: Offsets = option(
-        None,
-        _OFFSETS,
-        "The offset to end before; -1 or ``latest``.",
-        more="Also ``high_watermark``, the broker's checkpoint (the log's end if there is none). Offsets outside the"
-        " log select no records.",
-    )
-    columns: Sequence[str] | None = option(
-        None,
-        Kind("list of str, optional"),
-        "These columns, in this order.",
-        more="``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,"
-        " timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as ``lz4`` (a dictionary)."
-        " ``hasTimestamp`` is false where the timestamp is -1, unless its batch is marked as having one.",
-        command=True,
-        metavar="A,B,...",
-    )
-    isolation: str = option(
-        "read_uncommitted",
-        Choice(ISOLATIONS),
-        "``read_committed`` leaves out aborted transactions, and ends at the first open one.",
-        spark=True,
-        command=True,
-    )
-    include_control: bool = option(
-        False, FLAG, "Include transaction markers and other control records.", spark=True, command=True
-    )
-    on_error: str = option(
-        "raise",
-        Choice(ON_ERROR),
-        "On damage: stop; or ``skip``: leave out damaged bytes, and warn with file, position and size.",
-        more="Fields of a record after the last one that ``columns`` needs are checked by the CRC only.",
-        spark=True,
-        command=True,
-    )
-    verify_crc: bool = option(True, FLAG, "False skips CRCs only.", spark=True)
-    batch_bytes: int = option(
-        BATCH_BYTES,
-        Bytes(in_spark=LARGEST_BATCH_BYTES),
-        "Approximate size of an Arrow batch.",
-        spark="maxBatchBytes",
-    )
-    max_decompressed_bytes: int = option(
-        DEFAULT_MAX_DECOMPRESSED_BYTES,
-        Bytes(lowest=0),
-        "Bound on the decompressed bytes of a record batch or wrapper message.",
-        spark=True,
-    )
-    views: bool = option(False, FLAG, "Keys and values as ``binary_view``.")
-    decoder: str | None = option(
-        None,
-        Choice((*DECODERS,), "str, optional"),
-        "Decode the records of ``__consumer_offsets`` or ``__transaction_state`` to columns.",
-        more="The topic is then that one, and the columns are topic, partition, offset, timestamp, the decoder's, key"
-        " and value.",
-        spark=True,
-        command=True,
-    )
-    threads: int = option(
-        1,
-        Number(highest=MOST_THREADS),
-        "Decode in up to this many threads, ahead of the reader.",
-        more="The rows, their order and that of errors stay the same; each thread adds one or two batches to the"
-        " memory, with the bytes that they were read from.",
-        command="--jobs",
-    )
+    Parameters
+    ----------
+    starting_offsets : int, str or {topic: {partition: int}}, optional
+        The first offset; -2 or ``earliest``, -1 or ``latest``.
+    ending_offsets : int, str or {topic: {partition: int}}, optional
+        The end offset (exclusive); -1 or ``latest``, or ``high_watermark``, the broker's checkpoint (the log's end if
+        there is none). Offsets outside the log select no records.
+    columns : list of str, optional
+        These columns, in this order. They are ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key,
+        value, topic, partition, offset, timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as
+        ``lz4`` (a dictionary). ``hasTimestamp`` is false where the timestamp is -1, unless its batch is marked as
+        having one.
+    isolation : str
+        ``read_committed`` leaves out aborted transactions, and ends at the first open one.
+    include_control : bool
+        Include transaction markers and other control records.
+    on_error : str
+        On damage: stop; or ``skip``: leave out damaged bytes and warn with file, position and number of bytes. Fields
+        of a record after the last one that ``columns`` needs are checked by the CRC only.
+    verify_crc : bool
+        False skips CRCs only.
+    batch_bytes : int
+        Approximate size of an Arrow batch.
+    max_decompressed_bytes : int
+        Bound on the decompressed bytes of a record batch or wrapper message.
+    views : bool
+        Keys and values as ``binary_view``.
+    decoder : str, optional
+        Decode the records of ``__consumer_offsets`` or ``__transaction_state`` to columns. The topic is then that one,
+        and the columns are topic, partition, offset, timestamp, the decoder's, key and value.
+    threads : int
+        Decode in up to this many threads, ahead of the reader. The rows, their order and that of errors stay the same;
+        each thread adds one or two batches to the memory, with the bytes that they were read from.
+    """
+
+    starting_offsets: Offsets = option(None, _Offsets())
+    ending_offsets: Offsets = option(None, _Offsets())
+    columns: Sequence[str] | None = option(None, Kind("A,B,..."), command=True)
+    isolation: str = option("read_uncommitted", Choice(ISOLATIONS), spark=True, command=True)
+    include_control: bool = option(False, FLAG, spark=True, command=True)
+    on_error: str = option("raise", Choice(ON_ERROR), spark=True, command=True)
+    verify_crc: bool = option(True, FLAG, spark=True)
+    batch_bytes: int = option(BATCH_BYTES, Bytes(in_spark=LARGEST_BATCH_BYTES), spark="maxBatchBytes")
+    max_decompressed_bytes: int = option(DEFAULT_MAX_DECOMPRESSED_BYTES, Bytes(0), spark=True)
+    views: bool = option(False, FLAG)
+    decoder: str | None = option(None, Choice(DECODERS), spark=True, command=True)
+    threads: int = option(1, Number(highest=MOST_THREADS), command="--jobs")
     names: tuple[str, ...] = field(init=False, repr=False)  # of the columns, checked
 
     def __post_init__(self) -> None:
@@ -240,57 +186,48 @@ class ScanOptions(RangeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions(Declared):
-    """Which partitions under a path are read, and how they are reached."""
+    """Which partitions under a path are read, and how they are reached.
 
-    topics: Sequence[str] | str | None = option(
-        None,
-        Several(str, "list of str, optional"),
-        "Only topics of these names, or of patterns such as ``ord*``.",
-        more="None is every topic, except Kafka's internal ones in a log directory. A pattern has ``*``, ``?`` or"
-        " ``[...]``, and finds internal topics only if it begins with ``__``.",
-        command="--topic",
-        metavar="NAME",
-    )
+    Parameters
+    ----------
+    topics : list of str, optional
+        Only topics of these names, or of patterns such as ``ord*``. None is every topic, except Kafka's internal ones
+        in a log directory. A pattern has ``*``, ``?`` or ``[...]``, and finds internal topics only if it begins with
+        ``__``.
+    partitions : list of int or {topic: list of int}, optional
+        Only partitions of these numbers.
+    storage_options : dict, optional
+        How to reach a bucket, as ``{"region": "eu-west-1"}``; without it, by the usual environment. See ``kts.open``.
+    remote : path, optional
+        The tiered storage of the path, with the prefix of its keys, as one log with it; or it alone, without a path.
+    remote_options : dict, optional
+        ``layout``, ``private_keys`` and ``metadata`` of the tiered storage, as in ``kts.open``.
+    """
+
+    topics: Sequence[str] | str | None = option(None, Several(str, "NAME"), command="--topic")
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = option(
-        None,
-        Several(int, "list of int or {topic: list of int}, optional"),
-        "Only partitions of these numbers.",
-        command="--partition",
-        metavar="N",
+        None, Several(int, "N"), command="--partition"
     )
-    storage_options: StorageOptions = option(
-        None,
-        Json('JSON such as {"region": "eu-west-1"}'),
-        'How to reach a bucket, as ``{"region": "eu-west-1"}``; without it, by the usual environment.',
-        more="See ``kts.open``.",
-        spark=True,
-    )
-    remote: Path | None = option(
-        None,
-        PATH,
-        "The tiered storage of the path, with the prefix of its keys, as one log with it; or it alone, without a path.",
-        spark=True,
-    )
-    remote_options: RemoteOptions = option(
-        None,
-        Json('JSON such as {"private_keys": {"k1": "/etc/kts/k1.pem"}}'),
-        "``layout``, ``private_keys`` and ``metadata`` of the tiered storage, as in ``kts.open``.",
-        spark=True,
-    )
+    storage_options: StorageOptions = option(None, Json('{"region": "eu-west-1"}'), spark=True)
+    remote: Path | None = option(None, Kind("URI"), spark=True)
+    remote_options: RemoteOptions = option(None, Json('{"private_keys": {"k1": "/etc/kts/k1.pem"}}'), spark=True)
 
 
 @dataclass(frozen=True)
 class PathScanOptions(ScanOptions, LogOptions):
-    """The arguments of ``kts.scan``."""
+    """The arguments of ``kts.scan``.
 
-    path: Path | Sequence[Path] | None = field(metadata=PATHS)
+    Parameters
+    ----------
+    path : path or list of paths
+        As for ``kts.open``.
+    log_start_offset : int or mapping, optional
+        The log start offset, if it is later than the files show: a number for one partition, or one for each.
+    """
+
+    path: Path | Sequence[Path] | None
     _: KW_ONLY
-    log_start_offset: LogStartOffsets = option(
-        None,
-        Kind("int or mapping, optional"),
-        "The log start offset, if it is later than the files show: a number for one partition, or one for each.",
-        spark=True,
-    )
+    log_start_offset: LogStartOffsets = option(None, spark=True)
 
 
 def stream_columns(

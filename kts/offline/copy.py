@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from typing import NamedTuple
 from uuid import uuid4
@@ -31,7 +31,7 @@ import numpy as np
 from kts.arguments import choice
 from kts.config import FORMAT_OF_MAGIC
 from kts.coordinator_records.groups import TOPIC as GROUPS
-from kts.dataset.options import ON_ERROR, PATHS, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
+from kts.dataset.options import ON_ERROR, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import log_dirs_at, paths_of, select
 from kts.dataset.plan import NO_END, resolve_range
@@ -49,7 +49,7 @@ from kts.offline.convert import tail_fault
 from kts.offline.groups import Kept, Moved, moved, parts_before
 from kts.offline.reindex import generation_of, reindex, used_part
 from kts.offline.verify import Violation, lost_end, magic_of, verify_segment
-from kts.options import MOMENT, Kind, declared, option, same, takes_only
+from kts.options import MOMENT, option, same, takes_only
 from kts.remote import tiers
 from kts.remote.buckets import reached
 from kts.remote.services import SAME
@@ -139,46 +139,36 @@ class CopyRange(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyOptions(RangeOptions, LogOptions):
-    """The arguments of ``copy``."""
+    """The arguments of ``copy``.
 
-    source: Path | Sequence[Path] | None = field(metadata=PATHS)
-    target: Path = field(
-        metadata=declared(
-            Kind("path"),
-            "A log directory or an address in a bucket.",
-            more="It may hold partitions, also an earlier copy of these.",
-        )
-    )
+    Parameters
+    ----------
+    source : path or list of paths
+        As for ``kts.open``.
+    target : path
+        A log directory or an address in a bucket. It may hold partitions, also an earlier copy of these.
+    starting_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        From the segment with the first record of this time or later. Whole segments are copied; of internal topics all,
+        but see ``groups_at``. Text is as for ``kts.scan``.
+    ending_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        Without the segments after the last record before this time.
+    strict_time_range : bool
+        Up to the last segment with a record in the range; else up to the first record after it.
+    groups_at : int (ms), aware datetime or ISO 8601 text, optional
+        The groups' committed offsets as they were then; without it, as they were at the end of the range.
+        ``__consumer_offsets`` is copied so, and consumers of the copy go on from there. A group whose offset lies
+        beyond the copy's end, or of which only later offsets are known, is told with a warning; on a disk it goes on at
+        the copy's end, or at the first of the later offsets.
+    progress : callable, optional
+        Called with the number of ``.log`` bytes that were just copied or compared.
+    """
+
+    source: Path | Sequence[Path] | None
+    target: Path
     _: KW_ONLY
-    starting_timestamp: Time | None = same(
-        RangeOptions,
-        "starting_timestamp",
-        doc="From the segment with the first record of this time or later.",
-        more="Whole segments are copied; of internal topics all, but see ``groups_at``. Text is as for ``kts.scan``.",
-    )
-    ending_timestamp: Time | None = same(
-        RangeOptions, "ending_timestamp", doc="Without the segments after the last record before this time."
-    )
-    strict_time_range: bool = same(
-        RangeOptions,
-        "strict_time_range",
-        doc="Up to the last segment with a record in the range; else up to the first record after it.",
-        more="",
-    )
-    groups_at: Time | None = option(
-        None,
-        MOMENT,
-        "The groups' committed offsets as they were then. Without it, as they were at the end of the range.",
-        more="``__consumer_offsets`` is copied so, and consumers of the copy go on from there. A group whose offset"
-        " lies beyond the copy's end, or of which only later offsets are known, is told with a warning; on a disk it"
-        " goes on at the copy's end, or at the first of the later offsets.",
-        command=True,
-        metavar="TIME",
-    )
-    on_error: str = same(ScanOptions, "on_error", more="Skipped batches are left out of the copy.")
-    progress: Progress | None = option(
-        None, Kind("callable, optional"), "Called with the number of ``.log`` bytes that were just copied or compared."
-    )
+    groups_at: Time | None = option(None, MOMENT, command=True)
+    on_error: str = same(ScanOptions, "on_error")
+    progress: Progress | None = None
 
     @property
     def range(self) -> CopyRange:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from kts.arguments import INT64_MAX, INT64_MIN, suggestion
 from kts.dataset.options import LogOptions, PathScanOptions, ScanOptions
 from kts.model import EARLIEST, LATEST
-from kts.options import FLAG, Bytes, Choice, Flag, Json, Kind, Lateness, Number, option, options_of, same
+from kts.options import FLAG, Bytes, Choice, Flag, Json, Lateness, Number, option, options_of, same
 from kts.segment import files
 from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time
 
@@ -55,98 +55,76 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """All options of a read, checked; those that ``kts.scan`` has too are in ``scan``."""
+    """All options of a read, checked; ``scan`` has those that are options of ``kts.scan`` too.
 
-    paths: tuple[str, ...] = option(
-        (),
-        Kind("list"),
-        "Log directories, partition directories, segment files or addresses in a bucket, also with patterns; ``paths``"
-        " is a JSON list of them.",
-        spark="path paths",
-    )
-    assign: dict[str, tuple[int, ...]] | None = option(
-        None, Kind("dict"), 'The partitions to read: JSON ``{"orders": [0, 1]}``.', spark=True
-    )
-    subscribe: tuple[str, ...] | None = option(
-        None, Kind("list"), "The topics to read: names or patterns such as ``ord*``, separated by commas.", spark=True
-    )
-    subscribe_pattern: str | None = option(
-        None,
-        Kind("str"),
-        "The topics to read: a Python regular expression for the whole name, which finds no internal topics. Set at"
-        " most one of these three; without one, all topics but Kafka's internal ones are read. What matches nothing is"
-        " an error; a stream with ``subscribePattern`` waits.",
-        spark=True,
-    )
+    Parameters
+    ----------
+    paths : tuple of str
+        Log directories, partition directories, segment files or addresses in a bucket, also with patterns; ``paths`` is
+        a JSON list of them.
+    assign : dict, optional
+        The partitions to read: JSON ``{"orders": [0, 1]}``.
+    subscribe : tuple of str, optional
+        The topics to read: names or patterns such as ``ord*``, separated by commas.
+    subscribe_pattern : str, optional
+        The topics to read: a Python regular expression for the whole name, which finds no internal topics.
+    start : Bound
+        Where the range begins; the first of these that is given counts: a time for all partitions, in ms or ISO 8601;
+        JSON ``{"orders": {"0": time}}``; ``earliest``, or JSON ``{"orders": {"0": 23}}``, where -2 is earliest.
+    end : Bound
+        Where the range ends, likewise: the first time or offset that is left out; -1 is latest.
+    unmatched : str
+        ``latest``: a partition without a record at or after the start returns nothing instead of an error.
+    fail_on_data_loss : bool
+        ``false``: skip offsets that do not exist, or whose segment is gone when a task begins with it, and warn.
+    include_headers : bool
+        Add the column ``headers``.
+    min_partitions : int, optional
+        At least about this many tasks that read records.
+    max_records : int, optional
+        At most this many offsets of records per task.
+    granularity : str
+        What a row is about.
+    deep : bool
+        With ``granularity=finding``: decode every record, as ``kts verify --deep``.
+    timestamp_overflow : str
+        The result for a time beyond Spark's 64-bit microseconds (9223372036854775 ms): ``null``, or ``clamp`` to the
+        extreme.
+    max_offsets : int, optional
+        At most about this many offsets in a micro-batch, shared among partitions by what each has, but at least one of
+        each.
+    min_offsets : int, optional
+        No micro-batch until this many offsets are there; ``availableNow`` and ``once`` do not wait.
+    max_delay_ms : int
+        How long ``minOffsetsPerTrigger`` waits after the last micro-batch.
+    """
+
+    paths: tuple[str, ...] = option((), spark="path paths")
+    assign: dict[str, tuple[int, ...]] | None = option(None, spark=True)
+    subscribe: tuple[str, ...] | None = option(None, spark=True)
+    subscribe_pattern: str | None = option(None, spark=True)
     start: Bound = option(
-        Bound("earliest", "startingOffsets"),
-        Kind("Bound"),
-        "Where the range begins; the first of these that is given counts. A time for all partitions, in ms or ISO 8601;"
-        ' JSON ``{"orders": {"0": time}}``, which must name exactly the partitions that are read; or ``earliest``, or'
-        ' JSON ``{"orders": {"0": 23}}``, where -2 is earliest.',
-        spark="startingTimestamp startingOffsetsByTimestamp startingOffsets",
+        Bound("earliest", "startingOffsets"), spark="startingTimestamp startingOffsetsByTimestamp startingOffsets"
     )
     end: Bound = option(
-        Bound("latest", "endingOffsets"),
-        Kind("Bound"),
-        "Where the range ends, likewise: the first time or offset that is left out; -1 is latest.",
-        spark="endingTimestamp endingOffsetsByTimestamp endingOffsets",
+        Bound("latest", "endingOffsets"), spark="endingTimestamp endingOffsetsByTimestamp endingOffsets"
     )
-    unmatched: str = option(
-        "error",
-        Choice(("error", "latest")),
-        "``latest``: a partition without a record at or after the start returns nothing instead of an error.",
-        spark="startingOffsetsByTimestampStrategy",
-    )
-    fail_on_data_loss: bool = option(
-        True,
-        FLAG,
-        "``false``: skip offsets that do not exist, or whose segment is gone when a task begins with it, and warn.",
-        spark=True,
-    )
-    include_headers: bool = option(False, FLAG, "Add the column ``headers``.", spark=True)
-    min_partitions: int | None = option(
-        None,
-        Number(),
-        "Read records in at least about this many tasks. By default a task reads up to 64 MiB of log and 256 files;"
-        " with more than 400 partitions, small ones share tasks.",
-        spark=True,
-    )
-    max_records: int | None = option(
-        None, Number(), "At most this many offsets per task.", spark="maxRecordsPerPartition"
-    )
+    unmatched: str = option("error", Choice(("error", "latest")), spark="startingOffsetsByTimestampStrategy")
+    fail_on_data_loss: bool = option(True, FLAG, spark=True)
+    include_headers: bool = option(False, FLAG, spark=True)
+    min_partitions: int | None = option(None, Number(), spark=True)
+    max_records: int | None = option(None, Number(), spark="maxRecordsPerPartition")
     scan: ScanOptions = ScanOptions()
-    granularity: str = option("record", Choice(GRANULARITIES), "What a row is about.", spark=True)
-    deep: bool = option(
-        False, FLAG, "With ``granularity=finding``: decode every record, as ``kts verify --deep``.", spark=True
-    )
-    timestamp_overflow: str = option(
-        "error",
-        Choice(OVERFLOW_POLICIES),
-        "The result for a time beyond Spark's 64-bit microseconds (9223372036854775 ms): ``null``, or ``clamp`` to the"
-        " extreme.",
-        spark=True,
-    )
+    granularity: str = option("record", Choice(GRANULARITIES), spark=True)
+    deep: bool = option(False, FLAG, spark=True)
+    timestamp_overflow: str = option("error", Choice(OVERFLOW_POLICIES), spark=True)
     log_start_offset: int | PartitionValues | None = same(PathScanOptions, "log_start_offset")
     storage_options: Mapping[str, Any] | None = same(LogOptions, "storage_options")
     remote: str | None = same(LogOptions, "remote")
     remote_options: Mapping[str, Any] | None = same(LogOptions, "remote_options")
-    max_offsets: int | None = option(
-        None,
-        Number(),
-        "At most about this many offsets in a micro-batch, shared among partitions by what each has; at least one of"
-        " each.",
-        spark="maxOffsetsPerTrigger",
-    )
-    min_offsets: int | None = option(
-        None,
-        Number(),
-        "No micro-batch until this many offsets are there; ``availableNow`` and ``once`` do not wait.",
-        spark="minOffsetsPerTrigger",
-    )
-    max_delay_ms: int = option(
-        15 * 60 * 1000, Kind("int"), "... or until so long has passed since the last one.", spark="maxTriggerDelay"
-    )
+    max_offsets: int | None = option(None, Number(), spark="maxOffsetsPerTrigger")
+    min_offsets: int | None = option(None, Number(), spark="minOffsetsPerTrigger")
+    max_delay_ms: int = option(15 * 60 * 1000, spark="maxTriggerDelay")
 
     @property
     def latest_when_unmatched(self) -> bool:
@@ -425,8 +403,8 @@ class Values:
                         found[one.name] = self.positive(name)
                     case Lateness():
                         found[one.name] = self.lateness(name, one.default)
-                    case Json(example=shape):
-                        found[one.name] = self.json_object(name, shape)
+                    case Json(example=example):
+                        found[one.name] = self.json_object(name, f"JSON such as {example}")
         return found
 
     def text(self, name: str) -> str | None:
