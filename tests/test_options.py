@@ -26,7 +26,8 @@ from kts.options import (
     takes,
     takes_only,
 )
-from kts.tables import LocalSyncOptions, sync
+from kts.tables import sync
+from kts.tables.options import LocalSyncOptions
 
 
 @dataclass(frozen=True)

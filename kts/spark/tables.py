@@ -50,15 +50,13 @@ BRANCHES = re.compile(BRANCH.format("[0-9a-f]{32}"))
 
 @takes(SyncOptions)
 def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
-    """Add the records of logs that a table does not have yet; see ``kts.tables.SyncOptions``.
+    """Add the records of logs that a table does not have yet.
 
     Parameters
     ----------
     spark : SparkSession
         For an Iceberg table with Iceberg's runtime, its extensions and the catalog; a JdbcCatalog (schema version V1)
         on the SQLite file of ``kts sync`` leads to the same tables. For a Parquet folder, not of Spark Connect.
-    asked
-        The arguments of ``kts.tables.SyncOptions``, one by one. The driver and all executors see the paths.
 
     Returns
     -------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kts.tables.options import LocalSyncOptions, SyncOptions
-
 if TYPE_CHECKING:
     from kts.tables.run import Added, Synced, sync
 else:
@@ -19,4 +17,4 @@ else:
         return getattr(run, name)
 
 
-__all__ = ["Added", "LocalSyncOptions", "SyncOptions", "Synced", "sync"]
+__all__ = ["Added", "Synced", "sync"]

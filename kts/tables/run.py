@@ -130,7 +130,7 @@ class Synced:
 
 @takes_only(LocalSyncOptions)
 def sync(asked: LocalSyncOptions) -> Synced:
-    """Add the records of logs that a table does not have yet; for the arguments see ``LocalSyncOptions``.
+    """Add the records of logs that a table does not have yet.
 
     Returns
     -------
