@@ -13,7 +13,7 @@ from kts.arguments import suggestion
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
-from kts.dataset.options import LogStartOffsets, Path, PathScanOptions, flat_offsets
+from kts.dataset.options import LogOptions, LogStartOffsets, Path, PathScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
 from kts.options import takes_only
@@ -560,22 +560,35 @@ def scan(asked: PathScanOptions) -> pa.RecordBatchReader:
     >>> kts.scan(orders, starting_timestamp=1_788_300_000_000, strict_time_range=True).read_all().num_rows
     8402
     """
-    given = None if asked.path is None else paths_of(asked.path, asked.storage_options)
-    opened = log_dirs_at(
-        given,
-        log_start_offset=asked.log_start_offset,
-        storage_options=asked.storage_options,
-        remote=asked.remote,
-        remote_options=asked.remote_options,
-    )
-    paths = [os.fspath(asked.remote or "")] if given is None else given
-    logs = select(opened, paths, topics=asked.topics, partitions=asked.partitions, decoder=asked.decoder)
+    _, logs = selected(asked.path, asked, asked.log_start_offset, decoder=asked.decoder)
     known = {(log.topic, log.partition) for log in logs}
     for name, offsets in (("starting_offsets", asked.starting_offsets), ("ending_offsets", asked.ending_offsets)):
         for topic, partition in offsets if isinstance(offsets, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
     return scanning.records(logs, asked)
+
+
+def selected(
+    path: Path | Sequence[Path] | None,
+    asked: LogOptions,
+    log_start_offset: LogStartOffsets = None,
+    *,
+    internal: bool = False,
+    decoder: str | None = None,
+) -> tuple[LogDirs, list[PartitionLog]]:
+    """The partitions under a path, and those of them that options select; see ``select``."""
+    paths = None if path is None else paths_of(path, asked.storage_options)
+    opened = log_dirs_at(
+        paths,
+        log_start_offset=log_start_offset,
+        storage_options=asked.storage_options,
+        remote=asked.remote,
+        remote_options=asked.remote_options,
+    )
+    shown = [os.fspath(asked.remote or "")] if paths is None else paths
+    chosen = select(opened, shown, topics=asked.topics, partitions=asked.partitions, internal=internal, decoder=decoder)
+    return opened, chosen
 
 
 def select(

@@ -33,7 +33,7 @@ from kts.config import FORMAT_OF_MAGIC
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.options import ON_ERROR, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
 from kts.dataset.partition import PartitionLog
-from kts.dataset.paths import log_dirs_at, paths_of, select
+from kts.dataset.paths import selected
 from kts.dataset.plan import NO_END, resolve_range
 from kts.errors import (
     CorruptIndexError,
@@ -209,15 +209,7 @@ def copy(asked: CopyOptions) -> list[CopiedSegment]:
     ...     kts.open_log_dirs(target)["orders", 0].log_end_offset
     3042
     """
-    given = None if asked.source is None else paths_of(asked.source, asked.storage_options)
-    opened = log_dirs_at(
-        given,
-        storage_options=asked.storage_options,
-        remote=asked.remote,
-        remote_options=asked.remote_options,
-    )
-    named = [os.fspath(asked.remote or "")] if given is None else given
-    logs = select(opened, named, topics=asked.topics, partitions=asked.partitions, internal=True)
+    _, logs = selected(asked.source, asked, internal=True)
     place = reached(os.fspath(asked.target), asked.storage_options)
     whole = asked.topics is None and asked.partitions is None
     found = copy_partitions(logs, place, asked.range, on_error=asked.on_error, whole=whole, progress=asked.progress)

@@ -20,7 +20,7 @@ from kts.dataset import scan as scanning
 from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of, to_json
 from kts.dataset.options import Path, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import open_log_dirs, select
+from kts.dataset.paths import selected
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
 from kts.options import takes_only
@@ -216,9 +216,7 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
     losses = Losses(asked.fail_on_data_loss, ADVICE)
     plausible = _plausible(asked)
     stated = _stated(asked.from_offsets)
-    opened = _opened(asked)
-    shown = [os.fspath(asked.remote or "")] if asked.path is None else asked.path
-    logs = select(opened, shown, topics=asked.topics, partitions=asked.partitions)
+    opened, logs = selected(asked.path, asked)
     if asked.registry:
         logs = [log for log in logs if log.topic != REGISTRY]
     decoder = _decoder(asked, opened, logs)
@@ -311,15 +309,6 @@ def _registered(opened: LogDirs) -> Schemas:
             f"registry: there is no topic {REGISTRY} among the partitions: give the log directories that hold it, too"
         )
     return registered(scanning.records(there, ScanOptions(columns=RECORD)).read_all())
-
-
-def _opened(asked: SyncOptions) -> LogDirs:
-    return open_log_dirs(
-        asked.path,
-        storage_options=asked.storage_options,
-        remote=asked.remote,
-        remote_options=asked.remote_options,
-    )
 
 
 def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:
