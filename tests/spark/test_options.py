@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kts.spark.options import EITHER, KNOWN, STREAM, Bound, Options, parse_options
+from kts.options import Flag
+from kts.spark.options import DECLARED, EITHER, KNOWN, STREAM, Bound, Options, parse_options
+
+FLAGS = {name for one in DECLARED if isinstance(one.kind, Flag) for name in one.spark_names}
 
 
 def parse(**given: object) -> Options:
@@ -63,7 +66,7 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "storageOptions": '{"region": "eu-west-1"}',
         "remote": "/tiered",
         "remoteOptions": '{"layout": "aiven"}',
-    }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
+    }.get(name, "true" if name in FLAGS else "7")
     if name in ("strictTimeRange", "allowedLateness"):
         assert not parse(stricttimerange="FALSE", startingtimestamp="1").scan.strict_time_range
         lenient = parse(ALLOWEDLATENESS="2 min".replace(" ", ""), endingtimestamp="1")
