@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, field, fields
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import cleandoc, getdoc, signature
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -21,7 +21,6 @@ Checked = ParamSpec("Checked")
 Owner = TypeVar("Owner")
 Options = TypeVar("Options")
 Result = TypeVar("Result")
-Shown = TypeVar("Shown", bound=Callable[..., Any])
 _ENTRY = re.compile(r"^(\w+) : .*\n(?:    .*(?:\n|$))+", re.MULTILINE)  # of a docstring
 
 
@@ -192,58 +191,33 @@ def takes(
     check: Callable[Checked, Options],
 ) -> Callable[[Callable[[Owner, Options], Result]], Callable[Concatenate[Owner, Checked], Result]]:
     """Give a method the arguments of a class of options, and pass an object of the class to the method."""
-
-    def decorate(method: Callable[[Owner, Options], Result]) -> Callable[Concatenate[Owner, Checked], Result]:
-        result_of = _called(check, method)
-
-        @wraps(method)
-        def checked(self: Owner, /, *args: Checked.args, **named: Checked.kwargs) -> Result:
-            return method(self, result_of(*args, **named))
-
-        return _shown_as(checked, method, check)
-
-    return decorate
+    return partial(_taking, check, 1)
 
 
 def takes_only(
     check: Callable[Checked, Options],
 ) -> Callable[[Callable[[Options], Result]], Callable[Checked, Result]]:
     """As ``takes``, for a function that has no argument of its own."""
-
-    def decorate(function: Callable[[Options], Result]) -> Callable[Checked, Result]:
-        result_of = _called(check, function)
-
-        @wraps(function)
-        def checked(*args: Checked.args, **named: Checked.kwargs) -> Result:
-            return function(result_of(*args, **named))
-
-        return _shown_as(checked, function, check)
-
-    return decorate
+    return partial(_taking, check, 0)
 
 
-def _called(check: Callable[Checked, Options], caller: Callable[..., Any]) -> Callable[Checked, Options]:
-    """The class of options, whose TypeError about arguments names the caller."""
-    asked = signature(check)
+def _taking(check: Callable[..., Any], own: int, caller: Callable[..., Any]) -> Any:
+    """A function that passes its first arguments to ``caller`` as they are, and of the others an object of options."""
+    asked, shown = signature(check), signature(caller)
 
-    def called(*args: Checked.args, **named: Checked.kwargs) -> Options:
+    @wraps(caller)
+    def taking(*args: Any, **named: Any) -> Any:
         try:
-            asked.bind(*args, **named)
-        except TypeError as error:
+            asked.bind(*args[own:], **named)
+        except TypeError as error:  # it names the caller, not the class
             raise TypeError(f"{caller.__name__}() {error}") from None
-        return check(*args, **named)
+        return caller(*args[:own], check(*args[own:], **named))
 
-    return called
-
-
-def _shown_as(checked: Shown, caller: Callable[..., Any], check: Callable[..., Any]) -> Shown:
-    """The function with a signature and a docstring in which the options stand for the caller's last argument."""
-    own = signature(caller)
-    parameters = [*[*own.parameters.values()][:-1], *signature(check).parameters.values()]
-    checked.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    parameters = [*[*shown.parameters.values()][:own], *asked.parameters.values()]
+    taking.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
     if caller.__doc__ is not None and isinstance(check, type):
-        checked.__doc__ = _described(cleandoc(caller.__doc__), check)
-    return checked
+        taking.__doc__ = _described(cleandoc(caller.__doc__), check)
+    return taking
 
 
 def _described(doc: str, owner: type) -> str:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,8 +27,11 @@ from kts.options import (
     takes,
     takes_only,
 )
+from kts.spark.options import DECLARED
 from kts.tables import sync
 from kts.tables.options import LocalSyncOptions
+
+HOOKS = Path(__file__).parent.parent / "docs/hooks.py"
 
 
 @dataclass(frozen=True)
@@ -173,3 +177,13 @@ def test_the_help_of_a_command_tells_the_default() -> None:
         told = command.get_help(context)
     assert "skip: go on. Default raise." in told and "of records. Default 256MiB." in told
     assert "--strict / --no-strict" in told
+
+
+@pytest.mark.parametrize(("page", "of"), [("reference/spark", "a read"), ("tutorials/streams", "a stream")])
+def test_a_page_has_the_place_where_make_docs_puts_the_options(page: str, of: str) -> None:
+    text = (Path(__file__).parent.parent / f"docs/{page}.md").read_text(encoding="utf-8")
+    assert f"\n<!-- options of {of} -->\n" in text and f'"{of}"' in HOOKS.read_text(encoding="utf-8")
+
+
+def test_each_option_of_spark_is_described() -> None:
+    assert [one.name for one in DECLARED if one.spark_names and not one.doc.endswith(".")] == []

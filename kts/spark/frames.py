@@ -11,8 +11,8 @@ from kts.codec.columns import check_columns
 from kts.dataset.options import ScanOptions
 from kts.dataset.paths import named_topics, numbers_of_partitions
 from kts.errors import UnknownTopicOrPartitionError
-from kts.options import camel_case
-from kts.spark.options import DECLARED, UNIT_OPTION, parse_options
+from kts.options import camel_case, options_of
+from kts.spark.options import UNIT_OPTION, parse_options
 from kts.spark.planning import select_logs
 from kts.spark.schema import ddl, types_of
 from kts.times import Length, Time, length_of, milliseconds, show_time
@@ -135,10 +135,9 @@ def damage(spark: SparkSession, path: Paths, **asked: Any) -> DataFrame:
 
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by the data source's names: those of ``kts.scan`` differ in their spelling."""
-    known = {one.name: one.spark_names for one in DECLARED}
-    found = dict[str, Any]()
+    known, found = options_of(ScanOptions), dict[str, Any]()
     for name, value in options.items():
-        (own, *_) = known.get(name) or [camel_case(name)]
+        (own,) = (known[name].spark_names if name in known else ()) or [camel_case(name)]
         if own in found:
             raise TypeError(f"{name}: expected it once, found it also as {own}")
         if value is not None:
