@@ -93,7 +93,7 @@ class Declared(griffe.Extension):
         if not any(str(one.value).startswith("takes") for one in func.decorators):
             return
         function = griffe.dynamic_import(func.path)
-        if func.docstring is not None and func.parent is not None and func.parent.is_module:  # a method refers to it
+        if func.docstring is not None:
             func.docstring.value = inspect.getdoc(function) or ""
         func.parameters = griffe.Parameters(
             *(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, field, fields
 from functools import cache, partial, wraps
-from inspect import cleandoc, getdoc, signature
+from inspect import cleandoc, signature
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from kts.arguments import INT32_MAX, INT64_MAX, boolean, choice, integer
@@ -166,7 +166,8 @@ def same(owner: Any, name: str) -> Any:
 @cache
 def options_of(owner: Any) -> dict[str, Option]:
     """The options that a class declares, by name, in their order as arguments."""
-    entries = {found[1]: found[0] for one in reversed(owner.__mro__) for found in _ENTRY.finditer(getdoc(one) or "")}
+    docs = [cleandoc(one.__doc__) for one in reversed(owner.__mro__) if "Parameters\n" in (one.__doc__ or "")]
+    entries = {found[1]: found[0] for doc in docs for found in _ENTRY.finditer(doc)}
     found = dict[str, Option]()
     by_name = {one.name: one for one in fields(owner)}
     for name in signature(owner).parameters:
@@ -180,11 +181,12 @@ class Declared:
     """A dataclass of options: each is checked when an object is made."""
 
     def __post_init__(self) -> None:
-        owner: Any = type(self)
-        for name, one in options_of(owner).items():
-            value = getattr(self, name)
-            if value is not None or one.default not in (None, MISSING):
-                object.__setattr__(self, name, one.kind.check(name, value))
+        declared: Any = self
+        for one in fields(declared):
+            if "option" in one.metadata:
+                value = getattr(self, one.name)
+                if value is not None or one.default not in (None, MISSING):
+                    object.__setattr__(self, one.name, one.metadata["option"].kind.check(one.name, value))
 
 
 def takes(
@@ -221,9 +223,9 @@ def _taking(check: Callable[..., Any], own: int, caller: Callable[..., Any]) -> 
 
 
 def _described(doc: str, owner: type) -> str:
-    """A docstring with the options of a class as its last parameters."""
-    entries = "\n".join(one.described for one in options_of(owner).values())
-    before, *after = re.split(r"\n\n(?=\w+\n-+\n)", doc)
-    if after and after[0].startswith("Parameters\n"):
-        return "\n\n".join([before, f"{after[0]}\n{entries}", *after[1:]])
-    return "\n\n".join([before, f"Parameters\n----------\n{entries}", *after])
+    """A docstring with the options of a class as its last parameters, if it has a section of what is returned."""
+    before, section, after = doc.partition("\n\nReturns\n")
+    if not section:
+        return doc
+    heading = "" if "\n\nParameters\n" in before else "\n\nParameters\n----------"
+    return "\n".join([before + heading, *(one.described for one in options_of(owner).values())]) + section + after
