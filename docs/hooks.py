@@ -1,7 +1,9 @@
-"""What `mkdocs build` does besides: pages of the repository's root, the commands' own help, and a look for requests."""
+"""What `mkdocs build` does besides: pages of the repository's root, the commands' own help, the options as they are
+declared, and a look for requests."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shutil
@@ -11,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import griffe
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from kts.cli.app import cli
+from kts.options import Bytes, Flag, Option
+from kts.spark.options import DECLARED, STREAM_ONLY
+from kts.times import show_length
 
 ROOT = Path(__file__).parent.parent
 # Files outside of docs/ that are pages or pictures of the site, too.
@@ -28,6 +34,7 @@ ALSO = {
 }
 HELP = "<!-- the commands' help -->"
 HELP_WIDTH = 100
+OPTIONS = "<!-- options of {} -->"
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -55,10 +62,50 @@ def on_page_markdown(markdown: str, page: Any, **rest: Any) -> str:
         markdown = markdown.replace("](docs/", "](").replace("](README.md", "](index.md")
     if source == "bench/results.md":
         markdown = f"# The last full run of `make bench`\n\n{markdown}"
+    for kind, of_stream in (("a read", False), ("a stream", True)):
+        rows = [row(one) for one in DECLARED if one.spark_names and (one.spark_names[0] in STREAM_ONLY) == of_stream]
+        markdown = markdown.replace(OPTIONS.format(kind), "\n".join(rows))
     if HELP in markdown:
         group = click.Context(cli, info_name="kts")
         markdown = markdown.replace(HELP, "\n\n".join(described(group, name) for name in cli.list_commands(group)))
     return markdown
+
+
+def row(one: Option) -> str:
+    """An option of Spark's reader, as a row of a table."""
+    shown = str(getattr(one.default, "kind", one.default))
+    if one.default in (None, ()):
+        shown = ""
+    elif isinstance(one.kind, Flag):
+        shown = shown.lower()
+    elif isinstance(one.kind, Bytes):
+        shown = f"{one.default >> 20}m"
+    elif one.name.endswith("_ms"):
+        shown = show_length(one.default)
+    names = ", ".join(f"`{name}`" for name in one.spark_names)
+    return f"| {names} | {shown and f'`{shown}`'} | {one.doc.replace('``', '`')} |"
+
+
+class Declared(griffe.Extension):
+    """Gives functions that take declared options the signature and the docstring of the running code."""
+
+    def on_function(self, *, func: griffe.Function, **rest: Any) -> None:
+        if not any(str(one.value).startswith("takes") for one in func.decorators):
+            return
+        function = griffe.dynamic_import(func.path)
+        if func.docstring is not None:
+            func.docstring.value = inspect.getdoc(function) or ""
+        func.parameters = griffe.Parameters(
+            *(
+                griffe.Parameter(
+                    one.name,
+                    annotation=one.annotation,
+                    kind=griffe.ParameterKind(one.kind.description),
+                    default=None if one.default is one.empty else repr(one.default),
+                )
+                for one in inspect.signature(function).parameters.values()
+            )
+        )
 
 
 def described(group: click.Context, name: str) -> str:

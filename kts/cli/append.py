@@ -24,11 +24,12 @@ from .inputs import (
     partition,
     proposal_option,
     shipped_option,
+    unit_option,
     with_proposals,
     writable_log,
 )
 from .output import FINE, UNREADABLE, counted, note, print_json, progress, say
-from .times import resolve, unit_option
+from .times import resolve
 
 if TYPE_CHECKING:
     from kts.log.log import Log

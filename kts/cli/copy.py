@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kts.errors import InvalidRequestError
+from kts.offline.copy import CopyOptions, copy_partitions
+
 from .inputs import (
     STORAGE_OPTIONS,
     advice_on_locks,
+    declared,
     exact_range,
-    filter_options,
+    given_options,
     json_option,
-    lateness_option,
     log_bytes,
-    on_error_option,
+    now_option,
     open_logs,
-    strict_option,
     tiered_paths_argument,
 )
 from .output import counted, expand_option, note, print_json, print_table, progress, show_bytes
-from .times import resolve, time_options, zone_option
+from .times import zone_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,52 +62,29 @@ meta.properties is copied with a whole directory, if DST has none; else start wi
 @click.command("copy", short_help="Copy partitions between disks and buckets, verified.", epilog=EPILOG)
 @tiered_paths_argument
 @click.argument("target", metavar="DST")
-@filter_options
-@click.option("--from", "start", metavar="TIME", help="From the segment with the first record of this time or later.")
-@click.option("--to", "end", metavar="TIME", help="Without the segments after the last record before this time.")
-@strict_option("Up to the last segment with a record in the range (default), or up to the first record after it.")
-@lateness_option
-@click.option("--groups-at", metavar="TIME", help="The groups' committed offsets as they were then. Default: --to.")
-@time_options
+@declared(CopyOptions)
+@now_option
 @zone_option
-@on_error_option
 @expand_option
 @json_option
-def command(
-    paths: tuple[str, ...],
-    target: str,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    start: str | None,
-    end: str | None,
-    strict: bool | None,
-    allowed_lateness: str | None,
-    groups_at: str | None,
-    unit: str | None,
-    now: str | None,
-    on_error: str,
-    as_json: bool,
-) -> None:
+def command(paths: tuple[str, ...], target: str, now: str | None, as_json: bool, **asked: Any) -> None:
     """Copy partitions into the log directory DST, on a disk or in a bucket; only what is not there yet."""
-    from kts.dataset.options import time_range
-    from kts.errors import InvalidRequestError
-    from kts.offline.copy import CopyRange, copy_partitions
     from kts.remote.buckets import reached
 
-    exact = exact_range(start, end, strict, allowed_lateness)
+    exact_range(asked)
     try:
-        times = time_range(resolve(start, "--from", unit, now), resolve(end, "--to", unit, now), "ms")
-        at = resolve(groups_at, "--groups-at", unit, now)
+        options = CopyOptions(None, target, **given_options(CopyOptions, asked, now))
+        wanted = options.range
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    wanted = CopyRange(*times, exact["strict_time_range"], exact["allowed_lateness"], times[1] if at is None else at)
+    topics, partitions = asked["topics"], asked["partitions"]
     logs = open_logs(paths, topics=topics, partitions=partitions)
     target = reached(target, click.get_current_context().meta.get(STORAGE_OPTIONS))
     report = Report(as_json, target)
     whole = not topics and not partitions
     try:
         with advice_on_locks(), progress("copied", log_bytes(logs)) as advance:
-            for one in copy_partitions(logs, target, wanted, on_error=on_error, whole=whole, progress=advance):
+            for one in copy_partitions(logs, target, wanted, on_error=options.on_error, whole=whole, progress=advance):
                 report.add(one)
     except InvalidRequestError as error:
         raise click.UsageError(str(error)) from error

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import click
 
+from kts.dataset.options import ScanOptions, stream_columns, stream_schema
 from kts.errors import KtsError
 
 from .index_files import index_files, print_entries, rows_for_programs, schema_for_programs
 from .inputs import (
     ENCODINGS,
+    declared,
     exact_range,
     filter_options,
-    isolation_option,
+    given_options,
     json_option,
-    lateness_option,
-    on_error_option,
+    now_option,
     open_logs,
-    strict_option,
-    threads_option,
     tiered_paths_argument,
 )
 from .output import (
@@ -48,7 +47,7 @@ from .output import (
     show_bytes,
     sink,
 )
-from .times import SPELLINGS, chosen_zone, resolve, show_time, time_options, zone_option
+from .times import SPELLINGS, chosen_zone, show_time, zone_option
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -122,16 +121,13 @@ unchanged.
 @click.command("dump", short_help="Records as a table, JSON lines, CSV, Parquet or Arrow.", epilog=EPILOG)
 @tiered_paths_argument
 @filter_options
-@click.option("--from", "start", metavar="TIME", help="Only records with this time or a later one.")
-@click.option("--to", "end", metavar="TIME", help="Only records with an earlier time.")
-@strict_option("Exactly the records with a time in the range (default), or the offsets of Spark's Kafka source.")
-@lateness_option
+@declared(ScanOptions)
+@now_option
 @click.option(
     "--offsets",
     metavar="A:B",
     help="From offset A to B, which is excluded. Either may be left out; B may be high_watermark.",
 )
-@time_options
 @zone_option
 @click.option(
     "--times",
@@ -146,16 +142,6 @@ unchanged.
     "--keys", type=click.Choice(SPELLED), help="How keys are written: see below. Default base64, tables auto."
 )
 @click.option("--values", type=click.Choice(SPELLED), help="How values are written, likewise.")
-@click.option(
-    "--decoder",
-    type=click.Choice(sorted(TABLE_COLUMNS)),
-    help="Decode __consumer_offsets or __transaction_state to columns.",
-)
-@click.option("--columns", metavar="A,B,...", help="These columns, in this order; a wrong name lists all.")
-@isolation_option
-@click.option("--include-control", is_flag=True, help="Include transaction markers and other control records.")
-@on_error_option
-@threads_option
 @click.option("--limit", type=click.IntRange(0, 2**62), help=f"At most this many. Default {TABLE_ROWS} for a table.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table, or jsonl in a pipe."
@@ -175,12 +161,7 @@ def command(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
-    start: str | None,
-    end: str | None,
-    strict: bool | None,
-    allowed_lateness: str | None,
     offsets: str | None,
-    unit: str | None,
     now: str | None,
     times: str,
     key: str | None,
@@ -188,17 +169,12 @@ def command(
     tail: int | None,
     keys: str | None,
     values: str | None,
-    decoder: str | None,
-    columns: str | None,
-    isolation: str,
-    include_control: bool,
-    on_error: str,
-    jobs: int,
     limit: int | None,
     kind: str | None,
     disarm: bool,
     output: str | None,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Print or convert the records of partitions, segments or whole log directories.
 
@@ -210,11 +186,11 @@ def command(
     Kafka's internal topics are left out of a log directory unless --topic or --decoder names them. The decoded columns
     of a record of another kind are empty, and its key and value are columns too.
     """
-    if offsets is not None and (start is not None or end is not None):
+    timed = asked["starting_timestamp"] is not None or asked["ending_timestamp"] is not None
+    if offsets is not None and timed:
         raise click.UsageError("--offsets and --from/--to exclude each other: give one of them")
-    from kts.dataset.options import stream_schema
 
-    exact = exact_range(start, end, strict, allowed_lateness)
+    exact_range(asked)
     if as_json and kind not in (None, "jsonl"):
         raise click.UsageError(f"--json means --format jsonl; leave out --format {kind}")
     if tail is not None and limit is not None:
@@ -235,28 +211,18 @@ def command(
     if beside := index_files(paths):
         return dump_entries(beside, limit, kind, output, Spelling(None, None, times == "iso", disarm))
     first, behind = offset_range(offsets)
-    shown = wanted_columns(columns, kind, decoder)
+    decoder: str | None = asked["decoder"]
+    shown = wanted_columns(asked["columns"], kind, decoder)
     chosen = Chosen.of(shown, key, grep)
-    given: dict[str, Any] = {
-        "starting_timestamp": resolve(start, "--from", unit, now),
-        "ending_timestamp": resolve(end, "--to", unit, now),
-        "unit": "ms",  # of the times above, whose integers were checked
-        **exact,
-        "starting_offsets": first,
-        "ending_offsets": behind,
-        "isolation": isolation,
-        "include_control": include_control,
-        "on_error": on_error,
-        "columns": chosen.read,
-        "decoder": decoder,
-        "threads": jobs,
-    }
+    given = given_options(ScanOptions, asked, now)
+    given |= {"starting_offsets": first, "ending_offsets": behind, "columns": chosen.read}
     check_scan(given)
     logs = open_logs(paths, topics=topics, partitions=partitions, internal=False, decoder=decoder)
     read = partial(scanned, given, chosen)
     if tail is not None:
-        timed = exact["strict_time_range"] and (start is not None or end is not None)
-        read = partial(last_of_all if timed else last_records, given, chosen, tail)
+        read = partial(
+            last_of_all if timed and asked["strict_time_range"] is not False else last_records, given, chosen, tail
+        )
     if kind == "table":
         most = limit if limit is not None or tail is not None else TABLE_ROWS
         print_records(limited(logs, read, None if most is None else most + 1), shown, most, keys, values)
@@ -322,10 +288,9 @@ def offset_range(text: str | None) -> tuple[int | None, int | str | None]:
 
 def check_scan(given: dict[str, Any]) -> None:
     """Refuse ranges that contradict themselves, before anything is opened or written."""
-    from kts.dataset.options import ScanOptions
 
     try:
-        ScanOptions.of(**given)
+        ScanOptions(**given)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -333,7 +298,6 @@ def check_scan(given: dict[str, Any]) -> None:
 def wanted_columns(text: str | None, kind: str, decoder: str | None) -> list[str]:
     """The columns of the option, or the format's default."""
     from kts.codec.columns import SCAN_COLUMNS
-    from kts.dataset.options import stream_columns
 
     default = SCAN_COLUMNS if kind in ("parquet", "arrow") else JSONL_COLUMNS
     names: Sequence[str] | None = None if text is None else [name.strip() for name in text.split(",")]
@@ -419,12 +383,11 @@ def last_rows(batches: Iterator[Any], count: int) -> tuple[deque[Any], int]:
 
 def last_records(given: dict[str, Any], chosen: Chosen, count: int, log: PartitionLog) -> Iterator[Any]:
     """The last of the wanted records of a partition, read from its end in windows that grow."""
-    from kts.dataset.options import ScanOptions
     from kts.dataset.scan import range_of
     from kts.segment.rereading import settled
     from kts.segment.transactions import log_end_offset
 
-    options = ScanOptions.of(**given)
+    options = ScanOptions(**given)
     start, behind = settled(lambda: range_of(log, options))
     log_end = settled(
         lambda: log_end_offset(log.listed(skip_damage=options.skip_damage), skip_damage=options.skip_damage)
@@ -515,7 +478,7 @@ def compressed(file: BinaryIO, how: str | None) -> Iterator[BinaryIO]:
 
 def expected_records(logs: Sequence[Any], given: dict[str, Any]) -> int | None:
     """The number of records for the progress bar, from offsets; None without a bar, for a range or a damaged log."""
-    if not sys.stderr.isatty() or any(given[name] is not None for name in RANGE):
+    if not sys.stderr.isatty() or any(given.get(name) is not None for name in RANGE):
         return None
     try:
         return sum(int(log.log_end_offset - log.log_start_offset) for log in logs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.arguments import INT64_MAX, MOST_THREADS
+from kts.arguments import INT64_MAX
 from kts.config import FORMAT_OF_MAGIC, LogConfig
+from kts.dataset.options import LogOptions, ScanOptions
 from kts.errors import KtsError, LogLockedError, UnknownTopicOrPartitionError
+from kts.options import Bytes, Choice, Flag, Moment, Number, Option, Place, Several, options_of
 from kts.store.addresses import require_local
 from kts.store.files import has_pattern
 
 from .output import FINE, UNREADABLE, note, say, spelled
+from .times import resolve
 
 if TYPE_CHECKING:
     from kts.dataset.partition import PartitionLog
@@ -53,6 +56,39 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
         if not self.lowest <= size <= self.highest:
             self.fail(f"expected {self.lowest} to {self.highest} bytes, found {value}", param, ctx)
         return size
+
+
+def declared(owner: type, *names: str) -> Callable[[Any], Any]:
+    """The options of a command that a class declares: all that the command line has, or those of these names."""
+    chosen = [one for one in options_of(owner).values() if (one.name in names if names else one.command)]
+
+    def decorate(function: Any) -> Any:
+        for one in reversed(chosen):
+            function = declared_option(one)(function)
+        return function
+
+    return decorate
+
+
+def declared_option(one: Option, **more: Any) -> Callable[[Any], Any]:
+    """An option of a command as it is declared."""
+    flag, how = one.flag, dict[str, Any](metavar=one.kind.metavar)
+    shown = "" if one.default is None else f" Default {one.default}."
+    match one.kind:
+        case Flag():
+            flag = f"{flag}/--no-{flag[2:]}" if one.default else flag
+            how, shown = how | {"is_flag": True, "default": None if one.default else False}, ""
+        case Choice(choices=choices):
+            how |= {"type": click.Choice(choices), "default": one.default}
+        case Bytes(lowest=lowest):
+            how, shown = how | {"type": Size(lowest)}, f" Default {one.default >> 20}MiB."
+        case Number(lowest=lowest, highest=highest):
+            how["type"] = click.IntRange(lowest, None if highest == INT64_MAX else highest)
+        case Several(of=of):
+            how, shown = how | {"multiple": True, "type": click.IntRange(0) if of is int else None}, " Repeatable."
+        case Place():
+            how["type"] = click.Path()
+    return click.option(flag, one.name, help=one.doc.replace("``", "") + shown, **how | more)
 
 
 def paths_argument(function: Any) -> Any:
@@ -98,9 +134,9 @@ def remote_options(function: Any) -> Any:
         "--remote-key", metavar="ID=FILE", multiple=True,
         help="The private key (PEM) of a key pair, for encrypted segments; repeatable.",
     )  # fmt: skip
-    remote = option(
-        "--remote", metavar="URI",
-        help="The tiered storage of PATH, with the prefix of its keys, as one log with it; or it alone, without PATH.",
+    remote = declared_option(
+        options_of(LogOptions)["remote"],
+        is_eager=True, expose_value=False, callback=remember_remote,
     )  # fmt: skip
     return remote(key(layout(metadata(function))))
 
@@ -138,9 +174,9 @@ def remote_of_context() -> dict[str, Any]:
 
 def storage_options_option(function: Any) -> Any:
     """``--storage-options``, which ``open_logs`` takes."""
-    return click.option(
-        "--storage-options", metavar="JSON", is_eager=True, expose_value=False, callback=remember_storage_options,
-        help='How to reach the bucket of PATH, as {"region": "eu-west-1"}; without it, by the usual environment.',
+    return declared_option(
+        options_of(LogOptions)["storage_options"],
+        is_eager=True, expose_value=False, callback=remember_storage_options,
     )(function)  # fmt: skip
 
 
@@ -220,21 +256,6 @@ def existing_paths(paths: Sequence[str]) -> list[str]:
         raise click.UsageError(str(error)) from error
 
 
-def filter_options(function: Any) -> Any:
-    """``--topic`` and ``--partition``, for log directories with many of them."""
-    partition = click.option(
-        "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition; repeatable."
-    )
-    topic = click.option(
-        "--topic",
-        "topics",
-        metavar="NAME",
-        multiple=True,
-        help="Only this topic, or those of a pattern: 'ord*'; repeatable.",
-    )
-    return topic(partition(function))
-
-
 def index_options(function: Any) -> Any:
     """The two topic settings that decide the entries of indexes, for commands that write indexes."""
     interval = click.option(
@@ -265,54 +286,36 @@ def negative_times_options(function: Any) -> Any:
     return allow(minus_one(function))
 
 
+filter_options = declared(LogOptions, "topics", "partitions")
+on_error_option = declared(ScanOptions, "on_error")
+unit_option = declared(ScanOptions, "unit")
+now_option = click.option("--now", metavar="TIME", help="The base of times such as -1h. Default: now.")
+
+
+def time_options(function: Any) -> Any:
+    """``--unit`` and ``--now``, for every command that takes a time."""
+    return unit_option(now_option(function))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for programs.")
-on_error_option = click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
-    default="raise",
-    help="On damage: stop; or skip it, warn, and end with exit code 1. Default raise.",
-)
 
 
-lateness_option = click.option(
-    "--allowed-lateness",
-    metavar="LENGTH",
-    help="Do not read what begins this long after --to, or later: 30m, 2d; unlimited reads to the end. Default 1h.",
-)
-
-
-def strict_option(text: str) -> Callable[[Any], Any]:
-    """``--strict`` and ``--no-strict``; None if neither is given."""
-    return click.option("--strict/--no-strict", default=None, help=text)
-
-
-def exact_range(
-    start: str | None, end: str | None, strict: bool | None, allowed_lateness: str | None
-) -> dict[str, Any]:
-    """The arguments of a scan that say what a range of times means, checked against it."""
-    from kts.dataset.options import ALLOWED_LATENESS
-    from kts.times import length_of
-
-    if strict is not None and start is None and end is None:
+def exact_range(asked: Mapping[str, Any]) -> None:
+    """Refuse options about an exact range of times without its times."""
+    strict, end = asked["strict_time_range"], asked["ending_timestamp"]
+    if strict is not None and end is None and asked["starting_timestamp"] is None:
         raise click.UsageError(f"--{'' if strict else 'no-'}strict needs --from or --to")
-    if allowed_lateness is not None and (end is None or strict is False):
+    if asked["allowed_lateness"] is not None and (end is None or strict is False):
         raise click.UsageError("--allowed-lateness is about the end of an exact range: give --to, without --no-strict")
-    try:
-        lateness = length_of("allowed_lateness", ALLOWED_LATENESS if allowed_lateness is None else allowed_lateness)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    return {"strict_time_range": strict is not False, "allowed_lateness": lateness}
 
 
-isolation_option = click.option(
-    "--isolation",
-    type=click.Choice(["read_uncommitted", "read_committed"]),
-    default="read_uncommitted",
-    help="read_committed leaves out aborted and open transactions. Default read_uncommitted.",
-)
-threads_option = click.option(
-    "--jobs", type=click.IntRange(1, MOST_THREADS), default=1, help="Decode in up to this many threads. Default 1."
-)
+def given_options(owner: type, asked: Mapping[str, Any], now: str | None) -> dict[str, Any]:
+    """What the command line gives of the options that a class declares, with times in ms."""
+    found = {name: asked[name] for name in options_of(owner) if asked.get(name) not in (None, ())}
+    for name, one in options_of(owner).items():
+        if isinstance(one.kind, Moment) and name in found:
+            found[name] = resolve(found[name], one.flag, asked["unit"], now)
+    return found | {"unit": "ms"}  # of these times, whose integers were checked
 
 
 def open_logs(

@@ -18,9 +18,10 @@ from .inputs import (
     open_logs,
     parse_settings,
     tiered_paths_argument,
+    time_options,
 )
 from .output import counted, expand_option, print_json, print_table
-from .times import SPELLINGS, resolve, show_time, time_options, zone_option
+from .times import SPELLINGS, resolve, show_time, zone_option
 
 if TYPE_CHECKING:
     from kts.config import LogConfig

@@ -39,12 +39,8 @@ NAMES = {"timestampType": TYPE_NAMES, "codec": CODEC_NAMES}  # columns of number
 
 # Options for library arguments with another name, and what to use for arguments without an option.
 OPTION_NAMES = {
-    "starting_timestamp": "--from",
-    "ending_timestamp": "--to",
     "starting_offsets": "--offsets",
     "ending_offsets": "--offsets",
-    "strict_time_range": "--no-strict",
-    "allowed_lateness": "--allowed-lateness",
 }
 NO_OPTION = {
     "max_decompressed_bytes": "the limit of kts.scan in Python",

@@ -12,7 +12,7 @@ import click
 
 from kts.config import GENERATIONS
 from kts.errors import KtsError
-from kts.times import UNITS, parse_length
+from kts.times import parse_length
 
 from .inputs import (
     Size,
@@ -22,6 +22,7 @@ from .inputs import (
     open_logs,
     parse_settings,
     tiered_paths_argument,
+    unit_option,
 )
 from .output import FINE, UNREADABLE, counted, expand_option, note, print_json, print_table, say, show_bytes
 from .times import resolve, show_length, show_time, zone_option
@@ -66,7 +67,7 @@ def ms_callback(ctx: click.Context, param: click.Parameter, value: str | None) -
 @tiered_paths_argument
 @filter_options
 @click.option("--now", metavar="TIME", help="The broker's clock. Default: now.")
-@click.option("--unit", type=click.Choice(list(UNITS)), help="The unit of an integer given as --now. Default ms.")
+@unit_option
 @click.option(
     "--retention-ms",
     metavar="MS",

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kts.errors import InvalidRequestError
+from kts.tables.options import LocalSyncOptions
 
 from .inputs import (
     STORAGE_OPTIONS,
-    Size,
+    declared,
     existing_paths,
-    filter_options,
-    isolation_option,
+    given_options,
     json_option,
-    on_error_option,
+    now_option,
     remote_of_context,
-    threads_option,
     tiered_paths_argument,
 )
 from .output import counted, note, print_json, print_table, progress, spelled
-from .times import SPELLINGS, resolve, time_options
+from .times import SPELLINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,116 +62,27 @@ Times: {SPELLINGS}.
 @click.command("sync", short_help="Add what is new in logs to a table, each record once.", epilog=EPILOG)
 @tiered_paths_argument
 @click.argument("table", metavar="TABLE")
-@click.option("--catalog", metavar="FILE", type=click.Path(), help="The SQLite file of an Iceberg catalog.")
-@click.option(
-    "--warehouse", metavar="DIR", type=click.Path(), help="Where a new table lies. Default: warehouse beside the file."
-)
-@filter_options
-@isolation_option
-@click.option(
-    "--to-end", is_flag=True, help="Also what lies above the high watermark, which a dead broker never moves."
-)
-@click.option(
-    "--fail-on-data-loss/--no-fail-on-data-loss",
-    default=True,
-    help="Records that are gone before they were read: an error, or a warning. Default an error.",
-)
-@click.option(
-    "--from-offsets",
-    metavar="JSON|WORD",
-    help="Where a table goes on that has no offsets or lost them: JSON of offsets, earliest or latest.",
-)
-@click.option(
-    "--value-format", type=click.Choice(["text", "json", "avro"]), help="Decode the values. Default: their bytes."
-)
-@click.option(
-    "--value-schema",
-    metavar="FILE",
-    type=click.Path(),
-    help="The schema of the values: JSON Schema, or an Avro schema.",
-)
-@click.option("--registry", is_flag=True, help="Values have the id of a schema in the topic _schemas of PATH.")
-@click.option("--plausible-from", metavar="TIME", help="The first time that gets a day. Default 2000-01-01.")
-@click.option("--plausible-to", metavar="TIME", help="The first time that gets none. Default 366 days from now.")
-@click.option(
-    "--max-days",
-    metavar="N",
-    type=click.IntRange(1),
-    default=1000,
-    show_default=True,
-    help="The most days of a commit, each a file: rows of further days get none.",
-)
-@time_options
-@on_error_option
-@threads_option
-@click.option(
-    "--commit-bytes",
-    type=Size(1),
-    default="256MiB",
-    show_default=True,
-    help="Commit after about this many bytes of records.",
-)
+@declared(LocalSyncOptions)
+@now_option
 @json_option
-def command(
-    paths: tuple[str, ...],
-    table: str,
-    catalog: str | None,
-    warehouse: str | None,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    isolation: str,
-    to_end: bool,
-    fail_on_data_loss: bool,
-    from_offsets: str | None,
-    value_format: str | None,
-    value_schema: str | None,
-    registry: bool,
-    plausible_from: str | None,
-    plausible_to: str | None,
-    max_days: int,
-    unit: str | None,
-    now: str | None,
-    on_error: str,
-    jobs: int,
-    commit_bytes: int,
-    as_json: bool,
-) -> None:
+def command(paths: tuple[str, ...], table: str, now: str | None, as_json: bool, **asked: Any) -> None:
     """Add the records of partitions, log directories, buckets or tiers to a table, from where the last run ended."""
     from kts.tables import sync
 
     given = existing_paths(paths) if paths else None
     try:
         with progress("added", None, sizes=False) as advance:
-            done = sync(
-                given,
-                table,
-                catalog=catalog,
-                warehouse=warehouse,
-                topics=list(topics) or None,
-                partitions=list(partitions) or None,
-                isolation=isolation,
-                to_end=to_end,
-                fail_on_data_loss=fail_on_data_loss,
-                on_error=on_error,
-                from_offsets=_offsets(from_offsets),
-                value_format=value_format,
-                value_schema=value_schema,
-                registry=registry,
-                plausible_from=resolve(plausible_from, "--plausible-from", unit, now),
-                plausible_to=resolve(plausible_to, "--plausible-to", unit, now),
-                max_days=max_days,
-                unit="ms",  # of the times above, whose integers were checked
-                threads=jobs,
-                commit_bytes=commit_bytes,
-                progress=advance,
-                **({"storage_options": click.get_current_context().meta.get(STORAGE_OPTIONS)} | remote_of_context()),
-            )
+            options = given_options(LocalSyncOptions, asked, now)
+            options["from_offsets"] = _offsets(asked["from_offsets"])
+            there = {"storage_options": click.get_current_context().meta.get(STORAGE_OPTIONS)} | remote_of_context()
+            done = sync(given, table, progress=advance, **options | there)
     except (ValueError, InvalidRequestError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
     except FileNotFoundError as error:
         raise click.UsageError(spelled(error)) from error
     for added in done.tables:
         if added.created is not None:
+            catalog = asked["catalog"]
             kind = "a folder of Parquet files" if catalog is None else f"an Iceberg table of the catalog {catalog}"
             note(f"made {added.table}, {kind}, in {added.created}")
     report(done, as_json)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from kts import times
-from kts.times import STEPS_MS, UNITS, parse_length
+from kts.times import STEPS_MS, parse_length
 
 from .output import TYPED_TIMES
 
@@ -108,16 +108,3 @@ def resolve(text: str | None, option: str, unit: str | None, now: str | None) ->
         raise click.BadParameter(str(error), param_hint=f"'{option}'") from error
     click.get_current_context().meta.setdefault(TYPED_TIMES, []).append((option, ms, text))
     return ms
-
-
-unit_option = click.option(
-    "--unit",
-    type=click.Choice(list(UNITS)),
-    help="The unit of integers given as times. Default ms; an integer that looks like another unit is refused.",
-)
-
-
-def time_options(function: Any) -> Any:
-    """``--unit`` and ``--now``, for every command that takes a time."""
-    now = click.option("--now", metavar="TIME", help="The base of times such as -1h. Default: now.")
-    return unit_option(now(function))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kts.arguments import choice, suggestion
 from kts.coordinator_records.columns import DECODERS, decode_records
 from kts.dataset.newest import Loader
-from kts.dataset.options import BATCH_BYTES, ON_ERROR
+from kts.dataset.options import BATCH_BYTES, ON_ERROR, Path
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import Path, matching_topics, open_path, select
+from kts.dataset.paths import matching_topics, open_path, select
 from kts.errors import CorruptRecordError, DamageWarning, KtsError
 from kts.segment.rereading import warn
 

@@ -1,37 +1,36 @@
-"""Options of a scan: names, defaults and checks of its arguments."""
+"""The options of ``kts.scan``, of what else reads a range of records, and of what opens logs: declared here."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREADS, boolean, choice, integer
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, MOST_THREADS, choice
 from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_schema
 from kts.coordinator_records.columns import DECODERS, column_types
 from kts.model import TopicPartition
-from kts.times import Length, Time, length_of, milliseconds, time_unit
+from kts.options import FLAG, MOMENT, Bytes, Choice, Declared, Json, Kind, Lateness, Number, Several, option
+from kts.remote.buckets import StorageOptions
+from kts.remote.tiers import RemoteOptions
+from kts.times import UNITS, Length, Time, length_of, milliseconds
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES = 4 * 2**20
-ALLOWED_LATENESS = "1h"
+LARGEST_BATCH_BYTES = 2**30  # in Spark: Arrow's binary columns have 32-bit offsets
 ISOLATIONS = ("read_uncommitted", "read_committed")
 ON_ERROR = ("raise", "skip")
 HIGH_WATERMARK = "high_watermark"
 DECODED_WITH = ("topic", "partition", "offset", "timestamp", "key", "value")  # around the decoder's columns
 STREAM_COLUMNS = (*SCAN_COLUMNS, *(name for name in ALL_COLUMNS if name not in SCAN_COLUMNS))
 
+Path = str | os.PathLike[str]
 PartitionOffsets = Mapping[str, Mapping[int, int]] | Mapping[tuple[str, int], int] | Mapping[TopicPartition, int]
 Offsets = int | str | PartitionOffsets | None
-Checked = ParamSpec("Checked")
-Owner = TypeVar("Owner")
-Options = TypeVar("Options")
-Result = TypeVar("Result")
-Shown = TypeVar("Shown", bound=Callable[..., Any])
+LogStartOffsets = int | PartitionOffsets | None
 
 
 class TimeRange(NamedTuple):
@@ -55,93 +54,124 @@ class TimeRange(NamedTuple):
         return self.end_ms + self.allowed_lateness_ms
 
 
-@dataclass(frozen=True)
-class ScanOptions:
-    """The arguments of ``kts.scan``, checked."""
+class _Offsets(Kind):
+    """Offsets of one partition or of several."""
 
-    starting_timestamp: int | None
-    ending_timestamp: int | None
-    starting_offsets: Any
-    ending_offsets: Any
-    columns: tuple[str, ...]
-    strict_time_range: bool
-    allowed_lateness: int | None
-    isolation: str
-    include_control: bool
-    on_error: str
-    verify_crc: bool
-    batch_bytes: int
-    max_decompressed_bytes: int
-    views: bool
-    decoder: str | None = None
-    threads: int = 1
+    def check(self, name: str, value: Any) -> Any:
+        return _offsets(value, name)
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        starting_timestamp: Time | None = None,
-        ending_timestamp: Time | None = None,
-        starting_offsets: Offsets = None,
-        ending_offsets: Offsets = None,
-        columns: Sequence[str] | None = None,
-        strict_time_range: bool = True,
-        allowed_lateness: Length = ALLOWED_LATENESS,
-        isolation: str = "read_uncommitted",
-        include_control: bool = False,
-        on_error: str = "raise",
-        verify_crc: bool = True,
-        batch_bytes: int = BATCH_BYTES,
-        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-        views: bool = False,
-        unit: str | None = None,
-        decoder: str | None = None,
-        threads: int = 1,
-    ) -> Self:
-        """Check the arguments.
 
-        Raises
-        ------
-        TypeError, ValueError
-            A wrong argument; the message names it.
-        """
-        choice("isolation", isolation, ISOLATIONS)
-        choice("on_error", on_error, ON_ERROR)
-        unit = time_unit("unit", unit)
-        start, end = time_range(starting_timestamp, ending_timestamp, unit)
-        first, last = _offsets(starting_offsets, "starting_offsets"), _offsets(ending_offsets, "ending_offsets")
+@dataclass(frozen=True, kw_only=True)
+class RangeOptions(Declared):
+    """A range of times.
+
+    Parameters
+    ----------
+    starting_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        Only records with this time or a later one. Times override offsets. Text is ISO 8601, in UTC if it names no
+        zone, or ``now``, or ``-1h`` or ``-1d12h`` before now.
+    ending_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        Only records with an earlier time.
+    strict_time_range : bool
+        Exactly the records with start <= timestamp < end; else the offsets of Spark's Kafka source. These are, of each
+        partition, from the first one with a timestamp >= start (if there is none, nothing is read) up to, but not
+        including, the first one with a timestamp >= end (if there is none, the log's end). Other times may lie between
+        them, and records of the range behind them.
+    allowed_lateness : int (ms), timedelta, text such as "1h", or None
+        Do not read what begins this long after the end of an exact range, or later: ``30m``, ``2d``; ``unlimited``
+        reads to the log's end. No record may come so long after younger ones. None is unlimited; so is a range without
+        a start, or with one before 1970. If records of the range were later in what was read, a warning says how much.
+    unit : {"s", "ms", "us", "ns"}, optional
+        The unit of integers given as times; without it ms, and an integer that looks like another unit is refused.
+    """
+
+    starting_timestamp: Time | None = option(None, MOMENT, command="--from")
+    ending_timestamp: Time | None = option(None, MOMENT, command="--to")
+    strict_time_range: bool = option(True, FLAG, spark=True, command="--strict")
+    allowed_lateness: Length = option("1h", Lateness("LENGTH"), spark=True, command=True)
+    unit: str | None = option(None, Choice(UNITS), spark="timeUnit", command=True)
+    times: TimeRange = field(init=False, repr=False)  # checked
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        start, end = self.starting_timestamp, self.ending_timestamp
+        start = None if start is None else milliseconds("starting_timestamp", start, self.unit)
+        end = None if end is None else milliseconds("ending_timestamp", end, self.unit)
+        if start is not None and end is not None and start > end:
+            raise ValueError(f"starting_timestamp: {start} is after ending_timestamp {end}")
+        found = TimeRange(start, end, length_of("allowed_lateness", self.allowed_lateness))
+        object.__setattr__(self, "times", found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanOptions(RangeOptions):
+    """How the records of a partition are read.
+
+    Parameters
+    ----------
+    starting_offsets : int, str or {topic: {partition: int}}, optional
+        The first offset; -2 or ``earliest``, -1 or ``latest``.
+    ending_offsets : int, str or {topic: {partition: int}}, optional
+        The end offset (exclusive); -1 or ``latest``, or ``high_watermark``, the broker's checkpoint (the log's end if
+        there is none). Offsets outside the log select no records.
+    columns : list of str, optional
+        These columns, in this order. They are ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key,
+        value, topic, partition, offset, timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as
+        ``lz4`` (a dictionary). ``hasTimestamp`` is false where the timestamp is -1, unless its batch is marked as
+        having one.
+    isolation : str
+        ``read_committed`` leaves out aborted transactions, and ends at the first open one.
+    include_control : bool
+        Include transaction markers and other control records.
+    on_error : str
+        On damage: stop; or ``skip``: leave out damaged bytes and warn with file, position and number of bytes. Fields
+        of a record after the last one that ``columns`` needs are checked by the CRC only.
+    verify_crc : bool
+        False skips CRCs only.
+    batch_bytes : int
+        Approximate size of an Arrow batch.
+    max_decompressed_bytes : int
+        Bound on the decompressed bytes of a record batch or wrapper message.
+    views : bool
+        Keys and values as ``binary_view``.
+    decoder : str, optional
+        Decode the records of ``__consumer_offsets`` or ``__transaction_state`` to columns. The topic is then that one,
+        and the columns are topic, partition, offset, timestamp, the decoder's, key and value.
+    threads : int
+        Decode in up to this many threads, ahead of the reader. The rows, their order and that of errors stay the same;
+        each thread adds one or two batches to the memory, with the bytes that they were read from.
+    """
+
+    starting_offsets: Offsets = option(None, _Offsets())
+    ending_offsets: Offsets = option(None, _Offsets())
+    columns: Sequence[str] | None = option(None, Kind("A,B,..."), command=True)
+    isolation: str = option("read_uncommitted", Choice(ISOLATIONS), spark=True, command=True)
+    include_control: bool = option(False, FLAG, spark=True, command=True)
+    on_error: str = option("raise", Choice(ON_ERROR), spark=True, command=True)
+    verify_crc: bool = option(True, FLAG, spark=True)
+    batch_bytes: int = option(BATCH_BYTES, Bytes(in_spark=LARGEST_BATCH_BYTES), spark="maxBatchBytes")
+    max_decompressed_bytes: int = option(DEFAULT_MAX_DECOMPRESSED_BYTES, Bytes(0), spark=True)
+    views: bool = option(False, FLAG)
+    decoder: str | None = option(None, Choice(DECODERS), spark=True, command=True)
+    threads: int = option(1, Number(highest=MOST_THREADS), command="--jobs")
+    names: tuple[str, ...] = field(init=False, repr=False)  # of the columns, checked
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        first, last = self.starting_offsets, self.ending_offsets
         if isinstance(first, int) and isinstance(last, int) and 0 <= last < first:
             raise ValueError(f"starting_offsets: {first} is after ending_offsets {last}")
-        return cls(
-            starting_timestamp=start,
-            ending_timestamp=end,
-            starting_offsets=first,
-            ending_offsets=last,
-            columns=stream_columns(columns, decoder),
-            strict_time_range=boolean("strict_time_range", strict_time_range),
-            allowed_lateness=length_of("allowed_lateness", allowed_lateness),
-            isolation=isolation,
-            include_control=boolean("include_control", include_control),
-            on_error=on_error,
-            verify_crc=boolean("verify_crc", verify_crc),
-            batch_bytes=integer("batch_bytes", batch_bytes, 1),
-            max_decompressed_bytes=integer("max_decompressed_bytes", max_decompressed_bytes, 0),
-            views=boolean("views", views),
-            decoder=decoder,
-            threads=integer("threads", threads, 1, MOST_THREADS),
-        )
+        object.__setattr__(self, "names", stream_columns(self.columns, self.decoder))
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the columns."""
-        return stream_schema(self.columns, self.views)
+        return stream_schema(self.names, self.views)
 
     @property
     def within(self) -> TimeRange:
         """The times of the records that are read; no bounds if offsets, or times as offsets, bound them."""
-        if not self.strict_time_range:
-            return TimeRange()
-        return TimeRange(self.starting_timestamp, self.ending_timestamp, self.allowed_lateness)
+        return self.times if self.strict_time_range else TimeRange()
 
     @property
     def committed(self) -> bool:
@@ -154,15 +184,50 @@ class ScanOptions:
         return self.on_error == "skip"
 
 
-def time_range(
-    starting_timestamp: Time | None, ending_timestamp: Time | None, unit: str | None
-) -> tuple[int | None, int | None]:
-    """The ends of a range of times in ms, checked."""
-    start = None if starting_timestamp is None else milliseconds("starting_timestamp", starting_timestamp, unit)
-    end = None if ending_timestamp is None else milliseconds("ending_timestamp", ending_timestamp, unit)
-    if start is not None and end is not None and start > end:
-        raise ValueError(f"starting_timestamp: {start} is after ending_timestamp {end}")
-    return start, end
+@dataclass(frozen=True, kw_only=True)
+class LogOptions(Declared):
+    """Which partitions under a path are read, and how they are reached.
+
+    Parameters
+    ----------
+    topics : list of str, optional
+        Only topics of these names, or of patterns such as ``ord*``. None is every topic, except Kafka's internal ones
+        in a log directory. A pattern has ``*``, ``?`` or ``[...]``, and finds internal topics only if it begins with
+        ``__``.
+    partitions : list of int or {topic: list of int}, optional
+        Only partitions of these numbers.
+    storage_options : dict, optional
+        How to reach a bucket, as ``{"region": "eu-west-1"}``; without it, by the usual environment. See ``kts.open``.
+    remote : path, optional
+        The tiered storage of the path, with the prefix of its keys, as one log with it; or it alone, without a path.
+    remote_options : dict, optional
+        ``layout``, ``private_keys`` and ``metadata`` of the tiered storage, as in ``kts.open``.
+    """
+
+    topics: Sequence[str] | str | None = option(None, Several(str, "NAME"), command="--topic")
+    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = option(
+        None, Several(int, "N"), command="--partition"
+    )
+    storage_options: StorageOptions = option(None, Json('{"region": "eu-west-1"}'), spark=True)
+    remote: Path | None = option(None, Kind("URI"), spark=True)
+    remote_options: RemoteOptions = option(None, Json('{"private_keys": {"k1": "/etc/kts/k1.pem"}}'), spark=True)
+
+
+@dataclass(frozen=True)
+class PathScanOptions(ScanOptions, LogOptions):
+    """The arguments of ``kts.scan``.
+
+    Parameters
+    ----------
+    path : path or list of paths
+        As for ``kts.open``.
+    log_start_offset : int or mapping, optional
+        The log start offset, if it is later than the files show: a number for one partition, or one for each.
+    """
+
+    path: Path | Sequence[Path] | None
+    _: KW_ONLY
+    log_start_offset: LogStartOffsets = option(None, spark=True)
 
 
 def stream_columns(
@@ -183,62 +248,6 @@ def stream_schema(columns: Sequence[str], views: bool = False) -> pa.Schema:
     decoded = column_types()
     records = record_schema(tuple(name for name in columns if name not in decoded), views)
     return pa.schema([(name, decoded[name]) if name in decoded else records.field(name) for name in columns])
-
-
-def takes(
-    check: Callable[Checked, Options],
-) -> Callable[[Callable[[Owner, Options], Result]], Callable[Concatenate[Owner, Checked], Result]]:
-    """Give a method the signature of a checking function, and pass the function's result to the method."""
-
-    def decorate(method: Callable[[Owner, Options], Result]) -> Callable[Concatenate[Owner, Checked], Result]:
-        result_of = _called(check, method)
-
-        @wraps(method)
-        def checked(self: Owner, /, *args: Checked.args, **named: Checked.kwargs) -> Result:
-            return method(self, result_of(*args, **named))
-
-        return _shown_as(checked, method, check)
-
-    return decorate
-
-
-def takes_only(
-    check: Callable[Checked, Options],
-) -> Callable[[Callable[[Options], Result]], Callable[Checked, Result]]:
-    """As ``takes``, for a function that has no argument of its own."""
-
-    def decorate(function: Callable[[Options], Result]) -> Callable[Checked, Result]:
-        result_of = _called(check, function)
-
-        @wraps(function)
-        def checked(*args: Checked.args, **named: Checked.kwargs) -> Result:
-            return function(result_of(*args, **named))
-
-        return _shown_as(checked, function, check)
-
-    return decorate
-
-
-def _called(check: Callable[Checked, Options], caller: Callable[..., Any]) -> Callable[Checked, Options]:
-    """The checking function, whose TypeError about arguments names the caller."""
-    asked = inspect.signature(check)
-
-    def called(*args: Checked.args, **named: Checked.kwargs) -> Options:
-        try:
-            asked.bind(*args, **named)
-        except TypeError as error:
-            raise TypeError(f"{caller.__name__}() {error}") from None
-        return check(*args, **named)
-
-    return called
-
-
-def _shown_as(checked: Shown, caller: Callable[..., Any], check: Callable[..., Any]) -> Shown:
-    """The function with a signature in which the arguments of ``check`` stand for the caller's last."""
-    own = inspect.signature(caller)
-    parameters = [*[*own.parameters.values()][:-1], *inspect.signature(check).parameters.values()]
-    checked.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return checked
 
 
 def flat_offsets(given: Mapping[Any, Any], name: str) -> dict[tuple[str, int], int]:

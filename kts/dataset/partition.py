@@ -9,9 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from kts.dataset import scan as scanning
-from kts.dataset.options import ScanOptions, takes
+from kts.dataset.options import ScanOptions
 from kts.errors import InvalidRequestError, KtsError, LogClosedError, LogStorageError
 from kts.model import TimestampOffset, TopicPartition
+from kts.options import takes
 from kts.remote.buckets import access_to
 from kts.remote.tiers import Fault, TieredPartition
 from kts.segment import search, transactions
@@ -390,7 +391,7 @@ class PartitionLog:
         """The greatest timestamp and the first record with it; None if the log is empty. Control records count."""
         return settled(lambda: search.max_timestamp(self.listed()))
 
-    @takes(ScanOptions.of)
+    @takes(ScanOptions)
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """The records as a stream of Arrow batches; for the arguments see ``kts.scan``."""
         return scanning.records([self], options)
@@ -573,7 +574,7 @@ class LogDirs(Mapping[TopicPartition, PartitionLog]):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The records as Arrow's C stream, as ``kts.scan`` of the directories gives them; read anew by each call."""
         logs = [log for log in self.values() if log.topic not in INTERNAL_TOPICS]
-        return scanning.records(logs, ScanOptions.of()).__arrow_c_stream__(requested_schema)
+        return scanning.records(logs, ScanOptions()).__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:
         """Close every partition."""

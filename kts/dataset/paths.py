@@ -9,13 +9,14 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, overload
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, suggestion
+from kts.arguments import suggestion
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.coordinator_records.columns import DECODERS
 from kts.dataset import scan as scanning
-from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, Offsets, PartitionOffsets, ScanOptions, flat_offsets
+from kts.dataset.options import LogOptions, LogStartOffsets, Path, PathScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
+from kts.options import takes_only
 from kts.remote.buckets import StorageOptions, reached
 from kts.remote.metadata import PartitionId
 from kts.remote.tiers import RemoteOptions, Tier, TieredPartition
@@ -33,13 +34,10 @@ from kts.segment.rereading import warn
 from kts.store import addresses, files
 from kts.store.expanded import without_compression
 from kts.store.protocol import Entry
-from kts.times import Length, Time
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Path = str | os.PathLike[str]
-LogStartOffsets = int | PartitionOffsets | None
 MOST_HINTED = 3
 
 
@@ -538,90 +536,9 @@ def _give_start_offsets(logs: list[PartitionLog], given: LogStartOffsets) -> Non
         known[key]._log_start_offset = offset
 
 
-def scan(
-    path: Path | Sequence[Path] | None,
-    *,
-    topics: Sequence[str] | str | None = None,
-    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-    starting_timestamp: Time | None = None,
-    ending_timestamp: Time | None = None,
-    starting_offsets: Offsets = None,
-    ending_offsets: Offsets = None,
-    columns: Sequence[str] | None = None,
-    strict_time_range: bool = True,
-    allowed_lateness: Length = ALLOWED_LATENESS,
-    isolation: str = "read_uncommitted",
-    include_control: bool = False,
-    on_error: str = "raise",
-    verify_crc: bool = True,
-    log_start_offset: LogStartOffsets = None,
-    batch_bytes: int = BATCH_BYTES,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-    views: bool = False,
-    unit: str | None = None,
-    decoder: str | None = None,
-    threads: int = 1,
-    storage_options: StorageOptions = None,
-    remote: Path | None = None,
-    remote_options: RemoteOptions = None,
-) -> pa.RecordBatchReader:
+@takes_only(PathScanOptions)
+def scan(asked: PathScanOptions) -> pa.RecordBatchReader:
     """The records of a partition, a segment file, or log directories, as a stream of Arrow batches.
-
-    Parameters
-    ----------
-    path : path or list of paths
-        As for ``kts.open``.
-    topics : list of str, optional
-        None is every topic, except Kafka's internal ones in a log directory. Names with ``*``, ``?`` or ``[...]`` are
-        patterns, as ``ord*``; they find internal topics only if they begin with ``__``.
-    partitions : list of int or {topic: list of int}, optional
-        None is every partition.
-    starting_timestamp, ending_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
-        Exactly the records with start <= timestamp < end. They override offsets. Text is ISO 8601, in UTC if it names
-        no zone, or ``now``, or ``-1h`` or ``-1d12h`` before now.
-    starting_offsets, ending_offsets : int, str or {topic: {partition: int}}, optional
-        First offset, and end offset (exclusive). -2 or "earliest", -1 or "latest"; ending also "high_watermark", the
-        broker's checkpoint (the log's end if there is none). Offsets outside the log select no records.
-    columns : list of str, optional
-        ``topic``, ``partition`` and those of ``kts.ALL_COLUMNS``; None is key, value, topic, partition, offset,
-        timestamp, timestampType, headers. ``codecName`` is ``codec`` in words, as ``lz4`` (a dictionary).
-        ``hasTimestamp`` is false where the timestamp is -1, unless its batch is marked as having one.
-    strict_time_range : bool
-        False takes the offsets of Spark's Kafka source instead: of each partition from the first one with a timestamp
-        >= start (if there is none, nothing is read) up to, but not including, the first one with a timestamp >= end (if
-        there is none, the log's end). Other times may lie between them, and records of the range behind them.
-    allowed_lateness : int (ms), timedelta, text such as "1h", or None
-        Blocks of the log that begin that long after the end of the range, or later, are not read: no record may come
-        so long after younger ones. None (or "unlimited") reads to the log's end, as does a range without a start, or
-        with one before 1970. If records of the range were later in what was read, a warning says how much.
-    isolation : str
-        ``read_committed`` leaves out aborted transactions, and ends at the first open one.
-    include_control : bool
-        Include control records.
-    on_error : str
-        ``raise``, or ``skip``: leave out damaged bytes and warn with file, position and number of bytes. Fields of a
-        record after the last one that ``columns`` needs are checked by the CRC only.
-    verify_crc : bool
-        False skips CRCs only.
-    log_start_offset : int or mapping, optional
-        As for ``kts.open``.
-    batch_bytes : int
-        Approximate size of a batch.
-    max_decompressed_bytes : int
-        Bound on the decompressed bytes of a record batch or wrapper message.
-    views : bool
-        Keys and values as ``binary_view``.
-    unit : {"s", "ms", "us", "ns"}, optional
-        The unit of timestamps given as integers. None means ms, and refuses an integer that looks like another unit.
-    decoder : str, optional
-        ``offsets`` reads the records of ``__consumer_offsets`` as columns, ``transactions`` those of
-        ``__transaction_state``; ``topics`` is then that topic. The columns are topic, partition, offset, timestamp, the
-        decoder's, key and value.
-    threads : int
-        Decode so many slices at the same time, ahead of the reader. The rows, their order and that of errors stay the
-        same; each thread adds one or two batches to the memory, with the bytes that they were read from.
-    storage_options : dict, optional
-        As for ``kts.open``.
 
     Returns
     -------
@@ -644,41 +561,35 @@ def scan(
     >>> kts.scan(orders, starting_timestamp=1_788_300_000_000, strict_time_range=True).read_all().num_rows
     8402
     """
-    options = ScanOptions.of(
-        starting_timestamp=starting_timestamp,
-        ending_timestamp=ending_timestamp,
-        starting_offsets=starting_offsets,
-        ending_offsets=ending_offsets,
-        columns=columns,
-        strict_time_range=strict_time_range,
-        allowed_lateness=allowed_lateness,
-        isolation=isolation,
-        include_control=include_control,
-        on_error=on_error,
-        verify_crc=verify_crc,
-        batch_bytes=batch_bytes,
-        max_decompressed_bytes=max_decompressed_bytes,
-        views=views,
-        unit=unit,
-        decoder=decoder,
-        threads=threads,
-    )
-    given = None if path is None else paths_of(path, storage_options)
-    opened = log_dirs_at(
-        given,
-        log_start_offset=log_start_offset,
-        storage_options=storage_options,
-        remote=remote,
-        remote_options=remote_options,
-    )
-    paths = [os.fspath(remote or "")] if given is None else given
-    logs = select(opened, paths, topics=topics, partitions=partitions, decoder=decoder)
+    _, logs = selected(asked.path, asked, asked.log_start_offset, decoder=asked.decoder)
     known = {(log.topic, log.partition) for log in logs}
-    for name, offsets in (("starting_offsets", options.starting_offsets), ("ending_offsets", options.ending_offsets)):
+    for name, offsets in (("starting_offsets", asked.starting_offsets), ("ending_offsets", asked.ending_offsets)):
         for topic, partition in offsets if isinstance(offsets, dict) else ():
             if (topic, partition) not in known:
                 raise UnknownTopicOrPartitionError(f"{name}: {topic}-{partition} is not among what is read")
-    return scanning.records(logs, options)
+    return scanning.records(logs, asked)
+
+
+def selected(
+    path: Path | Sequence[Path] | None,
+    asked: LogOptions,
+    log_start_offset: LogStartOffsets = None,
+    *,
+    internal: bool = False,
+    decoder: str | None = None,
+) -> tuple[LogDirs, list[PartitionLog]]:
+    """The partitions under a path, and those of them that options select; see ``select``."""
+    paths = None if path is None else paths_of(path, asked.storage_options)
+    opened = log_dirs_at(
+        paths,
+        log_start_offset=log_start_offset,
+        storage_options=asked.storage_options,
+        remote=asked.remote,
+        remote_options=asked.remote_options,
+    )
+    shown = [os.fspath(asked.remote or "")] if paths is None else paths
+    chosen = select(opened, shown, topics=asked.topics, partitions=asked.partitions, internal=internal, decoder=decoder)
+    return opened, chosen
 
 
 def select(

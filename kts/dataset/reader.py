@@ -40,7 +40,7 @@ from kts.store.protocol import Readable
 FIRST_BYTES = 2**18  # of a scan: it shows how much slices grow
 MOST_WAITING = 64  # small batches that wait to be joined
 HEAVY = ("key", "value", "headers", "createTimestamp")  # columns that cost more than the rest of a record
-EVERY_TIME = TimeRange()
+EVERY_TIME, DEFAULTS = TimeRange(), ScanOptions()
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,7 +50,12 @@ if TYPE_CHECKING:
 
 
 def read_range(
-    part: SegmentRange, *, within: TimeRange = EVERY_TIME, file: Readable | None = None, **asked: Any
+    part: SegmentRange,
+    *,
+    within: TimeRange = EVERY_TIME,
+    file: Readable | None = None,
+    options: ScanOptions = DEFAULTS,
+    **changed: Any,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a segment range as non-empty Arrow batches of about ``batch_bytes``.
 
@@ -60,16 +65,17 @@ def read_range(
         Only the records of these times.
     file : Readable, optional
         The segment's log, if it is open.
-    asked
-        As for ``kts.scan``: columns, views, isolation, include_control, on_error, verify_crc, batch_bytes,
-        max_decompressed_bytes.
+    options : ScanOptions
+        How they are read; by itself as ``kts.scan`` reads without options.
+    changed
+        Options that differ from these, by name.
 
     Raises
     ------
     CorruptRecordError
         Damage; raised after the rows before it, with ``.path`` and ``.position`` in the file.
     """
-    options = ScanOptions.of(**asked)
+    options = replace(options, **changed)
     reader = RangeReader(part, options, within, file)
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -127,7 +133,7 @@ class RangeReader:
     lateness: Lateness = field(default_factory=Lateness)
 
     def __post_init__(self) -> None:
-        wanted = {name for name in self.options.columns if name in ALL_COLUMNS} | {"offset"}
+        wanted = {name for name in self.options.names if name in ALL_COLUMNS} | {"offset"}
         if self.is_timed:
             wanted.add("timestamp")
         if self.looks_at_lateness:
@@ -503,7 +509,7 @@ class RangeReader:
         import pyarrow as pa
 
         decoder = str(self.options.decoder)
-        names = [name for name in self.options.columns if name in DECODED_COLUMNS]
+        names = [name for name in self.options.names if name in DECODED_COLUMNS]
         keys, values, control = rows.column("key"), rows.column("value"), _bools(rows, "control")
         decoded, refused = decode_records(decoder, names, keys, values, control)
         if not refused:
@@ -533,9 +539,9 @@ class RangeReader:
     def shaped(self, rows: pa.RecordBatch, made: dict[str, pa.Array]) -> pa.RecordBatch:
         import pyarrow as pa
 
-        for name in {"topic", "partition"} & {*self.options.columns}:
+        for name in {"topic", "partition"} & {*self.options.names}:
             made[name] = self.constant(name, rows.num_rows)
-        columns = [made[name] if name in made else rows.column(name) for name in self.options.columns]
+        columns = [made[name] if name in made else rows.column(name) for name in self.options.names]
         if not columns:  # rows without columns still count
             return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows.num_rows, [None]))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

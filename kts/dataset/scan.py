@@ -88,8 +88,8 @@ def range_of(log: Partition, options: ScanOptions) -> tuple[int, int]:
     """The offsets that the times or offsets of a scan mean in a partition; see ``resolve_range``."""
     return resolve_range(
         log,
-        starting_timestamp=options.starting_timestamp,
-        ending_timestamp=options.ending_timestamp,
+        starting_timestamp=options.times.start_ms,
+        ending_timestamp=options.times.end_ms,
         starting_offset=_offset_of(log, options.starting_offsets),
         ending_offset=_offset_of(log, options.ending_offsets),
         strict_time_range=options.strict_time_range,

@@ -22,7 +22,7 @@ from kts.codec.validate import PRODUCER, Validated, target_codec, validate, vali
 from kts.compression import CODEC_NAMES
 from kts.config import LogConfig
 from kts.dataset import scan as scanning
-from kts.dataset.options import HIGH_WATERMARK, ScanOptions, takes
+from kts.dataset.options import HIGH_WATERMARK, ScanOptions
 from kts.dataset.partition import PartitionLog
 from kts.errors import (
     CorruptRecordError,
@@ -47,6 +47,7 @@ from kts.log.readers_writer_lock import ReadersWriterLock
 from kts.log.recovery import LogLoader, open_segment
 from kts.log.view import Fetched, Sliced, View
 from kts.model import NO_TIMESTAMP, Appended, TimestampOffset
+from kts.options import takes
 from kts.segment import checkpoints, search
 from kts.segment.entries import decoded
 from kts.segment.index_checksums import Sealed
@@ -1075,7 +1076,7 @@ class Log:
         self._repair()
         return found
 
-    @takes(ScanOptions.of)
+    @takes(ScanOptions)
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """The records as a stream of Arrow batches, up to the log end offset of now; see ``kts.scan``.
 

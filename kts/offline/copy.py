@@ -21,19 +21,19 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
-from kts.arguments import boolean, choice
+from kts.arguments import choice
 from kts.config import FORMAT_OF_MAGIC
 from kts.coordinator_records.groups import TOPIC as GROUPS
-from kts.dataset.options import ALLOWED_LATENESS, ON_ERROR, time_range
+from kts.dataset.options import ON_ERROR, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
 from kts.dataset.partition import PartitionLog
-from kts.dataset.paths import Path, log_dirs_at, paths_of, select
+from kts.dataset.paths import selected
 from kts.dataset.plan import NO_END, resolve_range
 from kts.errors import (
     CorruptIndexError,
@@ -49,10 +49,10 @@ from kts.offline.convert import tail_fault
 from kts.offline.groups import Kept, Moved, moved, parts_before
 from kts.offline.reindex import generation_of, reindex, used_part
 from kts.offline.verify import Violation, lost_end, magic_of, verify_segment
+from kts.options import MOMENT, option, same, takes_only
 from kts.remote import tiers
-from kts.remote.buckets import StorageOptions, reached
+from kts.remote.buckets import reached
 from kts.remote.services import SAME
-from kts.remote.tiers import RemoteOptions
 from kts.segment import checkpoints, transactions
 from kts.segment.damage import header_scan
 from kts.segment.entries import Slices
@@ -73,7 +73,7 @@ from kts.segment.snapshots import snapshot_paths
 from kts.store import addresses, files, local, publishing
 from kts.store.expanded import compression_of_log
 from kts.store.protocol import Readable
-from kts.times import Length, Time, length_of, milliseconds, time_unit
+from kts.times import Time, milliseconds
 
 PIECE_BYTES = 2**22
 COMPARED_BYTES = 2**12  # of a segment's end, or beginning, where nothing else tells whether it is the same
@@ -121,48 +121,27 @@ class CopyRange(NamedTuple):
 
     Attributes
     ----------
-    start_ms, end_ms : int or None
-        As ``starting_timestamp`` and ``ending_timestamp`` of ``kts.scan``.
+    times : TimeRange
     strict : bool
         Up to the last segment that has a record in the range, even a late one; else up to the one before the first
         record at or after the end.
-    allowed_lateness_ms : int or None
-        As ``allowed_lateness`` of ``kts.scan``.
     groups_at_ms : int or None
         As ``groups_at`` of ``copy``.
     """
 
-    start_ms: int | None = None
-    end_ms: int | None = None
+    times: TimeRange = TimeRange()
     strict: bool = True
-    allowed_lateness_ms: int | None = None
     groups_at_ms: int | None = None
 
     @property
     def is_all(self) -> bool:
         """Whether no time limits the copy."""
-        return self.start_ms is None and self.end_ms is None
+        return self.times.start_ms is None and self.times.end_ms is None
 
 
-def copy(
-    source: Path | Sequence[Path] | None,
-    target: Path,
-    *,
-    topics: Sequence[str] | str | None = None,
-    partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-    starting_timestamp: Time | None = None,
-    ending_timestamp: Time | None = None,
-    strict_time_range: bool = True,
-    allowed_lateness: Length = ALLOWED_LATENESS,
-    groups_at: Time | None = None,
-    on_error: str = "raise",
-    unit: str | None = None,
-    storage_options: StorageOptions = None,
-    remote: Path | None = None,
-    remote_options: RemoteOptions = None,
-    progress: Progress | None = None,
-) -> list[CopiedSegment]:
-    """Copy partitions into a log directory on a disk or in a bucket, verified; copy only what is not there yet.
+@dataclass(frozen=True)
+class CopyOptions(RangeOptions, LogOptions):
+    """The arguments of ``copy``.
 
     Parameters
     ----------
@@ -170,23 +149,39 @@ def copy(
         As for ``kts.open``.
     target : path
         A log directory or an address in a bucket. It may hold partitions, also an earlier copy of these.
-    topics, partitions
-        As for ``kts.scan``; None is every one, the internal topics included.
-    starting_timestamp, ending_timestamp, strict_time_range, allowed_lateness, unit
-        As for ``kts.scan``: whole segments are copied, from the first to the last one with a record of the range; of
-        internal topics all, but see ``groups_at``.
+    starting_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        From the segment with the first record of this time or later. Whole segments are copied; of internal topics all,
+        but see ``groups_at``. Text is as for ``kts.scan``.
+    ending_timestamp : int (ms), aware datetime, date, numpy.datetime64 or text, optional
+        Without the segments after the last record before this time.
+    strict_time_range : bool
+        Up to the last segment with a record in the range; else up to the first record after it.
     groups_at : int (ms), aware datetime or ISO 8601 text, optional
-        Copy ``__consumer_offsets`` as it was at this time, so that consumers of the copy go on from there; None is
-        ``ending_timestamp``. A group whose offset lies beyond the copy's end, or of which only later offsets are known,
-        is told with a warning; on a disk it goes on at the copy's end, or at the first of the later offsets.
-    on_error : str
-        ``raise``, or ``skip``: leave out damaged batches and warn.
-    storage_options
-        How to reach the buckets of ``source`` and ``target``.
-    remote, remote_options
-        As for ``kts.open``.
+        The groups' committed offsets as they were then; without it, as they were at the end of the range.
+        ``__consumer_offsets`` is copied so, and consumers of the copy go on from there. A group whose offset lies
+        beyond the copy's end, or of which only later offsets are known, is told with a warning; on a disk it goes on at
+        the copy's end, or at the first of the later offsets.
     progress : callable, optional
         Called with the number of ``.log`` bytes that were just copied or compared.
+    """
+
+    source: Path | Sequence[Path] | None
+    target: Path
+    _: KW_ONLY
+    groups_at: Time | None = option(None, MOMENT, command=True)
+    on_error: str = same(ScanOptions, "on_error")
+    progress: Progress | None = None
+
+    @property
+    def range(self) -> CopyRange:
+        """Which segments are copied."""
+        at = None if self.groups_at is None else milliseconds("groups_at", self.groups_at, self.unit)
+        return CopyRange(self.times, self.strict_time_range, self.times.end_ms if at is None else at)
+
+
+@takes_only(CopyOptions)
+def copy(asked: CopyOptions) -> list[CopiedSegment]:
+    """Copy partitions into a log directory on a disk or in a bucket, verified; copy only what is not there yet.
 
     Returns
     -------
@@ -216,17 +211,11 @@ def copy(
     ...     kts.open_log_dirs(target)["orders", 0].log_end_offset
     3042
     """
-    start, end = time_range(starting_timestamp, ending_timestamp, time_unit("unit", unit))
-    given = None if source is None else paths_of(source, storage_options)
-    opened = log_dirs_at(given, storage_options=storage_options, remote=remote, remote_options=remote_options)
-    named = [os.fspath(remote or "")] if given is None else given
-    logs = select(opened, named, topics=topics, partitions=partitions, internal=True)
-    place = reached(os.fspath(target), storage_options)
-    whole = topics is None and partitions is None
-    lateness = length_of("allowed_lateness", allowed_lateness)
-    at = end if groups_at is None else milliseconds("groups_at", groups_at, time_unit("unit", unit))
-    wanted = CopyRange(start, end, boolean("strict_time_range", strict_time_range), lateness, at)
-    return list(copy_partitions(logs, place, wanted, on_error=on_error, whole=whole, progress=progress))
+    _, logs = selected(asked.source, asked, internal=True)
+    place = reached(os.fspath(asked.target), asked.storage_options)
+    whole = asked.topics is None and asked.partitions is None
+    found = copy_partitions(logs, place, asked.range, on_error=asked.on_error, whole=whole, progress=asked.progress)
+    return list(found)
 
 
 def copy_partitions(
@@ -610,7 +599,7 @@ class _Partition:
         """The offsets of the range of times."""
         if self.wanted.is_all:
             return 0, NO_END
-        first_ms, end_ms, strict, lateness, _ = self.wanted
+        (first_ms, end_ms, lateness), strict = self.wanted.times, self.wanted.strict
         start, end = resolve_range(
             log,
             starting_timestamp=first_ms,

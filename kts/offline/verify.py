@@ -23,8 +23,9 @@ from kts.codec.columns import decode, scan_batches
 from kts.codec.layout import HEADER_BYTES, may_hide, read_header
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.committed import committed_in
+from kts.dataset.options import Path
 from kts.dataset.partition import LogDirs, NotInParts, PartitionLog
-from kts.dataset.paths import Path, open_path
+from kts.dataset.paths import open_path
 from kts.errors import CorruptIndexError, CorruptRecordError, KtsError, KtsWarning, LogStorageError
 from kts.remote import tiers
 from kts.segment import checkpoints, names, transactions

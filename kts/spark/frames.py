@@ -8,9 +8,10 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from kts.codec.columns import check_columns
-from kts.dataset.options import ALLOWED_LATENESS
+from kts.dataset.options import ScanOptions
 from kts.dataset.paths import named_topics, numbers_of_partitions
 from kts.errors import UnknownTopicOrPartitionError
+from kts.options import camel_case, options_of
 from kts.spark.options import UNIT_OPTION, parse_options
 from kts.spark.planning import select_logs
 from kts.spark.schema import ddl, types_of
@@ -33,7 +34,7 @@ def read(
     partitions: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     columns: Sequence[str] | None = None,
     strict: bool = True,
-    allowed_lateness: Length = ALLOWED_LATENESS,
+    allowed_lateness: Length = ScanOptions.allowed_lateness,
     **options: Any,
 ) -> DataFrame:
     """The records of log directories between two times, as a new DataFrame.
@@ -134,10 +135,9 @@ def damage(spark: SparkSession, path: Paths, **asked: Any) -> DataFrame:
 
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by the data source's names: those of ``kts.scan`` differ in their spelling."""
-    found = dict[str, Any]()
+    known, found = options_of(ScanOptions), dict[str, Any]()
     for name, value in options.items():
-        first, *rest = name.split("_")
-        own = "timeUnit" if name == "unit" else first + "".join(word.capitalize() for word in rest)
+        (own,) = (known[name].spark_names if name in known else ()) or [camel_case(name)]
         if own in found:
             raise TypeError(f"{name}: expected it once, found it also as {own}")
         if value is not None:

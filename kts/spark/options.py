@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MAX, INT64_MIN, suggestion
-from kts.coordinator_records.columns import DECODERS
-from kts.dataset.options import ALLOWED_LATENESS, BATCH_BYTES, ISOLATIONS, ON_ERROR
+from kts.arguments import INT64_MAX, INT64_MIN, suggestion
+from kts.dataset.options import LogOptions, PathScanOptions, ScanOptions
 from kts.model import EARLIEST, LATEST
+from kts.options import FLAG, Bytes, Choice, Flag, Json, Lateness, Number, option, options_of, same
 from kts.store import addresses
 from kts.times import UNITS, NotATimeError, length_of, milliseconds, parse_length, parse_range_time
 
@@ -21,51 +21,11 @@ PartitionValues = dict[str, dict[int, int]]  # by topic and partition
 
 GRANULARITIES = ("record", "batch", "segment", "finding", "damage")  # what a row is about
 OVERFLOW_POLICIES = ("error", "null", "clamp")  # for a timestamp beyond Spark's range
-MAX_BATCH_BYTES = 1 << 30  # Arrow's binary columns have 32-bit offsets
 UNIT_OPTION = "timeUnit={}"  # as an error names it
 BATCH, STREAM, EITHER = "batch", "stream", "either"  # the query: a source learns late which it is
-_DELAY_MS = 15 * 60 * 1000  # default of maxTriggerDelay
 _VIEW = "CREATE TEMPORARY VIEW name USING kts OPTIONS (path '/var/lib/kafka/data')"
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
-KNOWN = (
-    "path",
-    "paths",
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsets",
-    "startingOffsetsByTimestampStrategy",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "endingOffsets",
-    "timeUnit",
-    "failOnDataLoss",
-    "includeHeaders",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "strictTimeRange",
-    "allowedLateness",
-    "verifyCrc",
-    "isolation",
-    "includeControl",
-    "granularity",
-    "deep",
-    "onError",
-    "decoder",
-    "timestampOverflow",
-    "logStartOffset",
-    "storageOptions",
-    "remote",
-    "remoteOptions",
-    "maxBatchBytes",
-    "maxDecompressedBytes",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-)
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONLY = {  # by query
     STREAM: STREAM_ONLY,
@@ -93,40 +53,83 @@ class Bound:
     values: PartitionValues = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """All options of a read, checked."""
+    """All options of a read, checked; ``scan`` has those that are options of ``kts.scan`` too.
 
-    paths: tuple[str, ...]
-    assign: dict[str, tuple[int, ...]] | None
-    subscribe: tuple[str, ...] | None
-    subscribe_pattern: str | None
-    start: Bound
-    end: Bound
-    latest_when_unmatched: bool
-    fail_on_data_loss: bool
-    include_headers: bool
-    min_partitions: int | None
-    max_records: int | None
-    strict_time_range: bool
-    allowed_lateness_ms: int | None
-    verify_crc: bool
-    isolation: str
-    include_control: bool
-    granularity: str
-    deep: bool
-    on_error: str
-    decoder: str | None
-    timestamp_overflow: str
-    log_start_offset: int | PartitionValues | None
-    storage_options: Mapping[str, Any] | None
-    batch_bytes: int
-    max_decompressed_bytes: int
-    remote: str | None = None
-    remote_options: Mapping[str, Any] | None = None
-    max_offsets: int | None = None  # of a micro-batch
-    min_offsets: int | None = None
-    max_delay_ms: int = _DELAY_MS
+    Parameters
+    ----------
+    paths : tuple of str
+        Log directories, partition directories, segment files or addresses in a bucket, also with patterns; ``paths`` is
+        a JSON list of them.
+    assign : dict, optional
+        The partitions to read: JSON ``{"orders": [0, 1]}``.
+    subscribe : tuple of str, optional
+        The topics to read: names or patterns such as ``ord*``, separated by commas.
+    subscribe_pattern : str, optional
+        The topics to read: a Python regular expression for the whole name, which finds no internal topics.
+    start : Bound
+        Where the range begins; the first of these that is given counts: a time for all partitions, in ms or ISO 8601;
+        JSON ``{"orders": {"0": time}}``; ``earliest``, or JSON ``{"orders": {"0": 23}}``, where -2 is earliest.
+    end : Bound
+        Where the range ends, likewise: the first time or offset that is left out; -1 is latest.
+    unmatched : str
+        ``latest``: a partition without a record at or after the start returns nothing instead of an error.
+    fail_on_data_loss : bool
+        ``false``: skip offsets that do not exist, or whose segment is gone when a task begins with it, and warn.
+    include_headers : bool
+        Add the column ``headers``.
+    min_partitions : int, optional
+        At least about this many tasks that read records.
+    max_records : int, optional
+        At most this many offsets of records per task.
+    granularity : str
+        What a row is about.
+    deep : bool
+        With ``granularity=finding``: decode every record, as ``kts verify --deep``.
+    timestamp_overflow : str
+        The result for a time beyond Spark's 64-bit microseconds (9223372036854775 ms): ``null``, or ``clamp`` to the
+        extreme.
+    max_offsets : int, optional
+        At most about this many offsets in a micro-batch, shared among partitions by what each has, but at least one of
+        each.
+    min_offsets : int, optional
+        No micro-batch until this many offsets are there; ``availableNow`` and ``once`` do not wait.
+    max_delay_ms : int
+        How long ``minOffsetsPerTrigger`` waits after the last micro-batch.
+    """
+
+    paths: tuple[str, ...] = option((), spark="path paths")
+    assign: dict[str, tuple[int, ...]] | None = option(None, spark=True)
+    subscribe: tuple[str, ...] | None = option(None, spark=True)
+    subscribe_pattern: str | None = option(None, spark=True)
+    start: Bound = option(
+        Bound("earliest", "startingOffsets"), spark="startingTimestamp startingOffsetsByTimestamp startingOffsets"
+    )
+    end: Bound = option(
+        Bound("latest", "endingOffsets"), spark="endingTimestamp endingOffsetsByTimestamp endingOffsets"
+    )
+    unmatched: str = option("error", Choice(("error", "latest")), spark="startingOffsetsByTimestampStrategy")
+    fail_on_data_loss: bool = option(True, FLAG, spark=True)
+    include_headers: bool = option(False, FLAG, spark=True)
+    min_partitions: int | None = option(None, Number(), spark=True)
+    max_records: int | None = option(None, Number(), spark="maxRecordsPerPartition")
+    scan: ScanOptions = ScanOptions()
+    granularity: str = option("record", Choice(GRANULARITIES), spark=True)
+    deep: bool = option(False, FLAG, spark=True)
+    timestamp_overflow: str = option("error", Choice(OVERFLOW_POLICIES), spark=True)
+    log_start_offset: int | PartitionValues | None = same(PathScanOptions, "log_start_offset")
+    storage_options: Mapping[str, Any] | None = same(LogOptions, "storage_options")
+    remote: str | None = same(LogOptions, "remote")
+    remote_options: Mapping[str, Any] | None = same(LogOptions, "remote_options")
+    max_offsets: int | None = option(None, Number(), spark="maxOffsetsPerTrigger")
+    min_offsets: int | None = option(None, Number(), spark="minOffsetsPerTrigger")
+    max_delay_ms: int = option(15 * 60 * 1000, spark="maxTriggerDelay")
+
+    @property
+    def latest_when_unmatched(self) -> bool:
+        """True if a partition without a record at or after the start has nothing to read."""
+        return self.unmatched == "latest"
 
     @property
     def shown(self) -> str:
@@ -136,7 +139,11 @@ class Options:
     @property
     def skips(self) -> bool:
         """True if damage is skipped: with a warning, or as rows of its own."""
-        return self.on_error == "skip" or self.granularity == "damage"
+        return self.scan.skip_damage or self.granularity == "damage"
+
+
+DECLARED = (*options_of(Options).values(), *options_of(ScanOptions).values())
+KNOWN = tuple(name for one in DECLARED for name in one.spark_names)
 
 
 def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
@@ -159,6 +166,7 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
     read = Values(raw)
     assign, subscribe, pattern = _selection(read)
     unit = read.unit("timeUnit")
+    strict = read.boolean("strictTimeRange", query != STREAM)
     options = Options(
         paths=_paths(raw),
         assign=assign,
@@ -166,30 +174,11 @@ def parse_options(given: Mapping[str, str], query: str = BATCH) -> Options:
         subscribe_pattern=pattern,
         start=_bound(read, "starting", "latest" if query == STREAM else "earliest", unit, query != BATCH),
         end=_bound(read, "ending", "latest", unit, False),
-        latest_when_unmatched=read.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
-        fail_on_data_loss=read.boolean("failOnDataLoss", True),
-        include_headers=read.boolean("includeHeaders", False),
-        min_partitions=read.positive("minPartitions"),
-        max_records=read.positive("maxRecordsPerPartition"),
-        strict_time_range=read.boolean("strictTimeRange", query != STREAM),
-        allowed_lateness_ms=read.lateness("allowedLateness"),
-        verify_crc=read.boolean("verifyCrc", True),
-        isolation=read.choice("isolation", ISOLATIONS),
-        include_control=read.boolean("includeControl", False),
-        granularity=read.choice("granularity", GRANULARITIES),
-        deep=read.boolean("deep", False),
-        on_error=read.choice("onError", ON_ERROR),
-        decoder=None if read.text("decoder") is None else read.choice("decoder", tuple(DECODERS)),
-        timestamp_overflow=read.choice("timestampOverflow", OVERFLOW_POLICIES),
+        scan=ScanOptions(**read.declared(ScanOptions) | {"strict_time_range": strict}),
         log_start_offset=_log_start_offset(read),
-        storage_options=read.json_object("storageOptions", 'JSON such as {"region": "eu-west-1"}'),
-        batch_bytes=read.size("maxBatchBytes", BATCH_BYTES, MAX_BATCH_BYTES),
-        max_decompressed_bytes=read.size("maxDecompressedBytes", DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX),
         remote=None if (remote := read.text("remote")) is None else absolute_prefix(local_path(remote, "remote")),
-        remote_options=read.json_object("remoteOptions", 'JSON such as {"private_keys": {"k1": "/etc/kts/k1.pem"}}'),
-        max_offsets=read.positive("maxOffsetsPerTrigger"),
-        min_offsets=read.positive("minOffsetsPerTrigger"),
-        max_delay_ms=read.length("maxTriggerDelay", _DELAY_MS),
+        max_delay_ms=read.length("maxTriggerDelay", Options.max_delay_ms),
+        **read.declared(Options),
     )
     _refuse_contradictions(options, query)
     _refuse_without_time(options, read)
@@ -354,10 +343,10 @@ def _refuse_contradictions(options: Options, query: str) -> None:
     if kind != "record":
         record_only = {
             "includeHeaders": options.include_headers,
-            "isolation=read_committed": options.isolation == "read_committed" and kind != "damage",
-            "decoder": options.decoder is not None and kind != "damage",
+            "isolation=read_committed": options.scan.committed and kind != "damage",
+            "decoder": options.scan.decoder is not None and kind != "damage",
             "maxOffsetsPerTrigger": options.max_offsets is not None,
-            "onError=skip": options.on_error == "skip" and kind != "segment",
+            "onError=skip": options.scan.skip_damage and kind != "segment",
             "minPartitions": options.min_partitions is not None and kind != "damage",
             "maxRecordsPerPartition": options.max_records is not None and kind != "damage",
         }
@@ -374,7 +363,7 @@ def _refuse_contradictions(options: Options, query: str) -> None:
 def _refuse_without_time(options: Options, read: Values) -> None:
     times = ("timestamp", "timestamps")
     if (
-        options.strict_time_range
+        options.scan.strict_time_range
         and read.text("strictTimeRange")
         and not {options.start.kind, options.end.kind} & {*times}
     ):
@@ -382,7 +371,7 @@ def _refuse_without_time(options: Options, read: Values) -> None:
             "option strictTimeRange needs a time: give startingTimestamp, endingTimestamp, startingOffsetsByTimestamp "
             "or endingOffsetsByTimestamp"
         )
-    if read.text("allowedLateness") and not (options.strict_time_range and options.end.kind in times):
+    if read.text("allowedLateness") and not (options.scan.strict_time_range and options.end.kind in times):
         raise ValueError(
             "option allowedLateness is about the end of a range of times: give endingTimestamp or"
             " endingOffsetsByTimestamp, without strictTimeRange=false, or leave it out"
@@ -398,6 +387,26 @@ class Values:
     def __init__(self, raw: Mapping[str, str]) -> None:
         self._raw = raw
 
+    def declared(self, owner: type) -> dict[str, Any]:
+        """The options of a class that have a kind which says how they are read, by the names of their fields."""
+        found = dict[str, Any]()
+        for one in options_of(owner).values():
+            for name in one.spark_names:
+                match one.kind:
+                    case Flag():
+                        found[one.name] = self.boolean(name, one.default)
+                    case Choice(choices=choices):
+                        found[one.name] = one.default if self.text(name) is None else self.choice(name, choices)
+                    case Bytes(in_spark=most):
+                        found[one.name] = self.size(name, one.default, most)
+                    case Number():
+                        found[one.name] = self.positive(name)
+                    case Lateness():
+                        found[one.name] = self.lateness(name, one.default)
+                    case Json(example=example):
+                        found[one.name] = self.json_object(name, f"JSON such as {example}")
+        return found
+
     def text(self, name: str) -> str | None:
         value = self._raw.get(name.lower())
         return None if value is None else value.strip()
@@ -411,9 +420,7 @@ class Values:
         return text.lower() == "true"
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        text = self.text(name)
-        if text is None:
-            return allowed[0]
+        text = self.text(name) or ""
         if text.lower() not in allowed:
             raise wrong(name, " or ".join(allowed), text)
         return text.lower()
@@ -448,12 +455,12 @@ class Values:
         except ValueError:
             raise wrong(name, "a length of time such as 15m, 90s or 1h (ms s m h d w)", text) from None
 
-    def lateness(self, name: str) -> int | None:
+    def lateness(self, name: str, default: str) -> int | None:
         """A length of time in ms, which may be 0 or unlimited (None)."""
         text = self.text(name)
         if text == "":
             raise wrong(name, "a length of time such as 1h, or unlimited", text)
-        return length_of(f"option {name}", (text or ALLOWED_LATENESS).replace("min", "m"))
+        return length_of(f"option {name}", (text or default).replace("min", "m"))
 
     def unit(self, name: str) -> str | None:
         """The unit of integers given as times, or None."""

@@ -123,7 +123,7 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
     there = list(opened.values())
     topics, assigned, internal = options.subscribe, options.assign, options.granularity == "finding"
     if options.subscribe_pattern is not None:  # which finds no internal topics, as in Kafka's consumer
-        hidden = () if internal or options.decoder is not None else INTERNAL_TOPICS
+        hidden = () if internal or options.scan.decoder is not None else INTERNAL_TOPICS
         named = {log.topic for log in there if re.fullmatch(options.subscribe_pattern, log.topic)}
         topics = tuple(named.difference(hidden))
     if only_known and topics is not None:
@@ -134,7 +134,9 @@ def select_logs(options: Options, *, only_known: bool = False) -> list[Partition
         assigned = {log.topic: tuple(each.partition for each in kept if each.topic == log.topic) for log in kept}
     try:
         shown = paths or [options.remote or ""]
-        return select(opened, shown, topics=topics, partitions=assigned, internal=internal, decoder=options.decoder)
+        return select(
+            opened, shown, topics=topics, partitions=assigned, internal=internal, decoder=options.scan.decoder
+        )
     except UnknownTopicOrPartitionError as error:
         option = "subscribe" if options.assign is None else "assign"
         raise UnknownTopicOrPartitionError(f"option {option}: {error}") from error
@@ -305,7 +307,7 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
     """The offsets that the options mean in a partition; errors as for ``plan_tasks``."""
     name = TopicPartition(log.topic, log.partition)
     first, skip = log.log_start_offset, options.skips
-    seen = unstable(log, skip_damage=skip) if options.isolation == "read_committed" else None
+    seen = unstable(log, skip_damage=skip) if options.scan.committed else None
     last = log_end_offset(log, skip_damage=skip) if seen is None else seen.last_stable_offset
     bounds = options.start, options.end
     start_ms, end_ms = (time_of(bound, name) for bound in bounds)
@@ -317,7 +319,7 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
                 "failOnDataLoss to false to read what is there",
                 offset=offset,
             )
-    if options.strict_time_range and start_ms is not None and end_ms is not None and start_ms > end_ms:
+    if options.scan.strict_time_range and start_ms is not None and end_ms is not None and start_ms > end_ms:
         raise OffsetOutOfRangeError(
             f"options {options.start.option} and {options.end.option}: {name} would begin at {show_time(start_ms)} and"
             f" end before it at {show_time(end_ms)}; give a start before the end",
@@ -329,9 +331,9 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
         ending_timestamp=end_ms,
         starting_offset=offsets[0],
         ending_offset=offsets[1],
-        strict_time_range=options.strict_time_range,
+        strict_time_range=options.scan.strict_time_range,
         skip_damage=skip,
-        verify_crc=options.verify_crc,
+        verify_crc=options.scan.verify_crc,
     )
     if start == NO_END and start_ms is not None and not options.latest_when_unmatched:
         raise OffsetOutOfRangeError(
@@ -349,8 +351,8 @@ def resolve(log: PartitionLog, options: Options) -> OffsetRange:
             f"before it at {end}; give a start before the end",
             path=log.path,
         )
-    lateness = options.allowed_lateness_ms
-    within = TimeRange(start_ms, end_ms, lateness) if options.strict_time_range else TimeRange()
+    lateness = options.scan.times.allowed_lateness_ms
+    within = TimeRange(start_ms, end_ms, lateness) if options.scan.strict_time_range else TimeRange()
     return OffsetRange(log, start, end, within, to_end)
 
 
@@ -399,7 +401,9 @@ def tasks_of(ranges: Sequence[OffsetRange], options: Options) -> list[Task]:
     def planned() -> Iterator[tuple[OffsetRange, list[SegmentRange]]]:
         for one in wanted:
             parts = _ranges(one, _parts(one, total, options))
-            found = plan_all(one.log, parts, range_bytes=TASK_BYTES, isolation=options.isolation, on_error=on_error)
+            found = plan_all(
+                one.log, parts, range_bytes=TASK_BYTES, isolation=options.scan.isolation, on_error=on_error
+            )
             left = iter(kept_of_each(one.log, list(chain.from_iterable(found)), one.within))
             yield from ((one, list(chain.from_iterable(islice(left, len(part))))) for part in found)
 

@@ -47,7 +47,7 @@ def read_task(task: Task, options: Options, schema: StructType) -> Iterator[pa.R
     leave_imports()
     names = check_schema(schema, options)
     reach(options, task)
-    yield from fitted(_batches(task, names, arrow_schema(schema), options), options.batch_bytes)
+    yield from fitted(_batches(task, names, arrow_schema(schema), options), options.scan.batch_bytes)
 
 
 @cache
@@ -61,7 +61,7 @@ def _batches(task: Task, names: tuple[str, ...], target: pa.Schema, options: Opt
         yield to_spark(findings(task.logs, task.folders, options.deep), target, options.timestamp_overflow)
     read = partial(_rows, names=names, within=task.within, options=options)
     for part, batch in _of_ranges(task, options, read):
-        for rows in split(batch, options.batch_bytes):
+        for rows in split(batch, options.scan.batch_bytes):
             yield _to_spark(rows, target, part, options)
 
 
@@ -115,19 +115,7 @@ def _records(
     options: Options,
     file: Readable | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    return read_range(
-        part,
-        file=file,
-        columns=list(names),
-        decoder=options.decoder,
-        within=within,
-        isolation=options.isolation,
-        include_control=options.include_control,
-        on_error=options.on_error,
-        verify_crc=options.verify_crc,
-        batch_bytes=options.batch_bytes,
-        max_decompressed_bytes=options.max_decompressed_bytes,
-    )
+    return read_range(part, file=file, within=within, options=options.scan, columns=list(names))
 
 
 def _to_spark(batch: pa.RecordBatch, target: pa.Schema, part: SegmentRange, options: Options) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kts.compression import CODEC_NAMES
-from kts.dataset.options import ScanOptions, TimeRange
+from kts.dataset.options import TimeRange
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import open_log_dirs
 from kts.dataset.plan import NO_END, SegmentRange
@@ -144,15 +144,7 @@ def findings(logs: Iterable[PartitionLog], folders: Iterable[str], deep: bool) -
 
 def damage_rows(part: SegmentRange, file: Readable | None, within: TimeRange, options: Options) -> pa.RecordBatch:
     """What a read of the range with ``onError=skip`` leaves out."""
-    asked = ScanOptions.of(
-        decoder=options.decoder,
-        isolation=options.isolation,
-        on_error="skip",
-        verify_crc=options.verify_crc,
-        batch_bytes=options.batch_bytes,
-        max_decompressed_bytes=options.max_decompressed_bytes,
-    )
-    reader = RangeReader(part, asked, within, file)
+    reader = RangeReader(part, replace(options.scan, on_error="skip"), within, file)
     for _ in reader.batches():
         pass
     whose = {"topic": part.topic, "partition": part.partition, "segment": part.base_offset, "path": part.path}

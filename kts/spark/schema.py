@@ -145,7 +145,7 @@ def types_of(options: Options) -> dict[str, str]:
     """The columns that a read can have, with their Spark types."""
     if options.granularity != "record":
         return _OTHER_TYPES[options.granularity]
-    own = () if options.decoder is None else DECODERS[options.decoder].columns
+    own = () if options.scan.decoder is None else DECODERS[options.scan.decoder].columns
     return RECORD_TYPES | {name: spark_type(column_types()[name]) for name in own}
 
 
@@ -155,8 +155,8 @@ def default_columns(options: Options) -> tuple[str, ...]:
         return ("topic", "partition", "segment", *BATCH_COLUMNS)
     if options.granularity != "record":
         return tuple(types_of(options))
-    if options.decoder is not None:
-        return (*stream_columns(None, options.decoder), *(("headers",) if options.include_headers else ()))
+    if options.scan.decoder is not None:
+        return (*stream_columns(None, options.scan.decoder), *(("headers",) if options.include_headers else ()))
     return SCAN_COLUMNS if options.include_headers else SCAN_COLUMNS[:-1]
 
 

@@ -52,7 +52,7 @@ class Stream:
         if bound.kind == "latest" or (bound.kind == "offsets" and bound.values[name.topic][name.partition] == LATEST):
             return LATEST
         # Also in front of an open transaction, whose records come when it ends.
-        options = replace(self.options, isolation="read_uncommitted")
+        options = replace(self.options, scan=replace(self.options.scan, isolation="read_uncommitted"))
         found = resolve(log.listed(skip_damage=options.skips), options)
         unmatched = time_of(bound, name) is not None and found.start_offset == found.end_offset
         return LATEST if unmatched else found.start_offset
@@ -140,7 +140,7 @@ class Stream:
 
     def _range(self, log: PartitionLog, start: int, end: int) -> OffsetRange:
         log, name = log.listed(skip_damage=self.options.skips), name_of(log)
-        within = TimeRange(time_of(self.options.start, name) if self.options.strict_time_range else None)
+        within = TimeRange(time_of(self.options.start, name) if self.options.scan.strict_time_range else None)
         self._losses.check_end(name, start, end)  # before pyspark 4.2 nothing else compares the two
         if not 0 <= start < end:  # -1 is the latest offset
             return OffsetRange(log, end, end, within)
@@ -158,7 +158,7 @@ class Stream:
 
     def _reaches(self) -> Iterator[tuple[TopicPartition, Reach]]:
         for log in self._logs():
-            yield name_of(log), reach_of(log, self.options.isolation, skip_damage=self.options.skips)
+            yield name_of(log), reach_of(log, self.options.scan.isolation, skip_damage=self.options.skips)
 
 
 def _shares(sizes: Offsets, most: int) -> Offsets:

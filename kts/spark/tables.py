@@ -21,12 +21,13 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from kts.dataset.increments import Offsets, name_of
-from kts.dataset.options import TimeRange, takes
+from kts.dataset.options import TimeRange
 from kts.dataset.partition import PartitionLog
 from kts.dataset.paths import paths_of
+from kts.options import takes
 from kts.segment.rereading import settled
 from kts.spark.jobs import run_in
-from kts.spark.options import Options, absolute_prefix, parse_options
+from kts.spark.options import Options, absolute_prefix
 from kts.spark.planning import OffsetRange, Task, tasks_of, unseen
 from kts.spark.reading import scanned
 from kts.spark.schema import arrow_schema, split
@@ -49,15 +50,13 @@ BRANCHES = re.compile(BRANCH.format("[0-9a-f]{32}"))
 
 @takes(SyncOptions)
 def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
-    """Add the records of logs that a table does not have yet; see ``kts.tables.SyncOptions``.
+    """Add the records of logs that a table does not have yet.
 
     Parameters
     ----------
     spark : SparkSession
         For an Iceberg table with Iceberg's runtime, its extensions and the catalog; a JdbcCatalog (schema version V1)
         on the SQLite file of ``kts sync`` leads to the same tables. For a Parquet folder, not of Spark Connect.
-    asked
-        The arguments of ``kts.tables.SyncOptions``, one by one. The driver and all executors see the paths.
 
     Returns
     -------
@@ -88,11 +87,9 @@ def sync(spark: SparkSession, asked: SyncOptions) -> Synced:
     kind = _SparkFolder if "/" in source.table else _SparkIceberg
     stated = source.from_offsets is not None
     tables = [kind(spark, name, schema, stated) for name, schema in source.tables]
-    options = replace(
-        parse_options({"path": "/"}),  # the defaults of all others
+    options = Options(
         paths=tuple(paths),
-        isolation=source.options.isolation,
-        on_error=source.options.on_error,
+        scan=source.options,
         fail_on_data_loss=source.losses.fails,
         storage_options=asked.storage_options,
         remote=remote,
@@ -202,7 +199,7 @@ class _RowsReader(DataSourceReader):
             return
         target = arrow_schema(self.schema)
         for rows in self.work.rows(partition.task):
-            for part in split(rows, self.work.options.batch_bytes):
+            for part in split(rows, self.work.options.scan.batch_bytes):
                 # Columns that the owner of the table added stay null.
                 columns = [
                     part.column(field.name).cast(field.type)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from kts.tables.options import LocalSyncOptions, SyncOptions
-from kts.tables.run import Added, Synced, sync
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Added", "LocalSyncOptions", "SyncOptions", "Synced", "sync"]
+if TYPE_CHECKING:
+    from kts.tables.run import Added, Synced, sync
+else:
+
+    def __getattr__(name: str) -> Any:
+        """``run`` needs Arrow, which the help of ``kts sync`` does not."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kts.tables import run
+
+        return getattr(run, name)
+
+
+__all__ = ["Added", "Synced", "sync"]

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kts.arguments import boolean, choice, integer
 from kts.dataset import scan as scanning
 from kts.dataset.increments import Losses, Offsets, Reach, TopicIds, name_of, reach_of, to_json
-from kts.dataset.options import ScanOptions, flat_offsets, takes_only
+from kts.dataset.options import Path, ScanOptions, flat_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
-from kts.dataset.paths import Path, open_log_dirs, select
+from kts.dataset.paths import selected
 from kts.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kts.model import EARLIEST, LATEST, TopicPartition
+from kts.options import takes_only
 from kts.remote.buckets import TIME_LIMIT_S, time_limit
 from kts.segment.rereading import settled, warn
 from kts.store import addresses
@@ -44,7 +44,7 @@ from kts.tables.rows import (
     with_times_within,
 )
 from kts.tables.state import Known, offsets_of
-from kts.tables.values import FORMATS, RECORD, Decoder, Schemas, decoder_of, read_schema, registered
+from kts.tables.values import RECORD, Decoder, Schemas, decoder_of, read_schema, registered
 from kts.times import milliseconds
 
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: Kafka is younger, the times of its records may be older
@@ -130,7 +130,7 @@ class Synced:
 
 @takes_only(LocalSyncOptions)
 def sync(asked: LocalSyncOptions) -> Synced:
-    """Add the records of logs that a table does not have yet; for the arguments see ``LocalSyncOptions``.
+    """Add the records of logs that a table does not have yet.
 
     Returns
     -------
@@ -158,7 +158,6 @@ def sync(asked: LocalSyncOptions) -> Synced:
     deleted stay deleted. Retention of the log deletes nothing from the table. A record goes to its own day, however
     late it comes.
     """
-    integer("commit_bytes", asked.commit_bytes, 1)
     if asked.catalog is None and asked.warehouse is not None:
         raise ValueError("warehouse: give catalog as well; without it the table is a folder")
     if asked.catalog is None:
@@ -213,14 +212,12 @@ class Source:
 
 def source_of(asked: SyncOptions, threads: int = 1) -> Source:
     """The arguments that both engines have, checked, and the partitions that are read."""
-    options = ScanOptions.of(columns=READ, isolation=asked.isolation, on_error=asked.on_error, threads=threads)
-    losses = Losses(boolean("fail_on_data_loss", asked.fail_on_data_loss), ADVICE)
-    to_end, plausible = boolean("to_end", asked.to_end), _plausible(asked)
+    options = ScanOptions(columns=READ, isolation=asked.isolation, on_error=asked.on_error, threads=threads)
+    losses = Losses(asked.fail_on_data_loss, ADVICE)
+    plausible = _plausible(asked)
     stated = _stated(asked.from_offsets)
-    opened = _opened(asked)
-    shown = [os.fspath(asked.remote or "")] if asked.path is None else asked.path
-    logs = select(opened, shown, topics=asked.topics, partitions=asked.partitions)
-    if boolean("registry", asked.registry):
+    opened, logs = selected(asked.path, asked)
+    if asked.registry:
         logs = [log for log in logs if log.topic != REGISTRY]
     decoder = _decoder(asked, opened, logs)
     table = os.fspath(asked.table).rstrip("/")
@@ -234,11 +231,11 @@ def source_of(asked: SyncOptions, threads: int = 1) -> Source:
         frozenset(opened),
         options,
         losses,
-        to_end,
+        asked.to_end,
         plausible,
         decoder,
         stated,
-        integer("max_days", asked.max_days, 1),
+        asked.max_days,
     )
 
 
@@ -278,7 +275,6 @@ def _decoder(asked: SyncOptions, opened: LogDirs, logs: Sequence[PartitionLog]) 
             if given:
                 raise ValueError(f"{name}: give value_format as well")
         return None
-    choice("value_format", asked.value_format, FORMATS)
     schema = None if asked.value_schema is None else read_schema(os.fspath(asked.value_schema))
     if not asked.registry:
         return decoder_of(asked.value_format, schema)
@@ -312,16 +308,7 @@ def _registered(opened: LogDirs) -> Schemas:
         raise UnknownTopicOrPartitionError(
             f"registry: there is no topic {REGISTRY} among the partitions: give the log directories that hold it, too"
         )
-    return registered(scanning.records(there, ScanOptions.of(columns=RECORD)).read_all())
-
-
-def _opened(asked: SyncOptions) -> LogDirs:
-    return open_log_dirs(
-        asked.path,
-        storage_options=asked.storage_options,
-        remote=asked.remote,
-        remote_options=asked.remote_options,
-    )
+    return registered(scanning.records(there, ScanOptions(columns=RECORD)).read_all())
 
 
 def _target(table: str, asked: LocalSyncOptions, schema: pa.Schema) -> Target:

@@ -21,7 +21,6 @@ from kts.segment.rereading import warn
 from kts.store import files
 from kts.tables._values import AVRO_KINDS, KINDS, TAKES, AvroPlan, JsonPlan
 
-FORMATS = ("text", "json", "avro")
 MOST_FIELDS = 10_000  # of a schema, each as often as references and names repeat it
 MOST_ITEMS = 100  # of lists within a field, such as an enum, that count as one field more
 MOST_LETTERS = 1000  # of a field's path that count as one field more
@@ -110,7 +109,7 @@ def decoder_of(
     Parameters
     ----------
     value_format : str
-        One of ``FORMATS``.
+        One of ``FORMATS`` of ``kts.tables.options``.
     schema : str, optional
         JSON Schema for ``json``, an Avro schema for ``avro``: what the table has. None for ``text``.
     schemas : Schemas, optional

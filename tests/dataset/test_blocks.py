@@ -105,7 +105,7 @@ def test_every_door_gives_what_a_filter_of_the_whole_log_gives(
                         warnings.simplefilter("error")  # disorder within the lateness is no reason to warn
                         found = log.scan(columns=["offset"], **named).read_all()["offset"].to_pylist()
                     assert found == expected, (number, path, start, end, lateness)
-                    options = ScanOptions.of(**named)
+                    options = ScanOptions(**named)
                     read = sum(
                         part.end_position - part.start_position for part in _planned(kts.open(path), options, 2**63 - 1)
                     )
@@ -149,7 +149,7 @@ def found(path: Path, start: int | None, end: int | None, **options: Any) -> lis
 
 def read_of(path: Path, start: int, end: int, **options: Any) -> int:
     """The bytes of the blocks that a range reads."""
-    asked = ScanOptions.of(starting_timestamp=start, ending_timestamp=end, **options)
+    asked = ScanOptions(starting_timestamp=start, ending_timestamp=end, **options)
     return sum(part.end_position - part.start_position for part in _planned(kts.open(path), asked, 2**63 - 1))
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kts.spark.options import EITHER, KNOWN, STREAM, Bound, Options, parse_options
+from kts.options import Flag
+from kts.spark.options import DECLARED, EITHER, KNOWN, STREAM, Bound, Options, parse_options
+
+FLAGS = {name for one in DECLARED if isinstance(one.kind, Flag) for name in one.spark_names}
 
 
 def parse(**given: object) -> Options:
@@ -29,13 +32,14 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
     assert options.include_headers is False
     assert options.latest_when_unmatched is False
     assert (options.min_partitions, options.max_records) == (None, None)
-    assert (options.granularity, options.isolation, options.timestamp_overflow) == (
+    assert (options.granularity, options.scan.isolation, options.timestamp_overflow) == (
         "record",
         "read_uncommitted",
         "error",
     )
-    assert (options.verify_crc, options.strict_time_range, options.include_control) == (True, True, False)
-    assert options.batch_bytes == 4 << 20
+    scan = options.scan
+    assert (scan.verify_crc, scan.strict_time_range, scan.include_control) == (True, True, False)
+    assert scan.batch_bytes == 4 << 20
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -62,10 +66,11 @@ def test_names_are_found_in_any_case(name: str) -> None:
         "storageOptions": '{"region": "eu-west-1"}',
         "remote": "/tiered",
         "remoteOptions": '{"layout": "aiven"}',
-    }.get(name, "true" if name in {"failOnDataLoss", "includeHeaders", "verifyCrc", "includeControl"} else "7")
+    }.get(name, "true" if name in FLAGS else "7")
     if name in ("strictTimeRange", "allowedLateness"):
-        assert not parse(stricttimerange="FALSE", startingtimestamp="1").strict_time_range
-        assert parse(ALLOWEDLATENESS="2 min".replace(" ", ""), endingtimestamp="1").allowed_lateness_ms == 120_000
+        assert not parse(stricttimerange="FALSE", startingtimestamp="1").scan.strict_time_range
+        lenient = parse(ALLOWEDLATENESS="2 min".replace(" ", ""), endingtimestamp="1")
+        assert lenient.scan.times.allowed_lateness_ms == 120_000
         return
     changed = {"/logs": {"path": "/logs"} | ({"remote": "/tiered"} if name == "remoteOptions" else {})}
     both = [
@@ -133,7 +138,7 @@ def test_a_malformed_assignment_is_refused_by_name(value: str) -> None:
 
 
 def test_booleans_are_read_as_spark_reads_them() -> None:
-    assert parse(verifyCrc="False").verify_crc is False
+    assert parse(verifyCrc="False").scan.verify_crc is False
     assert parse(includeHeaders=" TRUE ").include_headers is True
     for value in ("1", "yes", "t", ""):
         assert refusal(failOnDataLoss=value).startswith("option failOnDataLoss")
@@ -141,8 +146,8 @@ def test_booleans_are_read_as_spark_reads_them() -> None:
 
 def test_numbers_and_sizes() -> None:
     assert parse(minPartitions="12").min_partitions == 12
-    assert parse(maxBatchBytes="1m").batch_bytes == 1 << 20
-    assert parse(maxBatchBytes="512kb").batch_bytes == 512 << 10
+    assert parse(maxBatchBytes="1m").scan.batch_bytes == 1 << 20
+    assert parse(maxBatchBytes="512kb").scan.batch_bytes == 512 << 10
     for name in ("minPartitions", "maxRecordsPerPartition"):
         for value in ("0", "-1", "1.5", "many", "", "9" * 30):
             assert refusal(**{name: value}).startswith(f"option {name}")

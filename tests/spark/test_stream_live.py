@@ -48,7 +48,7 @@ class Reader:
         end = self.stream.latest(self.start, 100, None, 0.0)
         for task in self.stream.tasks(self.start, end):
             for part in task.ranges:
-                for rows in read_range(part, columns=["value"], isolation=self.options.isolation):
+                for rows in read_range(part, columns=["value"], options=self.options.scan):
                     self.found.setdefault(part.partition, []).extend(rows.column("value").to_pylist())
         self.start = end
         return sum(map(len, self.found.values()))
