@@ -30,7 +30,7 @@ OURS = ("kts", "kts_command", "kts_pytest", "pyspark_kts")
 
 # A module imports from lower floors and from its own room only. A room is one folder; its floor is a whole number.
 ROOMS = [
-    ["kts.errors", "kts.model", "kts.arguments", "kts.config", "kts.compression", "kts.times"],
+    ["kts.errors", "kts.model", "kts.arguments", "kts.behaviour", "kts.config", "kts.compression", "kts.times"],
     ["kts._codec", "kts._timeindex", "kts.protocol"],
     ["kts.codec", "kts.coordinator_records"],
     ["kts.segment"],

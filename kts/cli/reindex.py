@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kts.config import GENERATIONS
+from kts.behaviour import GENERATIONS
 
 from .inputs import (
     advice_on_locks,

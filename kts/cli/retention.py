@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.config import GENERATIONS
+from kts.behaviour import GENERATIONS
 from kts.errors import KtsError
 from kts.times import UNITS, parse_length
 

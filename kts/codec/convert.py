@@ -13,12 +13,12 @@ import numpy as np
 from kts import arguments
 from kts._codec import Encoder, check_buffer
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice, integer
+from kts.behaviour import GENERATIONS
 from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, iter_decode
 from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
 from kts.codec.layout import Entries, same_message_header
 from kts.codec.refusals import as_shipped
 from kts.compression import CODECS, NONE, Compress, codec_id, compressor
-from kts.config import GENERATIONS
 from kts.errors import CorruptRecordError, KtsError, UnsupportedCompressionTypeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampType
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MIN, choice
+from kts.behaviour import GENERATIONS
 from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, decode, record_schema
 from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows, encode_as_producer, int64s
 from kts.codec.layout import Entries, may_hide
 from kts.codec.refusals import refused
 from kts.compression import CODEC_NAMES, NONE, compressor
-from kts.config import GENERATIONS, MISSING, LogConfig
+from kts.config import MISSING, LogConfig
 from kts.errors import InvalidOffsetError, InvalidTimestampError, KtsError, RecordTooLargeError
 from kts.model import NO_TIMESTAMP
 
@@ -227,7 +228,7 @@ def validate_follower(
         raise InvalidOffsetError(text, offset=first)
     records = found.kept()
     if config.allow_negative_timestamps:
-        top, of_top = greatest_timestamp(records, config.minus_one_is_a_time)
+        top, of_top = greatest_timestamp(records, config.times.minus_one)
     return Validated(records, first, last, top, of_top, -1, entries, whole, False, source, source, last + 1)
 
 
@@ -249,7 +250,7 @@ class AppendRules:
         self.limits = (config.message_timestamp_difference_max_ms,) * 2 if self.old else limits
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         missing = config.message_timestamp_missing
-        self.missing = "accept" if config.minus_one_is_a_time or self.log_append_time else missing
+        self.missing = "accept" if config.times.minus_one or self.log_append_time else missing
         self.accepting = replace(config, message_timestamp_missing="accept") if self.missing != "accept" else config
         self.appender = _codec.Appender(
             old=self.old,
@@ -259,10 +260,10 @@ class AppendRules:
             compacted=config.compacted,
             client=origin == "client",
             replica=origin == "replication",
-            exempt=(not self.old or not shipped) and not config.minus_one_is_a_time,
+            exempt=(not self.old or not shipped) and not config.times.minus_one,
             negative=config.allow_negative_timestamps,
             missing=self.missing != "accept",
-            none=INT64_MIN if config.minus_one_is_a_time else NO_TIMESTAMP,
+            none=INT64_MIN if config.times.minus_one else NO_TIMESTAMP,
             target=target_codec(config.compression_type),
             before=self.limits[0],
             after=self.limits[1],
@@ -281,7 +282,7 @@ class AppendRules:
 
     def is_none(self, timestamp_ms: int) -> bool:
         """Whether the greatest timestamp of a set says that it has none."""
-        return timestamp_ms == NO_TIMESTAMP and not self.config.minus_one_is_a_time
+        return timestamp_ms == NO_TIMESTAMP and not self.config.times.minus_one
 
     def filled(self, buf: Buffer, now_ms: int) -> bytes | None:
         """A refused set with a timestamp in each record that had none; None if that is not why it was refused."""
@@ -449,7 +450,7 @@ def _greatest(column: pa.Array, config: LogConfig) -> int:
     top = max(times.tolist(), default=-1)  # not times.max(): NumPy loses the error when out of memory
     if not config.allow_negative_timestamps:
         return max(top, -1)
-    timed = times[times != -1] if top == -1 and not config.minus_one_is_a_time else times
+    timed = times[times != -1] if top == -1 and not config.times.minus_one else times
     return int(timed.max()) if timed.size else -1
 
 

@@ -533,7 +533,7 @@ class Log:
             except BaseException:
                 self._take_back(first)
                 raise
-        is_time = self.config.minus_one_is_a_time
+        is_time = self.config.times.minus_one
         times = [one.max_timestamp_ms for one in done if is_time or one.max_timestamp_ms != NO_TIMESTAMP]
         return Appended(first, done[-1].last_offset, sum(one.entries for one in done), max(times, default=NO_TIMESTAMP))
 
@@ -1122,7 +1122,7 @@ class Log:
     @property
     def _index(self) -> Index | None:
         """The index of a listener by which searches go. Such an index never has -1, which may be a time."""
-        if self.config.minus_one_is_a_time:
+        if self.config.times.minus_one:
             return None
         return next((one.index for one in self._listeners.values() if one.index is not None), None)
 
@@ -1424,7 +1424,7 @@ def _partition_directory(path: Any) -> tuple[str, str, int]:
 
 def _as_loaded(config: LogConfig) -> tuple[Any, ...]:
     """The settings that segments are loaded by."""
-    return config.generation, config.allow_negative_timestamps, config.minus_one_is_a_time
+    return config.generation, config.allow_negative_timestamps, config.times.minus_one
 
 
 def _topic_id(value: Any) -> str | None:

@@ -204,7 +204,7 @@ def _records(batches: Batches, row: int) -> tuple[npt.NDArray[np.int64], npt.NDA
 
 def _minus_one_means_none(segment: LogSegment) -> bool:
     """Whether -1 sorts below all times, those before 1970 too; otherwise timestamps are compared as numbers."""
-    return segment.config.allow_negative_timestamps and not segment.config.minus_one_is_a_time
+    return segment.config.allow_negative_timestamps and not segment.config.times.minus_one
 
 
 def _is_time(segment: LogSegment, timestamp_ms: int) -> bool:

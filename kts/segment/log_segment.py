@@ -126,7 +126,7 @@ class LogSegment:
         self._log_dirty = False
         self._lent: weakref.WeakSet[files.FileRange] = weakref.WeakSet()
         self._allow_negative = self.config.allow_negative_timestamps
-        self._minus_one = self.config.minus_one_is_a_time
+        self._minus_one = self.config.times.minus_one
         self._least = NOTHING if self._allow_negative else NO_TIMESTAMP
         self._none = NO_TIMESTAMP if self._allow_negative and not self._minus_one else NOTHING  # it never counts
         self._batches_are_indexed = self.generation != "0.10.2"

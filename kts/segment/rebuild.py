@@ -79,7 +79,7 @@ class IndexConfig(NamedTuple):
             topic.generation,
             shipped,
             topic.allow_negative_timestamps,
-            minus_one_is_a_time=topic.minus_one_is_a_time,
+            minus_one_is_a_time=topic.times.minus_one,
         )
 
 

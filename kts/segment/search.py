@@ -458,7 +458,7 @@ def largest_ms(segment: Segment, active: bool, config: LogConfig | None = None) 
         if not active and last is not None:
             return last[0], False
         if active or path is None or files.size_of(path):
-            minus_one, first = config.minus_one_is_a_time, segment.base_offset
+            minus_one, first = config.times.minus_one, segment.base_offset
             found = greatest_in(_headers(segment, 0, first), first, negative=not minus_one)
             if found is not None and (minus_one or found.timestamp_ms != NO_TIMESTAMP):
                 return found.timestamp_ms, False

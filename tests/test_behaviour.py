@@ -1,0 +1,123 @@
+"""kts.behaviour: rules by release, exactly or not, and which numbers are times."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import Field, FrozenInstanceError, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kts.behaviour import DEFAULT, DIFFERENCES, GENERATIONS, NOTHING, RELEASES, Behaviour, Times, generation_of_format
+from kts.config import LogConfig
+
+PAGE = Path(__file__).parent.parent / "docs/differences.md"
+EVERY_TIMES = [Times(), Times(True), Times(True, True)]
+RULES = {rule.name: rule for rule in fields(Behaviour) if rule.metadata}
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{name}` {least}" for name, least in value) or "none"
+    return str(value)
+
+
+def values(rule: Field[Any]) -> list[str]:
+    """The values of a rule: of each release, and of each exactly."""
+    return [shown(getattr(Behaviour.of(name, exactly), rule.name)) for exactly in (False, True) for name in GENERATIONS]
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, *rows)).replace("\n", f"\n{'|---' * len(head)}|\n", 1)
+
+
+def test_the_page_has_each_difference() -> None:
+    rows = [[one.case, one.default, one.shipped] for one in DIFFERENCES]
+    assert table(["case", "default", "`shipped=True`"], rows) in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_has_each_rule() -> None:
+    head = ["rule", "source", *GENERATIONS, *(f"{name} exactly" for name in GENERATIONS)]
+    rows = [[one.metadata["sentence"], one.metadata["source"], *values(one)] for one in RULES.values()]
+    expected = table(head, rows)
+    assert expected in PAGE.read_text(encoding="utf-8"), f"the page needs this table:\n{expected}"
+
+
+def test_a_rule_has_one_sentence_and_a_source() -> None:
+    for name, one in RULES.items():
+        sentence = one.metadata["sentence"]
+        assert sentence[0].isupper() and sentence.endswith(".") and ". " not in sentence, name
+        assert one.metadata["source"], name
+
+
+def test_a_release_names_rules_that_it_changes() -> None:
+    for name, release in RELEASES.items():
+        assert {**release.rules, **release.shipped}.keys() <= RULES.keys()
+        for changed, value in release.rules.items():
+            assert value != RULES[changed].default, (name, changed)
+        for changed, value in release.shipped.items():
+            assert value != release.rules.get(changed, RULES[changed].default), (name, changed)
+
+
+def test_a_difference_names_rules_by_which_a_release_is_followed_exactly() -> None:
+    changed = {name for release in RELEASES.values() for name in release.shipped}
+    for one in DIFFERENCES:
+        assert changed.issuperset(one.rules), one.case
+
+
+def test_a_behaviour_is_one_object_that_nobody_changes() -> None:
+    for times in EVERY_TIMES:
+        for name in GENERATIONS:
+            for shipped in (False, True):
+                made = Behaviour.of(name, shipped, times)
+                assert Behaviour.of(name, shipped, Times(times.before_1970, times.minus_one)) is made
+                assert copy.deepcopy(made) is copy.copy(made) is pickle.loads(pickle.dumps(made)) is made
+                assert (made.release, made.shipped, made.times) == (name, shipped, times)
+    with pytest.raises(FrozenInstanceError):
+        DEFAULT.greatest_magic = 3  # type: ignore[misc]
+
+
+def test_a_behaviour_is_asked_for_by_a_known_generation() -> None:
+    with pytest.raises(ValueError, match="^generation: expected one of 0.10.2, 3.9, found '1.0'$"):
+        Behaviour.of("1.0")
+    with pytest.raises(TypeError, match="^shipped: expected True or False, found '3.9'$"):
+        Behaviour.of("3.9", "3.9")  # type: ignore[arg-type]
+
+
+def test_a_message_format_means_one_generation() -> None:
+    assert [generation_of_format(magic) for magic in range(3)] == ["0.10.2", "0.10.2", "3.9"]
+    for magic in range(3):
+        assert magic <= Behaviour.of(generation_of_format(magic)).greatest_magic
+    assert DEFAULT is Behaviour.of("3.9")
+
+
+def test_settings_say_which_numbers_are_times() -> None:
+    assert LogConfig().times == Times()
+    assert LogConfig(allow_negative_timestamps=True).times == Times(True)
+    minus_one = LogConfig(allow_negative_timestamps=True, message_timestamp_missing="-1")
+    assert minus_one.times == Times(True, True) == Times.of(False, True)
+    assert minus_one.behaviour(shipped=True) is Behaviour.of("3.9", True, Times(True, True))
+
+
+@pytest.mark.parametrize(
+    ("times", "least", "none", "means_none", "counted", "hiding"),
+    [
+        (Times(), -1, -1, False, [0, 7], []),
+        (Times(True), NOTHING, -1, True, [-(2**63), -5, -1, 0, 7], [-1]),
+        (Times(True, True), NOTHING, -(2**63), False, [-(2**63), -5, -1, 0, 7], [-(2**63), -5, -1]),
+    ],
+)
+def test_minus_one_is_no_time_unless_it_is_said_to_be_one(
+    times: Times, least: int, none: int, means_none: bool, counted: list[int], hiding: list[int]
+) -> None:
+    numbers = [-(2**63), -5, -1, 0, 7]
+    assert (times.least, times.none, times.minus_one_means_none) == (least, none, means_none)
+    assert [number for number in numbers if times.count(number)] == counted
+    assert [number for number in numbers if times.hides(number)] == hiding
+    assert np.array(numbers)[times.hides(np.array(numbers))].tolist() == hiding
+    assert all(Behaviour.of("3.9", True, times).counts(number) for number in numbers)
