@@ -190,8 +190,7 @@ class Log:
         self.path, self.topic, self.partition = _partition_directory(path)
         self._pinned_generation = generation
         self.config = LogConfig.of(config, generation=generation)
-        self.generation = self.config.generation
-        self.shipped = boolean("shipped", shipped)
+        self.behaviour = self.config.behaviour(shipped)
         self._process = os.getpid()
         self._clock = wall_clock if clock is None else _checked_clock(clock)
         self._failure: str | None = None
@@ -309,6 +308,16 @@ class Log:
         parts = [repr(self.path), f"log_start_offset={seen.log_start_offset}", f"log_end_offset={seen.end_offset}"]
         parts += [f"largest_timestamp={show_time(max(times))}"] if times else []
         return [*parts, f"segments={len(seen.segments)}", f"generation={self.generation!r}", *["closed"] * self.closed]
+
+    @property
+    def generation(self) -> str:
+        """The generation that is followed: "0.10.2" or "3.9"."""
+        return self.behaviour.release
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is followed exactly."""
+        return self.behaviour.shipped
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
@@ -448,8 +457,7 @@ class Log:
             offset=offset,
             now_ms=stamp,
             config=self.config,
-            generation=self.generation,
-            shipped=self.shipped,
+            behaviour=self.behaviour,
             leader_epoch=leader_epoch,
             origin=origin,
         )
@@ -589,9 +597,7 @@ class Log:
         """
         with self._lock:
             self._check_open()
-            done = validate_follower(
-                buf, end_offset=self._end, config=self.config, generation=self.generation, shipped=self.shipped
-            )
+            done = validate_follower(buf, end_offset=self._end, config=self.config, behaviour=self.behaviour)
             if done.entries:
                 entries = Entries(done.records, until_damage=True)
                 known = entries[0].magic == 2
@@ -1196,7 +1202,7 @@ class Log:
         self._write_all(flush=True)
         if config.magic < 2 or self.config.magic < 2:  # batches of magic 0 and 1 have no epochs
             files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
-        self.config, self.generation = config, config.generation
+        self.config, self.behaviour = config, config.behaviour(self.shipped)
         self.recovered = self.recovered + self._load(self._clock(), True, self._log_start, self._end)
         for segment in self._view.segments:
             if segment.base_offset in before:

@@ -775,7 +775,7 @@ class LogSegment:
         try:
             return decoded_as_shipped(entry, self.generation)
         except CorruptRecordError as error:
-            raise as_shipped(error, self.generation) from error
+            raise as_shipped(error, self.config.behaviour(self.shipped)) from error
 
     # --- flush ------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def validate(case: dict[str, Any]) -> dict[str, Any]:
     """What kts does with one append, in the shape of the recorded verdicts."""
     config = settings(case)
     origin = case.get("origin", "CLIENT").lower()
-    rules = rules_of(config, case["gen"], True, origin)
+    rules = rules_of(config, config.behaviour(shipped=True), origin)
     epoch, now = case.get("leader_epoch", 0), case["now"]
     data, start = base64.b64decode(case["bytes"]), case["start_offset"]
     found = rules.appender.set(data, start, now, epoch)
