@@ -21,7 +21,7 @@ NOTHING = INT64_MIN - 1  # earlier than every timestamp
 
 
 @dataclass(frozen=True)
-class Times:
+class TimeRules:
     """Which numbers are times, and which number says that there is none.
 
     Attributes
@@ -36,7 +36,7 @@ class Times:
     minus_one: bool = False
 
     @classmethod
-    def of(cls, before_1970: bool, minus_one: bool) -> Times:
+    def of(cls, before_1970: bool, minus_one: bool) -> TimeRules:
         """The rules of two options, of which the second includes the first."""
         return cls(before_1970 or minus_one, minus_one)
 
@@ -70,7 +70,7 @@ class Times:
         return (max_timestamps == NO_TIMESTAMP) & self.before_1970
 
 
-KAFKA_TIMES = Times()
+KAFKA_TIMES = TimeRules()
 
 
 # --- the rules --------------------------------------------------------------------------------------
@@ -91,13 +91,13 @@ class Behaviour:
         The release of Kafka that is followed.
     shipped : bool
         Exactly, also where kts differs by default.
-    times : Times
+    times : TimeRules
         Which numbers are times.
     """
 
     release: str
     shipped: bool
-    times: Times
+    times: TimeRules
 
     # formats and settings
     greatest_magic: int = rule(2, "The newest message format.", "KIP-32 (1), KIP-98 (2)")
@@ -258,7 +258,11 @@ class Behaviour:
     checks_indexes_at_start: bool = rule(
         True, "The indexes of closed segments are checked at start-up.", "Log.loadSegmentFiles (0.10.2)"
     )
-    rebuilds_missing_time_index: bool = rule(True, "A missing time index is rebuilt.", "LogLoader.loadSegmentFiles")
+    makes_missing_indexes: bool = rule(
+        True,
+        "Missing indexes are made of the log before a segment is opened, the time index too.",
+        "LogLoader.loadSegmentFiles",
+    )
     checks_transaction_indexes: bool = rule(
         True,
         "A transaction index that is empty, or that the log contradicts, is rebuilt.",
@@ -282,7 +286,7 @@ class Behaviour:
     keeps_epoch_at_end: bool = rule(True, "An epoch that begins at the log end offset is kept.", "LogLoader")
 
     @staticmethod
-    def of(generation: str, shipped: bool = False, times: Times = KAFKA_TIMES) -> Behaviour:
+    def of(generation: str, shipped: bool = False, times: TimeRules = KAFKA_TIMES) -> Behaviour:
         """The behaviour of a generation.
 
         Parameters
@@ -307,7 +311,7 @@ class Behaviour:
 
 
 @cache
-def _made(release: str, shipped: bool, times: Times) -> Behaviour:
+def _made(release: str, shipped: bool, times: TimeRules) -> Behaviour:
     row = RELEASES[release]
     return Behaviour(release=release, shipped=shipped, times=times, **row.rules | (row.shipped if shipped else {}))
 
@@ -349,7 +353,7 @@ _OF_EACH_RELEASE = {
     "compares_early_times": True,
     "seeks_greatest_in_all": False,
     "fails_at_damage": True,
-    "rebuilds_missing_time_index": False,
+    "makes_missing_indexes": False,
     "checks_transaction_indexes": False,
     "requires_rising_offsets": False,
     "sets_aside": False,
@@ -574,7 +578,7 @@ DIFFERENCES = (
         "a missing `.timeindex`",
         "rebuilt",
         "left empty",
-        ("rebuilds_missing_time_index",),
+        ("makes_missing_indexes",),
     ),
     Difference(
         "in recovery, an entry whose offset is not above the previous one",

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from .behaviour import DEFAULT, Behaviour, Times, generation_of_format
+from .behaviour import DEFAULT, Behaviour, TimeRules, generation_of_format
 from .compression import CODECS
 from .model import NO_TIMESTAMP
 
@@ -335,9 +335,9 @@ class LogConfig:
         return _magic(self.message_format_version)
 
     @cached_property
-    def times(self) -> Times:
+    def times(self) -> TimeRules:
         """Which numbers are times."""
-        return Times(self.allow_negative_timestamps, self.message_timestamp_missing == str(NO_TIMESTAMP))
+        return TimeRules(self.allow_negative_timestamps, self.message_timestamp_missing == str(NO_TIMESTAMP))
 
     def behaviour(self, shipped: bool = False) -> Behaviour:
         """How a log with these settings behaves; ``shipped``: exactly as the release."""

@@ -11,11 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kts.behaviour import DEFAULT, DIFFERENCES, GENERATIONS, NOTHING, RELEASES, Behaviour, Times, generation_of_format
+from kts.behaviour import (
+    DEFAULT,
+    DIFFERENCES,
+    GENERATIONS,
+    NOTHING,
+    RELEASES,
+    Behaviour,
+    TimeRules,
+    generation_of_format,
+)
 from kts.config import LogConfig
 
 PAGE = Path(__file__).parent.parent / "docs/differences.md"
-EVERY_TIMES = [Times(), Times(True), Times(True, True)]
+EVERY_TIMES = [TimeRules(), TimeRules(True), TimeRules(True, True)]
 RULES = {rule.name: rule for rule in fields(Behaviour) if rule.metadata}
 
 
@@ -75,7 +84,7 @@ def test_a_behaviour_is_one_object_that_nobody_changes() -> None:
         for name in GENERATIONS:
             for shipped in (False, True):
                 made = Behaviour.of(name, shipped, times)
-                assert Behaviour.of(name, shipped, Times(times.before_1970, times.minus_one)) is made
+                assert Behaviour.of(name, shipped, TimeRules(times.before_1970, times.minus_one)) is made
                 assert copy.deepcopy(made) is copy.copy(made) is pickle.loads(pickle.dumps(made)) is made
                 assert (made.release, made.shipped, made.times) == (name, shipped, times)
     with pytest.raises(FrozenInstanceError):
@@ -97,23 +106,23 @@ def test_a_message_format_means_one_generation() -> None:
 
 
 def test_settings_say_which_numbers_are_times() -> None:
-    assert LogConfig().times == Times()
-    assert LogConfig(allow_negative_timestamps=True).times == Times(True)
+    assert LogConfig().times == TimeRules()
+    assert LogConfig(allow_negative_timestamps=True).times == TimeRules(True)
     minus_one = LogConfig(allow_negative_timestamps=True, message_timestamp_missing="-1")
-    assert minus_one.times == Times(True, True) == Times.of(False, True)
-    assert minus_one.behaviour(shipped=True) is Behaviour.of("3.9", True, Times(True, True))
+    assert minus_one.times == TimeRules(True, True) == TimeRules.of(False, True)
+    assert minus_one.behaviour(shipped=True) is Behaviour.of("3.9", True, TimeRules(True, True))
 
 
 @pytest.mark.parametrize(
     ("times", "least", "none", "means_none", "counted", "hiding"),
     [
-        (Times(), -1, -1, False, [0, 7], []),
-        (Times(True), NOTHING, -1, True, [-(2**63), -5, -1, 0, 7], [-1]),
-        (Times(True, True), NOTHING, -(2**63), False, [-(2**63), -5, -1, 0, 7], [-(2**63), -5, -1]),
+        (TimeRules(), -1, -1, False, [0, 7], []),
+        (TimeRules(True), NOTHING, -1, True, [-(2**63), -5, -1, 0, 7], [-1]),
+        (TimeRules(True, True), NOTHING, -(2**63), False, [-(2**63), -5, -1, 0, 7], [-(2**63), -5, -1]),
     ],
 )
 def test_minus_one_is_no_time_unless_it_is_said_to_be_one(
-    times: Times, least: int, none: int, means_none: bool, counted: list[int], hiding: list[int]
+    times: TimeRules, least: int, none: int, means_none: bool, counted: list[int], hiding: list[int]
 ) -> None:
     numbers = [-(2**63), -5, -1, 0, 7]
     assert (times.least, times.none, times.minus_one_means_none) == (least, none, means_none)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice
-from kts.behaviour import Behaviour, Times
+from kts.behaviour import Behaviour, TimeRules
 from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, decode, record_schema
 from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows, encode_as_producer, int64s
 from kts.codec.layout import Entries
@@ -436,7 +436,7 @@ def _integers(values: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(values)
 
 
-def _greatest(column: pa.Array, rules: Times) -> int:
+def _greatest(column: pa.Array, rules: TimeRules) -> int:
     """The greatest timestamp of a column, -1 if there is none."""
     times = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
     top = max(times.tolist(), default=-1)  # not times.max(): NumPy loses the error when out of memory
@@ -449,7 +449,7 @@ def _greatest(column: pa.Array, rules: Times) -> int:
 # --- times before 1970 (KIP-228) ------------------------------------------------------------------
 
 
-def greatest_timestamp(records: bytes | memoryview, rules: Times) -> tuple[int, int]:
+def greatest_timestamp(records: bytes | memoryview, rules: TimeRules) -> tuple[int, int]:
     """The greatest timestamp of a set and the shallow offset of the first entry that has it.
 
     Without one, the offset is -1 and the timestamp -1, or -2^63 where -1 is a time.
@@ -458,7 +458,7 @@ def greatest_timestamp(records: bytes | memoryview, rules: Times) -> tuple[int, 
     ----------
     records : bytes or memoryview
         Whole entries.
-    rules : Times
+    rules : TimeRules
         Which numbers are times.
 
     Notes
