@@ -7,8 +7,7 @@ row of ``RELEASES``: where it differs from the rules' defaults. The tables in do
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, NamedTuple
 
 from .arguments import INT64_MIN, boolean, choice
@@ -20,8 +19,7 @@ NOTHING = INT64_MIN - 1  # earlier than every timestamp
 # --- the rules of time ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TimeRules:
+class TimeRules(NamedTuple):
     """Which numbers are times, and which number says that there is none.
 
     Attributes
@@ -40,17 +38,17 @@ class TimeRules:
         """The rules of two options, of which the second includes the first."""
         return cls(before_1970 or minus_one, minus_one)
 
-    @cached_property
+    @property
     def minus_one_means_none(self) -> bool:
         """Whether -1 alone is no time and sorts below all others; otherwise numbers are compared as they are."""
         return self.before_1970 and not self.minus_one
 
-    @cached_property
+    @property
     def least(self) -> int:
         """The greatest timestamp of a log that has none."""
         return NOTHING if self.before_1970 else NO_TIMESTAMP
 
-    @cached_property
+    @property
     def none(self) -> int:
         """The greatest timestamp of a set whose records have none."""
         return INT64_MIN if self.minus_one else NO_TIMESTAMP
@@ -76,12 +74,19 @@ KAFKA_TIMES = TimeRules()
 # --- the rules --------------------------------------------------------------------------------------
 
 
-def rule(value: Any, sentence: str, source: str) -> Any:
-    """Declare a rule: its default, what holds where it is true, and the KIP or the class of Kafka that has it."""
-    return field(default=value, repr=False, metadata={"sentence": sentence, "source": source})
+class Rule(NamedTuple):
+    """What holds where a rule is true, and the KIP or the class of Kafka that has it."""
+
+    default: Any
+    sentence: str
+    source: str
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+def rule(default: Any, sentence: str, source: str) -> Any:
+    """Declare a rule."""
+    return Rule(default, sentence, source)
+
+
 class Behaviour:
     """The rules by which logs are written, read and checked. There is one object for each behaviour.
 
@@ -285,6 +290,16 @@ class Behaviour:
     )
     keeps_epoch_at_end: bool = rule(True, "An epoch that begins at the log end offset is kept.", "LogLoader")
 
+    def __init__(self, release: str, shipped: bool, times: TimeRules, rules: dict[str, Any]) -> None:
+        defaults = {name: one.default for name, one in RULES.items()}
+        self.__dict__.update(defaults | rules, release=release, shipped=shipped, times=times)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name}: a behaviour does not change")
+
+    def __repr__(self) -> str:
+        return f"Behaviour({self.release!r}, shipped={self.shipped}, times={self.times})"
+
     @staticmethod
     def of(generation: str, shipped: bool = False, times: TimeRules = KAFKA_TIMES) -> Behaviour:
         """The behaviour of a generation.
@@ -310,10 +325,13 @@ class Behaviour:
         return _made, (self.release, self.shipped, self.times)
 
 
+RULES: dict[str, Rule] = {name: one for name, one in vars(Behaviour).items() if isinstance(one, Rule)}
+
+
 @cache
 def _made(release: str, shipped: bool, times: TimeRules) -> Behaviour:
     row = RELEASES[release]
-    return Behaviour(release=release, shipped=shipped, times=times, **row.rules | (row.shipped if shipped else {}))
+    return Behaviour(release, shipped, times, row.rules | (row.shipped if shipped else {}))
 
 
 # --- the releases -----------------------------------------------------------------------------------
