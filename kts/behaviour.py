@@ -53,7 +53,7 @@ class TimeRules(NamedTuple):
         """The greatest timestamp of a set whose records have none."""
         return INT64_MIN if self.minus_one else NO_TIMESTAMP
 
-    def count(self, timestamp_ms: int) -> bool:
+    def counts(self, timestamp_ms: int) -> bool:
         """Whether a number in a time index counts; those before 1970 may date from other settings."""
         return timestamp_ms >= 0 or self.before_1970
 
@@ -123,7 +123,7 @@ class Behaviour:
     )
     validates_as_released: bool = rule(False, "A set is checked with the release's own gaps.", "LogValidator")
     refuses_minus_one: bool = rule(
-        False, "The limits of timestamps hold for -1 too, which means no timestamp.", "ByteBufferMessageSet (0.10.2)"
+        False, "The limits of timestamps hold for -1 too, which means no timestamp.", "LogValidator (0.10.2)"
     )
     invalid_record_code: int = rule(
         87, "The code of InvalidRecordException, which was a CorruptRecordException up to 2.3.", "KIP-467"
@@ -143,8 +143,10 @@ class Behaviour:
     )
     refuses_empty_sets: bool = rule(True, "A leader refuses bytes without a whole batch.", "Log.append")
     fences_leader_epochs: bool = rule(True, "A leader epoch older than the newest is refused.", "Log.append")
-    checks_replicas_first: bool = rule(
-        False, "Before an append, min.insync.replicas is checked.", "Partition.appendRecordsToLeader"
+    counts_missing_replicas: bool = rule(
+        False,
+        "An append with acks=all is refused where min.insync.replicas exceeds a partition's replicas.",
+        "Partition.effectiveMinIsr",
     )
     followers_exceed_segment: bool = rule(
         True, "A leader's batch that is larger than segment.bytes is copied into a segment of its own.", "Log.append"
@@ -205,7 +207,7 @@ class Behaviour:
     takes_inner_offsets_as_they_are: bool = rule(
         False,
         "In a wrapper whose offset is below its last inner offset, inner offsets are absolute.",
-        "ByteBufferMessageSet (0.10.2)",
+        "RecordsIterator (0.10.2)",
     )
     continues_search: bool = rule(
         True, "A search by time goes on in later segments.", "UnifiedLog.fetchOffsetByTimestamp"
@@ -245,7 +247,11 @@ class Behaviour:
     retains_to_high_watermark: bool = rule(
         True, "Retention keeps what is above the high watermark.", "UnifiedLog.deletableSegments"
     )
-    truncates_at_end: bool = rule(False, "A truncation to the log end offset is one.", "Log.truncateTo (0.10.2)")
+    truncates_at_end: bool = rule(
+        False,
+        "A truncation to the log end offset is done, though it cuts nothing.",
+        "Log.truncateTo (0.10.2)",
+    )
     lists_end_offset: bool = rule(
         False, "A search by time over the wire may answer the end that consumers see.", "KafkaApis (0.10.2)"
     )
@@ -265,7 +271,7 @@ class Behaviour:
     )
     makes_missing_indexes: bool = rule(
         True,
-        "Missing indexes are made of the log before a segment is opened, the time index too.",
+        "Missing indexes are made before a segment is opened, the time index too.",
         "LogLoader.loadSegmentFiles",
     )
     checks_transaction_indexes: bool = rule(
@@ -319,7 +325,7 @@ class Behaviour:
 
     def counts(self, timestamp_ms: int) -> bool:
         """Whether the timestamp of an index entry counts."""
-        return self.compares_early_times or self.times.count(timestamp_ms)
+        return self.compares_early_times or self.times.counts(timestamp_ms)
 
     def __reduce__(self) -> tuple[Callable[..., Behaviour], tuple[Any, ...]]:
         return _made, (self.release, self.shipped, self.times)
@@ -395,7 +401,7 @@ RELEASES = {
             "invalid_record_code": 2,
             "rewrites_every_message": False,
             "rewritten_has_last_offset": True,
-            "checks_replicas_first": True,
+            "counts_missing_replicas": True,
             "converts_by_entry": False,
             "indexes_last_offset": False,
             "indexes_inner_offset": True,

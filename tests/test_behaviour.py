@@ -124,7 +124,7 @@ def test_minus_one_is_no_time_unless_it_is_said_to_be_one(
 ) -> None:
     numbers = [-(2**63), -5, -1, 0, 7]
     assert (times.least, times.none, times.minus_one_means_none) == (least, none, means_none)
-    assert [number for number in numbers if times.count(number)] == counted
+    assert [number for number in numbers if times.counts(number)] == counted
     assert [number for number in numbers if times.hides(number)] == hiding
     assert np.array(numbers)[times.hides(np.array(numbers))].tolist() == hiding
     assert all(Behaviour.of("3.9", True, times).counts(number) for number in numbers)

@@ -145,7 +145,6 @@ class LogSegment:
             raise
         self._largest, self._offset_of_largest = self._last_time_entry()
         # The time index says so; the log has not confirmed it yet.
-        # The time index says so; the log has not confirmed it yet.
         self._claimed = not (self.behaviour.believes_indexes or self.is_new)
         self._rolling_base: int | None = None
         self._magics = magics.NOTHING_READ
@@ -738,7 +737,7 @@ class LogSegment:
         if self._claimed:
             self._settle()
         greatest = self._largest
-        if self._times.count(greatest) and greatest not in (NO_TIMESTAMP, NOTHING):
+        if self._times.counts(greatest) and greatest not in (NO_TIMESTAMP, NOTHING):
             return greatest >= query.timestamp_ms
         return True  # no timestamp is known, so its records must be read
 
@@ -831,7 +830,7 @@ class LogSegment:
             self._rolling_base = None
         self._spacing.position = self.size
         self.loaded_bytes, self.sealed = min(self.loaded_bytes, self.size), None
-        if self._times.count(self._largest):
+        if self._times.counts(self._largest):
             self._load_largest(times.entries - 1 if self.behaviour.believes_indexes else self._last_believed())
         return cut
 
