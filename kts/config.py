@@ -232,7 +232,8 @@ class LogConfig:
     generation: str = ""
 
     def __post_init__(self) -> None:
-        version = self.message_format_version or self.generation or DEFAULT.release
+        asked = Behaviour.of(self.generation) if self.generation else DEFAULT
+        version = self.message_format_version or FORMAT_OF_MAGIC[asked.greatest_magic]
         generation = self.generation or generation_of_format(_magic(version))
         behaviour = Behaviour.of(generation)
         _magic(version, behaviour)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kts
+from kts import behaviour
 from kts.behaviour import (
     DEFAULT,
     DIFFERENCES,
@@ -18,6 +20,7 @@ from kts.behaviour import (
     RELEASES,
     RULES,
     Behaviour,
+    Release,
     TimeRules,
     generation_of_format,
 )
@@ -69,6 +72,24 @@ def test_a_release_names_rules_that_it_changes() -> None:
             assert value != RULES[changed].default, (name, changed)
         for changed, value in release.shipped.items():
             assert value != release.rules.get(changed, RULES[changed].default), (name, changed)
+
+
+def test_a_release_is_added_by_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    release = Release(
+        (), {"max_message_bytes": 700, "least_values": (("segment.bytes", 2**20),)}, RELEASES["3.9"].shipped
+    )
+    monkeypatch.setitem(RELEASES, "4.3", release)
+    monkeypatch.setattr(behaviour, "GENERATIONS", (*GENERATIONS, "4.3"))
+    with pytest.raises(ValueError, match="^segment.bytes: expected 1048576 to 2"):
+        LogConfig.of({"segment.bytes": 14}, generation="4.3")
+    assert LogConfig.of({}).generation == "3.9"  # where none is named, as before
+    for shipped in (False, True):
+        with kts.Log(tmp_path / f"t-{shipped:d}", generation="4.3", shipped=shipped, clock=lambda: 5) as log:
+            assert (log.generation, log.config.magic, log.config.max_message_bytes) == ("4.3", 2, 700)
+            log.append(kts.encode({"timestamp": [5], "value": [b"x" * 500]}))
+            with pytest.raises(kts.RecordTooLargeError):
+                log.append(kts.encode({"timestamp": [5], "value": [b"x" * 700]}))
+            assert log.max_timestamp() == (5, 0)
 
 
 def test_a_difference_names_rules_by_which_a_release_is_followed_exactly() -> None:
