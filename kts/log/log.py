@@ -425,10 +425,11 @@ class Log:
             latest = self._epochs.latest
             if leader_epoch is None:
                 leader_epoch = max(latest, 0)
-            elif (leader_epoch := integer("leader_epoch", leader_epoch, -1, INT32_MAX)) < latest and (
-                self.behaviour.fences_leader_epochs
-            ):
-                raise InvalidRequestError(f"leader_epoch: expected at least {latest}, the newest, found {leader_epoch}")
+            else:
+                leader_epoch = integer("leader_epoch", leader_epoch, -1, INT32_MAX)
+                if leader_epoch < latest and self.behaviour.fences_leader_epochs:
+                    why = f"expected at least {latest}, the newest, found {leader_epoch}"
+                    raise InvalidRequestError(f"leader_epoch: {why}")
             done = self._checked(buf, self._end, now, leader_epoch, origin)
             if done.entries:
                 magic = None if origin == "client" else UNREAD  # a coordinator's markers may be newer than the topic's
