@@ -7,7 +7,6 @@ row of ``RELEASES``: where it differs from the rules' defaults. The tables in do
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 from .arguments import INT64_MIN, boolean, choice
@@ -321,23 +320,17 @@ class Behaviour:
         ------
         TypeError, ValueError
         """
-        return _made(choice("generation", generation, GENERATIONS), boolean("shipped", shipped), times)
+        return BEHAVIOURS[choice("generation", generation, GENERATIONS), boolean("shipped", shipped), times]
 
     def counts(self, timestamp_ms: int) -> bool:
         """Whether the timestamp of an index entry counts."""
         return self.compares_early_times or self.times.counts(timestamp_ms)
 
     def __reduce__(self) -> tuple[Callable[..., Behaviour], tuple[Any, ...]]:
-        return _made, (self.release, self.shipped, self.times)
+        return Behaviour.of, (self.release, self.shipped, self.times)
 
 
 RULES: dict[str, Rule] = {name: one for name, one in vars(Behaviour).items() if isinstance(one, Rule)}
-
-
-@cache
-def _made(release: str, shipped: bool, times: TimeRules) -> Behaviour:
-    row = RELEASES[release]
-    return Behaviour(release, shipped, times, row.rules | (row.shipped if shipped else {}))
 
 
 # --- the releases -----------------------------------------------------------------------------------
@@ -443,6 +436,19 @@ RELEASES = {
     ),
 }
 GENERATIONS = tuple(RELEASES)
+
+
+def behaviours_of(name: str, release: Release) -> dict[tuple[str, bool, TimeRules], Behaviour]:
+    """Every behaviour of a release."""
+    rules = {False: release.rules, True: release.rules | release.shipped}
+    return {
+        (name, shipped, times): Behaviour(name, shipped, times, rules[shipped])
+        for shipped in rules
+        for times in (KAFKA_TIMES, TimeRules(True), TimeRules(True, True))
+    }
+
+
+BEHAVIOURS = {key: made for name, row in RELEASES.items() for key, made in behaviours_of(name, row).items()}
 
 
 def generation_of_format(magic: int) -> str:

@@ -75,10 +75,9 @@ def test_a_release_names_rules_that_it_changes() -> None:
 
 
 def test_a_release_is_added_by_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    release = Release(
-        (), {"max_message_bytes": 700, "least_values": (("segment.bytes", 2**20),)}, RELEASES["3.9"].shipped
-    )
-    monkeypatch.setitem(RELEASES, "4.3", release)
+    changed = {"max_message_bytes": 700, "least_values": (("segment.bytes", 2**20),)}
+    made = behaviour.behaviours_of("4.3", Release((), changed, RELEASES["3.9"].shipped))
+    monkeypatch.setattr(behaviour, "BEHAVIOURS", behaviour.BEHAVIOURS | made)
     monkeypatch.setattr(behaviour, "GENERATIONS", (*GENERATIONS, "4.3"))
     with pytest.raises(ValueError, match="^segment.bytes: expected 1048576 to 2"):
         LogConfig.of({"segment.bytes": 14}, generation="4.3")
