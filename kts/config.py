@@ -9,13 +9,12 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, choice
+from .arguments import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+from .behaviour import DEFAULT, Behaviour, TimeRules, generation_of_format
 from .compression import CODECS
 from .model import NO_TIMESTAMP
 
-GENERATIONS = ("0.10.2", "3.9")
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-MAX_MESSAGE_BYTES = {"0.10.2": 1_000_012, "3.9": 1_048_588}
 COMPRESSION_TYPES = ("producer", "uncompressed", *(codec.name for codec in CODECS[1:]))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
@@ -35,9 +34,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class _Limits(NamedTuple):
-    """Least value in 0.10.2, least value in 3.9, greatest value."""
+    """Least value in every release, greatest value."""
 
-    least_0_10: int = 0
     least: int = 0
     greatest: int = INT64_MAX
 
@@ -46,20 +44,20 @@ _INTEGERS = {
     "message_timestamp_difference_max_ms": _Limits(),
     "message_timestamp_before_max_ms": _Limits(),
     "message_timestamp_after_max_ms": _Limits(),
-    "segment_bytes": _Limits(14, 14, INT32_MAX),
-    "segment_ms": _Limits(0, 1),
+    "segment_bytes": _Limits(14, INT32_MAX),
+    "segment_ms": _Limits(),
     "segment_jitter_ms": _Limits(),
-    "segment_index_bytes": _Limits(0, 4, INT32_MAX),
-    "index_interval_bytes": _Limits(0, 0, INT32_MAX),
-    "retention_ms": _Limits(INT64_MIN, -1),
-    "retention_bytes": _Limits(INT64_MIN, INT64_MIN),
-    "max_message_bytes": _Limits(0, 0, INT32_MAX),
+    "segment_index_bytes": _Limits(0, INT32_MAX),
+    "index_interval_bytes": _Limits(0, INT32_MAX),
+    "retention_ms": _Limits(INT64_MIN),
+    "retention_bytes": _Limits(INT64_MIN),
+    "max_message_bytes": _Limits(0, INT32_MAX),
     "file_delete_delay_ms": _Limits(),
     "delete_retention_ms": _Limits(),
-    "flush_messages": _Limits(0, 1),
+    "flush_messages": _Limits(),
     "flush_ms": _Limits(),
-    "min_insync_replicas": _Limits(1, 1, INT32_MAX),
-    "max_compaction_lag_ms": _Limits(1, 1),
+    "min_insync_replicas": _Limits(1, INT32_MAX),
+    "max_compaction_lag_ms": _Limits(1),
 }
 _BOOLEANS = ("preallocate", "message_downconversion_enable", "allow_negative_timestamps")
 
@@ -78,20 +76,20 @@ _OTHER_NAMES = {
     "max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
     "log.max.message.time.difference.ms": _Other("message_timestamp_difference_max_ms"),
     "internal.segment.bytes": _Other("segment_bytes", _INTEGERS["segment_bytes"]),
-    "log.roll.ms": _Other("segment_ms", _Limits(1, 1)),
-    "log.roll.hours": _Other("segment_ms", _Limits(1, 1, INT32_MAX), HOUR_MS),
+    "log.roll.ms": _Other("segment_ms", _Limits(1)),
+    "log.roll.hours": _Other("segment_ms", _Limits(1, INT32_MAX), HOUR_MS),
     "log.roll.jitter.ms": _Other("segment_jitter_ms"),
-    "log.roll.jitter.hours": _Other("segment_jitter_ms", _Limits(0, 0, INT32_MAX), HOUR_MS),
+    "log.roll.jitter.hours": _Other("segment_jitter_ms", _Limits(0, INT32_MAX), HOUR_MS),
     "log.retention.ms": _Other("retention_ms", _INTEGERS["retention_bytes"], 1, True),
-    "log.retention.minutes": _Other("retention_ms", _Limits(INT32_MIN, INT32_MIN, INT32_MAX), 60_000, True),
-    "log.retention.hours": _Other("retention_ms", _Limits(INT32_MIN, INT32_MIN, INT32_MAX), HOUR_MS, True),
+    "log.retention.minutes": _Other("retention_ms", _Limits(INT32_MIN, INT32_MAX), 60_000, True),
+    "log.retention.hours": _Other("retention_ms", _Limits(INT32_MIN, INT32_MAX), HOUR_MS, True),
     "log.flush.interval.ms": _Other("flush_ms"),
     "log.flush.scheduler.interval.ms": _Other("flush_ms"),
-    "log.index.size.max.bytes": _Other("segment_index_bytes", _Limits(4, 4, INT32_MAX)),
-    "log.flush.interval.messages": _Other("flush_messages", _Limits(1, 1)),
+    "log.index.size.max.bytes": _Other("segment_index_bytes", _Limits(4, INT32_MAX)),
+    "log.flush.interval.messages": _Other("flush_messages", _Limits(1)),
     "log.segment.delete.delay.ms": _Other("file_delete_delay_ms"),
     "log.cleaner.delete.retention.ms": _Other("delete_retention_ms"),
-    "log.cleaner.max.compaction.lag.ms": _Other("max_compaction_lag_ms", _Limits(1, 1)),
+    "log.cleaner.max.compaction.lag.ms": _Other("max_compaction_lag_ms", _Limits(1)),
     "message.max.bytes": _Other("max_message_bytes", _INTEGERS["max_message_bytes"]),
 }
 for _name in (
@@ -234,18 +232,18 @@ class LogConfig:
     generation: str = ""
 
     def __post_init__(self) -> None:
-        if self.generation:
-            choice("generation", self.generation, GENERATIONS)
-        version = self.message_format_version or self.generation or GENERATIONS[-1]
-        generation = self.generation or GENERATIONS[_magic(version, GENERATIONS[-1]) == 2]
-        _magic(version, generation)
+        asked = Behaviour.of(self.generation) if self.generation else DEFAULT
+        version = self.message_format_version or FORMAT_OF_MAGIC[asked.greatest_magic]
+        generation = self.generation or generation_of_format(_magic(version))
+        behaviour = Behaviour.of(generation)
+        _magic(version, behaviour)
         made: dict[str, Any] = {"generation": generation, "message_format_version": version, "added": self.added}
         if self.max_message_bytes == -1:
-            made["max_message_bytes"] = MAX_MESSAGE_BYTES[generation]
+            made["max_message_bytes"] = behaviour.max_message_bytes
         for field in fields(self):
             if field.name not in made:
                 name, value = field.name, getattr(self, field.name)
-                made[name] = _parsed(name, _dotted(name), value, generation, _INTEGERS.get(name))
+                made[name] = _parsed(name, _dotted(name), value, behaviour, _INTEGERS.get(name))
         for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
             if made[name] == INT64_MAX:
                 made[name] = made["message_timestamp_difference_max_ms"]
@@ -289,8 +287,7 @@ class LogConfig:
         >>> LogConfig.of({"log.retention.hours": 1}).retention_ms
         3600000
         """
-        if generation is not None:
-            choice("generation", generation, GENERATIONS)
+        asked = DEFAULT if generation is None else Behaviour.of(generation)
         if isinstance(config, LogConfig):
             return config if generation in (None, config.generation) else replace(config, generation=generation)
         if not isinstance(config, Mapping | None):
@@ -301,8 +298,9 @@ class LogConfig:
         version = given.get("message.format.version", given.get("log.message.format.version"))
         if version is not None:
             version = _text("message.format.version", version)
-            _magic(version, generation or GENERATIONS[-1])
+            _magic(version, asked)
         shell = cls(message_format_version=version or "", generation=generation or "")
+        behaviour = shell.behaviour()
         values: dict[str, Any] = {}
         added: dict[str, Any] = {}
         ranked = _all_names()
@@ -312,10 +310,10 @@ class LogConfig:
                 at_default = given[key] == str(_DEFAULTS[setting])  # which needs no extension
                 added[setting] = _DEFAULTS[setting] if at_default else extension(setting).parsed(key, given[key])
             elif name is not None:
-                values[name] = _parsed(name, key, given[key], shell.generation, _INTEGERS.get(name))
+                values[name] = _parsed(name, key, given[key], behaviour, _INTEGERS.get(name))
             else:
                 other = _OTHER_NAMES[key]
-                value = _parsed(other.field, key, given[key], shell.generation, other.limits)
+                value = _parsed(other.field, key, given[key], behaviour, other.limits)
                 if other.unlimited and not (value := max(value, -1)):
                     raise ValueError(f"{key}: expected 1 or more, or -1 for no limit, found {given[key]!r}")
                 values[other.field] = value * other.unit_ms if other.unit_ms > 1 and value > 0 else value
@@ -335,12 +333,16 @@ class LogConfig:
     @cached_property
     def magic(self) -> int:
         """Magic of the topic's format: 0, 1 or 2."""
-        return _magic(self.message_format_version, self.generation)
+        return _magic(self.message_format_version)
 
     @cached_property
-    def minus_one_is_a_time(self) -> bool:
-        """Whether -1 is 1969-12-31T23:59:59.999Z, the first choice of KIP-228; otherwise it means no timestamp."""
-        return self.message_timestamp_missing == str(NO_TIMESTAMP)
+    def times(self) -> TimeRules:
+        """Which numbers are times."""
+        return TimeRules(self.allow_negative_timestamps, self.message_timestamp_missing == str(NO_TIMESTAMP))
+
+    def behaviour(self, shipped: bool = False) -> Behaviour:
+        """How a log with these settings behaves; ``shipped``: exactly as the release."""
+        return Behaviour.of(self.generation, shipped, self.times)
 
     @cached_property
     def compacted(self) -> bool:
@@ -358,8 +360,8 @@ class LogConfig:
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """``segment.ms``; in a compacted topic, 3.9 uses ``max.compaction.lag.ms`` if that is less."""
-        by_lag = self.compacted and self.generation != "0.10.2"
+        """``segment.ms``; in a compacted topic, ``max.compaction.lag.ms`` if that is less and the release knows it."""
+        by_lag = self.compacted and self.behaviour().rolls_by_compaction_lag
         return min(self.segment_ms, self.max_compaction_lag_ms) if by_lag else self.segment_ms
 
     def to_properties(self) -> dict[str, str]:
@@ -423,14 +425,14 @@ def _text(key: str, value: Any) -> str:
     return value.strip()
 
 
-def _magic(version: str, generation: str) -> int:
+def _magic(version: str, behaviour: Behaviour = DEFAULT) -> int:
     """Magic of a message format version; its first two parts count, below 1.0 the first three."""
     parts = version.split(".")
     stem, _, internal = ".".join(parts[: 3 if parts[0] == "0" else 2]).partition("-IV")
     highest, magic = _FORMATS.get(stem, (-1, 9))
     known = "-IV" not in version or internal in map(str, range(highest + 1))
-    if not known or magic > (1 if generation == "0.10.2" else 2):
-        told = f"expected a release from 0.8.0 to {generation}, {found_version(version)}"
+    if not known or magic > behaviour.greatest_magic:
+        told = f"expected a release from 0.8.0 to {behaviour.release}, {found_version(version)}"
         raise ValueError(f"message.format.version: {told}")
     return magic
 
@@ -441,10 +443,10 @@ def found_version(version: str) -> str:
     return f"found {version!r}{became}"
 
 
-def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | None) -> Any:
+def _parsed(name: str, key: str, value: Any, behaviour: Behaviour, limits: _Limits | None) -> Any:
     """A value as the field takes it; ``key`` is the name that the caller used."""
     if name in _INTEGERS and limits is not None:
-        return parse_integer(key, value, limits.least_0_10 if generation == "0.10.2" else limits.least, limits.greatest)
+        return parse_integer(key, value, dict(behaviour.least_values).get(key, limits.least), limits.greatest)
     if name in _BOOLEANS:
         if isinstance(value, str) and value.strip().lower() in ("true", "false"):
             return value.strip().lower() == "true"
@@ -460,8 +462,8 @@ def _parsed(name: str, key: str, value: Any, generation: str, limits: _Limits | 
         return ",".join(listed)
     text = _text(key, value)
     choices = {"message_timestamp_type": TIMESTAMP_TYPES, "compression_type": COMPRESSION_TYPES}.get(name)
-    if name == "compression_type" and generation == "0.10.2":
-        later = {codec.name for codec in CODECS if codec.magic > 1}
+    if name == "compression_type":
+        later = {codec.name for codec in CODECS if codec.magic > behaviour.greatest_magic}
         choices = tuple(one for one in COMPRESSION_TYPES if one not in later)
     if choices is not None and text not in choices:
         raise ValueError(f"{key}: expected one of {', '.join(choices)}, found {value!r}")

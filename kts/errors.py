@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .behaviour import Behaviour
 
 __all__ = [
     "CorruptIndexError",
@@ -281,11 +284,12 @@ class Raises(NamedTuple):
     kafka: type[KtsError] | None = None
     kafka_0_10: type[KtsError] | None = None
 
-    def by(self, old: bool, shipped: bool) -> type[KtsError]:
-        """The error by the rules of a release, or exactly as that release answers (``shipped``)."""
-        if not shipped:
-            return self.error_0_10 or self.error if old else self.error
-        return (self.kafka_0_10 if old else None) or self.kafka or self.error
+    def by(self, behaviour: Behaviour) -> type[KtsError]:
+        """The error by the rules of a release, or exactly as that release answers."""
+        own = (self.error, self.kafka) if behaviour.checks_by_batch else (self.error_0_10, self.kafka_0_10)
+        if not behaviour.released_codes:
+            return own[0] or self.error
+        return own[1] or self.kafka or self.error
 
 
 class Reason(NamedTuple):

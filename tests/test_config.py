@@ -483,7 +483,7 @@ def test_a_missing_timestamp_gets_a_time_before_1970_only_where_those_are_allowe
             LogConfig.of({"message.timestamp.missing": given})
         both = {"message.timestamp.missing": given, "log.allow.negative.timestamps": "true"}
         assert LogConfig.of(both).message_timestamp_missing == str(given)
-        assert LogConfig.of(both).minus_one_is_a_time == (given == "-1")
+        assert LogConfig.of(both).times.minus_one == (given == "-1")
     with pytest.raises(
         ValueError, match="expected accept, because message format 0.9.0 has no timestamps, found 'now'"
     ):

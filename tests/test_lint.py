@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import kts
+from kts.behaviour import GENERATIONS
 from kts.cli.demo import write_demo
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +31,16 @@ OURS = ("kts", "kts_command", "kts_pytest", "pyspark_kts")
 
 # A module imports from lower floors and from its own room only. A room is one folder; its floor is a whole number.
 ROOMS = [
-    ["kts.errors", "kts.model", "kts.arguments", "kts.config", "kts.compression", "kts.times", "kts.options"],
+    [
+        "kts.errors",
+        "kts.model",
+        "kts.arguments",
+        "kts.behaviour",
+        "kts.config",
+        "kts.compression",
+        "kts.times",
+        "kts.options",
+    ],
     ["kts._codec", "kts._timeindex", "kts.protocol"],
     ["kts.codec", "kts.coordinator_records", "kts.store"],
     ["kts.segment"],
@@ -384,6 +394,59 @@ def test_decisions_from_words_are_seen() -> None:
 def test_no_decision_is_taken_from_the_words_of_an_error() -> None:
     found = {path.relative_to(ROOT).as_posix(): word_decisions(nodes(path)) for path in SOURCES}
     assert {name: lines for name, lines in found.items() if lines} == {}, "look at the error's class, code or reason"
+
+
+# What a release does is asked by the names of rules. These files name a release for another reason.
+RELEASES_NAMED = {
+    "kts/behaviour.py": "the releases and their rules",
+    "kts/broker/topics/topics.py": "which topics follow a release exactly",
+    "kts/cli/retention.py": "the default of an option",
+    "kts/config.py": "message formats, and the settings' door",
+    "kts/study/indexes.py": "message formats",
+}
+
+
+def release_decisions(source: Iterable[ast.AST]) -> list[int]:
+    """Lines that name a release, compare one, or decide by whether it is followed exactly."""
+    found = []
+    for node in source:
+        asked: list[ast.AST] = []
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            asked = [side for side in sides if ast.unparse(side).rpartition(".")[2] in ("generation", "release")]
+            asked *= not any(isinstance(side, ast.Constant) and side.value is None for side in sides)
+        elif isinstance(node, (ast.If, ast.IfExp, ast.While)):
+            asked = [node.test]
+        elif isinstance(node, ast.BoolOp):
+            asked = [*node.values]
+        elif isinstance(node, ast.UnaryOp):
+            asked = [node.operand]
+        elif isinstance(node, ast.Constant) and node.value in GENERATIONS:
+            found.append(node.lineno)
+        exactly = [one for one in asked if isinstance(one, ast.Attribute) and one.attr == "shipped"]
+        if exactly or (asked and isinstance(node, ast.Compare)):
+            found.append(node.lineno)
+    return found
+
+
+def test_decisions_by_release_are_seen() -> None:
+    for line in (
+        "old = config.generation == '1.0'",
+        "log.behaviour.release != other",
+        "name('3.9')",
+        "f(x if self.shipped else y)",
+        "new = not (self.shipped or y)",
+    ):
+        assert release_decisions(of_text(line)), line
+    for line in ("generation is None", "f(shipped=log.shipped)", "'3.9 and 0.10.2'", "if behaviour.sets_aside: f()"):
+        assert not release_decisions(of_text(line)), line
+
+
+def test_what_a_release_does_is_asked_by_the_names_of_rules() -> None:
+    found = {path.relative_to(ROOT).as_posix(): release_decisions(nodes(path)) for path in SOURCES}
+    deciding = {name: lines for name, lines in found.items() if lines and name not in RELEASES_NAMED}
+    assert deciding == {}, "ask the behaviour, and declare a rule in kts/behaviour.py if there is none"
+    assert all(found[name] for name in RELEASES_NAMED)
 
 
 # A limit is written once, in kts/arguments.py.

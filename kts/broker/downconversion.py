@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kts.behaviour import DEFAULT, Behaviour
 from kts.codec.columns import decode
 from kts.codec.convert import convert
 from kts.codec.layout import Entries
@@ -55,9 +56,7 @@ def needs_conversion(data: bytes, magic: int) -> bool:
     return bool((_Headers(data).magics > magic).any())
 
 
-def down_convert(
-    data: bytes, magic: int, fetch_offset: int, *, generation: str = "3.9", allow_negative_timestamps: bool = False
-) -> Converted:
+def down_convert(data: bytes, magic: int, fetch_offset: int, behaviour: Behaviour = DEFAULT) -> Converted:
     """Convert records for a client of an older magic. Offsets stay, and timestamps if the magic has them.
 
     Parameters
@@ -68,10 +67,8 @@ def down_convert(
         0 or 1. Entries with at most this magic stay as they are.
     fetch_offset : int
         Converted uncompressed batches lose the records below it.
-    generation : str
-        "0.10.2" converts everything to one message set with the codec of the first entry, if there is no magic 2.
-    allow_negative_timestamps : bool
-        As the topic does; without it times before 1970 are refused.
+    behaviour : Behaviour
+        Of the log. What has magic 2 is converted entry by entry in any case; times that are none are refused.
 
     Returns
     -------
@@ -95,13 +92,15 @@ def down_convert(
     if not (headers.magics > magic).any():
         return Converted(data)
     begun = time.thread_time_ns()
-    negative = allow_negative_timestamps
-    if generation == "3.9" or (headers.magics == 2).any():
+    negative = behaviour.times.before_1970
+    if behaviour.converts_by_entry or (headers.magics > behaviour.greatest_magic).any():
         records, taken = _in_pieces(data, headers, magic, fetch_offset, negative)
     else:
         taken = int(headers.ends[-1])
         whole = memoryview(data)[:taken]
-        records = convert(whole, magic, generation=generation, down_only=True, allow_negative_timestamps=negative)
+        records = convert(
+            whole, magic, generation=behaviour.release, down_only=True, allow_negative_timestamps=negative
+        )
     messages = _messages(data, headers, magic, taken)
     return Converted(records, messages, taken, time.thread_time_ns() - begun)
 
@@ -116,7 +115,7 @@ def _in_pieces(data: bytes, headers: _Headers, magic: int, fetch_offset: int, ne
             piece = convert(
                 whole[taken:stop],
                 magic,
-                generation="3.9",
+                generation=DEFAULT.release,
                 down_only=True,
                 first_offset=fetch_offset,
                 allow_negative_timestamps=negative,

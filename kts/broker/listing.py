@@ -87,7 +87,7 @@ def list_offset(
     Source: Partition.fetchOffsetForTimestamp, UnifiedLog.fetchOffsetByTimestamp (3.9).
     """
     log, target = partition.log, query.timestamp_ms
-    if not (log.config.allow_negative_timestamps and target not in SPECIAL):
+    if not (log.behaviour.times.before_1970 and target not in SPECIAL):
         check_time(target, query.version)
     partition.check_leader_epoch(current_leader_epoch)
     end = log.log_end_offset
@@ -106,8 +106,7 @@ def list_offset(
         found = log.max_timestamp()
     else:
         found = log.offset_for_timestamp(target, shipped_search=shipped or None, unit="ms")
-    # 0.10.2 also returns the high watermark itself
-    if found is None or found.offset >= end + (log.generation == "0.10.2"):
+    if found is None or found.offset >= end + log.behaviour.lists_end_offset:
         return ListedOffset()
     return ListedOffset(found.timestamp_ms, found.offset, epoch_for(log.leader_epochs, found.offset))
 

@@ -5,6 +5,7 @@ Source: ProduceRequest.validateRecords, LogValidator (3.9).
 
 from __future__ import annotations
 
+from kts.behaviour import DEFAULT
 from kts.codec.convert import convert
 from kts.codec.layout import Entries
 from kts.codec.validate import PRODUCER, target_codec
@@ -100,14 +101,14 @@ class ProducedRecords:
 
         Notes
         -----
-        The log of such a topic follows 0.10.2, which does not know magic 2. Kafka 0.11 and later convert.
+        The log of such a topic may follow a release that does not know magic 2. Kafka 0.11 and later convert.
         """
-        if config.generation != "0.10.2" or self.first is None or self.first.magic != 2:
+        if self.first is None or self.first.magic != 2 or config.behaviour().greatest_magic == 2:
             return self.records
         if self.first.producer_id >= 0:
             message = f"message format {config.message_format_version} has no idempotent or transactional producers"
             raise UnsupportedForMessageFormatError(message)
-        return convert(self.records, config.magic, generation="3.9", lossless=True)
+        return convert(self.records, config.magic, generation=DEFAULT.release, lossless=True)
 
     def takes_long(self, config: LogConfig) -> bool:
         """Whether to append in a thread: there is much to read or decompress, or something to compress."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kts.arguments import INT32_MAX
+from kts.behaviour import TimeRules
 from kts.compression import CODEC_NAMES
 
 from .inputs import (
@@ -131,11 +132,10 @@ def command(
         level,
         batch_bytes,
         drop_headers,
-        allow_negative_timestamps,
+        TimeRules.of(allow_negative_timestamps or has_timestamp, minus_one_is_a_time),
         index_interval_bytes,
         segment_index_bytes,
         has_timestamp,
-        minus_one_is_a_time,
     )
     if has_timestamp and to.magic < 2:
         raise click.UsageError("--has-timestamp needs --to-magic 2: other formats do not have the mark")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kts.config import GENERATIONS
+from kts.behaviour import DEFAULT, GENERATIONS, Behaviour, TimeRules
 
 from .inputs import (
     advice_on_locks,
@@ -103,12 +103,8 @@ def command(
         raise click.UsageError("--in-place holds locks of this machine; with --spark, write to --out")
     logs = open_logs(paths, topics=topics, partitions=partitions)
     refuse_inputs(out, logs)
-    config = IndexConfig(
-        index_interval_bytes,
-        segment_index_bytes,
-        allow_negative=allow_negative_timestamps or minus_one_is_a_time,
-        minus_one_is_a_time=minus_one_is_a_time,
-    )
+    times = TimeRules.of(allow_negative_timestamps, minus_one_is_a_time)
+    config = IndexConfig(index_interval_bytes, segment_index_bytes, Behaviour.of(DEFAULT.release, times=times))
     report = Report(as_json)
     target = None if out is None else os.path.abspath(out)  # executors have other working directories
     work = partial(rebuilt, config, generation, target, in_place, everything)
@@ -145,7 +141,8 @@ def rebuilt(
     from kts.log.directory import held
     from kts.offline.reindex import forget_checksums, generation_of, locked, reindex
 
-    config = config._replace(generation=generation or generation_of(log))
+    behaviour = Behaviour.of(generation or generation_of(log), times=config.behaviour.times)
+    config = config._replace(behaviour=behaviour)
     lock: AbstractContextManager[None] = nullcontext()
     if in_place:
         lock = locked(log)

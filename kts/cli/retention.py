@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kts.config import GENERATIONS
+from kts.behaviour import GENERATIONS
 from kts.errors import KtsError
 from kts.times import parse_length
 
@@ -128,7 +128,7 @@ def command(
             note(warning)
 
     rows, code = list[dict[str, Any]](), FINE
-    work = partial(rows_or_error, configs, generation, now_ms, log_start_offset)
+    work = partial(rows_or_error, configs, now_ms, log_start_offset)
     for log, found in on_each(logs, work, lambda amount: None, master=master):
         for one in found:
             if isinstance(one, KtsError):
@@ -182,7 +182,6 @@ def configs_of(logs: Sequence[PartitionLog], own: dict[str, Any], generation: st
 
 def rows_or_error(
     configs: dict[tuple[str, str], LogConfig],
-    generation: str,
     now_ms: int,
     log_start_offset: int | None,
     log: PartitionLog,
@@ -193,7 +192,7 @@ def rows_or_error(
     from kts.segment.rereading import settled
 
     config = configs[home_of(log), log.topic]
-    policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, generation)
+    policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, config.behaviour())
     try:
         yield settled(lambda: partition_rows(log, policy, config, now_ms, log_start_offset))
     except KtsError as error:
@@ -207,7 +206,7 @@ def partition_rows(
     from kts.log import policies
 
     log = log.listed()
-    facts = policies.facts_of(log, config)
+    facts = policies.facts_of(log, config.times)
     if log_start_offset is not None:
         facts = facts._replace(log_start_offset=max(log_start_offset, facts.log_start_offset))
     paths = [segment.path for segment in log.segments]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from kts.behaviour import TimeRules
 from kts.segment.names import INDEX_SUFFIXES
 
 from .inputs import filter_options, json_option, negative_times_options, open_logs, tiered_paths_argument
@@ -68,7 +69,7 @@ def command(
     size, segments = sum(one.size_bytes for one in amounts), sum(one.segments for one in amounts)
     indexes = groups = others = 0
     with progress("checked", size, quiet=master is not None) as advance:
-        work = partial(check, (deep, allow_negative_timestamps, minus_one_is_a_time))
+        work = partial(check, deep, TimeRules.of(allow_negative_timestamps, minus_one_is_a_time))
         workers = max(1, min(jobs, int(sum(one.seconds(deep) for one in amounts) / PROCESS_SECONDS)))
         done = on_each(logs, work, advance, master=master, jobs=workers, parts=True)
         found = chain.from_iterable(joined(log, results) for log, results in done)
@@ -124,17 +125,16 @@ def amount_of(log: PartitionLog) -> Amount:
 
 
 def check(
-    how: tuple[bool, bool, bool], log: PartitionLog, advance: Callable[[int], None]
+    deep: bool, rules: TimeRules, log: PartitionLog, advance: Callable[[int], None]
 ) -> Iterator[Violation | PartFound]:
     """Check a partition, or a part of one."""
     from kts.offline.verify import apart, verify_part, verify_partition
 
-    deep, *times = how
     if log.is_part:
-        yield verify_part(log, deep, advance, *times)
+        yield verify_part(log, deep, advance, rules)
         return
     for one in apart(log):
-        yield from verify_partition(one, deep, advance, *times)
+        yield from verify_partition(one, deep, advance, rules)
 
 
 def joined(log: PartitionLog, results: Iterator[Violation | PartFound]) -> Iterator[Violation]:

@@ -12,13 +12,13 @@ import numpy as np
 
 from kts import arguments
 from kts._codec import Encoder, check_buffer
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice, integer
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, integer
+from kts.behaviour import DEFAULT, Behaviour, generation_of_format
 from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, iter_decode
 from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
 from kts.codec.layout import Entries, same_message_header
 from kts.codec.refusals import as_shipped
 from kts.compression import CODECS, NONE, Compress, codec_id, compressor
-from kts.config import GENERATIONS
 from kts.errors import CorruptRecordError, KtsError, UnsupportedCompressionTypeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampType
 
@@ -39,7 +39,7 @@ class Options(NamedTuple):
     """The arguments of ``convert``: the target magic; a codec of None keeps the codec of each entry."""
 
     magic: int
-    shipped: bool
+    as_released: bool
     down_only: bool
     first_offset: int
     codec: int | None
@@ -54,7 +54,7 @@ class Options(NamedTuple):
     @property
     def reads_headers(self) -> bool:
         """Whether record headers are read: to refuse them, or because Kafka reads them when it converts down."""
-        return self.magic < 2 and (self.shipped or (self.lossless and not self.drop_headers))
+        return self.magic < 2 and (self.as_released or (self.lossless and not self.drop_headers))
 
 
 class Sources:
@@ -168,12 +168,11 @@ def convert(
     KIP-31, KIP-32.
     """
     arguments.magic("to_magic", to_magic)
-    if generation is not None:
-        choice("generation", generation, GENERATIONS)
+    behaviour = Behaviour.of(DEFAULT.release if generation is None else generation, shipped)
     options = Options(
         magic=to_magic,
-        shipped=shipped,
-        down_only=down_only or shipped,
+        as_released=behaviour.converts_as_released,
+        down_only=down_only or behaviour.converts_as_released,
         first_offset=integer("first_offset", first_offset),
         codec=None if compression is None else codec_id(compression, to_magic),
         level=level,
@@ -181,26 +180,27 @@ def convert(
         lossless=lossless,
         drop_headers=drop_headers,
         negative=allow_negative_timestamps or has_timestamp,
-        verify_crc=verify_crc and not shipped,
+        verify_crc=verify_crc and not behaviour.converts_as_released,
         max_decompressed_bytes=max_decompressed_bytes,
     )
     check_buffer(buf)
     data = memoryview(buf).cast("B") if memoryview(buf).nbytes else memoryview(b"")
     sources = Sources(data)
     if generation is None:
-        generation = "3.9" if to_magic == 2 or (sources.magic == 2).any() else "0.10.2"
-    if generation == "0.10.2" and to_magic == 2:
-        raise ValueError("to_magic: 0.10.2 knows 0 and 1, found 2")
+        newest = max(to_magic, int(sources.magic.max(initial=0)))
+        behaviour = Behaviour.of(generation_of_format(newest), shipped)
+    if to_magic > behaviour.greatest_magic:
+        raise ValueError(f"to_magic: {behaviour.release} knows 0 and {behaviour.greatest_magic}, found {to_magic}")
     if has_timestamp and to_magic < 2:
         raise ValueError(f"has_timestamp: only batches of magic 2 have the mark, found to_magic {to_magic}")
     if minus_one_is_a_time and not has_timestamp:
         raise ValueError("minus_one_is_a_time: goes with has_timestamp, found it alone")
     try:
-        made = (entry_by_entry if generation == "3.9" else as_one_set)(data, sources, options)
+        made = (entry_by_entry if behaviour.converts_by_entry else as_one_set)(data, sources, options)
         return marked(made, options, 0 if minus_one_is_a_time else NO_TIMESTAMP) if has_timestamp else made
     except CorruptRecordError as error:
-        if shipped:
-            raise as_shipped(error, generation) from error
+        if behaviour.released_codes:
+            raise as_shipped(error, behaviour) from error
         raise
 
 
@@ -294,7 +294,7 @@ def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) 
         if not late.all():
             table = table.filter(late)
             return _rewritten(table, codec, options._replace(first_offset=0), start) if len(table) else b""
-    if options.reads_headers and not options.shipped:
+    if options.reads_headers and not options.as_released:
         heads = table.column("headers")
         if heads.null_count < len(heads):
             why = f"magic {options.magic} has no record headers, drop_headers leaves them out"
@@ -306,7 +306,7 @@ def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) 
     alone = ~plain | (facts["magic"] == 2)  # a batch or a wrapper stays one entry
     _check_times(times, options, table, start)
     rows = Rows({name: table.column(name) for name in NEEDED[: 4 + sets]}, 0, sets, True)
-    if sets and not options.shipped:
+    if sets and not options.as_released:
         _check_times(rows.times, options, table, start)
 
     position = int64s(table.column("position"), "position")
@@ -363,7 +363,7 @@ def _check_times(times: Ints, options: Options, table: pa.RecordBatch, start: in
 def _check_relative(offsets: Ints, codec: int, options: Options, table: pa.RecordBatch, start: int) -> None:
     """Offsets in a wrapper of magic 1 are relative to its first offset; a negative one cannot be read back."""
     negative = np.flatnonzero(offsets < 0)
-    if options.magic == 1 and codec != NONE and negative.size and not options.shipped:
+    if options.magic == 1 and codec != NONE and negative.size and not options.as_released:
         why = f"offset {int(offsets[negative[0]])} is negative, and a wrapper of magic 1 holds none; expected 0 or more"
         raise CorruptRecordError(why, **_place(table, int(negative[0]), start))
 
@@ -374,7 +374,7 @@ def _check_rising(offsets: Ints, before: npt.NDArray[np.bool_], options: Options
     if falls.size:
         offset = int(offsets[falls[0] + 1])
         why = f"offset {offset} follows {int(offsets[falls[0]])}, expected a greater one"
-        raise KtsError(why, offset=offset) if options.shipped else CorruptRecordError(why, offset=offset)
+        raise KtsError(why, offset=offset) if options.as_released else CorruptRecordError(why, offset=offset)
 
 
 # --- the mark of records with a timestamp (KIP-228) -----------------------------------------------

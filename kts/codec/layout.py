@@ -22,11 +22,9 @@ an impossible size or magic and keeps the ``error`` instead of raising it; ``sta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-
-from kts.model import NO_TIMESTAMP
 
 from .._codec import ENTRY_FIELDS, Entries, Entry, crc32, read_header
 
@@ -44,7 +42,6 @@ __all__ = [
     "claimed_offset",
     "claimed_size",
     "is_sound_message",
-    "may_hide",
     "read_header",
     "same_message_header",
 ]
@@ -92,11 +89,3 @@ def candidates(data: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
     for i in range(8):
         offsets = offsets << 8 | raw[at + i]
     return at, sizes + OVERHEAD_BYTES, offsets
-
-
-def may_hide(max_timestamps: Any, minus_one_is_a_time: bool) -> Any:
-    """Whether records may be later than a header says, for a number or an array, where times before 1970 count.
-
-    A client's header has -1 for them. Where -1 is a time too, a header from before that setting may hide it.
-    """
-    return max_timestamps <= NO_TIMESTAMP if minus_one_is_a_time else max_timestamps == NO_TIMESTAMP

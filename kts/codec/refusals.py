@@ -4,38 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+from kts.behaviour import Behaviour
 from kts.compression import CODEC_NAMES
 from kts.errors import REASONS, CorruptRecordError, InvalidRecordError, KtsError
 
 Refused = tuple[int, int, str]  # index, timestamp and reason of a refused record
 Refusal = tuple[str, int, int, int, int, int, list[Refused], CorruptRecordError | None]
-INVALID_RECORD_0_10 = 2  # InvalidRecordException is a CorruptRecordException up to 2.3
 
 
-def refused(found: Refusal, *, old: bool, shipped: bool, now_ms: int, before_ms: int, after_ms: int) -> KtsError:
+def refused(found: Refusal, behaviour: Behaviour, *, now_ms: int, before_ms: int, after_ms: int) -> KtsError:
     """The error for a set that the compiled core refused.
 
     Parameters
     ----------
     found : tuple
         The result of ``AppendSet.refusal``.
-    old : bool
-        Apply the rules of 0.10.2.2, otherwise those of 3.9.2.
-    shipped : bool
-        Answer exactly as that release, including UNKNOWN_SERVER_ERROR (-1).
     now_ms, before_ms, after_ms : int
         The clock and the limits for timestamps, in ms.
 
     Returns
     -------
     KtsError
-        InvalidRecordError has code 2 in 0.10.2 and 87 in 3.9, as InvalidRecordException has.
+        InvalidRecordError has the code of the release's InvalidRecordException.
     """
     reason, position, offset, record, a, b, records, failure = found
     raises = REASONS[reason].append or REASONS[reason].read
     if raises is None:
         raise RuntimeError(f"reason {reason} has no error")
-    kind = raises.by(old, shipped)
+    kind = raises.by(behaviour)
     where: dict[str, Any] = {"position": position, "offset": offset, "record_index": record if record >= 0 else None}
     where["reason"] = reason
     values: dict[str, Any] = {"a": a, "b": b}
@@ -52,8 +48,8 @@ def refused(found: Refusal, *, old: bool, shipped: bool, now_ms: int, before_ms:
             of_record = REASONS[why].append
             if of_record is not None and of_record.error is not InvalidRecordError:
                 kind = of_record.error
-    if old and kind is InvalidRecordError:
-        where["code"] = INVALID_RECORD_0_10
+    if kind is InvalidRecordError:
+        where["code"] = behaviour.invalid_record_code
     if reason == "PAYLOAD" and failure is not None:
         error = kind(failure.message, **where)
         error.__cause__ = failure
@@ -61,13 +57,8 @@ def refused(found: Refusal, *, old: bool, shipped: bool, now_ms: int, before_ms:
     return kind(REASONS[reason].words.format(**values), **where)
 
 
-def as_shipped(error: CorruptRecordError, generation: str) -> KtsError:
+def as_shipped(error: CorruptRecordError, behaviour: Behaviour) -> KtsError:
     """The error with the code that a release returns when it reads the same damage.
-
-    Parameters
-    ----------
-    generation : str
-        "0.10.2" or "3.9".
 
     Returns
     -------
@@ -75,7 +66,7 @@ def as_shipped(error: CorruptRecordError, generation: str) -> KtsError:
         The same error, or a plain KtsError (-1) if that release does not handle the exception.
     """
     raises = REASONS[error.reason].read if error.reason is not None else None
-    if raises is None or raises.by(generation == "0.10.2", True) is CorruptRecordError:
+    if raises is None or raises.by(behaviour) is CorruptRecordError:
         return error
     names = ("path", "position", "offset", "record_index", "reason")
     return KtsError(error.message, **{name: getattr(error, name) for name in names})

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kts import _codec
-from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, INT64_MIN, choice
+from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice
+from kts.behaviour import Behaviour, TimeRules
 from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, decode, record_schema
 from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows, encode_as_producer, int64s
-from kts.codec.layout import Entries, may_hide
+from kts.codec.layout import Entries
 from kts.codec.refusals import refused
 from kts.compression import CODEC_NAMES, NONE, compressor
-from kts.config import GENERATIONS, MISSING, LogConfig
+from kts.config import MISSING, LogConfig
 from kts.errors import InvalidOffsetError, InvalidTimestampError, KtsError, RecordTooLargeError
 from kts.model import NO_TIMESTAMP
 
@@ -86,8 +87,7 @@ def validate(
     offset: int,
     now_ms: int,
     config: LogConfig,
-    generation: str | None = None,
-    shipped: bool = False,
+    behaviour: Behaviour | None = None,
     leader_epoch: int = 0,
     origin: str = "client",
 ) -> Validated:
@@ -106,10 +106,8 @@ def validate(
         The broker's clock.
     config : LogConfig
         The topic's settings.
-    generation : str, optional
-        "0.10.2" or "3.9"; None is ``config.generation``.
-    shipped : bool
-        Act exactly as that release, see Notes.
+    behaviour : Behaviour, optional
+        None is that of the settings.
     leader_epoch : int
         Written to record batches.
     origin : str
@@ -131,7 +129,7 @@ def validate(
 
     Notes
     -----
-    Without ``shipped`` the rules differ from the releases. By the rules of 0.10.2: -1 is exempt from the timestamp
+    Unless a release is followed exactly, the rules differ from it. By those of 0.10.2: -1 is exempt from the timestamp
     limit; an unknown magic is refused (2); under LogAppendTime every uncompressed message gets the append time; several
     wrappers become one. Damaged compressed data, wrappers without a message and messages that kts.decode cannot read
     are refused (2). By the rules of 3.9: timestamp type LogAppendTime is refused from producers on every topic; inner
@@ -140,7 +138,7 @@ def validate(
 
     Source: LogValidator, Log.analyzeAndValidateRecords of 0.10.2.2 and 3.9.2; KIP-31, KIP-32, KIP-467, KIP-937.
     """
-    rules = config.prepared.get((generation, shipped, origin)) or rules_of(config, generation, shipped, origin)
+    rules = config.prepared.get((behaviour, origin)) or rules_of(config, behaviour, origin)
     found: Validated | _codec.AppendSet = rules.appender.append(buf, offset, now_ms, leader_epoch)
     if isinstance(found, Validated):
         return found
@@ -161,8 +159,7 @@ def validate(
             offset=offset,
             now_ms=now_ms,
             config=rules.accepting,
-            generation=generation,
-            shipped=shipped,
+            behaviour=rules.behaviour,
             leader_epoch=leader_epoch,
             origin=origin,
         )
@@ -177,8 +174,7 @@ def validate_follower(
     *,
     end_offset: int,
     config: LogConfig,
-    generation: str | None = None,
-    shipped: bool = False,
+    behaviour: Behaviour | None = None,
     leader_epoch: int | None = None,
 ) -> Validated:
     """Check a set that a follower fetched; bytes, offsets and timestamps do not change.
@@ -189,7 +185,7 @@ def validate_follower(
         Entries as stored by the leader.
     end_offset : int
         Log end offset; no entry may begin below it.
-    config, generation, shipped
+    config, behaviour
         As in :func:`validate`; only 0.10.2 checks entries against ``max.message.bytes``.
     leader_epoch : int, optional
         The leader's epoch: the first batch of a later epoch and all batches after it are left out, as in 3.9.2
@@ -212,22 +208,23 @@ def validate_follower(
     -----
     Source: Log.append of 0.10.2.2, UnifiedLog.appendAsFollower of 3.9.2.
     """
-    rules = rules_of(config, generation, shipped, "replication")
+    rules = rules_of(config, behaviour, "replication")
     found = rules.appender.set(buf, end_offset, 0, INT32_MAX if leader_epoch is None else leader_epoch)
     if not found.analyse(False):
         raise rules.certain_error(found, 0)
     entries, source, _, first, first_or_last, last, top, of_top, whole, rises = found.facts()
     if not entries:
         return Validated(b"", -1, -1, -1, -1, -1, 0, 0, False, source, source, end_offset)
-    first = first if rules.old else first_or_last
+    if rules.behaviour.checks_by_batch:
+        first = first_or_last
     if not rises:
         raise InvalidOffsetError("offsets of the entries do not rise", offset=first)
     if first < end_offset:
         text = f"the set begins at offset {first}, below the log end offset {end_offset}"
         raise InvalidOffsetError(text, offset=first)
     records = found.kept()
-    if config.allow_negative_timestamps:
-        top, of_top = greatest_timestamp(records, config.minus_one_is_a_time)
+    if config.times.before_1970:
+        top, of_top = greatest_timestamp(records, config.times)
     return Validated(records, first, last, top, of_top, -1, entries, whole, False, source, source, last + 1)
 
 
@@ -237,32 +234,28 @@ def validate_follower(
 class AppendRules:
     """The rules of a topic for one origin, prepared for the compiled core."""
 
-    def __init__(self, config: LogConfig, generation: str, shipped: bool, origin: str) -> None:
-        choice("generation", generation, GENERATIONS)
+    def __init__(self, config: LogConfig, behaviour: Behaviour, origin: str) -> None:
         choice("origin", origin, ORIGINS)
-        self.config = config
-        self.old = generation == "0.10.2"
-        self.shipped = shipped
-        if self.old and config.magic > 1:
-            raise ValueError(f"config: message format {config.magic} is unknown to 0.10.2, expected 0 or 1")
+        self.config, self.behaviour = config, behaviour
+        both = (config.message_timestamp_difference_max_ms,) * 2
         limits = (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
-        self.limits = (config.message_timestamp_difference_max_ms,) * 2 if self.old else limits
+        self.limits = limits if behaviour.limits_before_and_after else both
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         missing = config.message_timestamp_missing
-        self.missing = "accept" if config.minus_one_is_a_time or self.log_append_time else missing
+        self.missing = "accept" if behaviour.times.minus_one or self.log_append_time else missing
         self.accepting = replace(config, message_timestamp_missing="accept") if self.missing != "accept" else config
         self.appender = _codec.Appender(
-            old=self.old,
-            shipped=shipped,
+            old=not behaviour.checks_by_batch,
+            shipped=behaviour.validates_as_released,
             magic=config.magic,
             append_time=self.log_append_time,
             compacted=config.compacted,
             client=origin == "client",
             replica=origin == "replication",
-            exempt=(not self.old or not shipped) and not config.minus_one_is_a_time,
-            negative=config.allow_negative_timestamps,
+            exempt=not (behaviour.refuses_minus_one or behaviour.times.minus_one),
+            negative=behaviour.times.before_1970,
             missing=self.missing != "accept",
-            none=INT64_MIN if config.minus_one_is_a_time else NO_TIMESTAMP,
+            none=behaviour.times.none,
             target=target_codec(config.compression_type),
             before=self.limits[0],
             after=self.limits[1],
@@ -277,11 +270,11 @@ class AppendRules:
         if found is None:
             return None
         before, after = self.limits
-        return refused(found, old=self.old, shipped=self.shipped, now_ms=now_ms, before_ms=before, after_ms=after)
+        return refused(found, self.behaviour, now_ms=now_ms, before_ms=before, after_ms=after)
 
     def is_none(self, timestamp_ms: int) -> bool:
         """Whether the greatest timestamp of a set says that it has none."""
-        return timestamp_ms == NO_TIMESTAMP and not self.config.minus_one_is_a_time
+        return timestamp_ms == NO_TIMESTAMP and not self.behaviour.times.minus_one
 
     def filled(self, buf: Buffer, now_ms: int) -> bytes | None:
         """A refused set with a timestamp in each record that had none; None if that is not why it was refused."""
@@ -297,12 +290,12 @@ class AppendRules:
         return error
 
 
-def rules_of(config: LogConfig, generation: str | None, shipped: bool, origin: str) -> AppendRules:
+def rules_of(config: LogConfig, behaviour: Behaviour | None, origin: str) -> AppendRules:
     """The rules of a configuration, prepared once and cached in it."""
-    key = (generation, shipped, origin)
+    key = (behaviour, origin)
     rules: AppendRules | None = config.prepared.get(key)
     if rules is None:
-        rules = config.prepared[key] = AppendRules(config, generation or config.generation, bool(shipped), origin)
+        rules = config.prepared[key] = AppendRules(config, behaviour or config.behaviour(), origin)
     return rules
 
 
@@ -374,30 +367,30 @@ def rewrite(
         The append time, for LogAppendTime; the leader epoch of a batch.
     """
     start, end, top, *_ = appended.result()
-    magic, append_time = rules.config.magic, rules.log_append_time
+    magic, append_time, behaviour = rules.config.magic, rules.log_append_time, rules.behaviour
     if start == end:
         return Rewritten(b"", now_ms if append_time else -1, -1)
     if magic == 2:
         records, top = _one_batch(appended, rules, target, now_ms, epoch)
         return Rewritten(records, top, -1 if rules.is_none(top) else end - 1)
 
-    stamped = append_time and (target == NONE or (rules.shipped and not rules.old))
     base = start if magic == 1 and target != NONE else 0
-    if rules.old:
-        fixed = append_time and target == NONE and not rules.shipped
+    if behaviour.rewrites_every_message:
+        stamped = append_time and (target == NONE or behaviour.stamps_inner_messages)
+        records, top, of_top = appended.messages(magic, base, False, False, stamped, False)
+    else:
+        fixed = append_time and target == NONE and behaviour.stamps_kept_messages
         stamp = append_time and converted
         records, top, of_top = appended.messages(magic, base, True, fixed, stamp or fixed, not converted)
-    else:
-        records, top, of_top = appended.messages(magic, base, False, False, stamped, False)
     if target != NONE:
         flags = target | (LOG_APPEND_TIME if append_time and magic else 0)
         time = now_ms if append_time else top
         packed = compressor(target, magic, None)(records)
         records, of_top = _codec.message(magic, flags, end - 1, time, packed), end - 1
     if append_time:
-        return Rewritten(records, now_ms, end - 1 if rules.old or target != NONE else start)
+        return Rewritten(records, now_ms, end - 1 if behaviour.rewritten_has_last_offset or target != NONE else start)
     if rules.is_none(top):
-        return Rewritten(records, top, end - 1 if rules.old else -1)
+        return Rewritten(records, top, end - 1 if behaviour.rewritten_has_last_offset else -1)
     return Rewritten(records, top, of_top)
 
 
@@ -412,7 +405,7 @@ def _one_batch(
     flags = target | (LOG_APPEND_TIME if rules.log_append_time else 0)
     if magic != 2:
         return appended.converted(flags, append_time, compress)
-    flags |= attributes & (TRANSACTIONAL | HAS_TIMESTAMP * rules.config.allow_negative_timestamps)
+    flags |= attributes & (TRANSACTIONAL | HAS_TIMESTAMP * rules.behaviour.times.before_1970)
     if not attributes & LOG_APPEND_TIME:
         time = top if append_time is None else append_time
         records = appended.recompressed(flags, time, compress)
@@ -420,7 +413,7 @@ def _one_batch(
             return records, time
     columns = _record_columns(appended.batch())
     if append_time is None:
-        top = _greatest(columns["timestamp"], rules.config)
+        top = _greatest(columns["timestamp"], rules.behaviour.times)
     rows = Rows({**columns, "offset": _integers(np.arange(start, end, dtype=np.int64))}, 0, False, False)
     time = top if append_time is None else append_time
     head = (flags, start, None, None, time, epoch, *producer)
@@ -443,20 +436,20 @@ def _integers(values: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(values)
 
 
-def _greatest(column: pa.Array, config: LogConfig) -> int:
-    """The greatest timestamp of a column, -1 if there is none, by the topic's settings."""
+def _greatest(column: pa.Array, rules: TimeRules) -> int:
+    """The greatest timestamp of a column, -1 if there is none."""
     times = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset)
     top = max(times.tolist(), default=-1)  # not times.max(): NumPy loses the error when out of memory
-    if not config.allow_negative_timestamps:
+    if not rules.before_1970:
         return max(top, -1)
-    timed = times[times != -1] if top == -1 and not config.minus_one_is_a_time else times
+    timed = times[times != -1] if top == -1 and not rules.minus_one else times
     return int(timed.max()) if timed.size else -1
 
 
 # --- times before 1970 (KIP-228) ------------------------------------------------------------------
 
 
-def greatest_timestamp(records: bytes | memoryview, minus_one_is_a_time: bool = False) -> tuple[int, int]:
+def greatest_timestamp(records: bytes | memoryview, rules: TimeRules) -> tuple[int, int]:
     """The greatest timestamp of a set and the shallow offset of the first entry that has it.
 
     Without one, the offset is -1 and the timestamp -1, or -2^63 where -1 is a time.
@@ -465,26 +458,25 @@ def greatest_timestamp(records: bytes | memoryview, minus_one_is_a_time: bool = 
     ----------
     records : bytes or memoryview
         Whole entries.
-    minus_one_is_a_time : bool
-        -1 is a time like any other.
+    rules : TimeRules
+        Which numbers are times.
 
     Notes
     -----
     A producer's header has -1 if all records are from before 1970, so the records of such entries are read.
     """
-    none = INT64_MIN if minus_one_is_a_time else NO_TIMESTAMP
     entries = Entries(records)
     times = entries.column("max_timestamp")
     starts, sizes = entries.column("position"), entries.column("size")
-    for row in np.flatnonzero(may_hide(times, minus_one_is_a_time)).tolist():
+    for row in np.flatnonzero(rules.hides(times)).tolist():
         entry = records[starts[row] : starts[row] + sizes[row]]
         inside = np.asarray(decode(entry, ["timestamp"], verify_crc=False)["timestamp"].cast("int64"))
-        if not minus_one_is_a_time:
+        if not rules.minus_one:
             inside = inside[inside != NO_TIMESTAMP]
-        times[row] = inside.max() if len(inside) else none
-    timed = np.flatnonzero(times != none)
+        times[row] = inside.max() if len(inside) else rules.none
+    timed = np.flatnonzero(times != rules.none)
     if not len(timed):
-        return none, -1
+        return rules.none, -1
     first = timed[times[timed].argmax()]
     return int(times[first]), int(entries.column("last_offset")[first])
 

@@ -192,8 +192,7 @@ class Log:
         self.path, self.topic, self.partition = _partition_directory(path)
         self._pinned_generation = generation
         self.config = LogConfig.of(config, generation=generation)
-        self.generation = self.config.generation
-        self.shipped = boolean("shipped", shipped)
+        self.behaviour = self.config.behaviour(shipped)
         self._process = os.getpid()
         self._clock = wall_clock if clock is None else _checked_clock(clock)
         self._failure: str | None = None
@@ -272,13 +271,13 @@ class Log:
         loaded = LogLoader(
             self.path,
             self.config,
-            shipped=self.shipped,
+            self.behaviour,
             now_ms=now_ms,
             clean=clean,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             producer_expiration_ms=self._producer_expiration_ms,
-            sealed={} if self.shipped else self._entry.index_checksums(),
+            sealed={} if self.behaviour.believes_indexes else self._entry.index_checksums(),
             noted=self._entry.noted_magics(),
         )
         loaded.load()
@@ -311,6 +310,16 @@ class Log:
         parts = [repr(self.path), f"log_start_offset={seen.log_start_offset}", f"log_end_offset={seen.end_offset}"]
         parts += [f"largest_timestamp={show_time(max(times))}"] if times else []
         return [*parts, f"segments={len(seen.segments)}", f"generation={self.generation!r}", *["closed"] * self.closed]
+
+    @property
+    def generation(self) -> str:
+        """The generation that is followed: "0.10.2" or "3.9"."""
+        return self.behaviour.release
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is followed exactly."""
+        return self.behaviour.shipped
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
@@ -418,8 +427,11 @@ class Log:
             latest = self._epochs.latest
             if leader_epoch is None:
                 leader_epoch = max(latest, 0)
-            elif (leader_epoch := integer("leader_epoch", leader_epoch, -1, INT32_MAX)) < latest and not self.shipped:
-                raise InvalidRequestError(f"leader_epoch: expected at least {latest}, the newest, found {leader_epoch}")
+            else:
+                leader_epoch = integer("leader_epoch", leader_epoch, -1, INT32_MAX)
+                if leader_epoch < latest and self.behaviour.fences_leader_epochs:
+                    why = f"expected at least {latest}, the newest, found {leader_epoch}"
+                    raise InvalidRequestError(f"leader_epoch: {why}")
             done = self._checked(buf, self._end, now, leader_epoch, origin)
             if done.entries:
                 magic = None if origin == "client" else UNREAD  # a coordinator's markers may be newer than the topic's
@@ -433,7 +445,7 @@ class Log:
                         entries=0,
                         next_offset=self._end,
                     )
-            elif not self.shipped:
+            elif self.behaviour.refuses_empty_sets:
                 size = memoryview(buf).nbytes
                 found = f"{size} bytes without one" if size else "no bytes"
                 raise InvalidRecordError(f"buf: expected at least one whole batch or message, found {found}")
@@ -450,8 +462,7 @@ class Log:
             offset=offset,
             now_ms=stamp,
             config=self.config,
-            generation=self.generation,
-            shipped=self.shipped,
+            behaviour=self.behaviour,
             leader_epoch=leader_epoch,
             origin=origin,
         )
@@ -535,7 +546,7 @@ class Log:
             except BaseException:
                 self._take_back(first)
                 raise
-        is_time = self.config.minus_one_is_a_time
+        is_time = self.behaviour.times.minus_one
         times = [one.max_timestamp_ms for one in done if is_time or one.max_timestamp_ms != NO_TIMESTAMP]
         return Appended(first, done[-1].last_offset, sum(one.entries for one in done), max(times, default=NO_TIMESTAMP))
 
@@ -591,14 +602,12 @@ class Log:
         """
         with self._lock:
             self._check_open()
-            done = validate_follower(
-                buf, end_offset=self._end, config=self.config, generation=self.generation, shipped=self.shipped
-            )
+            done = validate_follower(buf, end_offset=self._end, config=self.config, behaviour=self.behaviour)
             if done.entries:
                 entries = Entries(done.records, until_damage=True)
                 known = entries[0].magic == 2
                 newest = UNREAD if entries.error is not None else int(entries.column("magic").max())
-                if self.generation == "0.10.2" and not self.shipped and self._view.segments[-1].entry_is_due:
+                if self.behaviour.indexes_inner_offset and self._view.segments[-1].entry_is_due:
                     done = done._replace(first_offset=self._first_offset(done))
                 leads = segment_base is not None
                 if segment_base is not None and not self._may_begin(segment_base, done, known):
@@ -699,10 +708,10 @@ class Log:
         if begins is not None:
             segment = self._roll(begins, now_ms)
         elif why is not None:
-            if self.generation == "0.10.2":
+            if not self.behaviour.rolls_at_first_offset:
                 roll_offset = -1
             segment = self._roll(policies.new_base_offset(roll_offset, last_offset, self._end), now_ms)
-        entries = NO_ENTRIES if self.generation == "0.10.2" else Entries(records)
+        entries = Entries(records) if self.behaviour.indexes_last_offset else NO_ENTRIES
         self._epochs.follow(entries, leader_epoch)
         update = self._producers.prepare(records, entries, origin)
         if isinstance(update, Sent):
@@ -737,7 +746,7 @@ class Log:
 
     def _check_set_size(self, done: Validated, origin: str) -> None:
         # A set that a leader appended before its segment.bytes was lowered gets a segment of its own.
-        alone = done.entries == 1 and origin == "replication" and not self.shipped
+        alone = done.entries == 1 and origin == "replication" and self.behaviour.followers_exceed_segment
         size, most = len(done.records), self.config.segment_bytes
         if size > most and not alone:
             raise RecordBatchTooLargeError(f"expected a set of at most segment.bytes = {most} bytes, found {size}")
@@ -787,7 +796,7 @@ class Log:
             active.seal()
             self._flush_to(base_offset, now_ms)
         try:
-            new = open_segment(self.path, base_offset, self.config, self.shipped, now_ms)
+            new = open_segment(self.path, base_offset, self.config, self.behaviour, now_ms)
             active.rest()
             with self._close_if_in_doubt():
                 self._publish((*segments, new), (*self._view.bases, base_offset))
@@ -809,17 +818,17 @@ class Log:
 
     def _roll_in_place(self, active: LogSegment, base_offset: int, now_ms: int) -> LogSegment:
         """Replace an empty active segment whose indexes are too small."""
-        refused = self.shipped and self.generation == "0.10.2"
+        refused = not self.behaviour.rolls_in_place
         if active.size and not refused:
             raise KtsError(f"expected to roll after offset {active.base_offset}, found {base_offset}", path=active.path)
         with self._close_if_in_doubt(), self._readers.excluded():
-            if refused:  # 0.10.2 continues with indexes of size 0, and refuses every append until a restart
+            if refused:  # Kafka continues with indexes of size 0, and refuses every append until a restart
                 active.on_become_inactive_segment()
                 active.rest()
                 files.remove(active.path)
             else:
                 self._rename_deleted([active], now_ms)
-            new = open_segment(self.path, active.base_offset, self.config, self.shipped, now_ms)
+            new = open_segment(self.path, active.base_offset, self.config, self.behaviour, now_ms)
             self._publish((*self._view.segments[:-1], new))
             self._producers.rolled(base_offset)
         if refused:
@@ -839,7 +848,7 @@ class Log:
             self._check_open()
             now = self._clock()
             config = self.config
-            policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, self.generation)
+            policy = RetentionPolicy(config.retention_ms, config.retention_bytes, config.deletes, self.behaviour)
             gone: list[Deleted] = []
             for rule in policies.retention_rules(policy):
                 facts = self._facts()
@@ -874,7 +883,7 @@ class Log:
             SegmentFacts(segment.base_offset, segment.size, segment.largest_timestamp_ms, not segment.has_timestamp)
             for segment in self._view.segments
         ]
-        mark = None if self.generation == "0.10.2" else self.high_watermark
+        mark = self.high_watermark if self.behaviour.retains_to_high_watermark else None
         return LogFacts(tuple(found), self._end, self.log_start_offset, mark)
 
     def _remove(self, segments: Sequence[LogSegment], now_ms: int) -> None:
@@ -916,8 +925,7 @@ class Log:
         offset = integer("offset", offset, 0)
         with self._lock:
             self._check_open()
-            old = self.generation == "0.10.2"
-            if offset > self._end or (offset == self._end and not old):
+            if offset > self._end or (offset == self._end and not self.behaviour.truncates_at_end):
                 self._epochs.truncate_from_end(self._end)
                 return False
             if offset < self._view.bases[0]:
@@ -952,7 +960,7 @@ class Log:
                 self._lower_recovery_point(offset)
                 gone = self._view.segments
                 self._rename_deleted(gone[::-1], now)
-                new = open_segment(self.path, offset, self.config, self.shipped, now)
+                new = open_segment(self.path, offset, self.config, self.behaviour, now)
                 local.sync_directory(self.path)
                 self._end = self._log_start = offset
                 self._epochs.clear()
@@ -987,8 +995,9 @@ class Log:
         """
         with self._lock:
             self._check_open()
-            if self.generation == "0.10.2":
-                raise UnsupportedVersionError("the log start offset moves with the first segment in 0.10.2")
+            if not self.behaviour.moves_log_start:
+                release = self.behaviour.release
+                raise UnsupportedVersionError(f"the log start offset moves with the first segment in {release}")
             offset = integer("offset", offset, INT64_MIN, INT64_MAX)
             if offset > self.high_watermark:
                 raise OffsetOutOfRangeError(
@@ -1112,7 +1121,7 @@ class Log:
         target = search.target_ms("t_ms", t_ms, unit, self.path)
         with self._readers:
             self._check_open()
-            if self.shipped if shipped_search is None else shipped_search:
+            if shipped_search or (shipped_search is None and not self.behaviour.continues_search):
                 found = view.shipped_offset_for_timestamp(self._view, target, self.config.magic)
             elif (index := self._index) is not None:
                 found = index.search(self, target).found
@@ -1124,7 +1133,7 @@ class Log:
     @property
     def _index(self) -> Index | None:
         """The index of a listener by which searches go. Such an index never has -1, which may be a time."""
-        if self.config.minus_one_is_a_time:
+        if self.behaviour.times.minus_one:
             return None
         return next((one.index for one in self._listeners.values() if one.index is not None), None)
 
@@ -1132,7 +1141,8 @@ class Log:
         """The greatest timestamp and the first record that has it; None if the log is empty."""
         with self._readers:
             self._check_open()
-            found = view.shipped_max_timestamp(self._view) if self.shipped else view.max_timestamp(self._view)
+            in_all = self.behaviour.seeks_greatest_in_all
+            found = view.max_timestamp(self._view) if in_all else view.shipped_max_timestamp(self._view)
         self._repair()
         return found
 
@@ -1165,11 +1175,11 @@ class Log:
         with self._lock:
             self._check_open()
             new, old = LogConfig.of(config, generation=self._pinned_generation), self.config
-            if _as_loaded(new) != _as_loaded(old):
+            if new.behaviour(self.shipped) is not self.behaviour:
                 with self._close_if_in_doubt(), self._readers.excluded():
                     self._load_again(new)
             else:
-                if (new.magic < 2) != (old.magic < 2) and new.generation != "0.10.2":
+                if (new.magic < 2) != (old.magic < 2) and self.behaviour.keeps_leader_epochs:
                     self._change_epochs(new.magic)
                 self.config = new
             if (new.added, new.allow_negative_timestamps) != (old.added, old.allow_negative_timestamps):
@@ -1198,7 +1208,7 @@ class Log:
         self._write_all(flush=True)
         if config.magic < 2 or self.config.magic < 2:  # batches of magic 0 and 1 have no epochs
             files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
-        self.config, self.generation = config, config.generation
+        self.config, self.behaviour = config, config.behaviour(self.shipped)
         self.recovered = self.recovered + self._load(self._clock(), True, self._log_start, self._end)
         for segment in self._view.segments:
             if segment.base_offset in before:
@@ -1422,11 +1432,6 @@ def _partition_directory(path: Any) -> tuple[str, str, int]:
     if parsed is None or name != f"{parsed.topic}-{parsed.partition}" or parsed.topic in (".", ".."):
         raise ValueError(f"path: expected a directory called <topic>-<partition>, found {name!r}")
     return os.path.abspath(text), parsed.topic, parsed.partition
-
-
-def _as_loaded(config: LogConfig) -> tuple[Any, ...]:
-    """The settings that segments are loaded by."""
-    return config.generation, config.allow_negative_timestamps, config.minus_one_is_a_time
 
 
 def _topic_id(value: Any) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kts.arguments import INT32_MAX, INT64_MAX
+from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules
 from kts.config import LogConfig, extension
 from kts.dataset.partition import PartitionLog
 from kts.segment.rereading import settled
@@ -43,7 +44,7 @@ class RetentionPolicy(NamedTuple):
     retention_ms: int
     retention_bytes: int = -1
     deletes: bool = True  # ``cleanup.policy`` contains ``delete``
-    generation: str = "3.9"
+    behaviour: Behaviour = DEFAULT
 
 
 class Outlook(NamedTuple):
@@ -56,36 +57,35 @@ class Outlook(NamedTuple):
     why: str
 
 
-def facts_of(log: PartitionLog, config: LogConfig | None = None) -> LogFacts:
+def facts_of(log: PartitionLog, rules: TimeRules = KAFKA_TIMES) -> LogFacts:
     """The facts of a partition as a broker that has just started would see them, with everything replicated.
 
     Parameters
     ----------
-    config : LogConfig, optional
-        The topic's settings, for times before 1970; None is Kafka's.
+    rules : TimeRules
+        Which numbers are times in the topic.
 
     Notes
     -----
     The largest timestamp of a closed segment is that of its last time index entry. Without timestamps it is the
     modification time of its file, which a copy may have changed.
     """
-    return settled(lambda: _facts_of(log.listed(whole=True), config))
+    return settled(lambda: _facts_of(log.listed(whole=True), rules))
 
 
-def _facts_of(log: PartitionLog, config: LogConfig | None) -> LogFacts:
+def _facts_of(log: PartitionLog, rules: TimeRules) -> LogFacts:
     segments = log.segments
     found = []
     for segment in segments:
-        time, from_file = largest_ms(segment, segment is segments[-1], config)
+        time, from_file = largest_ms(segment, segment is segments[-1], rules)
         found.append(SegmentFacts(segment.base_offset, segment.size_bytes, time, from_file))
     return LogFacts(tuple(found), log.log_end_offset, log.log_start_offset)
 
 
 def retention_rules(policy: RetentionPolicy) -> tuple[str, ...]:
-    """The rules in the order in which a broker of this generation applies them."""
-    if policy.generation == "0.10.2":
-        return (TIME, SIZE) if policy.deletes else ()
-    return (START, SIZE, TIME) if policy.deletes else (START,)
+    """The rules in the order in which a broker of this release applies them."""
+    limits = (SIZE, TIME) if policy.behaviour.deletes_by_size_first else (TIME, SIZE)
+    return (START,) * policy.behaviour.moves_log_start + limits * policy.deletes
 
 
 def deletable(rule: str, log: LogFacts, policy: RetentionPolicy, now_ms: int) -> int:
@@ -257,7 +257,7 @@ def roll_warning(config: LogConfig) -> str | None:
         return None
     by_clock = rule == CLOCK
     before = after = config.message_timestamp_difference_max_ms
-    by_one = config.generation == "0.10.2"
+    by_one = not config.behaviour().limits_before_and_after
     if not by_one:
         by_one = before == config.message_timestamp_before_max_ms == config.message_timestamp_after_max_ms
         before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms

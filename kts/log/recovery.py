@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from kts.behaviour import Behaviour
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.config import LogConfig
 from kts.errors import CorruptIndexError, CorruptRecordError, InvalidOffsetError
@@ -43,10 +44,10 @@ from kts.store.local import File
 MISSING = "the offset index is missing"
 
 
-def open_segment(path: str, base_offset: int, config: LogConfig, shipped: bool, now_ms: int) -> LogSegment:
+def open_segment(path: str, base_offset: int, config: LogConfig, behaviour: Behaviour, now_ms: int) -> LogSegment:
     """Open a segment of a partition directory; create it if it has no files."""
     jitter = roll_jitter_ms(config, random.getrandbits(32) - 2**31) if config.segment_jitter_ms else 0
-    return LogSegment(path, base_offset, config, shipped=shipped, now_ms=now_ms, jitter_ms=jitter)
+    return LogSegment(path, base_offset, config, behaviour, now_ms=now_ms, jitter_ms=jitter)
 
 
 class LogLoader:
@@ -77,8 +78,8 @@ class LogLoader:
 
     Notes
     -----
-    Segments after a cut are removed, as in Kafka. With ``shipped`` they are renamed ``.deleted`` and deleted later;
-    otherwise they are set aside: ``.aside-<ms>`` is appended to their names, and brokers ignore them.
+    Segments after a cut are removed, as in Kafka. They are set aside: ``.aside-<ms>`` is appended to their names, and
+    brokers ignore them. Unless the behaviour does that, they are renamed ``.deleted`` and deleted later.
 
     Source: Log.loadSegments (0.10.2), LogLoader (3.9).
     """
@@ -87,8 +88,8 @@ class LogLoader:
         self,
         path: str,
         config: LogConfig,
+        behaviour: Behaviour,
         *,
-        shipped: bool,
         now_ms: int,
         clean: bool,
         log_start_offset: int,
@@ -99,15 +100,14 @@ class LogLoader:
     ) -> None:
         self.path = path
         self.config = config
-        self.shipped = shipped
+        self.behaviour = behaviour
         self.now_ms = now_ms
         self.clean = clean
-        self.old = config.generation == "0.10.2"
         self.producer_expiration_ms = producer_expiration_ms
         self.sealed = sealed
         self.noted = noted if clean else {}
         self.segments: list[LogSegment] = []
-        self.log_start_offset = 0 if self.old and shipped else log_start_offset
+        self.log_start_offset = log_start_offset if behaviour.believes_log_start else 0
         self.end_offset = 0
         self.recovery_point = recovery_point
         self.epochs: LeaderEpochs
@@ -122,14 +122,14 @@ class LogLoader:
     def load(self) -> None:
         """Load the segments and recover what needs it."""
         self._finish_interrupted()
-        if not (self.old and self.shipped):
+        if self.behaviour.splits_segments:
             self._split()
         self._open_epochs()
         try:
             self._load_segments()
             if not self.clean:
                 self._recover()
-            elif not self.shipped and self.segments:
+            elif self.behaviour.checks_tail and self.segments:
                 self._check_tail(self.segments[-1])
         finally:
             self.epochs.write()  # once: each segment may begin an epoch
@@ -143,32 +143,34 @@ class LogLoader:
         self.end_offset = active.next_offset()
         self._check_recovery_point(active)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
-        if not self.old:
+        if self.behaviour.moves_log_start:
             self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        if self.behaviour.keeps_leader_epochs:
             self._check_epochs()
         self._load_producers()
         if self.recovered:
             local.sync_directory(self.path)
 
     def _segment(self, base_offset: int) -> LogSegment:
-        return open_segment(self.path, base_offset, self.config, self.shipped, self.now_ms)
+        return open_segment(self.path, base_offset, self.config, self.behaviour, self.now_ms)
 
     def _open_epochs(self) -> None:
-        if self.config.magic < 2 and not self.old:
+        knows = self.behaviour.keeps_leader_epochs
+        if self.config.magic < 2 and knows:
             files.remove(os.path.join(self.path, LEADER_EPOCHS), missing_ok=True)
-        self.epochs = LeaderEpochs(self.path, kept=self.config.magic == 2 and not self.old)
+        self.epochs = LeaderEpochs(self.path, kept=self.config.magic == 2 and knows)
 
     def _check_recovery_point(self, active: LogSegment) -> None:
         if self.clean:
             sealed = self.sealed.get(active.base_offset)
             # After a truncation inside a batch, the log end offset is beyond the last batch: the file is unchanged.
             unchanged = sealed is not None and sealed.log_bytes == active.size
-            if self.recovery_point > self.end_offset and not (self.shipped or unchanged):
+            if self.recovery_point > self.end_offset and self.behaviour.reports_lost_end and not unchanged:
                 why = f"expected offsets up to {self.recovery_point}, the recovery point of a clean stop"
                 why = f"{why}, found the end {self.end_offset}: the end of the log is missing"
                 self.recovered.append(Recovered(active.path, active.size, 0, why, 0))
             self.recovery_point = self.end_offset
-        elif not (self.old and self.shipped):
+        elif self.behaviour.lowers_recovery_point:
             self.recovery_point = min(self.recovery_point, self.end_offset)
 
     # --- files that a crash left halfway ----------------------------------------------------------
@@ -183,7 +185,7 @@ class LogLoader:
         def end_of(file: str) -> int:
             return end_of_swap(os.path.join(self.path, file), names[file])
 
-        swaps = swaps_in(names, end_of, one_by_one=self.old and self.shipped)
+        swaps = swaps_in(names, end_of, one_by_one=self.behaviour.swaps_one_by_one)
         late = [file for file in swaps.left_over if names[file].transition == ".swap"]
         for file in late:  # before the .cleaned file that tells that they are
             self._remove(file, "left over: a swap above a file called .cleaned")
@@ -197,7 +199,8 @@ class LogLoader:
         for file, name in names.items():
             if name.transition != ".swap" or file in late:
                 continue
-            if name.base_offset not in bases or (self.old and name.suffix in (".index", ".timeindex")):
+            kept = self.behaviour.keeps_swapped_indexes or name.suffix not in (".index", ".timeindex")
+            if name.base_offset not in bases or not kept:
                 self._remove(file, "a swapped index that has to be rebuilt")
             else:
                 renamed.append(file)
@@ -299,23 +302,24 @@ class LogLoader:
         }
         bases = self._bases = sorted(base for base, suffix in live if suffix == ".log")
         for base, suffix in sorted(live):
-            orphan = suffix in (".index", ".timeindex") or (suffix == ".txnindex" and not self.old)
+            orphan = suffix in (".index", ".timeindex") or (suffix == ".txnindex" and self.behaviour.keeps_producers)
             if orphan and (base, ".log") not in live:
                 self._remove(f"{base:020d}{suffix}", "index without a log")
+        makes_indexes = self.behaviour.makes_missing_indexes
         for base in bases:
             has_index, has_time_index = ((base, suffix) in live for suffix in (".index", ".timeindex"))
             later = not self.clean and base >= self._first_to_recover(bases)
-            if later and not self.shipped:  # recovery rebuilds its indexes in any case
+            if later and makes_indexes:  # recovery rebuilds its indexes in any case
                 if not has_index:
                     self._missing.add(base)
                 self.segments.append(self._segment(base))
                 continue
             lacking = not (has_index and has_time_index)
-            if lacking and not self.shipped:
+            if lacking and makes_indexes:
                 self._make_indexes(base)
             segment = self._segment(base)
             why = self._why_rebuild(segment, has_index, has_time_index)
-            if why and not lacking and not self.shipped:
+            if why and not lacking and makes_indexes:
                 segment.abandon()
                 self._make_indexes(base)
                 segment = self._segment(base)
@@ -323,7 +327,7 @@ class LogLoader:
             segment.load_magics(self.noted.get(base))
             if not why:
                 segment.load_seal(self.sealed.get(base))
-                if not self.shipped and segment.offset_index.last_position >= segment.size:
+                if segment.offset_index.last_position >= segment.size and not self.behaviour.believes_indexes:
                     segment.mark_index_corrupt("the offset index has an entry after the log's end")
             if why:
                 self._recover_segment(segment, why)
@@ -337,7 +341,7 @@ class LogLoader:
         with File(f"{stem}.log") as log:
             if log.size() == 0:
                 return
-            rebuilt = rebuild(log, log.size(), base_offset, IndexConfig.of(self.config), f"{stem}.log")
+            rebuilt = rebuild(log, log.size(), base_offset, IndexConfig.of(self.config, self.behaviour), f"{stem}.log")
         publishing.publish(f"{stem}.index", rebuilt.offset_index)
         publishing.publish(f"{stem}.timeindex", rebuilt.time_index)
 
@@ -359,18 +363,18 @@ class LogLoader:
         if not has_index:
             return MISSING
         if not has_time_index:
-            if not self.shipped and segment.size:
+            if self.behaviour.makes_missing_indexes and segment.size:
                 return "the time index is missing"
             segment.time_index.resize(0)
         try:
-            if self.old or not self.shipped:
+            if self.behaviour.checks_indexes_at_start:
                 segment.offset_index.sanity_check()
                 segment.time_index.sanity_check()
-            if not self.old and files.exists(segment.txn_index_path):
-                listed = read_txn_index(segment.txn_index_path)
-                if not self.shipped and not listed:
+            if self.behaviour.keeps_producers and files.exists(segment.txn_index_path):
+                listed, checks = read_txn_index(segment.txn_index_path), self.behaviour.checks_transaction_indexes
+                if checks and not listed:
                     return "the transaction index is empty"
-                if not self.shipped and not self._has(segment, listed):
+                if checks and not self._has(segment, listed):
                     return "the transaction index lists what the log does not have"
         except CorruptIndexError as error:
             return str(error)
@@ -386,7 +390,7 @@ class LogLoader:
 
     def _recover(self) -> None:
         bases = [segment.base_offset for segment in self.segments]
-        if bases and not self.shipped:
+        if bases and self.behaviour.confirms_leader_epochs:
             # Recovery reads them from the batches again. Otherwise a second recovery would differ from the first: only
             # the first would know an epoch that began beyond the end.
             self.epochs.truncate_from_end(self._first_to_recover(bases) + 1)
@@ -425,7 +429,7 @@ class LogLoader:
 
         def cut(position: int) -> None:
             """Before a cut: a torn write goes, a sound batch stays beside the log."""
-            if not self.shipped and (before_cut is None or self._holds_a_batch(segment, position)):
+            if self.behaviour.sets_aside and (before_cut is None or self._holds_a_batch(segment, position)):
                 keep(position)
             if before_cut is not None:
                 before_cut(position)
@@ -444,7 +448,7 @@ class LogLoader:
         try:
             done = segment.recover(visit, cut)
         except InvalidOffsetError as error:
-            if before_cut is None and self.shipped:
+            if before_cut is None and not self.behaviour.adapts_indexes:
                 raise
             cut(0)
             segment.truncate_to(segment.base_offset, self.now_ms)
@@ -452,7 +456,7 @@ class LogLoader:
         if aborted:
             append_aborted(segment.txn_index_path, aborted)
             sync_aborted([segment.txn_index_path])
-        elif state.kept and not self.shipped:
+        elif state.kept and self.behaviour.checks_transaction_indexes:
             files.remove(segment.txn_index_path, missing_ok=True)
         segment.flush()
         state.recovered(segment.next_offset())
@@ -497,7 +501,9 @@ class LogLoader:
         return state
 
     def _new_producers(self, snapshots: list[int] | None = None) -> ProducerState:
-        return ProducerState(self.path, self.producer_expiration_ms, kept=not self.old, snapshots=snapshots)
+        return ProducerState(
+            self.path, self.producer_expiration_ms, kept=self.behaviour.keeps_producers, snapshots=snapshots
+        )
 
     def _follow_epochs(self, batches: Batches) -> None:
         """Begin the epochs of the batches."""
@@ -515,15 +521,16 @@ class LogLoader:
 
     def _take_out(self, segments: list[LogSegment], why: str) -> None:
         """Remove segments, newest first, so that no crash leaves a hole."""
-        suffix = ".deleted" if self.shipped else self._suffix_aside()
+        sets_aside = self.behaviour.sets_aside
+        suffix = self._suffix_aside() if sets_aside else ".deleted"
         for segment in reversed(segments):
-            aside = None if self.shipped else f"{segment.path}{suffix}"
+            aside = f"{segment.path}{suffix}" if sets_aside else None
             self.recovered.append(Recovered(segment.path, 0, segment.size, why, 0, aside))
             segment.change_file_suffixes("", suffix)
-            if self.shipped:
+            if not sets_aside:
                 self.deletions.append(segment.delete)
             local.sync_directory(self.path)
-        if segments and not self.shipped:
+        if segments and sets_aside:
             warn(f"{self.path}: {len(segments)} segments are set aside as *{suffix}: {why}", self.path)
 
     def _suffix_aside(self) -> str:
@@ -542,7 +549,7 @@ class LogLoader:
             return
         # A clean stop leaves a start beyond the end only after a truncation inside a batch that contains the start.
         # Then the recovery point reaches the start as well, and all that is left in the log is below the start.
-        if self.clean and not self.shipped and start > self.recovery_point:
+        if self.clean and self.behaviour.keeps_log_below_start and start > self.recovery_point:
             end, first = self.segments[-1].next_offset(), self.segments[0].base_offset
             why = f"the log start offset {start} is after the log end offset {end}: set to {first}"
             self.recovered.append(Recovered(self.segments[0].path, 0, 0, why, 0))
@@ -557,10 +564,10 @@ class LogLoader:
 
     def _check_epochs(self) -> None:
         """Correct the epochs by the batches, and drop those outside of the log."""
-        if not self.shipped and self.epochs.kept:
+        if self.behaviour.confirms_leader_epochs and self.epochs.kept:
             self._confirm_epochs()
         # Kafka drops an epoch that begins at the log end offset, such as the epoch of an empty log.
-        self.epochs.truncate_from_end(self.end_offset + (not self.shipped))
+        self.epochs.truncate_from_end(self.end_offset + self.behaviour.keeps_epoch_at_end)
         self.epochs.truncate_from_start(self.log_start_offset)
 
     def _confirm_epochs(self) -> None:

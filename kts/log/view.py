@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kts.arguments import INT64_MAX
 from kts.errors import OffsetOutOfRangeError, UnsupportedForMessageFormatError
 from kts.model import NO_TIMESTAMP, TimestampOffset
-from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, shallow_entries
+from kts.segment.entries import Batches, Slices, decoded, decoded_by, shallow_entries
 from kts.segment.log_segment import LogSegment
 from kts.segment.search import Found, ReadStats, claim_of, first_match, greatest_in, greatest_of
 from kts.store.local import FileRange
@@ -132,12 +132,12 @@ def shipped_max_timestamp(view: View) -> TimestampOffset | None:
     segment = max(view.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp_ms)
     largest, place = segment.max_timestamp_so_far
     start = segment.offset_index.lookup(place)[1]
-    for entry in shallow_entries(segment.log_file(), start, segment.size, segment.generation, segment.path):
+    for entry in shallow_entries(segment.log_file(), start, segment.size, segment.behaviour, segment.path):
         if entry.max_timestamp == largest:
             if entry.magic == 0:
                 return None
             data = segment.log_file().read(entry.position, entry.size)
-            offsets, timestamps = decoded_as_shipped(data, segment.generation)
+            offsets, timestamps = decoded_by(data, segment.behaviour)
             hits = timestamps == largest  # a record must have it: the header may be wrong
             return TimestampOffset(largest, int(offsets[hits.argmax()])) if hits.any() else None
     return None
@@ -150,7 +150,7 @@ def max_timestamp(view: View) -> TimestampOffset | None:
     -----
     Segments whose indexes have no timestamp are read.
     """
-    negative = _minus_one_means_none(view.segments[0])
+    negative = view.segments[0].behaviour.times.minus_one_means_none
     counted = [
         (segment, view.size(number))
         for number, segment in enumerate(view.segments)
@@ -195,21 +195,16 @@ def _greatest(segment: LogSegment, starting_offset: int, start: int, end: int) -
     headers = (
         (batches.column("maxTimestamp"), batches.column("lastOffset"), partial(_records, batches)) for batches in slices
     )
-    return greatest_in(headers, starting_offset, negative=_minus_one_means_none(segment))
+    return greatest_in(headers, starting_offset, negative=segment.behaviour.times.minus_one_means_none)
 
 
 def _records(batches: Batches, row: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return decoded(batches.entry(row))
 
 
-def _minus_one_means_none(segment: LogSegment) -> bool:
-    """Whether -1 sorts below all times, those before 1970 too; otherwise timestamps are compared as numbers."""
-    return segment.config.allow_negative_timestamps and not segment.config.minus_one_is_a_time
-
-
 def _is_time(segment: LogSegment, timestamp_ms: int) -> bool:
     """Whether an index can hold this greatest timestamp; if not, the records must be read."""
-    return timestamp_ms >= 0 or (_minus_one_means_none(segment) and timestamp_ms != NO_TIMESTAMP)
+    return timestamp_ms >= 0 or (segment.behaviour.times.minus_one_means_none and timestamp_ms != NO_TIMESTAMP)
 
 
 def _published(view: View, found: TimestampOffset | None) -> TimestampOffset | None:

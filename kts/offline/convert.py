@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kts.arguments import INT32_MAX
+from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules, generation_of_format
 from kts.codec.columns import decode, scan_batches
 from kts.codec.convert import convert
 from kts.dataset.partition import PartitionLog
@@ -56,12 +57,10 @@ class Format(NamedTuple):
         Approximate bytes of uncompressed messages that become one batch.
     drop_headers : bool
         Drop record headers where the target format has none, instead of refusing them.
-    allow_negative : bool
-        Timestamps before 1970 are kept and indexed.
+    times : TimeRules
+        Which numbers are times, and so are kept and indexed.
     has_timestamp : bool
-        Batches with such times are marked as having timestamps; see ``kts.convert``.
-    minus_one_is_a_time : bool
-        With ``has_timestamp``: -1 is such a time.
+        Batches with times before 1970 are marked as having timestamps; see ``kts.convert``.
     index_interval_bytes, segment_index_bytes : int
         The topic's settings, for the indexes.
     """
@@ -71,11 +70,10 @@ class Format(NamedTuple):
     level: int | None = None
     batch_bytes: int = 16384
     drop_headers: bool = False
-    allow_negative: bool = False
+    times: TimeRules = KAFKA_TIMES
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * 2**20
     has_timestamp: bool = False
-    minus_one_is_a_time: bool = False
 
 
 class Converted(NamedTuple):
@@ -249,9 +247,7 @@ def _convert_segment(
         config = IndexConfig(
             to.index_interval_bytes,
             to.segment_index_bytes,
-            "3.9" if to.magic == 2 else "0.10.2",
-            allow_negative=to.allow_negative or to.has_timestamp,
-            minus_one_is_a_time=to.minus_one_is_a_time,
+            Behaviour.of(generation_of_format(to.magic), times=to.times),
         )
         rebuilt = rebuild(made, position, segment.base_offset, config, f"{stem}.log")
         if rebuilt.reason is not None:
@@ -287,15 +283,15 @@ def _converted(part: Batches, segment: Segment, to: Format) -> bytes:
         return convert(
             part.records(),
             to.magic,
-            generation="3.9",
+            generation=DEFAULT.release,
             compression=to.compression,
             level=to.level,
             batch_bytes=to.batch_bytes,
             lossless=True,
             drop_headers=to.drop_headers,
-            allow_negative_timestamps=to.allow_negative,
+            allow_negative_timestamps=to.times.before_1970,
             has_timestamp=to.has_timestamp,
-            minus_one_is_a_time=to.minus_one_is_a_time,
+            minus_one_is_a_time=to.times.minus_one,
         )
     except CorruptRecordError as error:
         raise at(error, segment.path, part.start) from error.__cause__

@@ -29,6 +29,7 @@ from uuid import uuid4
 import numpy as np
 
 from kts.arguments import choice
+from kts.behaviour import Behaviour
 from kts.config import FORMAT_OF_MAGIC
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.options import ON_ERROR, LogOptions, Path, RangeOptions, ScanOptions, TimeRange
@@ -953,7 +954,7 @@ def _complete(path: str, wrong: Sequence[Violation], before: Segment | None) -> 
         with suppress(CorruptIndexError):
             publishing.write_new(f"{stem}.snapshot", files.read_bytes(tiers.snapshot_after(before.path)))
     alone = PartitionLog(path, "", 0, segment_paths=[path])
-    for found in reindex(alone, IndexConfig(generation=generation_of(alone))):
+    for found in reindex(alone, IndexConfig(behaviour=Behaviour.of(generation_of(alone)))):
         made = {one.kind: one.rebuilt for one in found.indexes}
         if lacking and not files.exists(f"{stem}.txnindex"):  # all of them may be lost
             again |= made.keys() & {".txnindex"}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from kts.behaviour import DEFAULT, generation_of_format
 from kts.dataset.partition import NotInParts, PartitionLog
 from kts.errors import CorruptIndexError
 from kts.log.directory import held
@@ -89,7 +90,7 @@ class SegmentFinding(NamedTuple):
 
 
 def generation_of(log: PartitionLog) -> str:
-    """Return "0.10.2" if a log's first entry has magic 0 or 1, else "3.9"; of a part, by the log's first entry, too."""
+    """Return the generation of a log's first entry; of a part, by the log's first entry, too."""
     whole = PartitionLog(log.path, log.topic, log.partition) if log.is_part else log
     return settled(lambda: _generation_of(whole.whole_segments))
 
@@ -99,8 +100,8 @@ def _generation_of(segments: list[Segment]) -> str:
         with segment.open() as file:
             first = next(shallow_entries(file, 0, file.size(), path=segment.path), None)
         if first is not None:
-            return "3.9" if first.magic == 2 else "0.10.2"
-    return "3.9"
+            return generation_of_format(first.magic)
+    return DEFAULT.release
 
 
 def reindex(log: PartitionLog, config: IndexConfig, progress: Progress | None = None) -> Iterator[SegmentFinding]:
@@ -214,8 +215,7 @@ def _contradicting(segment: Segment, is_last: bool, config: IndexConfig) -> set[
     """The index files of a segment that contradict its log."""
     found = set()
     alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
-    negative, minus_one = config.allow_negative, config.minus_one_is_a_time
-    for violation in verify_partition(alone, allow_negative_timestamps=negative, minus_one_is_a_time=minus_one):
+    for violation in verify_partition(alone, rules=config.behaviour.times):
         if violation.kind != "zero-tail" or not is_last:
             found.add(violation.path)
     return found

@@ -19,8 +19,9 @@ import numpy as np
 
 from kts._timeindex import OffsetIndex, TimeIndex
 from kts.arguments import INT64_MAX, INT64_MIN
+from kts.behaviour import KAFKA_TIMES, TimeRules
 from kts.codec.columns import decode, scan_batches
-from kts.codec.layout import HEADER_BYTES, may_hide, read_header
+from kts.codec.layout import HEADER_BYTES, read_header
 from kts.coordinator_records.groups import TOPIC as GROUPS
 from kts.dataset.committed import committed_in
 from kts.dataset.options import Path
@@ -125,25 +126,21 @@ def verify(
     producer snapshots, checkpoint files, and missing and surplus files. Files with names that are not Kafka's are
     ignored, and so are ``.deleted``, ``.cleaned`` and ``.swap`` files.
     """
-    opened = open_path(path)
+    opened, rules = open_path(path), TimeRules.of(allow_negative_timestamps, minus_one_is_a_time)
     if isinstance(opened, LogDirs):
         yield from _readable(verify_checkpoints(os.fspath(path)))
         yield from _readable(verify_groups(opened.values()))
         for log in opened.values():
-            yield from verify_partition(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time)
+            yield from verify_partition(log, deep, progress, rules)
     else:
-        yield from verify_partition(opened, deep, progress, allow_negative_timestamps, minus_one_is_a_time)
+        yield from verify_partition(opened, deep, progress, rules)
 
 
 def verify_partition(
-    log: PartitionLog,
-    deep: bool = False,
-    progress: Progress | None = None,
-    allow_negative_timestamps: bool = False,
-    minus_one_is_a_time: bool = False,
+    log: PartitionLog, deep: bool = False, progress: Progress | None = None, rules: TimeRules = KAFKA_TIMES
 ) -> Iterator[Violation]:
     """Yield every fault in an open partition; see ``verify``."""
-    return _limited(_PartitionCheck(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time).run())
+    return _limited(_PartitionCheck(log, deep, progress, rules).run())
 
 
 @dataclass(frozen=True)
@@ -175,11 +172,7 @@ class PartFound:
 
 
 def verify_part(
-    log: PartitionLog,
-    deep: bool = False,
-    progress: Progress | None = None,
-    allow_negative_timestamps: bool = False,
-    minus_one_is_a_time: bool = False,
+    log: PartitionLog, deep: bool = False, progress: Progress | None = None, rules: TimeRules = KAFKA_TIMES
 ) -> PartFound:
     """Check the segments of a part of a partition, apart from the others; the other arguments are those of ``verify``.
 
@@ -188,7 +181,7 @@ def verify_part(
     NotInParts
         There are transactions: what a part says of them depends on the parts before it.
     """
-    check = _PartitionCheck(log, deep, progress, allow_negative_timestamps, minus_one_is_a_time)
+    check = _PartitionCheck(log, deep, progress, rules)
     limit, first = _Limit(), log.segments[0]
     found = list(limit.take(check.part()))
     return PartFound(
@@ -205,7 +198,7 @@ def verify_part(
 
 def verify_joined(log: PartitionLog, parts: Sequence[PartFound]) -> Iterator[Violation]:
     """What ``verify_partition`` yields, from the checks of all parts of a partition."""
-    return _PartitionCheck(log, False, None, False, False).joined(parts)
+    return _PartitionCheck(log, False, None, KAFKA_TIMES).joined(parts)
 
 
 def verify_segment(segment: Segment, following: int | None) -> Iterator[Violation]:
@@ -217,7 +210,7 @@ def verify_segment(segment: Segment, following: int | None) -> Iterator[Violatio
         The base offset of the next segment; None if this is the last one.
     """
     log = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
-    check = _PartitionCheck(log, deep=False, progress=None, allow_negative=False, minus_one=False)
+    check = _PartitionCheck(log, deep=False, progress=None, rules=KAFKA_TIMES)
     return _limited(_readable(check.segment(segment, None, following, None, {}), segment.path))
 
 
@@ -318,13 +311,11 @@ def _readable(findings: Iterator[Violation], path: str = "") -> Iterator[Violati
 class _PartitionCheck:
     """The checks of one partition, with the state that continues from one segment to the next."""
 
-    def __init__(
-        self, log: PartitionLog, deep: bool, progress: Progress | None, allow_negative: bool, minus_one: bool
-    ) -> None:
+    def __init__(self, log: PartitionLog, deep: bool, progress: Progress | None, rules: TimeRules) -> None:
         self.log = log
         self.deep = deep
         self.progress = progress
-        self.allow_negative, self.minus_one = allow_negative or minus_one, minus_one
+        self.rules = rules
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset)
         self.magics = log.noted_magics()
         self.last_offset = -1
@@ -409,7 +400,7 @@ class _PartitionCheck:
         """Copies in tiered storage of which local segments are read instead, one by one."""
         for segment, following in self.log.hidden_copies():
             alone = PartitionLog(segment.path, segment.topic, segment.partition, segment_paths=[segment.path])
-            check = _PartitionCheck(alone, self.deep, None, self.allow_negative, self.minus_one)
+            check = _PartitionCheck(alone, self.deep, None, self.rules)
             yield from _readable(check.segment(segment, None, following, None, {}), segment.path)
 
     def segment(
@@ -431,7 +422,7 @@ class _PartitionCheck:
     def log_and_indexes(
         self, segment: Segment, file: Readable | None, following: int | None, fetched: Mapping[str, bytes]
     ) -> Iterator[Violation]:
-        log = _LogCheck(segment, following, self.deep, self.allow_negative, self.minus_one, file)
+        log = _LogCheck(segment, following, self.deep, self.rules, file)
         txn_path = segment.txn_index_path
         is_cut = segment.remote and tiers.is_cut(segment.path)  # its indexes are of the whole segment
         indexes: list[_IndexCheck] = []
@@ -639,8 +630,7 @@ class _LogCheck:
     segment: Segment
     next_base: int | None  # base offset of the next segment
     deep: bool
-    allow_negative: bool  # times before 1970 count; only -1 is no time,
-    minus_one: bool  # or not even that
+    rules: TimeRules
     file: Readable | None = None  # the log, if it is open
     reached: int = 0  # the offset after the last but one batch: no CRC covers the offset of the last
     last_offset: int = -1
@@ -659,7 +649,7 @@ class _LogCheck:
 
     @property
     def no_time(self) -> int:
-        return NO_TIME if self.allow_negative else -1
+        return NO_TIME if self.rules.before_1970 else -1
 
     def walk(self, progress: Progress | None) -> Iterator[Violation | _Headers]:
         """All headers of the segment and their faults; continues after damage."""
@@ -729,7 +719,7 @@ class _LogCheck:
         lasts = np.where(sound_places >= 0, last[sound_places], self.last_offset)
         previous = np.concatenate([[self.last_offset], lasts[:-1]]).astype(np.int64)
         wrapper = (int64(found, "magic") < 2) & (int64(found, "codec") > 0)
-        times = _times(found, data, self.minus_one) if self.allow_negative else int64(found, "maxTimestamp")
+        times = _times(found, data, self.rules) if self.rules.before_1970 else int64(found, "maxTimestamp")
         none = self.no_time
         filled = sound & (int64(found, "count") != 0)
         return _Headers(
@@ -859,18 +849,18 @@ def _zero_tail(segment: Segment, start: int) -> int:
     return size - start
 
 
-def _times(found: pa.RecordBatch, data: memoryview, minus_one: bool) -> npt.NDArray[np.int64]:
+def _times(found: pa.RecordBatch, data: memoryview, rules: TimeRules) -> npt.NDArray[np.int64]:
     """The greatest timestamp of each batch if those before 1970 count; ``NO_TIME`` if it has none."""
     times = int64(found, "maxTimestamp").copy()
     places, sizes = int64(found, "position"), int64(found, "sizeInBytes")
-    for i in np.flatnonzero(may_hide(times, minus_one) & bools(found, "crcOk")).tolist():
+    for i in np.flatnonzero(rules.hides(times) & bools(found, "crcOk")).tolist():
         try:
             inside = int64(decode(data[places[i] : places[i] + sizes[i]], ["timestamp"]), "timestamp")
         except CorruptRecordError:  # the deep check reports it
             continue
-        greatest = greatest_timestamp(inside, minus_one)
+        greatest = greatest_timestamp(inside, rules)
         times[i] = NO_TIME if greatest is None else greatest
-    if not minus_one:
+    if not rules.minus_one:
         times[times == -1] = NO_TIME
     return times
 
@@ -890,7 +880,7 @@ class _IndexCheck(ABC):
     def __init__(self, log: _LogCheck, path: str, index: OffsetIndex | TimeIndex) -> None:
         self.log = log
         self.path = path
-        allowed = NEGATIVE if log.allow_negative else None
+        allowed = NEGATIVE if log.rules.before_1970 else None
         self.lines = [line for line in index.check() if allowed is None or not line.endswith(allowed)]
         self.preallocated = any(line.startswith("preallocated") for line in self.lines)
         self.usable = not any(line.startswith("entry ") for line in self.lines)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules
 from kts.codec.columns import BATCH_COLUMNS, decode, scan_batches
 from kts.codec.layout import OVERHEAD_BYTES, Entries, Entry, claimed_size, is_sound_message, read_header
 from kts.errors import CorruptRecordError
@@ -42,7 +43,7 @@ def is_plain(entry: Entry) -> bool:
 
 
 def shallow_entries(
-    file: Readable, start: int, end: int, generation: str = "3.9", path: str | None = None
+    file: Readable, start: int, end: int, behaviour: Behaviour = DEFAULT, path: str | None = None
 ) -> Iterator[Entry]:
     """Entries from a position on, from their headers alone.
 
@@ -52,8 +53,8 @@ def shallow_entries(
         Where an entry begins.
     end : int
         The end of the published bytes.
-    generation : str
-        Sets the bytes that must remain for an entry to be read: 13 ("0.10.2") or 18 ("3.9").
+    behaviour : Behaviour
+        It says how many bytes must remain for an entry to be read.
 
     Raises
     ------
@@ -64,7 +65,7 @@ def shallow_entries(
     -----
     As in Kafka, an entry that extends past the end is left out. Source: FileLogInputStream.
     """
-    least = OVERHEAD_BYTES if generation == "0.10.2" else OVERHEAD_BYTES + 5
+    least = behaviour.entry_header_bytes
     position, want = start, FIRST_READ_BYTES
     while position + least < end:
         asked = min(want, end - position)
@@ -242,19 +243,19 @@ def decoded(entry: bytes | memoryview, verify_crc: bool = True) -> tuple[npt.NDA
     return offsets, timestamps
 
 
-def decoded_as_shipped(
-    entry: bytes | memoryview, generation: str
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The same without CRC checks; 0.10.2 takes inner offsets as absolute if the wrapper's offset is below them."""
+def decoded_by(entry: bytes | memoryview, behaviour: Behaviour) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The same as a release reads them: CRCs are not checked, and inner offsets may be taken as they are."""
+    if behaviour.checks_searched_entries:
+        return decoded(entry)
     head = read_header(entry)
-    if generation != "0.10.2" or head is None or head.magic != 1 or is_plain(head):
+    if not behaviour.takes_inner_offsets_as_they_are or head is None or head.magic != 1 or is_plain(head):
         return decoded(entry, verify_crc=False)
     offsets, timestamps = decoded(bytes(8) + bytes(entry[8:]), verify_crc=False)
     base = head.last_offset - int(offsets[-1]) if len(offsets) else 0
     return offsets + max(base, 0), timestamps
 
 
-def greatest_timestamp(timestamps: npt.NDArray[np.int64], minus_one_is_a_time: bool = False) -> int | None:
+def greatest_timestamp(timestamps: npt.NDArray[np.int64], rules: TimeRules = KAFKA_TIMES) -> int | None:
     """The greatest timestamp, without -1 unless that is a time; None if there is none."""
-    times = timestamps if minus_one_is_a_time else timestamps[timestamps != NO_TIMESTAMP]
+    times = timestamps if rules.minus_one else timestamps[timestamps != NO_TIMESTAMP]
     return int(times.max()) if len(times) else None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from kts.arguments import INT32_MAX
+from kts.behaviour import DEFAULT, NOTHING, Behaviour
 from kts.codec.layout import SMALLEST_ENTRY_BYTES
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError, LogStorageError
 from kts.model import NO_TIMESTAMP
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 GREATEST_RELATIVE_OFFSET = INT32_MAX
-NOTHING = -(2**63) - 1  # earlier than every timestamp
 _NEVER_INDEXED = (NO_TIMESTAMP, NOTHING)
 _BLOCK_BYTES = 4096
 
@@ -80,10 +80,9 @@ class IndexSpacing:
         return chosen
 
 
-def slots(max_bytes: int, entry_bytes: int, *, shipped: bool = False) -> int:
-    """How many entries ``segment.index.bytes`` gives room for: at least one, although Kafka then creates no index."""
-    found = max_bytes // entry_bytes
-    return found if shipped else max(found, 1)
+def slots(max_bytes: int, entry_bytes: int, behaviour: Behaviour) -> int:
+    """How many entries ``segment.index.bytes`` gives room for."""
+    return max(max_bytes // entry_bytes, 1 if behaviour.adapts_indexes else 0)
 
 
 class IndexFile:
@@ -97,16 +96,14 @@ class IndexFile:
         Of the segment.
     max_bytes : int
         ``segment.index.bytes``.
-    generation : str
-        The Kafka version to follow: "0.10.2" or "3.9".
-    shipped : bool
-        Fail where Kafka fails; otherwise an index adapts: it has room for at least one entry, grows for its closing
-        entry, and keeps all entries when it is resized.
+    behaviour : Behaviour
+        An index that adapts has room for at least one entry, grows for its closing entry, and keeps all entries when it
+        is resized. Otherwise it fails where Kafka fails.
 
     Raises
     ------
     IndexFullError
-        Only as shipped: a new file would be smaller than one entry. As in Kafka, an empty file is left.
+        It does not adapt, and a new file would be smaller than one entry. As in Kafka, an empty file is left.
 
     Notes
     -----
@@ -116,14 +113,11 @@ class IndexFile:
 
     entry_bytes: ClassVar[int]
 
-    def __init__(
-        self, path: str, base_offset: int, max_bytes: int, *, generation: str = "3.9", shipped: bool = False
-    ) -> None:
+    def __init__(self, path: str, base_offset: int, max_bytes: int, behaviour: Behaviour = DEFAULT) -> None:
         self.path = path
         self.base_offset = base_offset
         self.max_bytes = max_bytes
-        self.generation = generation
-        self.shipped = shipped
+        self.behaviour = behaviour
         self.dirty = False  # written to since the last flush
         self.own_from = 0  # this process wrote the entries from here on; earlier ones were in the file
         self._confirmed = bytearray()  # a bit for each earlier entry
@@ -153,7 +147,7 @@ class IndexFile:
 
     @property
     def _full_length(self) -> int:
-        return slots(self.max_bytes, self.entry_bytes, shipped=self.shipped) * self.entry_bytes
+        return slots(self.max_bytes, self.entry_bytes, self.behaviour) * self.entry_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -169,7 +163,7 @@ class IndexFile:
 
     def trusts(self, slot: int) -> bool:
         """True if an answer may use an entry: this process wrote it, or the log confirmed it."""
-        if slot >= self.own_from or self.shipped:
+        if slot >= self.own_from or self.behaviour.believes_indexes:
             return True
         return slot >> 3 < len(self._confirmed) and bool(self._confirmed[slot >> 3] & 1 << (slot & 7))
 
@@ -233,7 +227,7 @@ class IndexFile:
         """Change the length of the file; entries stay."""
         length = new_bytes // self.entry_bytes * self.entry_bytes
         if length < self.size_bytes:
-            if self.shipped:
+            if not self.behaviour.adapts_indexes:
                 raise IndexFullError(f"{self.entries} entries do not fit into {length} bytes", path=self.path)
             length = self.size_bytes
         if length == self.length:
@@ -255,7 +249,8 @@ class IndexFile:
         """Replace all entries, with room up to the maximum. A file with exactly these entries is not written."""
         self.dirty = True
         self.own_from = 0
-        if not self.shipped and 0 < self.length == self.size_bytes == len(entries) and self.read() == entries:
+        is_same = 0 < self.length == self.size_bytes == len(entries) and self.read() == entries
+        if is_same and self.behaviour.adapts_indexes:
             return
         file = self._open()
         file.truncate(0)
@@ -309,10 +304,10 @@ class IndexFile:
         files.remove(self.path, missing_ok=True)
 
     def _outside_offset(self, offset: int) -> int:
-        """The value to write for an offset outside the range of relative offsets; 3.9 refuses it."""
+        """The value to write for an offset outside the range of relative offsets, unless it is refused."""
         relative = offset - self.base_offset
-        if self.shipped and self.generation == "0.10.2":
-            return relative & 0xFFFFFFFF  # 0.10.2 truncates the number to 32 bits
+        if self.behaviour.cuts_relative_offsets:
+            return relative & 0xFFFFFFFF
         message = f"expected an offset from {self.base_offset} to {self.base_offset + GREATEST_RELATIVE_OFFSET}"
         raise InvalidOffsetError(f"{message}, found {offset}", path=self.path, offset=offset)
 
@@ -343,10 +338,7 @@ class IndexFile:
             return value
 
         low, high = 0, count - 1
-        if self.generation == "0.10.2":
-            if field(0) > target:
-                return -1, b""
-        else:
+        if self.behaviour.searches_warm_entries:
             warm = max(0, count - 1 - 8192 // width)
             if field(warm) < target:
                 low = warm
@@ -354,6 +346,8 @@ class IndexFile:
                 return -1, b""
             else:
                 high = warm
+        elif field(0) > target:
+            return -1, b""
         while low < high:
             if not block and (high - low) * width < _BLOCK_BYTES:
                 start = low * width
@@ -485,7 +479,7 @@ class OffsetIndexFile(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above an offset, and from the first on that is out of order."""
-        if self.shipped:
+        if self.behaviour.believes_indexes:
             self.cut(self._cut_slot(self._field, 0, offset - self.base_offset))
             return
         offsets, positions = np.frombuffer(self.read(), ">i4").reshape(-1, 2).T
@@ -510,26 +504,18 @@ class OffsetIndexFile(IndexFile):
             The length is not a multiple of 8, or the last offset is not above the base offset. From 2.0 on it may
             equal the base offset, because a broker takes unused room for entries; here only if it is the only entry.
         """
-        lowest = self.base_offset + (self.generation == "0.10.2")
+        lowest = self.base_offset + (not self.behaviour.index_may_end_at_base)
         if self.entries and self.last_offset < lowest:
             message = f"expected a last offset from {lowest} on, found {self.last_offset}"
             raise CorruptIndexError(message, path=self.path)
         self.check_length()
-        if self.entries > 1 and self.last_offset == self.base_offset and not self.shipped:
+        if self.entries > 1 and self.last_offset == self.base_offset and not self.behaviour.believes_indexes:
             message = f"expected a last offset above {self.base_offset} of {self.entries} entries, found it"
             raise CorruptIndexError(message, path=self.path)
 
 
 class TimeIndexFile(IndexFile):
-    """A writable ``.timeindex``. Source: TimeIndex.
-
-    Parameters
-    ----------
-    allow_negative : bool
-        Times before 1970 count, and only -1 means no timestamp (KIP-228). Otherwise they are never indexed.
-    minus_one_is_a_time : bool
-        -1 counts, too.
-    """
+    """A writable ``.timeindex``. Source: TimeIndex."""
 
     entry_bytes = 12
     _entry = struct.Struct(">qI")
@@ -537,23 +523,12 @@ class TimeIndexFile(IndexFile):
     _time = struct.Struct(">q")
     _relative = struct.Struct(">i")
 
-    def __init__(
-        self,
-        path: str,
-        base_offset: int,
-        max_bytes: int,
-        *,
-        generation: str = "3.9",
-        shipped: bool = False,
-        allow_negative: bool = False,
-        minus_one_is_a_time: bool = False,
-    ) -> None:
-        self._never = (NOTHING,) if minus_one_is_a_time else _NEVER_INDEXED
-        self._least = NOTHING if allow_negative else NO_TIMESTAMP
-        super().__init__(path, base_offset, max_bytes, generation=generation, shipped=shipped)
+    def __init__(self, path: str, base_offset: int, max_bytes: int, behaviour: Behaviour = DEFAULT) -> None:
+        self._never = (NOTHING,) if behaviour.times.minus_one else _NEVER_INDEXED
+        super().__init__(path, base_offset, max_bytes, behaviour)
 
     def _load_last(self) -> None:
-        self.last_timestamp, self.last_offset = self._least, self.base_offset
+        self.last_timestamp, self.last_offset = self.behaviour.times.least, self.base_offset
         if self.entries:
             last = self._open().read(self.size_bytes - 12, 12)
             self.last_timestamp, relative = self._signed.unpack(last)
@@ -580,13 +555,13 @@ class TimeIndexFile(IndexFile):
             No slot is free; the offset or the time is below the last one.
         """
         is_indexed = timestamp_ms not in self._never
-        if not (is_indexed or self.shipped):
+        if not is_indexed and self.behaviour.adapts_indexes:
             return
         slot = self.entries
         if slot >= self.max_entries - 1:
             if not skip_full_check:
                 raise full("time", slot, self.path)
-            if slot >= self.max_entries and self.shipped and timestamp_ms > self.last_timestamp:
+            if slot >= self.max_entries and not self.behaviour.adapts_indexes and timestamp_ms > self.last_timestamp:
                 raise IndexFullError("no slot is left for the closing entry of the time index", path=self.path)
         error = refused_time_entry(slot, self.last_offset, offset, self.path)
         if error is not None:
@@ -644,7 +619,7 @@ class TimeIndexFile(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above an offset, and from the first on that is out of order."""
-        if self.shipped:
+        if self.behaviour.believes_indexes:
             self.cut(self._cut_slot(self._relative, 8, offset - self.base_offset))
             return
         entries = np.frombuffer(self.read(), [("time", ">i8"), ("offset", ">i4")])

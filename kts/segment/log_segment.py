@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts.arguments import INT64_MAX
-from kts.codec.layout import Entries, Entry, may_hide
+from kts.behaviour import NOTHING, Behaviour
+from kts.codec.layout import Entries, Entry
 from kts.codec.refusals import as_shipped
 from kts.config import LogConfig
 from kts.errors import (
@@ -32,12 +33,12 @@ from kts.segment.entries import (
     FIRST_READ_BYTES,
     Slices,
     decoded,
-    decoded_as_shipped,
+    decoded_by,
     greatest_timestamp,
     is_plain,
     shallow_entries,
 )
-from kts.segment.index import GREATEST_RELATIVE_OFFSET, NOTHING, IndexSpacing, OffsetIndexFile, TimeIndexFile
+from kts.segment.index import GREATEST_RELATIVE_OFFSET, IndexSpacing, OffsetIndexFile, TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.magic_checkpoint import NotedMagics, state_of
@@ -82,10 +83,8 @@ class LogSegment:
         Missing files are created.
     config : LogConfig or mapping, optional
         The topic's settings.
-    generation : str, optional
-        "0.10.2" or "3.9"; None takes it from the settings.
-    shipped : bool
-        Fail where Kafka fails, and leave the same files. Otherwise a failed append changes nothing.
+    behaviour : Behaviour, optional
+        None is that of the settings.
     now_ms : int
         The clock, for segments without timestamps.
     jitter_ms : int
@@ -107,16 +106,14 @@ class LogSegment:
         directory: str,
         base_offset: int,
         config: LogConfig | Mapping[str, Any] | None = None,
+        behaviour: Behaviour | None = None,
         *,
-        generation: str | None = None,
-        shipped: bool = False,
         now_ms: int,
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        self.config = LogConfig.of(config, generation=generation)
-        self.generation = generation or self.config.generation
-        self.shipped = shipped
+        self.config = LogConfig.of(config)
+        self.behaviour = behaviour or self.config.behaviour()
         self.base_offset = base_offset
         self.jitter_ms = jitter_ms
         self.created_ms = now_ms
@@ -126,12 +123,9 @@ class LogSegment:
         self._log: WritableFile | None = None
         self._log_dirty = False
         self._lent: weakref.WeakSet[FileRange] = weakref.WeakSet()
-        self._allow_negative = self.config.allow_negative_timestamps
-        self._minus_one = self.config.minus_one_is_a_time
-        self._least = NOTHING if self._allow_negative else NO_TIMESTAMP
-        self._none = NO_TIMESTAMP if self._allow_negative and not self._minus_one else NOTHING  # it never counts
-        self._batches_are_indexed = self.generation != "0.10.2"
-        rules: dict[str, Any] = {"generation": self.generation, "shipped": shipped}
+        self._times = self.behaviour.times
+        self._least = self._times.least
+        self._none = NO_TIMESTAMP if self._times.minus_one_means_none else NOTHING  # it never counts
         most = self.config.segment_index_bytes
         index, time_index = f"{stem}.index{suffix}", f"{stem}.timeindex{suffix}"
         self._index_path = index
@@ -142,17 +136,17 @@ class LogSegment:
         self.is_new = self.path in missing
         try:
             self._open_log()
-            if index not in missing or not (shipped and self._batches_are_indexed):
+            if index not in missing or not self.behaviour.opens_index_late:
                 self.offset_index  # noqa: B018
-            rules |= {"allow_negative": self._allow_negative, "minus_one_is_a_time": self._minus_one}
-            self.time_index = TimeIndexFile(time_index, base_offset, most, **rules)
+            self.time_index = TimeIndexFile(time_index, base_offset, most, self.behaviour)
         except LogStorageError:
             for path in missing:
                 with suppress(LogStorageError):
                     files.remove(path, missing_ok=True)
             raise
         self._largest, self._offset_of_largest = self._last_time_entry()
-        self._claimed = not (shipped or self.is_new)  # the time index says so; the log has not confirmed it yet
+        # The time index says so; the log has not confirmed it yet.
+        self._claimed = not (self.behaviour.believes_indexes or self.is_new)
         self._rolling_base: int | None = None
         self._magics = magics.NOTHING_READ
         self._spacing = IndexSpacing(self.config.index_interval_bytes, self.size)
@@ -163,15 +157,15 @@ class LogSegment:
 
     @property
     def offset_index(self) -> OffsetIndexFile:
-        """The offset index, opened with the segment; as shipped, 3.9 creates a missing one on first use."""
+        """The offset index, opened with the segment, or a missing one at its first use."""
         made = self._offset_index
         if made is None:
             with self._lock:
                 made = self._offset_index
                 if made is None:
                     most = self.config.segment_index_bytes
-                    rules: dict[str, Any] = {"generation": self.generation, "shipped": self.shipped}
-                    made = self._offset_index = OffsetIndexFile(self._index_path, self.base_offset, most, **rules)
+                    made = OffsetIndexFile(self._index_path, self.base_offset, most, self.behaviour)
+                    self._offset_index = made
         return made
 
     def _indexes(self) -> tuple[OffsetIndexFile | TimeIndexFile, ...]:
@@ -186,8 +180,7 @@ class LogSegment:
         self.size = 0 if self.is_new else files.size_of(self.path)
 
     def _last_time_entry(self) -> tuple[int, int]:
-        # Entries before 1970 date from other settings and no longer count.
-        if self.time_index.entries and (self.time_index.last_timestamp >= 0 or self._allow_negative or self.shipped):
+        if self.time_index.entries and self.behaviour.counts(self.time_index.last_timestamp):
             return self.time_index.last_timestamp, self.time_index.last_offset
         return self._least, self.base_offset
 
@@ -217,14 +210,12 @@ class LogSegment:
 
     def index_config(self) -> IndexConfig:
         """The settings for a rebuild of the indexes."""
-        limited = self.shipped and not self._batches_are_indexed
-        config = IndexConfig.of(self.config, shipped=self.shipped)
-        return config._replace(max_message_bytes=self.config.max_message_bytes) if limited else config
+        return IndexConfig.of(self.config, self.behaviour)
 
     def fits(self, offset: int) -> bool:
         """True if an offset fits into a relative offset of this segment."""
         relative = offset - self.base_offset
-        return relative <= GREATEST_RELATIVE_OFFSET and (relative >= 0 or not self._batches_are_indexed)
+        return relative <= GREATEST_RELATIVE_OFFSET and (relative >= 0 or not self.behaviour.refuses_lower_offsets)
 
     def log_file(self) -> File:
         """The log, for reading. It stays readable if the segment is renamed or deleted meanwhile."""
@@ -273,7 +264,7 @@ class LogSegment:
         first_offset, largest_offset : int
             First and last offset of the set.
         largest_timestamp_ms, offset_of_largest_timestamp : int
-            Max timestamp of the set and its shallow offset. The 3.9 generation reads them from each batch's header.
+            Max timestamp of the set and its shallow offset. Where batches are indexed, their headers have them.
         entries : Entries, optional
             Entries of the set; None parses them.
         magic : int
@@ -307,13 +298,13 @@ class LogSegment:
         self._log_dirty = True
         try:
             log.write(records, position)
-            if self._batches_are_indexed:
+            if self.behaviour.indexes_last_offset:
                 self._index_batches(records, Entries(records) if entries is None else entries, largest_timestamp_ms)
             else:
                 self._index_set(count, position, first_offset, largest_timestamp_ms, offset_of_largest_timestamp)
             self.size = position + count
         except BaseException as error:
-            if self.shipped and isinstance(error, (IndexFullError, InvalidOffsetError)):
+            if not self.behaviour.undoes_failed_appends and isinstance(error, (IndexFullError, InvalidOffsetError)):
                 self.size = position + count
                 raise
             self._largest, self._offset_of_largest, self._spacing.position, self._rolling_base = before
@@ -328,7 +319,7 @@ class LogSegment:
     def _index_set(
         self, count: int, position: int, first_offset: int, timestamp_ms: int, timestamp_offset: int
     ) -> None:
-        """0.10.2: at most one index entry for a set, with its first offset."""
+        """At most one index entry for a set, with its first offset."""
         if position == 0:
             self._rolling_base = timestamp_ms
         if timestamp_ms > self._largest and timestamp_ms != self._none:
@@ -337,11 +328,11 @@ class LogSegment:
             self._add_entry(first_offset, position)
 
     def _index_batches(self, records: bytes | bytearray | memoryview, entries: Entries, timestamp_ms: int) -> None:
-        """3.9: an index entry for each batch that passes the interval, with its last offset."""
+        """An index entry for each batch that passes the interval, with its last offset."""
         position = self.size
         for entry in entries:
             largest, last_offset, size = entry.max_timestamp, entry.last_offset, entry.size
-            if self._allow_negative and may_hide(largest, self._minus_one):
+            if self._times.before_1970 and self._times.hides(largest):
                 alone = len(entries) == 1
                 largest = timestamp_ms if alone else self._hidden_timestamp(records[entry.position : entry.end])
             if position == 0:
@@ -355,7 +346,7 @@ class LogSegment:
     def _add_entry(self, offset: int, position: int) -> None:
         if self.corrupt_index is not None:
             return  # after a corrupt entry, which may be any number, no order holds; the index is rebuilt
-        if not self.shipped and self.indexes_are_full:
+        if self.behaviour.adapts_indexes and self.indexes_are_full:
             return  # a full index stops growing; the log rolls before the next append
         index = self._offset_index or self.offset_index
         index.append(offset, position)
@@ -459,7 +450,7 @@ class LogSegment:
         place = self._confirmed_time(slot, time, offset)
         if place is None:
             return False
-        found = next(shallow_entries(self.log_file(), place, self.size, self.generation, self.path), None)
+        found = next(shallow_entries(self.log_file(), place, self.size, self.behaviour, self.path), None)
         return found is not None and found.max_timestamp == time
 
     def _is_as_sealed(self, index: OffsetIndexFile | TimeIndexFile) -> bool:
@@ -481,7 +472,7 @@ class LogSegment:
     def translate_offset(self, offset: int, start_position: int = 0) -> Entry | None:
         """The first entry at or after ``start_position`` that reaches an offset; None if none does."""
         start = max(self.start_of(offset), start_position)
-        for entry in shallow_entries(self.log_file(), start, self.size, self.generation, self.path):
+        for entry in shallow_entries(self.log_file(), start, self.size, self.behaviour, self.path):
             if entry.last_offset >= offset:
                 return entry
         return None
@@ -597,11 +588,11 @@ class LogSegment:
     def next_offset(self) -> int:
         """The offset after the last entry of the log; the base offset if there is none."""
         start = self.start_of(INT64_MAX)
-        if self.shipped:  # with a damaged index Kafka takes a segment that has bytes for an empty one
+        if self.behaviour.believes_indexes:  # Kafka takes a segment for an empty one if its index is damaged
             first = self.translate_offset(self.offset_index.last_offset)
             start = self.size if first is None else first.position
         end = self.base_offset
-        for entry in shallow_entries(self.log_file(), start, self.size, self.generation, self.path):
+        for entry in shallow_entries(self.log_file(), start, self.size, self.behaviour, self.path):
             end = entry.last_offset + 1
         return end
 
@@ -623,10 +614,10 @@ class LogSegment:
 
     @property
     def has_timestamp(self) -> bool:
-        """True if it has a valid timestamp: a non-negative one, or any with ``allow.negative.timestamps``."""
+        """True if it has a timestamp."""
         if self._claimed:
             self._settle()
-        return self._largest > self._least if self._allow_negative else self._largest >= 0
+        return self._largest > self._least
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -653,7 +644,7 @@ class LogSegment:
         if slot < 0 or times.own_from == 0:
             return slot
         confirmed = self._place_of_time(slot, *times.last_entry, self.base_offset) is not None
-        if confirmed and slot and not self._allow_negative:
+        if confirmed and slot and not self._times.before_1970:
             confirmed = self._is_its_time(slot) or not self._is_its_time(slot - 1)
         if confirmed:
             return slot
@@ -680,7 +671,7 @@ class LogSegment:
             found = index.entry(slot)
             place = self._place_of_time(slot, *found, self.base_offset)
             if place is not None:
-                if found[0] >= 0 or self._allow_negative or self.shipped:
+                if self.behaviour.counts(found[0]):
                     (time, offset), start = found, place
                 break
             self.mark_index_corrupt(f"the log does not confirm entry {slot} of the time index")
@@ -695,18 +686,17 @@ class LogSegment:
         slices = Slices(self.log_file(), start, self.size)
         for batches in slices:
             times, lasts = batches.column("maxTimestamp"), batches.column("lastOffset")
-            if not (self.shipped or batches.all_sound()):
+            if not (self.behaviour.fails_at_damage or batches.all_sound()):
                 # A damaged header may claim any offset: never index one above the sound batches so far.
                 lasts = np.maximum.accumulate(np.where(batches.column("crcOk"), lasts, offset))
-            hiding = may_hide(times, self._minus_one).nonzero()[0].tolist() if self._allow_negative else []
-            for row in hiding:
+            for row in self._times.hides(times).nonzero()[0].tolist():
                 hidden = self._hidden_timestamp(batches.entry(row))
                 if hidden != self._none and hidden > time:
                     time, offset = hidden, int(lasts[row])
             row = int(times.argmax())
             if times[row] > time and times[row] != NO_TIMESTAMP:
                 time, offset = int(times[row]), int(lasts[row])
-        if self.shipped and slices.reason is not None and slices.position < self.size:
+        if self.behaviour.fails_at_damage and slices.reason is not None and slices.position < self.size:
             raise CorruptRecordError(slices.reason, path=self.path, position=slices.position)
         return time, offset, slices.position
 
@@ -723,9 +713,9 @@ class LogSegment:
             timestamp_ms,
             first_offset,
             one_segment,
-            none_is_a_time=not self._allow_negative or self._minus_one,
-            exact_headers=(self._allow_negative and not self._minus_one) or self.shipped,
-            as_0_10_2=self.shipped and not self._batches_are_indexed,
+            none_is_a_time=not self._times.minus_one_means_none,
+            exact_headers=self._times.minus_one_means_none or self.behaviour.compares_early_times,
+            ends_at_first_entry=self.behaviour.search_ends_at_first_entry,
         )
 
     def find_offset_by_timestamp(self, timestamp_ms: int, starting_offset: int | None = None) -> TimestampOffset | None:
@@ -734,7 +724,7 @@ class LogSegment:
         Raises
         ------
         KtsError
-            As 0.10.2 shipped: the header of an entry promises such a record, and no record matches.
+            The search ends at the first entry, whose header promises such a record, and no record matches.
         """
         lowest = self.base_offset if starting_offset is None else starting_offset
         return first_match_in(self, self.query(timestamp_ms, lowest), ReadStats())
@@ -748,20 +738,20 @@ class LogSegment:
         if self._claimed:
             self._settle()
         greatest = self._largest
-        if greatest >= 0 or (self._allow_negative and greatest not in (NO_TIMESTAMP, NOTHING)):
+        if self._times.counts(greatest) and greatest not in (NO_TIMESTAMP, NOTHING):
             return greatest >= query.timestamp_ms
         return True  # no timestamp is known, so its records must be read
 
     def matching_entries(self, query: Query, stats: ReadStats) -> Iterator[Records]:
         """The records of the entries with headers that allow a match."""
-        lowest, log = query.first_offset, self.log_file()
+        lowest, log, checked = query.first_offset, self.log_file(), self.behaviour.checks_searched_entries
         position = self.start_of(lowest) if query.reads_all else self._start_of_time(query.timestamp_ms, lowest)
-        for entry in shallow_entries(log, position, self.size, self.generation, self.path):
+        for entry in shallow_entries(log, position, self.size, self.behaviour, self.path):
             if not query.may_match(entry.max_timestamp):
                 continue
-            if self.shipped and is_plain(entry):  # the header is enough; damage after it is ignored
+            if is_plain(entry) and not checked:  # the header is enough; damage after it is ignored
                 offsets, timestamps = np.array([entry.last_offset]), np.array([entry.max_timestamp])
-            elif entry.last_offset < lowest and not self.shipped:
+            elif entry.last_offset < lowest and checked:
                 continue
             else:
                 offsets, timestamps = self._decoded(log.read(entry.position, entry.size))
@@ -771,12 +761,12 @@ class LogSegment:
         """Nothing to check: this log knows its own end."""
 
     def _decoded(self, entry: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        if not self.shipped:
-            return decoded(entry)
         try:
-            return decoded_as_shipped(entry, self.generation)
+            return decoded_by(entry, self.behaviour)
         except CorruptRecordError as error:
-            raise as_shipped(error, self.generation) from error
+            if self.behaviour.released_codes:
+                raise as_shipped(error, self.behaviour) from error
+            raise
 
     # --- flush ------------------------------------------------------------------------------------
 
@@ -816,17 +806,18 @@ class LogSegment:
 
         Notes
         -----
-        If no entry reaches the offset, 0.10.2 leaves the indexes unchanged; 3.9 enlarges them.
+        If no entry reaches the offset, the indexes stay or are enlarged, by the release.
         """
         self.load_as_active()
         entry = self.translate_offset(offset)
-        if entry is None and not self._batches_are_indexed:
+        if entry is None and not self.behaviour.resizes_by_truncation:
             return 0
         log = self._writable()
+        times = self.time_index
         self.offset_index.truncate_to(offset)
-        if entry is not None and not self.shipped:  # 0.10.2 keeps the index entry of a batch that spans the offset
+        if entry is not None and self.behaviour.removes_cut_entry:
             self.offset_index.truncate_to_position(entry.position)
-        self.time_index.truncate_to(offset)
+        times.truncate_to(offset)
         self.resize_indexes()
         cut = 0
         if entry is not None:
@@ -840,8 +831,8 @@ class LogSegment:
             self._rolling_base = None
         self._spacing.position = self.size
         self.loaded_bytes, self.sealed = min(self.loaded_bytes, self.size), None
-        if self._largest >= 0 or self._allow_negative:
-            self._load_largest(self.time_index.entries - 1 if self.shipped else self._last_believed())
+        if self._times.counts(self._largest):
+            self._load_largest(times.entries - 1 if self.behaviour.believes_indexes else self._last_believed())
         return cut
 
     def resize_indexes(self, max_bytes: int | None = None) -> None:
@@ -873,7 +864,7 @@ class LogSegment:
         Raises
         ------
         KtsError
-            Only as shipped: the error that Kafka raises. The indexes are left as Kafka leaves them.
+            Indexes do not adapt: the error that Kafka raises. They are left as Kafka leaves them.
         """
         rebuilt = rebuild(self.log_file(), self.size, self.base_offset, self.index_config(), self.path, visit)
         cut = rebuilt.size - rebuilt.valid_bytes
@@ -896,7 +887,7 @@ class LogSegment:
             self.offset_index.reset(rebuilt.offset_index)
             self.time_index.reset(rebuilt.time_index)
             self._largest, self._offset_of_largest = rebuilt.largest_timestamp_ms, rebuilt.offset_of_largest
-            if self._largest == NO_TIMESTAMP and not (self._minus_one and rebuilt.batches):
+            if self._largest == NO_TIMESTAMP and not (self._times.minus_one and rebuilt.batches):
                 self._largest = self._least
             if rebuilt.error is not None:
                 return
@@ -965,7 +956,7 @@ class LogSegment:
         index.replace(rebuilt.offset_index + index.own_entries())
         times.replace(rebuilt.time_index + own_times)
         time, offset = rebuilt.largest_timestamp_ms, rebuilt.offset_of_largest
-        if time == NO_TIMESTAMP and not (self._minus_one and rebuilt.batches):
+        if time == NO_TIMESTAMP and not (self._times.minus_one and rebuilt.batches):
             time = self._least
         if self.size > self.loaded_bytes:  # the old value came from an index that later proved corrupt
             time, offset, _ = self._greatest_from(self.loaded_bytes, time, offset)
@@ -981,24 +972,23 @@ class LogSegment:
             try:
                 self._rolling_base = self._first_timestamp()
             except CorruptRecordError:  # existing damage does not block appends
-                if self.shipped:
+                if self.behaviour.fails_at_damage:
                     raise
                 self._rolling_base = self._none
         base = self._none if self._rolling_base is None else self._rolling_base
-        if base >= 0 and not self._allow_negative:
-            return message_timestamp_ms - base
-        if self._allow_negative and base != self._none and message_timestamp_ms != self._none:
+        known = base != self._none != message_timestamp_ms if self._times.before_1970 else base >= 0
+        if known:
             return message_timestamp_ms - base
         return now_ms - self.created_ms
 
     def _first_timestamp(self) -> int | None:
-        entry = next(shallow_entries(self.log_file(), 0, self.size, self.generation, self.path), None)
-        if entry is not None and self._allow_negative and may_hide(entry.max_timestamp, self._minus_one):
+        entry = next(shallow_entries(self.log_file(), 0, self.size, self.behaviour, self.path), None)
+        if entry is not None and self._times.hides(entry.max_timestamp):
             return self._hidden_timestamp(self.log_file().read(0, entry.size))
         return None if entry is None else entry.max_timestamp
 
     def _hidden_timestamp(self, entry: bytes | bytearray | memoryview) -> int:
-        found = greatest_timestamp(decoded(bytes(entry), verify_crc=False)[1], self._minus_one)
+        found = greatest_timestamp(decoded(bytes(entry), verify_crc=False)[1], self._times)
         return self._none if found is None else found
 
     def append_closing_entry(self) -> None:
@@ -1023,7 +1013,7 @@ class LogSegment:
 
     def load_seal(self, sealed: Sealed | None) -> None:
         """Compare lengths and the last time-index entry with the recorded ones, if these apply to this log."""
-        if sealed is None or self.shipped:
+        if sealed is None or self.behaviour.believes_indexes:
             return
         index, times = self.offset_index, self.time_index
         if sealed.log_bytes != self.size:
@@ -1045,7 +1035,7 @@ class LogSegment:
         """The state of the indexes to record, if this log wrote every entry or an earlier record still holds."""
         if self.sealed is not None and (self.sealed.log_bytes == self.size or self.corrupt_index is not None):
             return self.sealed
-        if self.shipped or not self.size or any(index.own_from for index in self._indexes()):
+        if self.behaviour.believes_indexes or not self.size or any(index.own_from for index in self._indexes()):
             return None
         index, times = self.offset_index, self.time_index
         self.sealed = Sealed.of(self.size, index.read(), times.read(), times.last_entry)
@@ -1090,7 +1080,7 @@ class LogSegment:
         try:
             self.append_closing_entry()
         except (IndexFullError, InvalidOffsetError):
-            if not self.shipped:  # Kafka ignores it
+            if self.behaviour.adapts_indexes:  # otherwise it is ignored, as Kafka does
                 raise
         for index in self._indexes():
             index.trim()

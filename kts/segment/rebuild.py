@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kts.arguments import INT64_MIN
-from kts.codec.layout import may_hide
+from kts.behaviour import DEFAULT, NOTHING, Behaviour
 from kts.config import LogConfig
 from kts.errors import CorruptRecordError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
-from kts.segment.entries import Batches, Slices, decoded, decoded_as_shipped, greatest_timestamp
+from kts.segment.entries import Batches, Slices, decoded, decoded_by, greatest_timestamp
 from kts.segment.index import (
     GREATEST_RELATIVE_OFFSET,
-    NOTHING,
     IndexSpacing,
     full,
     refused_offset_entry,
@@ -44,43 +42,23 @@ class IndexConfig(NamedTuple):
     ----------
     index_interval_bytes, segment_index_bytes : int
         The topic's settings.
-    generation : str
-        "0.10.2": an index entry has the first offset of its log entry; "3.9": the last.
-    shipped : bool
-        Fail where Kafka fails; otherwise a full index stops growing, and the log is cut before an entry that cannot be
-        indexed.
-    allow_negative : bool
-        Times before 1970 count.
+    behaviour : Behaviour
+        If indexes adapt, a full one stops growing, and the log is cut before an entry that cannot be indexed. Otherwise
+        a rebuild fails where Kafka fails.
     max_message_bytes : int or None
-        Larger entries count as damaged, as in 0.10.2.
-    minus_one_is_a_time : bool
-        With ``allow_negative``: -1 counts, too.
+        Larger entries count as damaged.
     """
 
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * 2**20
-    generation: str = "3.9"
-    shipped: bool = False
-    allow_negative: bool = False
+    behaviour: Behaviour = DEFAULT
     max_message_bytes: int | None = None
-    minus_one_is_a_time: bool = False
-
-    @property
-    def none(self) -> int:
-        """With ``allow_negative``: the time of a log entry without one."""
-        return INT64_MIN if self.minus_one_is_a_time else NO_TIMESTAMP
 
     @classmethod
-    def of(cls, topic: LogConfig, *, shipped: bool = False) -> IndexConfig:
+    def of(cls, topic: LogConfig, behaviour: Behaviour) -> IndexConfig:
         """Take the settings of a topic."""
-        return cls(
-            topic.index_interval_bytes,
-            topic.segment_index_bytes,
-            topic.generation,
-            shipped,
-            topic.allow_negative_timestamps,
-            minus_one_is_a_time=topic.minus_one_is_a_time,
-        )
+        most = topic.max_message_bytes if behaviour.limits_recovered_entries else None
+        return cls(topic.index_interval_bytes, topic.segment_index_bytes, behaviour, most)
 
 
 class RebuiltIndexes(NamedTuple):
@@ -190,17 +168,17 @@ class IndexEntries:
 
     def __init__(self, file: Readable, base_offset: int, config: IndexConfig, path: str | None) -> None:
         self.file, self.base_offset, self.config, self.path = file, base_offset, config, path
-        self.first_offsets = config.generation == "0.10.2"
+        self.behaviour = config.behaviour
         self.spacing = IndexSpacing(config.index_interval_bytes)
-        self.time, self.time_offset = (NOTHING if config.allow_negative else NO_TIMESTAMP), base_offset
+        self.time, self.time_offset = self.behaviour.times.least, base_offset
         self.offset_parts: list[bytes] = []
         self.time_parts: list[bytes] = []
         self.entries, self.time_entries = 0, 0
         self.last_index_offset = base_offset
         self.last_time = self.time
         self.last_time_offset = base_offset
-        self.most = slots(config.segment_index_bytes, 8, shipped=config.shipped)
-        self.most_times = slots(config.segment_index_bytes, 12, shipped=config.shipped) - 1
+        self.most = slots(config.segment_index_bytes, 8, self.behaviour)
+        self.most_times = slots(config.segment_index_bytes, 12, self.behaviour) - 1
 
     def quick(
         self,
@@ -263,7 +241,7 @@ class IndexEntries:
                     continue
                 offset = found
             error = self.add(offset, position, time, time_offset)
-            if error is not None and self.config.shipped:
+            if error is not None and not self.behaviour.adapts_indexes:
                 return Stop(row, error.message, error)
             if isinstance(error, InvalidOffsetError):
                 return Stop(row, error.message)
@@ -273,22 +251,22 @@ class IndexEntries:
         """First offset of a wrapper message; None if it has none."""
         try:
             entry = self.file.read(position, size)
-            offsets, _ = decoded_as_shipped(entry, "0.10.2") if self.config.shipped else decoded(entry)
+            offsets, _ = decoded_by(entry, self.behaviour)
         except CorruptRecordError as error:
-            return Stop(0, error.message) if self.config.shipped else None
+            return None if self.behaviour.adapts_indexes else Stop(0, error.message)
         return int(offsets[0]) if len(offsets) else None
 
     def add(self, offset: int, position: int, time: int, time_offset: int) -> KtsError | None:
         """Add one entry to each index, or return why it is refused."""
         is_full = full("time", self.time_entries, self.path) if self.time_entries >= self.most_times else None
-        if is_full is not None and not self.config.shipped:
+        if is_full is not None and self.behaviour.adapts_indexes:
             return is_full
         error = refused_offset_entry(self.entries, self.most, self.last_index_offset, offset, self.path, position)
         if error is not None:
             return error
         disordered = refused_time_entry(self.time_entries, self.last_time_offset, time_offset, self.path, position)
         refused = is_full or disordered
-        if self.config.shipped or not refused:  # Kafka adds the offset entry before the time entry fails
+        if not (refused and self.behaviour.adapts_indexes):  # Kafka adds the offset entry before the time entry fails
             self.offset_parts.append(_packed(offset - self.base_offset, 4) + _packed(position, 4))
             self.entries += 1
             self.last_index_offset = offset
@@ -300,7 +278,7 @@ class IndexEntries:
         self.time_parts.append(_packed(time, 8) + _packed(offset - self.base_offset, 4))
         self.time_entries += 1
         self.last_time, self.last_time_offset = time, offset
-        if self.first_offsets and self.config.shipped:  # 0.10.2 reads it back from the file, truncated to 32 bits
+        if self.behaviour.cuts_relative_offsets:  # Kafka reads it back from the file
             self.last_time_offset = self.base_offset + _cut(offset - self.base_offset)
 
 
@@ -316,7 +294,6 @@ class _Rebuild(IndexEntries):
     ) -> None:
         super().__init__(file, base_offset, config, path)
         self.size, self.visit = size, visit
-        self.checks_range = not (config.shipped and self.first_offsets)
         self.waiting: list[Rows] = []
         self.rows_waiting = 0
         self.batches = 0
@@ -337,11 +314,11 @@ class _Rebuild(IndexEntries):
             reason, error = stop.reason, stop.error
             stop.__traceback__ = None  # break the reference cycle, which would keep the file open
         if error is None:
-            if self.config.shipped and self.time_entries and self.time_offset < self.last_time_offset:
+            if not self.behaviour.adapts_indexes and self.time_entries and self.time_offset < self.last_time_offset:
                 error = InvalidOffsetError("the closing entry's offset lies before the last one", path=self.path)
             elif self.time > self.last_time:
                 self.add_time(self.time, self.time_offset)
-        none = self.time in (NOTHING, self.config.none)
+        none = self.time in (NOTHING, self.behaviour.times.none)
         return RebuiltIndexes(
             b"".join(self.offset_parts),
             b"".join(self.time_parts),
@@ -366,13 +343,13 @@ class _Rebuild(IndexEntries):
             last = batches.column("lastOffset")
             self.last_taken = int(last[-1])
             time = batches.column("maxTimestamp")
-            if self.config.allow_negative:
+            if self.behaviour.times.before_1970:
                 time = self.signed(batches, time)
             self.waiting.append(
                 Rows(
                     batches.positions(),
                     batches.column("sizeInBytes"),
-                    batches.column("baseOffset") if self.first_offsets else last,
+                    last if self.behaviour.indexes_last_offset else batches.column("baseOffset"),
                     last,
                     time,
                 )
@@ -401,7 +378,7 @@ class _Rebuild(IndexEntries):
             large = batches.column("sizeInBytes") > self.config.max_message_bytes + 12
             if large.any() and (found is None or large.argmax() < found.row):
                 found = Stop(int(large.argmax()), f"an entry is larger than {self.config.max_message_bytes} bytes")
-        if not self.config.shipped:
+        if self.behaviour.requires_rising_offsets:
             back = self.backwards(batches)
             if back is not None and (found is None or back.row < found.row):
                 found = back
@@ -423,20 +400,20 @@ class _Rebuild(IndexEntries):
         """The first entry with an offset that does not fit into the segment."""
         most = self.base_offset + GREATEST_RELATIVE_OFFSET
         last = rows.last
-        if not self.checks_range or (last.min() >= self.base_offset and last.max() <= most):
+        if self.behaviour.cuts_relative_offsets or (last.min() >= self.base_offset and last.max() <= most):
             return None
         row = int(((last < self.base_offset) | (last > most)).argmax())
         offset, position = int(last[row]), int(rows.position[row])
         message = f"offset {offset} does not fit into the segment"
         error = InvalidOffsetError(message, path=self.path, position=position, offset=offset)
-        return Stop(row, message, error if self.config.shipped else None)
+        return Stop(row, message, None if self.behaviour.adapts_indexes else error)
 
     def signed(self, batches: Batches, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Greatest timestamps, read from the records where a header may hide times before 1970."""
-        time, minus_one = time.copy(), self.config.minus_one_is_a_time
-        for row in np.flatnonzero(may_hide(time, minus_one)).tolist():
-            found = greatest_timestamp(decoded(batches.entry(row))[1], minus_one)
-            time[row] = self.config.none if found is None else found
+        time, rules = time.copy(), self.behaviour.times
+        for row in np.flatnonzero(rules.hides(time)).tolist():
+            found = greatest_timestamp(decoded(batches.entry(row))[1], rules)
+            time[row] = rules.none if found is None else found
         return time
 
     # --- into the indexes -------------------------------------------------------------------------
@@ -459,10 +436,11 @@ class _Rebuild(IndexEntries):
 
     def index(self, rows: Rows) -> None:
         """Choose index entries for some log entries, and update the totals."""
+        one_by_one = not self.behaviour.adapts_indexes
         chosen = self.spacing.choose(rows.position, rows.size)
         times, untimed = rows.time, 0
-        if self.config.allow_negative:
-            timed = times != self.config.none
+        if self.behaviour.times.before_1970:
+            timed = times != self.behaviour.times.none
             times = np.where(timed, times, -(2**63))
             if self.time == NOTHING:
                 untimed = int(timed.argmax()) if timed.any() else len(times)
@@ -473,7 +451,7 @@ class _Rebuild(IndexEntries):
                 np.maximum(running, self.time, out=running)
             reached = np.searchsorted(running, running[chosen])
         stop: Stop | None = None
-        if len(chosen) and (self.config.shipped or untimed or not self.quick(rows, chosen, running, reached)):
+        if len(chosen) and (one_by_one or untimed or not self.quick(rows, chosen, running, reached)):
             stop = self.one_by_one(rows, chosen, running, reached, untimed)
         end = len(running) if stop is None else stop.row
         if stop is not None and stop.error is not None:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from kts.arguments import timestamp
+from kts.behaviour import KAFKA_TIMES, NOTHING, TimeRules
 from kts.codec.columns import decode
 from kts.errors import CorruptRecordError, KtsError
 from kts.model import NO_TIMESTAMP, TimestampOffset
 from kts.segment.damage import header_scan
 from kts.segment.entries import at
-from kts.segment.index import NOTHING
 from kts.segment.rereading import warn
 from kts.segment.segment import Closed, Lookups, Segment, closed_times, int64
 from kts.store import files
@@ -34,8 +34,6 @@ from kts.times import Time, doubt_of, milliseconds, time_unit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from kts.config import LogConfig
 
     Times = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # offsets and timestamps of records
     Headers = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Callable[[int], Times]]
@@ -64,8 +62,8 @@ class Query(NamedTuple):
         -1 is compared as a number, as Kafka does. False (KIP-228): a record without a timestamp is never found.
     exact_headers : bool
         Batch headers are reliable for times before 1970.
-    as_0_10_2 : bool
-        As 0.10.2 shipped: take the answer from the first entry that reaches the target, whatever its offset.
+    ends_at_first_entry : bool
+        Take the answer from the first entry that reaches the target, whatever its offset.
     """
 
     timestamp_ms: int
@@ -73,7 +71,7 @@ class Query(NamedTuple):
     one_segment: bool = False
     none_is_a_time: bool = True
     exact_headers: bool = False
-    as_0_10_2: bool = False
+    ends_at_first_entry: bool = False
 
     @property
     def reads_all(self) -> bool:
@@ -91,7 +89,7 @@ class Query(NamedTuple):
     def first_match(self, offsets: npt.NDArray[np.int64], timestamps: npt.NDArray[np.int64]) -> TimestampOffset | None:
         """The first of some records that matches."""
         matches = timestamps >= self.timestamp_ms
-        if not self.as_0_10_2:
+        if not self.ends_at_first_entry:
             matches &= offsets >= self.first_offset
         if not self.none_is_a_time:
             matches &= timestamps != NO_TIMESTAMP
@@ -174,7 +172,7 @@ def first_match_in(segment: SearchedSegment, query: Query, stats: ReadStats) -> 
     Raises
     ------
     KtsError
-        As 0.10.2 shipped: the header of an entry promises a match, and no record matches.
+        The query ends at the first entry, whose header promises a match, and no record matches.
 
     Notes
     -----
@@ -184,7 +182,7 @@ def first_match_in(segment: SearchedSegment, query: Query, stats: ReadStats) -> 
         found = query.first_match(records.offsets, records.timestamps)
         if found is not None:
             return found
-        if query.as_0_10_2:
+        if query.ends_at_first_entry:
             message = f"expected a record with a timestamp from {query.timestamp_ms} on, found none"
             raise KtsError(message, path=segment.path, position=records.position)
     return None
@@ -445,22 +443,22 @@ def explain_offset_for_timestamp(log: Partition, t_ms: int) -> Explanation:
 # --- the largest timestamp as brokers count it -----------------------------------------------------
 
 
-def largest_ms(segment: Segment, active: bool, config: LogConfig | None = None) -> tuple[int, bool]:
+def largest_ms(segment: Segment, active: bool, rules: TimeRules = KAFKA_TIMES) -> tuple[int, bool]:
     """Largest timestamp of a segment as a broker counts it, and whether it is the file time because none is known.
 
-    If a topic's settings allow times before 1970, these count: in the index of a closed segment, else in its records.
+    If times before 1970 are times, these count: in the index of a closed segment, else in its records.
     """
     largest = max_so_far(segment, active)
     if largest >= 0:
         return largest, False
-    if config is not None and config.allow_negative_timestamps:
+    if rules.before_1970:
         last, path = Lookups(segment).last_time(), segment.time_index_path
         if not active and last is not None:
             return last[0], False
         if active or path is None or files.size_of(path):
-            minus_one, first = config.minus_one_is_a_time, segment.base_offset
-            found = greatest_in(_headers(segment, 0, first), first, negative=not minus_one)
-            if found is not None and (minus_one or found.timestamp_ms != NO_TIMESTAMP):
+            first = segment.base_offset
+            found = greatest_in(_headers(segment, 0, first), first, negative=rules.minus_one_means_none)
+            if found is not None and (rules.minus_one or found.timestamp_ms != NO_TIMESTAMP):
                 return found.timestamp_ms, False
     return segment.modified_ms, True
 

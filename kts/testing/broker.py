@@ -364,7 +364,7 @@ class KtsBroker:
             count = len(home.partitions)
             partition = next(self._turns) % count if key is None else partition_of(key, count)
         config = home.config
-        magic = 1 if config.generation == "0.10.2" else 2  # of such a broker's clients
+        magic = config.behaviour().greatest_magic  # of such a broker's clients
         done = self.append(topic, record_set(key, value, headers, time, magic), partition)
         if config.magic == 0:
             return RecordMetadata(topic, partition, done.first_offset, NO_TIMESTAMP, TimestampType.NoTimestampType)

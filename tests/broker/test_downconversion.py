@@ -10,6 +10,7 @@ import lz4.frame
 import pytest
 
 import kts
+from kts.behaviour import Behaviour, TimeRules
 from kts.broker.downconversion import PSEUDO_ENTRY, Converted, down_convert, needs_conversion
 
 Rows = list[tuple[int, int, bytes | None, bytes | None]]
@@ -56,7 +57,7 @@ def test_offsets_keys_values_stay_and_times_as_far_as_the_magic_has_them(codec: 
 def test_magic_1_becomes_one_set_for_0_10_2_and_keeps_its_entries_for_3_9() -> None:
     data = batch(0, 3, "gzip", magic=1) + batch(3, 2, magic=1) + batch(5, 2, "snappy", magic=1)
     for generation, codecs in (("0.10.2", [1]), ("3.9", [1, 0, 0, 2])):
-        done = down_convert(data, 0, 0, generation=generation)
+        done = down_convert(data, 0, 0, Behaviour.of(generation))
         table = kts.scan_batches(done.records)
         assert (table.column("codec").to_pylist(), done.messages) == (codecs, 7)
         assert seen(done.records) == [(row[0], -1, *row[2:]) for row in seen(data)]
@@ -137,5 +138,5 @@ def test_times_before_1970_are_sent_where_the_topic_allows_them(codec: str) -> N
     data = kts.encode({"timestamp": [-386_380_800_000, -5, 7], "value": [b"v"] * 3}, compression=codec)
     with pytest.raises(kts.KtsError, match="lies before 1970"):
         down_convert(data, 1, 0)
-    done = down_convert(data, 1, 0, allow_negative_timestamps=True).records
+    done = down_convert(data, 1, 0, Behaviour.of("3.9", times=TimeRules(before_1970=True))).records
     assert (seen(done), magics(done)) == (seen(data), {1})

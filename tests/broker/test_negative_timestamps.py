@@ -71,7 +71,7 @@ def test_a_topic_overrides_it_at_creation_and_later(asking: Asking) -> None:
     assert not log_of(asking).config.allow_negative_timestamps
     assert asking.produce("t", kts.encode({"timestamp": [-1]}), version=3)["error_code"] == 32
     assert altered(asking, TOPIC, "t", (ALLOW, DELETE, None), (MISSING, SET, "-1")) == 0
-    assert log_of(asking).config.minus_one_is_a_time
+    assert log_of(asking).config.times.minus_one
     assert asking.produce("t", kts.encode({"timestamp": [-1]}), version=3)["error_code"] == 0
     assert log_of(asking).max_timestamp() == (-1, 0)
     assert altered(asking, TOPIC, "t", (ALLOW, SET, "false")) == 40  # -1 is no time then

@@ -138,10 +138,10 @@ def test_an_answer_of_many_mib_needs_no_memory(sent: list[int]) -> None:
 
 def expected(log: kts.Log, offset: int, limit: int, version: int) -> tuple[int, bytes]:
     """The error and the records of an answer by reading and walking over all of it."""
-    magic, generation = newest_magic(version), log.config.generation
+    magic = newest_magic(version)
     try:
         found = log.read(offset, limit, min_one_message=version > 2)
-        return 0, down_convert(found.records, magic, offset, generation=generation).records
+        return 0, down_convert(found.records, magic, offset, log.config.behaviour()).records
     except KtsError as error:
         return error.code, b""
 

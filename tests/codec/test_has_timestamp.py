@@ -213,7 +213,7 @@ def test_a_leader_of_released_kafka_keeps_the_mark_as_kts_does_without_the_setti
     ]
     kept = 0
     for (sent, target), answer in zip(cases, verdicts("3.9", asked), strict=True):
-        done = validate(sent, offset=5, now_ms=NOW, config=topic(2, compression_type=target), generation="3.9")
+        done = validate(sent, offset=5, now_ms=NOW, config=topic(2, compression_type=target))
         theirs = base64.b64decode(answer["bytes"])
         names = ("offset", "timestamp", "attributes", "maxTimestamp")
         assert rows(bytes(done.records), *names) == rows(theirs, *names)

@@ -24,6 +24,7 @@ from support.sets.appending import (
 from support.sets.generate import Rec, message
 
 import kts
+from kts.behaviour import Behaviour
 from kts.codec.validate import rules_of
 
 
@@ -109,7 +110,7 @@ def test_a_wrong_inner_crc_is_told_with_both_numbers_and_its_place(rng) -> None:
 
 def test_a_compressed_message_in_a_set_that_is_said_to_be_plain_is_told_by_its_codec() -> None:
     """Kafka's validator takes the codecs from its caller; the broker's own analysis never says so."""
-    rules = rules_of(topic(0), "0.10.2", True, "client")
+    rules = rules_of(topic(0), Behaviour.of("0.10.2", shipped=True), "client")
     found = rules.appender.set(wrapper(plain(NOW)), START, NOW, 0)
     assert not found.choose(0, 0)
     assert found.deep() is None

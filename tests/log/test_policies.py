@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import kts
+from kts.behaviour import Behaviour
 from kts.config import LogConfig
 from kts.log import policies
 from kts.log.policies import SIZE, START, TIME, LogFacts, RetentionPolicy, SegmentFacts
@@ -78,10 +79,10 @@ def test_nothing_behind_the_high_watermark_goes(mark: int | None, expected: int)
 
 
 def test_the_order_of_rules_and_what_a_policy_without_delete_leaves() -> None:
-    assert policies.retention_rules(RetentionPolicy(0, generation="0.10.2")) == (TIME, SIZE)
-    assert policies.retention_rules(RetentionPolicy(0, generation="3.9")) == (START, SIZE, TIME)
-    assert policies.retention_rules(RetentionPolicy(0, deletes=False, generation="0.10.2")) == ()
-    assert policies.retention_rules(RetentionPolicy(0, deletes=False, generation="3.9")) == (START,)
+    assert policies.retention_rules(RetentionPolicy(0, behaviour=Behaviour.of("0.10.2"))) == (TIME, SIZE)
+    assert policies.retention_rules(RetentionPolicy(0, behaviour=Behaviour.of("3.9"))) == (START, SIZE, TIME)
+    assert policies.retention_rules(RetentionPolicy(0, deletes=False, behaviour=Behaviour.of("0.10.2"))) == ()
+    assert policies.retention_rules(RetentionPolicy(0, deletes=False, behaviour=Behaviour.of("3.9"))) == (START,)
 
 
 def random_log(rng: random.Random) -> LogFacts:
@@ -102,7 +103,7 @@ def test_what_is_said_to_go_is_what_the_rules_take_one_by_one(rng: random.Random
             rng.choice([-1, 0, rng.randint(0, NOW)]),
             rng.choice([-1, 0, rng.randint(0, 400)]),
             rng.random() < 0.8,
-            rng.choice(["0.10.2", "3.9"]),
+            Behaviour.of(rng.choice(["0.10.2", "3.9"])),
         )
         expected: list[str] = []
         left = log

@@ -9,6 +9,7 @@ import pytest
 from support.golden import Golden, golden, golden_partitions
 
 import kts
+from kts.behaviour import Behaviour
 from kts.errors import LogLockedError
 from kts.offline.reindex import generation_of, locked, reindex, replace, write_aside
 from kts.segment.locks import FileLock
@@ -18,7 +19,7 @@ ORDERS = golden("demo", "orders")
 
 
 def states(log: kts.PartitionLog) -> dict[str, str]:
-    found = reindex(log, IndexConfig(generation=generation_of(log)))
+    found = reindex(log, IndexConfig(behaviour=Behaviour.of(generation_of(log))))
     return {Path(one.path).name: one.state for segment in found for one in segment.indexes}
 
 
@@ -34,7 +35,7 @@ def test_a_log_is_of_the_generation_of_its_first_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("scenario", "name"), golden_partitions()[::4], ids=str)
 def test_what_a_broker_wrote_agrees_with_its_log(scenario: Golden, name: str) -> None:
     log = kts.open(scenario.partition_dir(name), log_start_offset=0)
-    found = list(reindex(log, IndexConfig(generation=generation_of(log))))
+    found = list(reindex(log, IndexConfig(behaviour=Behaviour.of(generation_of(log)))))
     assert [segment.valid_bytes for segment in found] == [segment.size_bytes for segment in found]
     assert not [one for segment in found for one in segment.indexes if one.state == "differs"]
 
@@ -52,7 +53,7 @@ def test_a_spoiled_index_is_named_and_replaced_by_what_the_broker_had(
         if data is not None:
             path.write_bytes(data)
         assert {name: said for name, said in states(log).items() if said != "equal"} == {path.name: state}
-    config = IndexConfig(generation=generation_of(log))
+    config = IndexConfig(behaviour=Behaviour.of(generation_of(log)))
     [wrong] = [one for segment in reindex(log, config) for one in segment.indexes if one.is_finding]
     assert wrong.rebuilt == before and wrong.rebuilt_entries == len(before) // 12
     (tmp_path / "aside").mkdir()

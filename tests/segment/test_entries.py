@@ -11,8 +11,9 @@ from support.golden import golden_partitions
 from support.reference import reference
 
 import kts
+from kts.behaviour import Behaviour
 from kts.errors import CorruptRecordError
-from kts.segment.entries import Slices, decoded_as_shipped, greatest_timestamp, shallow_entries
+from kts.segment.entries import Slices, decoded_by, greatest_timestamp, shallow_entries
 from kts.store.local import File
 
 LOGS = [log for scenario, name in golden_partitions() for log in sorted(scenario.partition_dir(name).glob("*.log"))]
@@ -50,9 +51,9 @@ def test_so_many_bytes_must_be_left_for_an_entry_to_be_looked_at(generation: str
     whole = kts.encode({"value": [b"x"]})
     tail = bytes(8) + (5).to_bytes(4, "big") + bytes(20)
     with written(tmp_path, whole + tail) as file:
-        assert len(list(shallow_entries(file, 0, len(whole) + least, generation))) == 1
+        assert len(list(shallow_entries(file, 0, len(whole) + least, Behaviour.of(generation)))) == 1
         with pytest.raises(CorruptRecordError) as error:
-            list(shallow_entries(file, 0, len(whole) + least + 1, generation, "a.log"))
+            list(shallow_entries(file, 0, len(whole) + least + 1, Behaviour.of(generation), "a.log"))
         assert error.value.position == len(whole) and error.value.path == "a.log"
 
 
@@ -80,12 +81,12 @@ def test_slices_give_all_before_damage_and_name_zeros(tmp_path: Path) -> None:
 def test_the_oldest_clients_inner_offsets_are_taken_as_0_10_2_takes_them() -> None:
     wrapper = kts.encode({"timestamp": [5, 9, 7]}, magic=1, base_offset=40, compression="gzip")
     for generation in ("0.10.2", "3.9"):
-        offsets, timestamps = decoded_as_shipped(wrapper, generation)
+        offsets, timestamps = decoded_by(wrapper, Behaviour.of(generation, shipped=True))
         assert offsets.tolist() == [40, 41, 42] and timestamps.tolist() == [5, 9, 7]
     below = (1).to_bytes(8, "big") + wrapper[8:]  # the wrapper's offset lies below that of its third message
-    assert decoded_as_shipped(below, "0.10.2")[0].tolist() == [0, 1, 2]
+    assert decoded_by(below, Behaviour.of("0.10.2", shipped=True))[0].tolist() == [0, 1, 2]
     with pytest.raises(CorruptRecordError, match="below the last inner offset 2"):
-        decoded_as_shipped(below, "3.9")
+        decoded_by(below, Behaviour.of("3.9", shipped=True))
 
 
 def test_minus_one_is_no_time_but_any_other_number_is() -> None:

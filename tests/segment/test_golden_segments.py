@@ -52,15 +52,16 @@ def ended(segment: LogSegment) -> None:
 
 def replayed(scenario: Golden, partition: str, log: Path, folder: Path) -> LogSegment:
     """A segment made by the appends that made a broker's."""
-    generation, config = GENERATIONS[scenario.version], settings(scenario, partition)
+    generation = GENERATIONS[scenario.version]
+    config = kts.LogConfig.of(settings(scenario, partition), generation=generation)
     data, base = log.read_bytes(), int(log.stem)
     entries = walk(data)
-    segment = LogSegment(str(folder), base, config, generation=generation, now_ms=0)
+    segment = LogSegment(str(folder), base, config, now_ms=0)
     at = done = 0
     for one in sets(scenario, partition):
         if one is None:
             ended(segment)
-            segment = LogSegment(str(folder), base, config, generation=generation, now_ms=0)
+            segment = LogSegment(str(folder), base, config, now_ms=0)
             segment.resize_indexes()
             continue
         while at < len(entries) and entries[at].offset <= one[1]:
@@ -130,8 +131,8 @@ def test_a_rebuild_is_what_brokers_made_in_recovery(version: str) -> None:
         if scenario.version != version or scenario.name != "killed":
             continue
         for log in scenario.logs(partition):
-            named = kts.LogConfig.of(settings(scenario, partition))
-            config = IndexConfig.of(named)._replace(generation=GENERATIONS[version])
+            named = kts.LogConfig.of(settings(scenario, partition), generation=GENERATIONS[version])
+            config = IndexConfig.of(named, named.behaviour())
             with File(str(log)) as file:
                 made = rebuild(file, file.size(), int(log.stem), config)
             assert (made.offset_index, made.time_index) == index_bytes(log), f"{scenario} {log.name}"

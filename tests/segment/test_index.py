@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kts
+from kts.behaviour import KAFKA_TIMES, Behaviour, TimeRules
 from kts.errors import CorruptIndexError, IndexFullError, InvalidOffsetError
 from kts.segment.index import OffsetIndexFile, TimeIndexFile
 
@@ -17,12 +18,14 @@ GENERATIONS = ["0.10.2", "3.9"]
 BASE = 1000
 
 
-def offset_index(path: Path, max_bytes: int = 4096, **rules: object) -> OffsetIndexFile:
-    return OffsetIndexFile(str(path / "x.index"), BASE, max_bytes, **rules)  # type: ignore[arg-type]
+def offset_index(path: Path, max_bytes: int = 4096, generation: str = "3.9", shipped: bool = False) -> OffsetIndexFile:
+    return OffsetIndexFile(str(path / "x.index"), BASE, max_bytes, Behaviour.of(generation, shipped))
 
 
-def time_index(path: Path, max_bytes: int = 4096, **rules: object) -> TimeIndexFile:
-    return TimeIndexFile(str(path / "x.timeindex"), BASE, max_bytes, **rules)  # type: ignore[arg-type]
+def time_index(
+    path: Path, max_bytes: int = 4096, generation: str = "3.9", shipped: bool = False, times: TimeRules = KAFKA_TIMES
+) -> TimeIndexFile:
+    return TimeIndexFile(str(path / "x.timeindex"), BASE, max_bytes, Behaviour.of(generation, shipped, times))
 
 
 def test_a_new_index_has_its_full_length_in_whole_entries_and_none_of_them(tmp_path: Path) -> None:
@@ -184,7 +187,7 @@ def test_resizing_keeps_entries_and_trimming_leaves_nothing_else(tmp_path: Path)
     assert (Path(index.path).read_bytes(), index.max_entries) == (entries, 2)
     index.resize(12)  # fewer than there are
     assert Path(index.path).read_bytes() == entries
-    index.shipped = True
+    index.behaviour = Behaviour.of("3.9", shipped=True)
     with pytest.raises(IndexFullError, match="2 entries do not fit into 12 bytes"):
         index.resize(12)
 
@@ -208,7 +211,7 @@ def test_sanity_checks_fail_on_what_kafka_fails_on(tmp_path: Path) -> None:
 
 
 def test_negative_times_are_times_where_they_are_allowed_and_minus_one_is_none(tmp_path: Path) -> None:
-    index = time_index(tmp_path, allow_negative=True)
+    index = time_index(tmp_path, times=TimeRules(before_1970=True))
     index.maybe_append(-(2**63), BASE)
     index.maybe_append(-500, BASE + 1)
     index.maybe_append(-1, BASE + 2)

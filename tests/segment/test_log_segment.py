@@ -25,7 +25,7 @@ NOW = 1_600_000_000_000
 
 def segment_in(path: Path, base: int = 0, *, generation: str = "3.9", **settings: Any) -> LogSegment:
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    return LogSegment(str(path), base, named, generation=generation, now_ms=NOW)
+    return LogSegment(str(path), base, kts.LogConfig.of(named, generation=generation), now_ms=NOW)
 
 
 def one(magic: int, offset: int, *times: int, size: int = 20) -> bytes:

@@ -21,7 +21,7 @@ NOW = 1_600_000_000_000
 
 
 def opened(path: Path, generation: str = "0.10.2") -> LogSegment:
-    return LogSegment(str(path), 0, {}, generation=generation, now_ms=NOW)
+    return LogSegment(str(path), 0, kts.LogConfig.of({}, generation=generation), now_ms=NOW)
 
 
 def add(segment: LogSegment, records: bytes, magic: int = UNREAD) -> None:
@@ -234,7 +234,7 @@ def test_it_never_says_less_than_there_is(tmp_path: Path, rng: random.Random) ->
                     offset = segment.next_offset()
                 case 1:
                     segment.close()
-                    segment = opened(folder, segment.generation)
+                    segment = opened(folder, segment.behaviour.release)
                 case _:
                     chosen = [rng.randrange(3)] * rng.randrange(1, 4) + [rng.randrange(3)] * rng.randrange(2)
                     records = b""

@@ -40,7 +40,7 @@ def laid(folder: Path, files: Files, *, indexed: bool = False) -> Path:
         log.write_bytes(b"".join(data))
         if indexed:
             with File(str(log)) as file:
-                made = rebuild(file, file.size(), base, IndexConfig(1000, 10**6, "3.9"), str(log))
+                made = rebuild(file, file.size(), base, IndexConfig(1000, 10**6), str(log))
             log.with_suffix(".index").write_bytes(made.offset_index)
             log.with_suffix(".timeindex").write_bytes(made.time_index)
     return path

@@ -17,6 +17,7 @@ from support.sets.segments import START_MS, Entry, appended, index_bytes, made_s
 
 import kts
 from kts._codec import crc32c
+from kts.behaviour import Behaviour, TimeRules
 from kts.segment.entries import Batches
 from kts.segment.log_segment import LogSegment
 from kts.segment.rebuild import IndexConfig, RebuiltIndexes, Recovered, rebuild
@@ -57,7 +58,7 @@ def slow_rebuild(log: bytes, base: int, config: IndexConfig) -> tuple[bytes, byt
             break
         before = entry.offset
         offset: int | None = entry.offset
-        if config.generation == "0.10.2":
+        if config.behaviour.release == "0.10.2":
             offset = first_offset(log[entry.position : entry.position + entry.size])
         indexed = end - last_entry > config.index_interval_bytes
         room = len(offsets) // 8 < config.segment_index_bytes // 8
@@ -104,7 +105,7 @@ def test_a_rebuild_is_what_a_loop_over_the_entries_gives(
             log = spoiled(log, rng)
         path = tmp_path / f"{number}.log"
         path.write_bytes(log)
-        config = IndexConfig(rng.choice([0, 100, 700, 4096]), rng.choice([24, 60, 4096]), generation)
+        config = IndexConfig(rng.choice([0, 100, 700, 4096]), rng.choice([24, 60, 4096]), Behaviour.of(generation))
         found = rebuilt(path, base, **config._asdict())
         expected = slow_rebuild(log, base, config)
         assert (found.offset_index, found.time_index, found.valid_bytes) == expected, f"{number}: {config} {found}"
@@ -140,7 +141,7 @@ def test_indexes_that_were_written_live_equal_a_rebuild(
         folder.mkdir()
         config = {"index.interval.bytes": rng.choice([0, 300, 4096])}
         config |= {"allow.negative.timestamps": True} if negative else {}
-        segment = LogSegment(str(folder), 50, config, generation=generation, now_ms=0)
+        segment = LogSegment(str(folder), 50, kts.LogConfig.of(config, generation=generation), now_ms=0)
         offset = 50
         for _ in range(rng.randrange(1, 60)):
             magic, count = rng.choice([1, 2]), rng.randrange(1, 6)
@@ -168,7 +169,7 @@ def test_negative_times_hidden_behind_none_are_found_where_they_count(tmp_path: 
         log += kts.encode({"timestamp": times, "value": [b"v", b"w"]}, magic=2, base_offset=offset)
     path = tmp_path / "x.log"
     path.write_bytes(log)
-    found = rebuilt(path, index_interval_bytes=0, allow_negative=True)
+    found = rebuilt(path, index_interval_bytes=0, behaviour=Behaviour.of("3.9", times=TimeRules(before_1970=True)))
     assert found.time_index == struct.pack(">qiqi", -700, 3, -600, 7)
     assert len(found.offset_index) == 3 * 8
     assert (found.largest_timestamp_ms, found.offset_of_largest) == (-600, 7)
@@ -179,7 +180,9 @@ def test_negative_times_hidden_behind_none_are_found_where_they_count(tmp_path: 
 
 
 def three_batches(tmp_path: Path, generation: str = "3.9") -> tuple[LogSegment, list[Entry]]:
-    segment = LogSegment(str(tmp_path), 0, {"index.interval.bytes": 0}, generation=generation, now_ms=0)
+    segment = LogSegment(
+        str(tmp_path), 0, kts.LogConfig.of({"index.interval.bytes": 0}, generation=generation), now_ms=0
+    )
     for offset in range(3):
         table = {"timestamp": [START_MS + offset], "value": [bytes(50)]}
         appended(bytes(kts.encode(table, magic=2, base_offset=offset))).to(segment)
@@ -232,7 +235,7 @@ def test_what_is_cut_off_is_reported_and_the_rest_is_whole(
     segment, entries = three_batches(tmp_path, generation)
     data = spoil(bytearray(Path(segment.path).read_bytes()), entries)
     Path(segment.path).write_bytes(data)
-    again = LogSegment(str(tmp_path), 0, segment.config, generation=generation, now_ms=0)
+    again = LogSegment(str(tmp_path), 0, kts.LogConfig.of(segment.config, generation=generation), now_ms=0)
     end = entries[left - 1].position + entries[left - 1].size if left else 0
     first = again.recover()
     assert first == Recovered(segment.path, end, len(data) - end, first.reason, left)
@@ -268,7 +271,7 @@ def test_a_tail_is_sound_or_says_what_is_not(tmp_path: Path) -> None:
         (times, kept[times], None),
     ):
         Path(name).write_bytes(data)
-        found = LogSegment(str(tmp_path), 0, segment.config, generation="3.9", now_ms=0).tail_fault()
+        found = LogSegment(str(tmp_path), 0, kts.LogConfig.of(segment.config, generation="3.9"), now_ms=0).tail_fault()
         assert found is None if fault is None else fault in (found or ""), (name, fault, found)
         Path(name).write_bytes(kept[name])
 
@@ -344,7 +347,9 @@ def test_a_killed_brokers_segments_are_recovered_as_it_did_itself(version: str, 
         assert f'"index.interval.bytes": {interval}' in topics
         generation = "0.10.2" if version == "0.10.2.2" else "3.9"
         config = {"index.interval.bytes": interval}
-        segment = LogSegment(str(directory), int(expected.stem), config, generation=generation, now_ms=0)
+        segment = LogSegment(
+            str(directory), int(expected.stem), kts.LogConfig.of(config, generation=generation), now_ms=0
+        )
         report = segment.recover()
         assert (report.bytes_cut, report.reason) == (0, None)
         assert Path(segment.path).read_bytes() == expected.read_bytes()
@@ -360,14 +365,14 @@ def test_a_batch_that_lacks_its_first_bytes_is_cut_though_its_crc_is_right(gener
     log = b"".join(kts.encode({"value": [b"x" * 40, b"y"]}, base_offset=base) for base in (7, 9))
     path = tmp_path / f"{7:020d}.log"
     path.write_bytes(log[: len(log) // 2] + bytes(8) + log[len(log) // 2 + 8 :])
-    found = rebuilt(path, 7, generation=generation)
+    found = rebuilt(path, 7, behaviour=Behaviour.of(generation))
     assert (found.valid_bytes, found.next_offset) == (len(log) // 2, 9)
     assert found.reason == "expected an offset above 8, found 0"
-    assert rebuilt(path, 7, generation=generation, shipped=True).valid_bytes == (
+    assert rebuilt(path, 7, behaviour=Behaviour.of(generation, shipped=True)).valid_bytes == (
         len(log) // 2 if generation == "3.9" else len(log)
     )
     path.write_bytes(b"\xff" * 8 + log[8:])  # -1 is no unknown offset, as that of a wrapper
-    found = rebuilt(path, 0, generation=generation)
+    found = rebuilt(path, 0, behaviour=Behaviour.of(generation))
     assert (found.valid_bytes, found.reason) == (0, "expected an offset above -1, found -1")
 
 

@@ -67,7 +67,8 @@ class Work:
 
     def make(self) -> None:
         settings = SETTINGS | {"message.format.version": self.kind.format}
-        self.segment = LogSegment(self.folder, 0, settings, generation=self.kind.generation, now_ms=START_MS)
+        config = kts.LogConfig.of(settings, generation=self.kind.generation)
+        self.segment = LogSegment(self.folder, 0, config, now_ms=START_MS)
 
     def again(self, call: Callable[[], None]) -> bool:
         assert self.segment is not None

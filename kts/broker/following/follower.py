@@ -278,7 +278,7 @@ class Follower:
         if mark != log.high_watermark:
             log.advance_high_watermark(mark)
         start = min(log_start_offset, log.high_watermark)
-        if start > log.log_start_offset and log.generation != "0.10.2":
+        if start > log.log_start_offset and log.behaviour.moves_log_start:
             log.advance_log_start_offset(start)
 
     def _append(self, records: memoryview) -> int:
@@ -291,8 +291,7 @@ class Follower:
             records,
             end_offset=log.log_end_offset,
             config=log.config,
-            generation=log.generation,
-            shipped=log.shipped,
+            behaviour=log.behaviour,
             leader_epoch=epoch,
         )
         if not done.entries:

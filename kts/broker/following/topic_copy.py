@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Self
 
+from kts.behaviour import DEFAULT
 from kts.broker.codes import ApiError, ErrorCode
 from kts.broker.following.client import Client, FetchPartition, TopicMetadata
 from kts.broker.following.follower import Follower
@@ -89,7 +90,7 @@ class TopicCopy:
         magic = None if described else newest_magic(self._client, self.topic)
         found = log_settings(described, magic, self._tell_once)
         # A broker that describes settings is 0.11 or later: its indexes follow the rules of 3.9 in every format.
-        self.config = LogConfig.of(merged(found, self._settings), generation="3.9" if described else None)
+        self.config = LogConfig.of(merged(found, self._settings), generation=DEFAULT.release if described else None)
         self._metadata = metadata
 
     def _known_topic(self) -> TopicMetadata:
@@ -193,7 +194,7 @@ def log_settings(
         found["segment.bytes"] = described["internal.segment.bytes"]
     for name, value in list(found.items()):
         try:
-            LogConfig.of({name: value}, generation="3.9")
+            LogConfig.of({name: value}, generation=DEFAULT.release)
         except ValueError as error:
             tell(f"the leader's {error}; the default is taken")
             del found[name]

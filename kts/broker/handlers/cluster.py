@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from kts.behaviour import Behaviour
 from kts.broker import wire
 from kts.broker.broker import Broker, Handler
 from kts.broker.codes import ApiKey, ErrorCode
@@ -37,7 +38,7 @@ def _api_keys(most: dict[ApiKey, int]) -> list[dict[str, int]]:
     return [{"api_key": key, "min_version": low, "max_version": high} for key, low, high in served if high >= low]
 
 
-_API_KEYS = {"3.9": _api_keys({}), "0.10.2": _api_keys(_BEFORE_MAGIC_2)}
+_API_KEYS = {1: _api_keys(_BEFORE_MAGIC_2), 2: _api_keys({})}  # by the newest message format
 
 
 async def handle_api_versions(broker: Broker, request: Request) -> dict[str, Any]:
@@ -49,7 +50,7 @@ async def handle_api_versions(broker: Broker, request: Request) -> dict[str, Any
         names = (request.body["client_software_name"], request.body["client_software_version"])
         if not all(map(_SOFTWARE.fullmatch, names)):
             return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []}
-    return {"error_code": ErrorCode.NONE, "api_keys": _API_KEYS[broker.config.generation]}
+    return {"error_code": ErrorCode.NONE, "api_keys": _API_KEYS[Behaviour.of(broker.config.generation).greatest_magic]}
 
 
 async def handle_metadata(broker: Broker, request: Request) -> dict[str, Any]:

@@ -138,17 +138,14 @@ async def _converted(
         return ReadResult(ErrorCode.UNSUPPORTED_VERSION)
     if not len(read.records):
         return read
-    offset, generation = wanted.body["fetch_offset"], partition.config.generation
+    offset, behaviour = wanted.body["fetch_offset"], partition.config.behaviour()
     try:
         if not await _may_need_conversion(read, magic):
             return read
         data = await _beginning(read.records, most)
         if not allowed and await in_thread(needs_conversion, data, magic):
             return ReadResult(ErrorCode.UNSUPPORTED_VERSION)
-        negative = partition.config.allow_negative_timestamps
-        done = await in_thread(
-            down_convert, data, magic, offset, generation=generation, allow_negative_timestamps=negative
-        )
+        done = await in_thread(down_convert, data, magic, offset, behaviour)
     except KtsError as error:
         logger.warning("converting records of %s to magic %d: %s", partition, magic, error)
         return ReadResult(error.code)

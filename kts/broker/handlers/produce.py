@@ -128,7 +128,8 @@ async def _append_one(
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     await opened([partition])
     config = partition.config
-    if request.body["acks"] == -1 and config.generation == "0.10.2" and config.min_insync_replicas > 1:
+    counted = request.body["acks"] == -1 and config.behaviour().counts_missing_replicas
+    if counted and config.min_insync_replicas > 1:
         text = f"expected {config.min_insync_replicas} in-sync replicas, found 1"
         raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
     try:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
+from kts.behaviour import generation_of_format
 from kts.broker.settings.inert import INERT, check_cleaner, check_inert
 from kts.broker.settings.topic import (
     ALL_SETTINGS,
@@ -175,7 +176,7 @@ class BrokerConfig:
     @cached_property
     def generation(self) -> str:
         """The rules of the logs: "0.10.2" or "3.9"."""
-        return "0.10.2" if _release(self.inter_broker_protocol_version) < _release("0.11.0") else "3.9"
+        return generation_of_format(2 if _release(self.inter_broker_protocol_version) >= _release("0.11.0") else 1)
 
     @cached_property
     def advertised_listener(self) -> tuple[str, int] | None:

@@ -154,7 +154,7 @@ def test_a_setting_that_kafka_does_not_have_is_told_where_it_is_given() -> None:
     assert own in [entry["name"] for entry in topic_entries({}, given, None, synonyms=False)]
     assert of_topic({own: "false"}, given, own)[:2] == ("false", 1)
     config = BrokerConfig.of({of_broker: "true", "log.message.timestamp.missing": "-1"})
-    assert config.log_config({}).minus_one_is_a_time
+    assert config.log_config({}).times.minus_one
     told = {entry["name"]: entry for entry in broker_entries(config, levels(config, {}, {}, "/d"), None, synonyms=True)}
     assert told[of_broker]["value"] == "true" and not told[of_broker]["read_only"]
     plain = BrokerConfig.of({})

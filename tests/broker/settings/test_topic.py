@@ -111,7 +111,7 @@ def test_a_broker_s_default_for_missing_timestamps_has_no_effect_where_a_topic_c
 
 def test_nor_has_a_default_before_1970_where_a_topic_refuses_such_times() -> None:
     config = BrokerConfig.of({"log.message.timestamp.missing": "-1", "log.allow.negative.timestamps": "true"})
-    assert config.log_config({}).minus_one_is_a_time
+    assert config.log_config({}).times.minus_one
     refuses = {"allow.negative.timestamps": "false"}
     assert config.log_config(refuses).message_timestamp_missing == "accept"
     assert config.log_config({"message.format.version": "0.9.0"}).message_timestamp_missing == "accept"

@@ -15,6 +15,7 @@ from support.sets.option_logs import Replica
 
 import kts
 from kts import _codec
+from kts.behaviour import GENERATIONS
 from kts.broker.codes import ApiKey
 from kts.broker.following.client import Connection
 from kts.cli.app import cli
@@ -76,7 +77,7 @@ def test_a_directory_is_refused_by_name_and_not_changed(replica: Replica) -> Non
         done = CliRunner().invoke(cli, [*command, path], input="")
         assert done.exit_code != 0, command
         assert words(option) in " ".join(done.output.split()), command
-    for generation in kts.config.GENERATIONS:
+    for generation in GENERATIONS:
         for shipped in (False, True):
             with pytest.raises(kts.CorruptRecordError, match=words(option)):
                 kts.Log(path, generation=generation, shipped=shipped)
@@ -89,7 +90,7 @@ def test_a_directory_is_refused_by_name_and_not_changed(replica: Replica) -> Non
 
 @pytest.mark.parametrize("shipped", [False, True])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-@pytest.mark.parametrize("generation", kts.config.GENERATIONS)
+@pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_log_refuses_them_from_clients_and_leaders(
     tmp_path: Path, option: int, generation: str, codec: str, shipped: bool

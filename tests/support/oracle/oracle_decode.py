@@ -11,6 +11,7 @@ from support.reference import reference, reference_codecs
 from support.reference.decoded import rows_of
 
 import kts
+from kts.behaviour import Behaviour
 from kts.codec.refusals import as_shipped
 
 Row = dict[str, Any]
@@ -53,7 +54,7 @@ def _records(data: bytes, entry: Row, gen: str) -> tuple[list[Row], Row | None]:
     try:
         return rows_of(kts.decode(whole, kts.ALL_COLUMNS, verify_crc=False)), None
     except kts.CorruptRecordError as error:
-        return [], error_object(as_shipped(error, gen))
+        return [], error_object(as_shipped(error, Behaviour.of(gen, shipped=True)))
 
 
 def _head(data: bytes, entry: Row) -> Row:

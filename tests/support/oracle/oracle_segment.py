@@ -41,9 +41,8 @@ class Run:
             },
             generation=self.gen,
         )
-        return LogSegment(
-            self.directory, self.case["base"], config, generation=self.gen, shipped=True, now_ms=self.case["now"]
-        )
+        behaviour = config.behaviour(shipped=True)
+        return LogSegment(self.directory, self.case["base"], config, behaviour, now_ms=self.case["now"])
 
     def step(self, step: dict[str, Any]) -> Answer:
         answer: Answer = {}

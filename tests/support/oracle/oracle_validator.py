@@ -9,8 +9,9 @@ from typing import Any
 from support.oracle.oracle_errors import error_object
 
 import kts
+from kts.behaviour import Behaviour
 from kts.codec.validate import AppendRules, Validated, rules_of, validate_records
-from kts.config import MAX_MESSAGE_BYTES, LogConfig
+from kts.config import LogConfig
 
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 
@@ -22,7 +23,7 @@ def settings(case: dict[str, Any]) -> LogConfig:
         "message.format.version": FORMATS[case["magic"]],
         "cleanup.policy": "compact" if case["compacted"] else "delete",
         "compression.type": case.get("compression_type", "producer"),
-        "max.message.bytes": case.get("max_message_bytes", MAX_MESSAGE_BYTES[case["gen"]]),
+        "max.message.bytes": case.get("max_message_bytes", Behaviour.of(case["gen"]).max_message_bytes),
     }
     if case["gen"] == "0.10.2":
         keys["message.timestamp.difference.max.ms"] = case["diff_max_ms"]
@@ -40,7 +41,7 @@ def validate(case: dict[str, Any]) -> dict[str, Any]:
     """What kts does with one append, in the shape of the recorded verdicts."""
     config = settings(case)
     origin = case.get("origin", "CLIENT").lower()
-    rules = rules_of(config, case["gen"], True, origin)
+    rules = rules_of(config, config.behaviour(shipped=True), origin)
     epoch, now = case.get("leader_epoch", 0), case["now"]
     data, start = base64.b64decode(case["bytes"]), case["start_offset"]
     found = rules.appender.set(data, start, now, epoch)

@@ -70,8 +70,9 @@ def batch(payload: bytes, count: int = 1, **how: int) -> bytes:
     return generate.batch(payload, count, **({"last_delta": count - 1, "base_time": NOW, "max_time": NOW} | how))
 
 
-def append(data: bytes, config: LogConfig, **how: Any) -> Validated:
-    return validate(data, **({"offset": START, "now_ms": NOW, "config": config} | how))
+def append(data: bytes, config: LogConfig, *, shipped: bool = False, **how: Any) -> Validated:
+    asked = {"offset": START, "now_ms": NOW, "config": config, "behaviour": config.behaviour(shipped)}
+    return validate(data, **(asked | how))
 
 
 def refusal(data: bytes, config: LogConfig, **how: Any) -> kts.KtsError:
