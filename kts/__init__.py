@@ -54,6 +54,7 @@ from kts.codec.encode import encode
 from kts.dataset.committed import committed_offsets
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.dataset.paths import open, open_log_dirs, open_partition, scan
+from kts.store.addresses import serve_from
 
 from ._timeindex import OffsetIndex, TimeIndex
 from .config import Extension, LogConfig, extend
@@ -93,6 +94,7 @@ def _proposals() -> Mapping[str, Extension]:
 
 
 extend({"proposals": "", "time.index.interval.ms": 60_000}, _proposals)
+serve_from("kts.remote.tiers")
 
 __version__ = "0.2.0"
 

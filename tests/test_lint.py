@@ -143,7 +143,7 @@ STATE = {
     "kts/config.py": {"_DEFAULTS", "_EXTENSIONS"},
     "kts/log/directory.py": {"_changes", "_open"},
     "kts/segment/locks.py": {"_changes", "_held", "_made"},
-    "kts/store/addresses.py": {"_stores"},
+    "kts/store/addresses.py": {"_modules", "_stores"},
     "kts/store/descriptors.py": {"_holders", "_told"},
     "kts/store/expanded.py": {"_expanding", "_expansions"},
 }

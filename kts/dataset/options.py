@@ -12,8 +12,7 @@ from kts.codec.columns import ALL_COLUMNS, SCAN_COLUMNS, check_columns, record_s
 from kts.coordinator_records.columns import DECODERS, column_types
 from kts.model import TopicPartition
 from kts.options import FLAG, MOMENT, Bytes, Choice, Declared, Json, Kind, Lateness, Number, Several, option
-from kts.remote.buckets import StorageOptions
-from kts.remote.tiers import RemoteOptions
+from kts.store.addresses import RemoteOptions, StorageOptions
 from kts.times import UNITS, Length, Time, length_of, milliseconds
 
 if TYPE_CHECKING:

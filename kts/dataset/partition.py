@@ -13,8 +13,6 @@ from kts.dataset.options import ScanOptions
 from kts.errors import InvalidRequestError, KtsError, LogClosedError, LogStorageError
 from kts.model import TimestampOffset, TopicPartition
 from kts.options import takes
-from kts.remote.buckets import access_to
-from kts.remote.tiers import Fault, TieredPartition
 from kts.segment import search, transactions
 from kts.segment.checkpoints import MEANINGS, Checkpoints, fault_of, read_leader_epochs, read_topic_id
 from kts.segment.commits import PendingPartition
@@ -40,6 +38,9 @@ from kts.times import Time
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kts.remote.buckets import Access
+    from kts.remote.tiers import Fault, TieredPartition
+
 
 SHOWN = 10  # partitions that the repr of log directories shows
 # What a user of a partition needs, first things first; the other names are for kts itself.
@@ -48,6 +49,15 @@ PUBLIC = (
     *("last_stable_offset", "leader_epochs", "scan", "offset_for_timestamp", "explain_offset_for_timestamp"),
     *("max_timestamp", "batches", "close"),
 )
+
+
+def _access_to(paths: Sequence[str]) -> tuple[Access, ...]:
+    """How this process reaches the buckets that paths lie in; nothing is loaded for paths of this machine."""
+    if all(addresses.scheme_of(path) is None for path in paths):
+        return ()
+    from kts.remote.buckets import access_to
+
+    return access_to(paths)
 
 
 class PartitionLog:
@@ -76,7 +86,7 @@ class PartitionLog:
         self._checkpoints = checkpoints or Checkpoints(os.path.dirname(addresses.absolute(path)))
         self._remote = remote
         tiered = [] if remote is None else [remote.tier.remote, *remote.tier.metadata.directories]
-        self.access = access_to([*(self._segment_paths or [path]), *tiered])  # goes with it to other processes
+        self.access = _access_to([*(self._segment_paths or [path]), *tiered])  # goes with it to other processes
         self._closed = False
         self._overlaps = Overlaps()
         self.segments_before = 0  # of a part: the segments of the partition before it,

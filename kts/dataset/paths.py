@@ -17,9 +17,6 @@ from kts.dataset.options import LogOptions, LogStartOffsets, Path, PathScanOptio
 from kts.dataset.partition import LogDirs, PartitionLog
 from kts.errors import KtsError, LogStorageError, UnknownTopicOrPartitionError
 from kts.options import takes_only
-from kts.remote.buckets import StorageOptions, reached
-from kts.remote.metadata import PartitionId
-from kts.remote.tiers import RemoteOptions, Tier, TieredPartition
 from kts.segment.checkpoints import Checkpoints
 from kts.segment.names import (
     INTERNAL_TOPICS,
@@ -32,11 +29,14 @@ from kts.segment.names import (
 )
 from kts.segment.rereading import warn
 from kts.store import addresses, files
+from kts.store.addresses import RemoteOptions, StorageOptions
 from kts.store.expanded import without_compression
 from kts.store.protocol import Entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kts.remote.tiers import Tier
 
 MOST_HINTED = 3
 
@@ -155,7 +155,9 @@ def tier_of(
     remote: Path, remote_options: RemoteOptions, storage_options: StorageOptions, directories: Sequence[str] = ()
 ) -> Tier:
     """Tiered storage as a user names it; errors as for ``kts.open``."""
-    return Tier(reached(_name(remote), storage_options), remote_options, directories)
+    from kts.remote.tiers import Tier
+
+    return Tier(_reached(remote, storage_options), remote_options, directories)
 
 
 def _partitions_of(
@@ -180,6 +182,9 @@ def _with_remote(
         if remote_options is not None:
             raise ValueError("remote_options: expected remote as well, which names the tiered storage")
         return logs
+    from kts.remote.metadata import PartitionId
+    from kts.remote.tiers import TieredPartition
+
     for log in logs:
         if log.lone:
             raise ValueError(f"remote: expected a partition or log directory, found the segment file {log.path}")
@@ -310,12 +315,22 @@ def paths_of(path: Path | Sequence[Path], storage_options: StorageOptions = None
     return [found for one in path for found in _matching(one, storage_options)]
 
 
+def _reached(path: object, storage_options: StorageOptions) -> str:
+    """The address of a path for a reader with these options; a path of this machine as it is."""
+    name = _name(path)
+    if addresses.scheme_of(name) is None:
+        return name
+    from kts.remote.buckets import reached
+
+    return reached(name, storage_options)
+
+
 def _is_pattern(path: str) -> bool:
     return files.has_pattern(path) and not files.exists(path)
 
 
 def _matching(path: object, storage_options: StorageOptions) -> list[str]:
-    name = addresses.plain(reached(_name(path), storage_options))
+    name = addresses.plain(_reached(path, storage_options))
     if not _is_pattern(name):
         return [_there(name)]
     found = [one for one in files.matching(name) if _may_be_meant(os.path.basename(one))]

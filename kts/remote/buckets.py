@@ -26,8 +26,6 @@ LISTING_S = 60.0  # how long a listing answers for the sizes of its files
 ANSWER_S = 1.0  # how long one that was asked whether a directory is there answers, once, what is in it
 TIME_LIMIT_S = 120.0  # of a request with all its attempts
 
-StorageOptions = Mapping[str, Any] | None
-
 _UNREACHABLE = ("", ".", "..")  # parts of a key that a path cannot have
 
 _NUMBER = re.compile(r";[0-9]+$")  # of a root, for options that are not the first
@@ -318,7 +316,7 @@ def root_of(path: str) -> str:
     return f"{scheme.lower()}://{rest.partition('/')[0]}"
 
 
-def reached(path: str, options: StorageOptions) -> str:
+def reached(path: str, options: addresses.StorageOptions) -> str:
     """The address of a path for a reader with these options, whatever others use; a path of this machine as it is.
 
     The first options of a bucket in this process go with its own name, others with a number behind it, as in
@@ -347,7 +345,7 @@ def _bucket_with(root: str, options: Mapping[str, Any]) -> Bucket | None:
     return found if found.options == dict(options) else None
 
 
-def _is_in_bucket(path: str, options: StorageOptions) -> bool:
+def _is_in_bucket(path: str, options: addresses.StorageOptions) -> bool:
     if addresses.scheme_of(path) not in (*SERVICES, *SAME):
         return False
     if options is not None and not isinstance(options, Mapping):

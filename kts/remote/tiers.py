@@ -82,7 +82,6 @@ KEPT_CUTS_BYTES = 2**24
 GROUP = 64  # manifests that are read before the first of their logs
 NAMED = 3  # objects that a warning names
 
-RemoteOptions = Mapping[str, Any] | None
 
 _NUMBER = re.compile(r";[0-9]+$")
 _NAME = re.compile(r"(?P<base>[0-9]{20})-(?P<id>lost|[A-Za-z0-9_-]{22})(-(?P<end>[0-9]{1,19}))?(?P<suffix>\.[a-z_]+)")
@@ -114,7 +113,7 @@ class Tier:
         Log directories in which the metadata topic is looked for, if ``metadata`` does not name one.
     """
 
-    def __init__(self, remote: str, options: RemoteOptions = None, directories: Sequence[str] = ()) -> None:
+    def __init__(self, remote: str, options: addresses.RemoteOptions = None, directories: Sequence[str] = ()) -> None:
         given = _checked(options)
         self.remote = addresses.plain(remote)
         self.layout: str = given.get("layout", AUTO)
@@ -142,7 +141,7 @@ class Tier:
         return chosen + [one for one in held if one.of in newest]
 
 
-def _checked(options: RemoteOptions) -> dict[str, Any]:
+def _checked(options: addresses.RemoteOptions) -> dict[str, Any]:
     if options is None:
         return {}
     if not isinstance(options, Mapping):

@@ -9,19 +9,37 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kts.errors import LogStorageError
 from kts.store.protocol import Store, WritableStore
 
+StorageOptions = Mapping[str, Any] | None  # how a user reaches a store
+RemoteOptions = Mapping[str, Any] | None  # what a user says of tiered storage
+
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)")
 _stores: dict[str, Callable[[str], Store]] = {}  # by scheme: what gives the store of a path
+_modules: list[str] = []  # those that serve schemes once they are loaded
 
 
 def serve_schemes(schemes: Iterable[str], store_of: Callable[[str], Store]) -> None:
     """Let a function give the stores of paths with these schemes."""
     _stores.update(dict.fromkeys(schemes, store_of))
+
+
+def serve_from(module: str) -> None:
+    """Load a module, which calls ``serve_schemes``, when a path with a scheme is first met."""
+    _modules.append(module)
+
+
+def _served() -> dict[str, Callable[[str], Store]]:
+    """What serves the schemes, all of it loaded."""
+    for module in _modules:
+        import_module(module)
+    return _stores
 
 
 def scheme_of(path: str) -> str | None:
@@ -39,10 +57,11 @@ def store_of(path: str) -> Store | None:
     scheme = scheme_of(path)
     if scheme is None:
         return None
-    if scheme not in _stores:
+    stores = _served()
+    if scheme not in stores:
         message = f"{scheme}:// is not supported; expected a path or one of {', '.join(served())}"
         raise LogStorageError(message, path=path)
-    return _stores[scheme](path)
+    return stores[scheme](path)
 
 
 def writable_store_of(path: str) -> WritableStore | None:
@@ -57,12 +76,13 @@ def writable_store_of(path: str) -> WritableStore | None:
 
 def served() -> list[str]:
     """How the addresses begin that a user may give."""
-    return [f"{one}://" for one in sorted({*_stores, "file"}) if "+" not in one]
+    return [f"{one}://" for one in sorted({*_served(), "file"}) if "+" not in one]
 
 
 def is_served(path: str) -> bool:
     """Whether a path belongs to a store."""
-    return scheme_of(path) in _stores
+    scheme = scheme_of(path)
+    return scheme is not None and scheme in _served()
 
 
 def require_local(path: str, what: str) -> None:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-import kts.remote  # noqa: F401 - serves the schemes of buckets
 from kts.errors import LogStorageError
 from kts.store import addresses
+
+
+def test_buckets_are_loaded_for_an_address_and_not_for_a_path_of_this_machine(tmp_path: Path) -> None:
+    program = f"""
+import sys, kts
+from kts.store import addresses
+with kts.Log({str(tmp_path / "t-0")!r}) as log:
+    log.append(kts.encode({{"timestamp": [5], "value": [b"x"]}}))
+assert kts.scan({str(tmp_path)!r}, starting_timestamp=0).read_all().num_rows == 1
+assert not [name for name in sys.modules if name.startswith("kts.remote")]
+assert addresses.is_served("s3://logs/t-0") and not addresses.is_served("ftp://logs/t-0")
+assert "kts.remote.tiers" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
