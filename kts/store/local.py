@@ -12,7 +12,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from operator import attrgetter
 from typing import Self
 
@@ -37,13 +37,22 @@ def failure(error: OSError, path: str, doing: str) -> LogStorageError:
     return LogStorageError(message, path=path, errno=error.errno)
 
 
-@contextmanager
-def storage_errors(path: str, doing: str) -> Iterator[None]:
-    """Raise an operating system error as a LogStorageError with its errno."""
-    try:
-        yield
-    except OSError as error:
-        raise failure(error, path, doing) from error
+class storage_errors:
+    """A context that raises an operating system error as a LogStorageError with its errno.
+
+    It is no generator: until Python 3.14 an error that passes one keeps its frames, and the files that they hold stay
+    open, until the garbage is collected.
+    """
+
+    def __init__(self, path: str, doing: str) -> None:
+        self.path, self.doing = path, doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise failure(error, self.path, self.doing) from error
 
 
 def _opened(path: str, flags: int, mode: int = 0o777) -> int:
