@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 SLICE_BYTES = 16 * 2**20
-NO_LIMIT = INT32_MAX  # bytes of a batch: limited only by its size field
 NEEDED = ("offset", "timestamp", "key", "value", "createTimestamp", "position", "magic", "attributes", "timestampType")
 COPY, DROP, REWRITE, RECOMPRESS = range(4)
 
@@ -176,7 +175,7 @@ def convert(
         first_offset=integer("first_offset", first_offset),
         codec=None if compression is None else codec_id(compression, to_magic),
         level=level,
-        batch_bytes=integer("batch_bytes", batch_bytes, 1, NO_LIMIT),
+        batch_bytes=integer("batch_bytes", batch_bytes, 1, INT32_MAX),
         lossless=lossless,
         drop_headers=drop_headers,
         negative=allow_negative_timestamps or has_timestamp,
@@ -321,7 +320,7 @@ def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) 
     for first, last in pairwise([*np.flatnonzero(begins).tolist(), len(times)]):
         append_time = int(times[first]) if append[first] and (alone[first] or sets) else None
         attributes = codec | (LOG_APPEND_TIME if append[first] and options.magic else 0)
-        most = NO_LIMIT if alone[first] else options.batch_bytes
+        most = INT32_MAX if alone[first] else options.batch_bytes
         _write_group(rows.encoder, first, last, most, attributes, append_time, options.magic, compress)
     return rows.encoder.result()
 
@@ -475,7 +474,7 @@ def _part_of_set(
         # messages keep their own timestamps; the new wrapper has the greatest timestamp of the old ones
         greatest = max(NO_TIMESTAMP, int(np.where(magic > 0, times, NO_TIMESTAMP).max())) if options.magic else None
         compress = compressor(codec, options.magic, options.level)
-        _write_group(rows.encoder, 0, len(times), NO_LIMIT, codec, greatest, options.magic, compress)
+        _write_group(rows.encoder, 0, len(times), INT32_MAX, codec, greatest, options.magic, compress)
         made = rows.encoder.result()
         one = not table.column("position")[-1].as_py() and bool((magic == options.magic).all())
         return part if one and same_message_header(made, part) else made

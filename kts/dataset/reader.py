@@ -31,6 +31,7 @@ from kts.segment.damage import (
     tell_incomplete,
 )
 from kts.segment.entries import at
+from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.overlaps import tell_rest
 from kts.segment.rereading import Reread, warn
 from kts.segment.segment import Span, int64, rebase
@@ -328,7 +329,7 @@ class RangeReader:
         """True if these rows reach the end offset, so that reading may stop."""
         if not found.rise or not len(found.offsets) or self.ends_at_border:
             return False
-        return self.part.end_offset - 1 <= int(found.offsets[-1]) < self.part.base_offset + 2**31
+        return self.part.end_offset - 1 <= int(found.offsets[-1]) < self.part.base_offset + SEGMENT_OFFSETS
 
     @property
     def ends_at_border(self) -> bool:
@@ -347,7 +348,7 @@ class RangeReader:
         offsets = found.offsets
         if self.warned or not len(offsets):
             return
-        limit = self.part.base_offset + 2**31
+        limit = self.part.base_offset + SEGMENT_OFFSETS
         if offsets[0] < expected or offsets[-1] >= limit or not found.rise:
             self.warned = True
             before = np.concatenate([[expected - 1], offsets[:-1]])

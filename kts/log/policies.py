@@ -11,8 +11,6 @@ from kts.dataset.partition import PartitionLog
 from kts.segment.rereading import settled
 from kts.segment.search import largest_ms
 
-LARGEST_RELATIVE = INT32_MAX  # an index entry keeps an offset as a 32-bit difference to the base offset
-
 # --- retention ------------------------------------------------------------------------------------
 # Each rule deletes segments from the oldest on and stops at the first that it must keep: a single segment with a
 # timestamp from the future keeps all later segments.
@@ -223,7 +221,7 @@ def roll_reason(
         return "time"
     if indexes_full:
         return "index"
-    return "offset" if relative_offset > LARGEST_RELATIVE else None
+    return "offset" if relative_offset > INT32_MAX else None
 
 
 # What a rule for rolling by time compares: two timestamps, as Kafka does, or the clock with a timestamp or with the
@@ -306,5 +304,5 @@ def new_base_offset(first_offset: int, last_offset: int, log_end_offset: int) ->
     last_offset : int
         Of that set.
     """
-    expected = first_offset if first_offset >= 0 else last_offset - LARGEST_RELATIVE
+    expected = first_offset if first_offset >= 0 else last_offset - INT32_MAX
     return max(expected, log_end_offset)

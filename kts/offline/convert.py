@@ -36,7 +36,6 @@ from kts.store.protocol import Readable
 # Files of a log directory that also apply to the converted partitions. The .lock belongs to a process.
 BESIDE = (names.META_PROPERTIES, "bootstrap.checkpoint", names.CLEAN_SHUTDOWN, *CHECKPOINTS)
 PART = ".part"  # ends the name of a directory that is not complete
-LARGEST_LOG = INT32_MAX  # bytes: positions in an index have 31 bits
 LAST_READ_BYTES = 2**20
 
 Progress = Callable[[int], None]
@@ -229,8 +228,8 @@ def _convert_segment(
         slices = Slices(source, segment.span.start, size)
         for part in slices:
             data = _converted(part, segment, to)
-            if position + len(data) > LARGEST_LOG:
-                why = f"the converted segment would exceed {LARGEST_LOG} bytes; choose a codec, or a larger batch_bytes"
+            if position + len(data) > INT32_MAX:  # positions in an index have 31 bits
+                why = f"the converted segment would exceed {INT32_MAX} bytes; choose a codec, or a larger batch_bytes"
                 raise KtsError(why, path=segment.path, position=part.start)
             made.write(data, position)
             position += len(data)

@@ -32,6 +32,7 @@ from kts.remote import tiers
 from kts.segment import checkpoints, names, transactions
 from kts.segment.damage import AFTER_DAMAGE_BYTES, SearchBudget, next_sound_entry
 from kts.segment.entries import at, greatest_timestamp
+from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.index_checksums import IndexChecksums, Sealed
 from kts.segment.magic_checkpoint import MagicCheckpoint, state_of
 from kts.segment.rereading import unless_deleted
@@ -57,7 +58,6 @@ LISTED = 20  # violations of one kind in one file; the rest are counted
 DEEP_COLUMNS = "offset timestamp headers position magic timestampType baseOffset lastOffsetDelta maxTimestamp".split()
 HEADERS_OF_BYTES = 2**23  # of a log, looked at together;
 HEADERS_OF_FETCHED_BYTES = 2**25  # where a store gives them: all of a request
-SEGMENT_OFFSETS = 2**31  # a segment holds offsets below its base offset plus this
 NO_NEXT = INT64_MAX
 NO_TIME = INT64_MIN  # below all times
 NEGATIVE = "is negative, and such are never indexed"  # the index check's message for timestamps before 1970

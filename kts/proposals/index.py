@@ -38,7 +38,6 @@ from kts.store.local import WritableFile
 GREATEST = INT64_MAX
 SEAL_MS = 3652 * 86_400_000
 LAYOUT = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-GREATEST_RELATIVE_OFFSET = INT32_MAX
 
 
 class IndexEntries:
@@ -67,9 +66,9 @@ class IndexEntries:
         times, places = array("q", timestamps), array("q", offsets)
         last = self.offsets[-1] if self.offsets else self.base_offset
         for before, after in pairwise([last, *places]):
-            if not before <= after <= self.base_offset + GREATEST_RELATIVE_OFFSET:
+            if not before <= after <= self.base_offset + INT32_MAX:
                 raise CorruptIndexError(
-                    f"entry for offset {after}: expected {before} to {self.base_offset + GREATEST_RELATIVE_OFFSET}"
+                    f"entry for offset {after}: expected {before} to {self.base_offset + INT32_MAX}"
                 )
         self.timestamps += times
         self.offsets += places

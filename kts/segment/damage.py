@@ -11,7 +11,7 @@ from kts.codec.columns import decode, scan_batches
 from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
 from kts.errors import CorruptRecordError
 from kts.segment.entries import SMALLEST_SIZE, at
-from kts.segment.index import GREATEST_RELATIVE_OFFSET
+from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment, bools, int64
 from kts.store.protocol import Readable
@@ -54,7 +54,7 @@ def next_sound_entry(
     end: int,
     expected_offset: int,
     budget: SearchBudget | None = None,
-    span: int = GREATEST_RELATIVE_OFFSET + 1,
+    span: int = SEGMENT_OFFSETS,
 ) -> int | None:
     """Where the first sound entry after damage starts, or None if there is none.
 

@@ -29,7 +29,7 @@ from kts.store.local import WritableFile
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-GREATEST_RELATIVE_OFFSET = INT32_MAX
+SEGMENT_OFFSETS = INT32_MAX + 1  # an index keeps an offset as a 32-bit difference to the base offset
 _NEVER_INDEXED = (NO_TIMESTAMP, NOTHING)
 _BLOCK_BYTES = 4096
 
@@ -308,7 +308,7 @@ class IndexFile:
         relative = offset - self.base_offset
         if self.behaviour.cuts_relative_offsets:
             return relative & 0xFFFFFFFF
-        message = f"expected an offset from {self.base_offset} to {self.base_offset + GREATEST_RELATIVE_OFFSET}"
+        message = f"expected an offset from {self.base_offset} to {self.base_offset + INT32_MAX}"
         raise InvalidOffsetError(f"{message}, found {offset}", path=self.path, offset=offset)
 
     # --- searching --------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ class OffsetIndexFile(IndexFile):
         if error is not None:
             raise error
         relative = offset - self.base_offset
-        if not 0 <= relative <= GREATEST_RELATIVE_OFFSET:
+        if not 0 <= relative <= INT32_MAX:
             relative = self._outside_offset(offset)
         self.dirty = True
         file = self._file or self.resume()
@@ -574,14 +574,14 @@ class TimeIndexFile(IndexFile):
         if not is_indexed:
             return
         relative = offset - self.base_offset
-        if not 0 <= relative <= GREATEST_RELATIVE_OFFSET:
+        if not 0 <= relative <= INT32_MAX:
             relative = self._outside_offset(offset)
         self.dirty = True
         file = self._file or self.resume()
         file.write(self._entry.pack(timestamp_ms, relative), slot * 12)
         self.entries = slot + 1
         self.last_timestamp = timestamp_ms
-        self.last_offset = offset if relative <= GREATEST_RELATIVE_OFFSET else self.base_offset + relative - 2**32
+        self.last_offset = offset if relative <= INT32_MAX else self.base_offset + relative - 2**32
         if slot >= self.max_entries:
             self.max_entries, self.length = slot + 1, (slot + 1) * 12
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kts.arguments import INT64_MAX
+from kts.arguments import INT32_MAX, INT64_MAX
 from kts.behaviour import NOTHING, Behaviour
 from kts.codec.layout import Entries, Entry
 from kts.codec.refusals import as_shipped
@@ -38,7 +38,7 @@ from kts.segment.entries import (
     is_plain,
     shallow_entries,
 )
-from kts.segment.index import GREATEST_RELATIVE_OFFSET, IndexSpacing, OffsetIndexFile, TimeIndexFile
+from kts.segment.index import IndexSpacing, OffsetIndexFile, TimeIndexFile
 from kts.segment.index_checksums import Sealed
 from kts.segment.locks import new_in_children
 from kts.segment.magic_checkpoint import NotedMagics, state_of
@@ -215,7 +215,7 @@ class LogSegment:
     def fits(self, offset: int) -> bool:
         """True if an offset fits into a relative offset of this segment."""
         relative = offset - self.base_offset
-        return relative <= GREATEST_RELATIVE_OFFSET and (relative >= 0 or not self.behaviour.refuses_lower_offsets)
+        return relative <= INT32_MAX and (relative >= 0 or not self.behaviour.refuses_lower_offsets)
 
     def log_file(self) -> File:
         """The log, for reading. It stays readable if the segment is renamed or deleted meanwhile."""
@@ -284,7 +284,7 @@ class LogSegment:
         if log is None or self.failed is not None:
             log = self._writable()
         if not self.fits(largest_offset):
-            most = self.base_offset + GREATEST_RELATIVE_OFFSET
+            most = self.base_offset + INT32_MAX
             message = f"expected an offset from {self.base_offset} to {most}, found {largest_offset}"
             raise InvalidOffsetError(message, path=self.path, offset=largest_offset)
         position = self.size

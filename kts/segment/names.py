@@ -19,6 +19,7 @@ import os
 import re
 from typing import NamedTuple
 
+from kts.arguments import INT32_MAX
 from kts.errors import InvalidTopicError
 from kts.store.expanded import without_compression
 
@@ -115,7 +116,7 @@ def parse_directory_name(name: str) -> DirectoryName | None:
     if moved is not None:
         name, state = moved["name"], moved["state"]
     match = _DIRECTORY.fullmatch(name)
-    if match is None or int(match["partition"]) >= 2**31:
+    if match is None or int(match["partition"]) > INT32_MAX:
         return None
     return DirectoryName(match["topic"], int(match["partition"]), state)
 

@@ -22,7 +22,7 @@ from kts.errors import CorruptRecordError, LogStorageError
 from kts.segment.confirmation import entry_at
 from kts.segment.damage import header_scan
 from kts.segment.entries import FIRST_READ_BYTES, LAST_READ_BYTES
-from kts.segment.index import GREATEST_RELATIVE_OFFSET
+from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.rereading import warn
 from kts.segment.segment import EVERYTHING, SMALL_BYTES, Lookups, Segment, Span, int64
 from kts.store import addresses, files
@@ -30,7 +30,6 @@ from kts.store.expanded import compression_of_log
 from kts.store.local import File
 from kts.store.protocol import Readable
 
-SPAN = GREATEST_RELATIVE_OFFSET + 1  # offsets of one segment
 MOST_BYTES = 2**20  # to read of a segment to find its end
 
 
@@ -43,7 +42,7 @@ class _Ends(NamedTuple):
 
     def reach(self, base_offset: int, following: int | None) -> int:
         """Where the segment ends. No CRC covers offsets: one that lies too far is believed if others confirm it."""
-        is_near = self.next <= base_offset + SPAN or (following is not None and self.next <= following)
+        is_near = self.next <= base_offset + SEGMENT_OFFSETS or (following is not None and self.next <= following)
         return self.next if is_near or self.sure else base_offset
 
 
@@ -176,7 +175,7 @@ def tell_rest(segment: Segment) -> None:
 
 def _is_long(segment: Segment, end: _Ends | None, behind: int | None) -> bool:
     """Whether a segment has offsets that its index cannot hold."""
-    return end is not None and end.reach(segment.base_offset, behind) > segment.base_offset + SPAN
+    return end is not None and end.reach(segment.base_offset, behind) > segment.base_offset + SEGMENT_OFFSETS
 
 
 def _without_front(segment: Segment) -> list[Segment]:
@@ -184,7 +183,7 @@ def _without_front(segment: Segment) -> list[Segment]:
     base, batches = segment.base_offset, _batches(segment, 0)
     start = next((at for at, first in zip(batches.position, batches.first, strict=True) if first >= base), 0)
     fits = all(
-        base <= first and last < base + SPAN
+        base <= first and last < base + SEGMENT_OFFSETS
         for at, first, last in zip(batches.position, batches.first, batches.last, strict=True)
         if at >= start
     )
@@ -239,7 +238,9 @@ def _of_last_two(first: int, last: list[tuple[int, int]], base: int) -> _Ends:
     if not last:
         return _Ends(base, base)
     begin, end = last[-1]
-    sure = len(last) > 1 and (begin == last[0][1] + 1 or (begin < 0 and last[0][1] < end <= last[0][1] + SPAN))
+    sure = len(last) > 1 and (
+        begin == last[0][1] + 1 or (begin < 0 and last[0][1] < end <= last[0][1] + SEGMENT_OFFSETS)
+    )
     return _Ends(first, end + 1, sure)
 
 
@@ -559,7 +560,7 @@ def _fitting(segment: Segment) -> list[Segment]:
     batches = _batches(segment, segment.span.start)
     base, begun, cuts = segment.base_offset, segment.span.start, list[tuple[int, int]]()
     for position, first, last in zip(batches.position, batches.first, batches.last, strict=True):
-        if last >= base + SPAN:
+        if last >= base + SEGMENT_OFFSETS:
             cuts.append((base, position))
             base = first
     if not cuts:

@@ -20,7 +20,6 @@ from kts.errors import (
 
 EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 KEPT_BATCHES = 5  # as many as a producer may have in flight
-GREATEST_SEQUENCE = INT32_MAX
 TRANSACTIONAL, CONTROL = 16, 32
 _MARKER = struct.Struct(">hi")  # value of a marker: version, coordinator epoch
 
@@ -39,7 +38,7 @@ class Sent(NamedTuple):
     @property
     def first_sequence(self) -> int:
         """Sequence of its first record."""
-        return (self.last_sequence - self.offset_delta) & GREATEST_SEQUENCE
+        return (self.last_sequence - self.offset_delta) & INT32_MAX
 
     @property
     def first_offset(self) -> int:
@@ -152,8 +151,8 @@ def check_sequence(current: Producer, updated: Producer, batch: Entry) -> None:
         last = updated.last.last_sequence
     else:
         last = current.last.last_sequence if batch.producer_epoch == current.epoch else -1
-    if current.epoch != -1 and found != last + 1 and not (found == 0 and last == GREATEST_SEQUENCE):
-        expected = (last + 1) & GREATEST_SEQUENCE
+    if current.epoch != -1 and found != last + 1 and not (found == 0 and last == INT32_MAX):
+        expected = (last + 1) & INT32_MAX
         message = f"producer {batch.producer_id}: expected sequence {expected}, found {found}"
         raise OutOfOrderSequenceError(message, offset=batch.base_offset)
 
@@ -174,7 +173,7 @@ def last_sequence(batch: Entry) -> int:
     """Sequence of the last record of a batch; 0 follows 2^31-1."""
     if batch.base_sequence < 0:
         return -1
-    return (batch.base_sequence + batch.last_offset - batch.base_offset) & GREATEST_SEQUENCE
+    return (batch.base_sequence + batch.last_offset - batch.base_offset) & INT32_MAX
 
 
 # --- all producers of a log -----------------------------------------------------------------------

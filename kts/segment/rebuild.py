@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kts.arguments import INT32_MAX
 from kts.behaviour import DEFAULT, NOTHING, Behaviour
 from kts.config import LogConfig
 from kts.errors import CorruptRecordError, InvalidOffsetError, KtsError
 from kts.model import NO_TIMESTAMP
 from kts.segment.entries import Batches, Slices, decoded, decoded_by, greatest_timestamp
 from kts.segment.index import (
-    GREATEST_RELATIVE_OFFSET,
     IndexSpacing,
     full,
     refused_offset_entry,
@@ -398,7 +398,7 @@ class _Rebuild(IndexEntries):
 
     def outside(self, rows: Rows) -> Stop | None:
         """The first entry with an offset that does not fit into the segment."""
-        most = self.base_offset + GREATEST_RELATIVE_OFFSET
+        most = self.base_offset + INT32_MAX
         last = rows.last
         if self.behaviour.cuts_relative_offsets or (last.min() >= self.base_offset and last.max() <= most):
             return None

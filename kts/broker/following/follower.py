@@ -22,8 +22,6 @@ from kts.errors import CorruptRecordError, InvalidRequestError, RecordTooLargeEr
 from kts.log.log import Log
 from kts.model import EARLIEST, LATEST, ZERO_UUID, topic_id_text
 
-_ALL = INT32_MAX
-
 
 class Follower:
     """The copy of a partition, and its state relative to the leader.
@@ -345,5 +343,5 @@ class Follower:
         leader = self._known_leader()
         if not leader.serves(ApiKey.LIST_OFFSETS, 0):
             return []
-        found = self._client.old_style_offsets(leader, self.topic, self.partition, LATEST, _ALL)
+        found = self._client.old_style_offsets(leader, self.topic, self.partition, LATEST, INT32_MAX)
         return sorted(each for each in found if each <= last_offset)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kts.arguments import INT32_MAX, INT64_MAX
+from kts.arguments import INT16_MAX, INT32_MAX, INT64_MAX
 from kts.broker.settings.topic import DYNAMIC, ConfigType, parse_double
 
 
@@ -269,7 +269,7 @@ zookeeper.ssl.truststore.location                          STRING   -
 zookeeper.ssl.truststore.password                          PASSWORD -
 zookeeper.ssl.truststore.type                              STRING   -
 """
-_INTEGERS = {ConfigType.SHORT: 2**15 - 1, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
+_INTEGERS = {ConfigType.SHORT: INT16_MAX, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
 MIB = 1 << 20
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from kts.arguments import INT32_MAX
 from kts.broker.settings.broker import BrokerConfig
 from kts.codec.layout import HEADER_BYTES, read_header
 from kts.config import FORMAT_OF_MAGIC
@@ -105,7 +106,7 @@ def _add(found: DirectoryScan, path: str, topic: str, partition: int) -> None:
         found.left_alone.append((f"{topic}-{partition}", str(error)))
         return
     found.partitions.setdefault(topic, {})[partition] = topic_id
-    found.leader_epoch = max(found.leader_epoch, *(epoch for epoch, _ in epochs or () if epoch < 2**31), -1)
+    found.leader_epoch = max(found.leader_epoch, *(epoch for epoch, _ in epochs or () if epoch <= INT32_MAX), -1)
 
 
 def newest_entry(path: str) -> tuple[int, bool] | None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kts._codec import crc32c
+from kts.arguments import INT32_MAX
 from kts.errors import InvalidTopicError, LogStorageError
 from kts.model import uuid_bytes
 from kts.segment.names import check_topic
@@ -214,7 +215,7 @@ def _checked(data: dict[str, Any]) -> TopicFile:
 def _entry(name: str, one: dict[str, Any]) -> TopicEntry:
     check_topic(name)
     partitions, made = [int(index) for index in one["partitions"]], {int(index) for index in one["made"]}
-    if len(uuid_bytes(one["topic_id"])) != 16 or any(not 0 <= index < 2**31 for index in (*partitions, *made)):
+    if len(uuid_bytes(one["topic_id"])) != 16 or any(not 0 <= index <= INT32_MAX for index in (*partitions, *made)):
         raise ValueError(f"topic {name!r}: id {one['topic_id']!r}, partitions {partitions}")
     return TopicEntry(one["topic_id"], partitions, _texts(one["configs"]), made, bool(one["deleted"]))
 
