@@ -163,6 +163,15 @@ class Entries:
     def __iter__(self) -> Iterator[Entry]: ...
     def column(self, name: str) -> npt.NDArray[Any]: ...
 
+OVERHEAD_BYTES: int
+SMALLEST_ENTRY_BYTES: int
+HEADER_BYTES: int
+CODEC_MASK: int
+LOG_APPEND_TIME: int
+TRANSACTIONAL: int
+CONTROL: int
+DELETE_HORIZON: int
+HAS_TIMESTAMP: int
 ENTRY_FIELDS: tuple[str, ...]
 
 def read_header(buf: Buffer, at: int = 0, *, start: int = 0) -> Entry | None: ...

@@ -1006,6 +1006,11 @@ def scan(buf):
 
 # --- the table of entries ------------------------------------------------------------------------------
 
+# Of format.h, for kts.codec.layout.
+OVERHEAD_BYTES, SMALLEST_ENTRY_BYTES, HEADER_BYTES = KTS_OVERHEAD, KTS_OVERHEAD + KTS_V0_LEAST, KTS_BATCH_HEADER
+CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = KTS_CODEC_MASK, KTS_LOG_APPEND_TIME, KTS_TRANSACTIONAL, KTS_CONTROL
+DELETE_HORIZON, HAS_TIMESTAMP = KTS_DELETE_HORIZON, KTS_HAS_TIMESTAMP
+
 ENTRY_FIELDS = (
     "position", "size", "magic", "base_offset", "last_offset", "count", "base_timestamp", "max_timestamp",
     "timestamp_type", "codec", "attributes", "leader_epoch", "producer_id", "producer_epoch", "base_sequence",

@@ -10,6 +10,7 @@ import numpy as np
 
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, integer
+from kts.codec.layout import HAS_TIMESTAMP
 from kts.compression import CODEC_NAMES
 from kts.model import NO_TIMESTAMP, MaxTimestamp
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
-HAS_TIMESTAMP = 0x80  # attribute of a batch, not in Kafka: each record has a timestamp, which may be -1 (KIP-228)
 ROWS_AT_ONCE = 1 << 14  # of a derived column: what is computed on the way stays small
 LARGEST_BOUND, LARGEST_SLICE = 2**62 - 1, 2**48 - 1  # bytes; their sums still fit 64 bits
 STORED_COLUMNS = (  # the compiled core fills them, by their place here

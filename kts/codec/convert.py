@@ -14,9 +14,9 @@ from kts import arguments
 from kts._codec import Encoder, check_buffer
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, integer
 from kts.behaviour import DEFAULT, Behaviour, generation_of_format
-from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, iter_decode
-from kts.codec.encode import LOG_APPEND_TIME, Rows, encode, int64s
-from kts.codec.layout import Entries, same_message_header
+from kts.codec.columns import STORED_COLUMNS, iter_decode
+from kts.codec.encode import Rows, encode, int64s
+from kts.codec.layout import CODEC_MASK, HAS_TIMESTAMP, LOG_APPEND_TIME, Entries, same_message_header
 from kts.codec.refusals import as_shipped
 from kts.compression import CODECS, NONE, Compress, codec_id, compressor
 from kts.errors import CorruptRecordError, KtsError, UnsupportedCompressionTypeError, UnsupportedForMessageFormatError
@@ -287,7 +287,7 @@ def _recompressed(rows: pa.RecordBatch, options: Options) -> bytes:
 def _rewritten(table: pa.RecordBatch, codec: int, options: Options, start: int) -> bytes:
     """Write records of another magic or codec as entries of the target magic."""
     facts = {name: int64s(table.column(name), name) for name in ("attributes", "magic", "offset")}
-    plain = facts["attributes"] & 7 == NONE
+    plain = facts["attributes"] & CODEC_MASK == NONE
     if options.magic < 2 and options.first_offset > 0:
         late = ~plain | (facts["offset"] >= options.first_offset)
         if not late.all():
@@ -478,7 +478,7 @@ def _part_of_set(
         made = rows.encoder.result()
         one = not table.column("position")[-1].as_py() and bool((magic == options.magic).all())
         return part if one and same_message_header(made, part) else made
-    appended = np.where(attributes & 7 == NONE, attributes & LOG_APPEND_TIME, 0) * options.magic
+    appended = np.where(attributes & CODEC_MASK == NONE, attributes & LOG_APPEND_TIME, 0) * options.magic
     for first, last in pairwise([0, *(np.flatnonzero(appended[1:] != appended[:-1]) + 1).tolist(), len(times)]):
         rows.encoder.messages(first, last, options.magic, int(appended[first]), None)
     return rows.encoder.result()

@@ -11,7 +11,8 @@ import numpy as np
 
 from kts import _codec, arguments
 from kts.arguments import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer
-from kts.codec.columns import ALL_COLUMNS, HAS_TIMESTAMP, STORED_COLUMNS, record_schema
+from kts.codec.columns import ALL_COLUMNS, STORED_COLUMNS, record_schema
+from kts.codec.layout import CODEC_MASK, CONTROL, HAS_TIMESTAMP, LOG_APPEND_TIME, TRANSACTIONAL
 from kts.compression import CODECS, NONE, Compress, codec_id, compressor
 from kts.config import TIMESTAMP_TYPES
 from kts.errors import UnsupportedForMessageFormatError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
 # Header fields of a batch, in the encoder's order, without the base sequence.
 HEAD = (
     "attributes",
@@ -436,7 +436,7 @@ def _preserved(rows: Rows, level: int | None) -> bytes:
     begins[0] = True
     for name in ("position", *HEAD):
         begins[1:] |= data[name][1:] != data[name][:-1]
-    plain = data["attributes"] & 7 == NONE
+    plain = data["attributes"] & CODEC_MASK == NONE
     begins[1:] |= plain[1:] & (data["magic"][1:] != data["magic"][:-1])
     falls = np.flatnonzero(~begins[1:] & (rows.offsets[1:] <= rows.offsets[:-1]))
     if falls.size:
@@ -460,7 +460,7 @@ def _preserved(rows: Rows, level: int | None) -> bytes:
     compressors: dict[tuple[int, int], Compress] = {}
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
         row = {name: int(values[first]) for name, values in data.items()}
-        magic, codec = row["magic"], row["attributes"] & 7
+        magic, codec = row["magic"], row["attributes"] & CODEC_MASK
         if magic not in (0, 1, 2) or codec >= len(CODECS) or magic < CODECS[codec].magic:
             raise ValueError(f"preserve_batches: row {first} has magic {magic} and codec {codec}")
         if codec and (codec, magic) not in compressors:

@@ -18,6 +18,10 @@ array([6])
 
 ``Entries(..., verify_crc=True)`` fills ``all_sound`` and ``crc_ok``; ``until_damage=True`` stops before an entry with
 an impossible size or magic and keeps the ``error`` instead of raising it; ``start=`` is added to the positions.
+
+``OVERHEAD_BYTES`` are the offset and the size, which the size field does not count. ``SMALLEST_ENTRY_BYTES`` is a
+message of magic 0 without key and value. ``HEADER_BYTES`` is the longest header, of a record batch: enough for
+``read_header``.
 """
 
 from __future__ import annotations
@@ -26,16 +30,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._codec import ENTRY_FIELDS, Entries, Entry, crc32, read_header
+from .._codec import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    ENTRY_FIELDS,
+    HAS_TIMESTAMP,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    OVERHEAD_BYTES,
+    SMALLEST_ENTRY_BYTES,
+    TRANSACTIONAL,
+    Entries,
+    Entry,
+    crc32,
+    read_header,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
+    "CODEC_MASK",
+    "CONTROL",
+    "DELETE_HORIZON",
     "ENTRY_FIELDS",
+    "HAS_TIMESTAMP",
     "HEADER_BYTES",
+    "LOG_APPEND_TIME",
     "OVERHEAD_BYTES",
     "SMALLEST_ENTRY_BYTES",
+    "TRANSACTIONAL",
     "Entries",
     "Entry",
     "candidates",
@@ -46,9 +71,6 @@ __all__ = [
     "same_message_header",
 ]
 
-OVERHEAD_BYTES = 12  # offset and size, which the size field does not count
-SMALLEST_ENTRY_BYTES = 26  # a message of magic 0 without key and value
-HEADER_BYTES = 61  # the longest header, of a record batch: enough bytes for ``read_header``
 _CRC, _MAGIC, _VALUE = 12, 16, {0: 22, 1: 30}  # positions of a message's CRC, magic and value, if its key is null
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from kts import _codec
 from kts.arguments import DEFAULT_MAX_DECOMPRESSED_BYTES, INT32_MAX, choice
 from kts.behaviour import Behaviour, TimeRules
-from kts.codec.columns import HAS_TIMESTAMP, STORED_COLUMNS, decode, record_schema
-from kts.codec.encode import LOG_APPEND_TIME, TRANSACTIONAL, Rows, encode_as_producer, int64s
-from kts.codec.layout import Entries
+from kts.codec.columns import STORED_COLUMNS, decode, record_schema
+from kts.codec.encode import Rows, encode_as_producer, int64s
+from kts.codec.layout import HAS_TIMESTAMP, LOG_APPEND_TIME, TRANSACTIONAL, Entries
 from kts.codec.refusals import refused
 from kts.compression import CODEC_NAMES, NONE, compressor
 from kts.config import MISSING, LogConfig

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kts.codec.columns import valid_bytes
-from kts.codec.layout import HEADER_BYTES, Entry, read_header
+from kts.codec.layout import DELETE_HORIZON, HEADER_BYTES, Entry, read_header
 from kts.dataset.options import TimeRange
 from kts.dataset.plan import SegmentRange
 from kts.errors import CorruptRecordError
@@ -43,10 +43,6 @@ IN_A_ROW = 3  # batches that show which time the log has reached
 MOST_HEADS = 64  # entries to look at for several: control batches do not count
 SET_BYTES = 2**14  # of plain messages, which a producer sends together: they count as one entry
 STEP_BYTES = 2**24  # of a segment on a disk that is judged as a block of its own
-
-
-# Of the attributes in magic 2: the base timestamp is the time at which the cleaner may delete the batch's tombstones.
-DELETE_HORIZON = 1 << 6
 
 
 class _Heads(NamedTuple):

@@ -163,7 +163,7 @@ static void stamp(const struct kts_append *s, uint8_t *e, int64_t size, int64_t 
         return;
     if (batch) {
         e[KTS_BATCH_ATTRIBUTES_AT] = 0;
-        kept |= KTS_TRANSACTIONAL | KTS_CONTROL | 0x40;
+        kept |= KTS_TRANSACTIONAL | KTS_CONTROL | KTS_DELETE_HORIZON;
         if (s->asked.r.negative)
             kept |= KTS_HAS_TIMESTAMP;
     } else if (s->asked.r.old) {

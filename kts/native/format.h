@@ -52,6 +52,7 @@ enum { /* attributes */
     KTS_LOG_APPEND_TIME = 0x08,
     KTS_TRANSACTIONAL = 0x10,
     KTS_CONTROL = 0x20,
+    KTS_DELETE_HORIZON = 0x40, /* the base timestamp is when the cleaner may delete the batch's tombstones */
     KTS_HAS_TIMESTAMP = 0x80 /* of a batch, not in Kafka: each of its records has a timestamp, which may be -1 (KIP-228) */
 };
 

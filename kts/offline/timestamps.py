@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kts.codec.columns import HAS_TIMESTAMP
 from kts.codec.encode import int64s
+from kts.codec.layout import HAS_TIMESTAMP
 from kts.dataset.partition import PartitionLog
 from kts.model import (
     EARLIEST,

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kts.codec.columns import valid_bytes
-from kts.codec.layout import Entries, read_header
+from kts.codec.layout import HEADER_BYTES, Entries, read_header
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.segment.entries import FIRST_READ_BYTES, Slices, decoded
 from kts.store.protocol import Readable
-
-HEADER_BYTES = 64  # all that is read of an entry larger than one read
 
 
 class Place(NamedTuple):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kts.codec.columns import decode, scan_batches
-from kts.codec.layout import OVERHEAD_BYTES, candidates, claimed_size
+from kts.codec.layout import OVERHEAD_BYTES, SMALLEST_ENTRY_BYTES, candidates, claimed_size
 from kts.errors import CorruptRecordError
-from kts.segment.entries import SMALLEST_SIZE, at
+from kts.segment.entries import at
 from kts.segment.index import SEGMENT_OFFSETS
 from kts.segment.rereading import warn
 from kts.segment.segment import Segment, bools, int64
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 FIRST_WINDOW = 2**12
 LAST_WINDOW = 2**20
 AFTER_DAMAGE_BYTES = 2**14  # first slice after damage: more may follow soon
-SMALLEST_ENTRY = OVERHEAD_BYTES + SMALLEST_SIZE
 WRONG_SIZE = "; its size is wrong or bytes are missing"  # ends an error
 CLOSED_WITHIN = "an entry reaches past the end of its closed segment"
 
@@ -169,7 +168,7 @@ class _Look:
         """Size of the entry that starts there, by its size field; None if it cannot be one."""
         header = self.file.read(position, OVERHEAD_BYTES)
         size = claimed_size(header) or 0
-        fits = size >= SMALLEST_ENTRY and position + size <= (self.end if end is None else end)
+        fits = size >= SMALLEST_ENTRY_BYTES and position + size <= (self.end if end is None else end)
         return size if fits else None
 
     def is_sound(self, position: int, end: int | None = None) -> bool:
@@ -188,8 +187,8 @@ class _Look:
     def sound_entries(self, start: int, end: int) -> Iterator[int]:
         """The start of every sound entry that lies between two positions."""
         window = FIRST_WINDOW
-        while start + SMALLEST_ENTRY <= end:
-            data = self.file.read(start, min(window + SMALLEST_ENTRY - 1, end - start))
+        while start + SMALLEST_ENTRY_BYTES <= end:
+            data = self.file.read(start, min(window + SMALLEST_ENTRY_BYTES - 1, end - start))
             for candidate in self.candidates(data, start, end):
                 if self.is_sound(candidate, end):
                     yield candidate
@@ -199,7 +198,7 @@ class _Look:
     def candidates(self, data: bytes, start: int, end: int) -> list[int]:
         """Positions in a window where offset, size and magic could begin an entry."""
         at, sizes, offsets = candidates(data)
-        fits = (sizes >= SMALLEST_ENTRY) & (start + at + sizes <= end)
+        fits = (sizes >= SMALLEST_ENTRY_BYTES) & (start + at + sizes <= end)
         fits &= (offsets >= self.expected_offset) & (offsets - self.expected_offset < self.span)
         found: list[int] = (start + at[fits]).tolist()
         return found

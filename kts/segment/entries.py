@@ -12,7 +12,15 @@ import numpy as np
 
 from kts.behaviour import DEFAULT, KAFKA_TIMES, Behaviour, TimeRules
 from kts.codec.columns import BATCH_COLUMNS, decode, scan_batches
-from kts.codec.layout import OVERHEAD_BYTES, Entries, Entry, claimed_size, is_sound_message, read_header
+from kts.codec.layout import (
+    OVERHEAD_BYTES,
+    SMALLEST_ENTRY_BYTES,
+    Entries,
+    Entry,
+    claimed_size,
+    is_sound_message,
+    read_header,
+)
 from kts.errors import CorruptRecordError
 from kts.model import NO_TIMESTAMP
 from kts.store.protocol import Readable
@@ -21,8 +29,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-SMALLEST_SIZE = 14
-V2_HEADER_BYTES = 61
 FIRST_READ_BYTES = 2**13
 LAST_READ_BYTES = 2**20
 SLICE_BYTES = 2**22
@@ -77,7 +83,7 @@ def shallow_entries(
             if found.end + least >= end:
                 return
             size = claimed_size(data, found.end - position)
-            if size is not None and size >= OVERHEAD_BYTES + SMALLEST_SIZE and found.end + size > end:
+            if size is not None and size >= SMALLEST_ENTRY_BYTES and found.end + size > end:
                 return  # Kafka checks the magic of whole entries only
             raise at(found.error, path)
         if position + asked >= end or len(data) < asked:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kts.arguments import INT32_MAX
 from kts.codec.columns import decode
-from kts.codec.layout import Entries, Entry
+from kts.codec.layout import CONTROL, TRANSACTIONAL, Entries, Entry
 from kts.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
@@ -20,7 +20,6 @@ from kts.errors import (
 
 EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 KEPT_BATCHES = 5  # as many as a producer may have in flight
-TRANSACTIONAL, CONTROL = 16, 32
 _MARKER = struct.Struct(">hi")  # value of a marker: version, coordinator epoch
 
 

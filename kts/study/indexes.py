@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kts.codec.encode import encode
+from kts.codec.layout import HEADER_BYTES
 from kts.config import DAY_MS, LogConfig
 from kts.dataset.paths import open_partition
 from kts.log.log import Log
@@ -47,7 +48,7 @@ SPAN_MS = DAY_MS  # of the messages
 SEGMENTS = 10
 SEARCHES = 50
 BATCH = 20  # messages of an append
-BATCH_OVERHEAD, RECORD_OVERHEAD = 61, 10  # bytes, about: for the size of segments
+RECORD_OVERHEAD = 10  # bytes, about: for the size of segments
 MESSAGE_OVERHEAD = 34  # of an uncompressed message of magic 1
 DATA = {
     "LogAppendTime": "LogAppendTime, in order",
@@ -116,7 +117,7 @@ def sized(all_of: Messages, settings: Settings, magic: int) -> dict[str, int]:
     if magic == 1:
         size = count * (MESSAGE_OVERHEAD + settings.value_bytes)
     else:
-        size = count * (RECORD_OVERHEAD + settings.value_bytes) + count // all_of.batch * BATCH_OVERHEAD
+        size = count * (RECORD_OVERHEAD + settings.value_bytes) + count // all_of.batch * HEADER_BYTES
     most = max(size // SEGMENTS, 4096 + all_of.batch * settings.value_bytes)
     return {"segment.bytes": most, "segment.ms": 20 * 365 * DAY_MS, "retention.ms": -1}
 
